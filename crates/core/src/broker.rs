@@ -1,0 +1,112 @@
+//! The broker: carries hints from the scheduler to the workers.
+//!
+//! A message names a task and the version it was queued at; it never carries the
+//! payload, and a broker knows neither time nor state. Messages may be delivered twice
+//! or not at all: the store's version check makes the first harmless and the reaper the
+//! second.
+//!
+//! # Contract
+//! Each sentence is a test of the same name in `testkit::broker`.
+//!
+//! - `publish_reaches_a_subscriber`: a published message is delivered once to one subscriber of its pool.
+//! - `pools_are_apart`: a subscriber gets messages of its own pool only.
+//! - `urgent_first`: among waiting messages the higher priority is delivered first, and within a priority in order.
+//! - `prefetch_bounds_what_is_unacknowledged`: a subscription never has more than `prefetch` unacknowledged deliveries.
+//! - `unacknowledged_is_delivered_again`: when a subscription or a delivery is dropped without `ack`.
+//! - `acknowledged_is_gone`: it is never delivered again.
+//! - `publish_refuses_beyond_its_capacity`: [`BrokerError::Full`], and nothing of that batch is published.
+//! - `room_tells_what_publish_would_take`, and `wait_for_room` returns once there is room.
+//! - `close_ends_subscriptions`: `recv` answers `None`, `publish` fails.
+
+use async_trait::async_trait;
+
+use crate::ids::TaskId;
+
+/// The pool of workers that push webhooks.
+pub const WEBHOOK_POOL: &str = "webhook";
+
+/// Why a broker did not do what it was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum BrokerError {
+    /// It holds as much as it may; ask again when there is room.
+    #[error("the broker is full")]
+    Full,
+    /// It cannot be reached or was closed; it is not known whether the message was taken.
+    #[error("the broker is unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// A hint that a task waits for a worker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The task.
+    pub task_id: TaskId,
+    /// The version it was queued at.
+    pub version: u64,
+    /// Its tenant.
+    pub tenant: String,
+    /// 0 to 9.
+    pub priority: u8,
+    /// The pool of workers it is for.
+    pub pool: String,
+    /// The target it will be pushed to.
+    pub target: String,
+}
+
+/// Carries hints (see the module's contract).
+#[async_trait]
+pub trait Broker: Send + Sync {
+    /// Publishes messages; returns once the broker has confirmed them all.
+    async fn publish(&self, messages: Vec<Message>) -> Result<(), BrokerError>;
+
+    /// Begins to consume a pool, with at most `prefetch` unacknowledged deliveries at a time.
+    async fn subscribe(&self, pool: &str, prefetch: usize) -> Result<Box<dyn Subscription>, BrokerError>;
+
+    /// How many messages wait in a pool, delivered ones not counted.
+    async fn depth(&self, pool: &str) -> Result<usize, BrokerError>;
+
+    /// How many more messages a pool takes now.
+    async fn room(&self, pool: &str) -> Result<usize, BrokerError>;
+
+    /// Returns once a pool takes more messages (or may do so: the caller asks `room` again).
+    async fn wait_for_room(&self, pool: &str);
+
+    /// Stops taking and delivering messages.
+    async fn close(&self);
+}
+
+/// A stream of deliveries.
+#[async_trait]
+pub trait Subscription: Send {
+    /// The next delivery; none when the broker was closed. Dropping the future loses nothing.
+    async fn recv(&mut self) -> Option<Delivery>;
+}
+
+/// One delivered message. Dropped without `ack`, it is delivered again.
+pub struct Delivery {
+    /// The message.
+    pub message: Message,
+    settle: Option<Box<dyn FnOnce(bool) + Send>>,
+}
+
+impl Delivery {
+    /// A delivery whose fate is told to `settle`: true for acknowledged, false for dropped.
+    pub fn new(message: Message, settle: impl FnOnce(bool) + Send + 'static) -> Self {
+        Self { message, settle: Some(Box::new(settle)) }
+    }
+
+    /// The message is dealt with. Consumes the delivery, so that it cannot be settled twice.
+    pub fn ack(mut self) {
+        if let Some(settle) = self.settle.take() {
+            settle(true);
+        }
+    }
+}
+
+impl Drop for Delivery {
+    fn drop(&mut self) {
+        if let Some(settle) = self.settle.take() {
+            settle(false);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Typed, prefixed ids. On the wire an id is its prefix and a `UUIDv7` in lower case,
+//! so that a task's id sorts by the time of its submission and a run's id cannot be
+//! taken for a task's.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::time::Timestamp;
+
+/// A text that is not an id of the kind that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be {prefix} followed by a UUID in lower case")]
+pub struct NotAnId {
+    prefix: &'static str,
+}
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// What stands before the UUID on the wire.
+            pub const PREFIX: &'static str = $prefix;
+
+            /// The bare UUID.
+            pub const fn uuid(self) -> Uuid {
+                self.0
+            }
+
+            /// The id with this UUID.
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}{}", $prefix, self.0.hyphenated())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = NotAnId;
+            fn from_str(text: &str) -> Result<Self, NotAnId> {
+                let fault = NotAnId { prefix: $prefix };
+                let rest = text.strip_prefix($prefix).ok_or(fault)?;
+                // One spelling only: upper case, braces and bare hex would make two texts of one id.
+                if rest.len() != 36 || rest.bytes().any(|b| b.is_ascii_uppercase()) {
+                    return Err(fault);
+                }
+                Uuid::try_parse(rest).map(Self).map_err(|_| fault)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                if serializer.is_human_readable() {
+                    serializer.collect_str(self)
+                } else {
+                    self.0.as_bytes().serialize(serializer)
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                if deserializer.is_human_readable() {
+                    <std::borrow::Cow<'_, str>>::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+                } else {
+                    <[u8; 16]>::deserialize(deserializer).map(|bytes| Self(Uuid::from_bytes(bytes)))
+                }
+            }
+        }
+    };
+}
+
+id!(
+    /// One task, for its whole life.
+    TaskId,
+    "task_"
+);
+id!(
+    /// One run (attempt) of a task.
+    RunId,
+    "run_"
+);
+id!(
+    /// A recurring schedule.
+    ScheduleId,
+    "sched_"
+);
+
+impl TaskId {
+    /// A fresh id. Ids made in one process grow strictly, also within a millisecond.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for TaskId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl RunId {
+    /// The id of the run of `task` that holds fencing token `token`: derived, so that it needs no column and
+    /// the lease, the webhook and the history all name the run alike.
+    pub fn of(task: TaskId, token: u64, started_at: Timestamp) -> Self {
+        let mut hash = Sha256::new();
+        hash.update(task.uuid().as_bytes());
+        hash.update(token.to_be_bytes());
+        let digest = hash.finalize();
+        let mut random = [0; 10];
+        random.copy_from_slice(&digest[..10]);
+        let millis = u64::try_from(started_at.as_millis()).unwrap_or(0);
+        Self(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
+    }
+}
+
+/// One incarnation of a process: random, never a hostname, so that a restarted node is another node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(u64);
+
+impl NodeId {
+    /// The id with this number.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// A fresh incarnation. Sixty-three random bits, so that it fits a signed column.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4().as_u64_pair().0 >> 1)
+    }
+
+    /// The bare number.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node_{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_grow_within_a_process() {
+        let ids: Vec<TaskId> = (0..10_000).map(|_| TaskId::new()).collect();
+        assert!(ids.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn an_id_has_one_spelling() {
+        let id = TaskId::new();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        let bare = id.uuid().to_string();
+        for other in [bare.clone(), format!("run_{bare}"), format!("task_{}", bare.to_uppercase()), format!("task_{{{bare}}}")] {
+            if other != id.to_string() {
+                assert!(other.parse::<TaskId>().is_err(), "{other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_is_named_by_its_task_and_token() {
+        let (task, at) = (TaskId::new(), Timestamp::from_millis(1_779_472_800_123));
+        assert_eq!(RunId::of(task, 3, at), RunId::of(task, 3, at));
+        assert_ne!(RunId::of(task, 3, at), RunId::of(task, 5, at));
+        assert_eq!(RunId::of(task, 3, at).uuid().get_version_num(), 7);
+    }
+}

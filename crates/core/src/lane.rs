@@ -1,0 +1,64 @@
+//! Lanes: the queues inside the queues.
+//!
+//! A lane holds the waiting tasks that are alike for the question "may one of these
+//! run now, and who takes it?": same tenant, queue, type, priority and route. The
+//! scheduler keeps one small entry for a lane, not for a task: the instant its first
+//! task is due. So memory is bounded by the lanes, however many tasks are due, and a
+//! dead webhook target or a queue without workers holds up nobody's tasks but its own.
+
+use std::fmt;
+
+/// The number the store gave a lane.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LaneId(i64);
+
+impl LaneId {
+    /// The lane with this number.
+    pub const fn new(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// The bare number.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Debug for LaneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "lane_{}", self.0)
+    }
+}
+
+/// What the tasks of a lane have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct LaneKey {
+    /// Whose tasks they are.
+    pub tenant: String,
+    /// The queue they were submitted to.
+    pub queue: String,
+    /// The type of work (`type` on the wire).
+    pub kind: String,
+    /// 0 (least urgent) to 9.
+    pub priority: u8,
+    /// Who takes them.
+    pub route: Route,
+}
+
+/// Who takes a task when it is due.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Route {
+    /// A pull worker asks for it.
+    Pull,
+    /// A webhook worker pushes it to this target (`scheme://host:port`).
+    Push(String),
+}
+
+/// A lane: its number and its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lane {
+    /// The number the store gave it.
+    pub id: LaneId,
+    /// What its tasks have in common.
+    pub key: LaneKey,
+}

@@ -1,0 +1,364 @@
+//! The state machine: the one function that decides every state change.
+//!
+//! [`transition`] looks at where a task stands and at what happened, and makes the
+//! [`Change`] that a store applies as one conditional write. Nothing else makes a
+//! `Change`. What is not in its table is [`Illegal`], and leaves the task as it is.
+//!
+//! The fencing token of a run is the version its task had when the run began. While a
+//! run lasts nobody else changes the row, except to ask it to stop, so `version =
+//! token` is at once the lock against concurrent change and the fence against a late
+//! worker, and it can only grow.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::NodeId;
+use crate::json::Json;
+use crate::retry::RetryPolicy;
+use crate::task::{Edit, Hold};
+use crate::time::Timestamp;
+use crate::trail::{Actor, Entry, FailedHow, RunError, Step, Trail};
+
+/// Where in its life a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum State {
+    /// Waits for the tasks it depends on.
+    Blocked,
+    /// Waits for its time, or for its retry.
+    Pending,
+    /// Claimed and dispatched.
+    Queued,
+    /// With a worker.
+    Running,
+    /// Done.
+    Completed,
+    /// Will not run, because somebody said so.
+    Cancelled,
+    /// Will not run: expired, or a dependency failed.
+    Failed,
+    /// Retries used up, or an error not worth retrying; can be re-driven.
+    DeadLettered,
+}
+
+impl State {
+    /// Every state, in the order of a task's life.
+    pub const ALL: [State; 8] = [
+        State::Blocked,
+        State::Pending,
+        State::Queued,
+        State::Running,
+        State::Completed,
+        State::Cancelled,
+        State::Failed,
+        State::DeadLettered,
+    ];
+
+    /// Whether the task has come to rest. Final tasks live in the history.
+    pub const fn is_final(self) -> bool {
+        matches!(self, State::Completed | State::Cancelled | State::Failed | State::DeadLettered)
+    }
+
+    /// Whether somebody holds the task.
+    pub const fn is_held(self) -> bool {
+        matches!(self, State::Queued | State::Running)
+    }
+
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            State::Blocked => "BLOCKED",
+            State::Pending => "PENDING",
+            State::Queued => "QUEUED",
+            State::Running => "RUNNING",
+            State::Completed => "COMPLETED",
+            State::Cancelled => "CANCELLED",
+            State::Failed => "FAILED",
+            State::DeadLettered => "DEAD_LETTERED",
+        }
+    }
+
+    /// The state with this name on the wire.
+    pub fn from_name(name: &str) -> Option<State> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+
+    /// The number in the store's column.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The state with this number in the store's column.
+    pub fn from_code(code: i64) -> Option<State> {
+        usize::try_from(code).ok().and_then(|index| Self::ALL.get(index).copied())
+    }
+}
+
+/// Where a task stands: what [`transition`] needs to know of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its state.
+    pub state: State,
+    /// How often it has changed, from 1.
+    pub version: u64,
+    /// Attempts counted so far (counted when claimed).
+    pub attempts: u32,
+    /// How often its worker was lost.
+    pub crashes: u32,
+    /// Whether the running attempt was asked to stop.
+    pub cancel_requested: bool,
+}
+
+impl Position {
+    /// Where a task stands if the holder of `token` still holds it. The predicate of the change made from it
+    /// finds out whether that is so.
+    pub const fn held_by(token: u64) -> Self {
+        Self { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false }
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum Event<'a> {
+    /// All dependencies have completed.
+    Unblock,
+    /// The scheduler takes the task to dispatch it; `Hold` says until when it must have been started.
+    Claim(Hold),
+    /// A worker begins the run it got from the broker.
+    Start(Hold),
+    /// A worker claims and begins in one step.
+    Lease(Hold),
+    /// The run succeeded.
+    Complete {
+        /// What it returned.
+        result: Option<Json>,
+        /// The status the webhook answered.
+        http_status: Option<u16>,
+    },
+    /// The run failed, timed out or was lost.
+    Fail(Failure<'a>),
+    /// The task goes back to waiting until the given instant, and the attempt is not counted.
+    GiveBack(Timestamp),
+    /// The caller does not want it any more.
+    Cancel,
+    /// The worker of a task that was asked to stop has stopped (or was lost).
+    Stopped,
+    /// It was not started by its `expires_at`.
+    Expire,
+    /// A dependency did not complete; the policy says what becomes of this task.
+    DependencyFailed {
+        /// `FAILED` instead of `CANCELLED`.
+        fail: bool,
+    },
+    /// The submitter changes what has not begun.
+    Edit(Box<Edit>),
+    /// The submitter wants it now.
+    RunNow,
+    /// The operator wants a dead letter tried again, perhaps with another payload.
+    Redrive(Option<Json>),
+}
+
+/// A run that did not complete.
+#[derive(Clone, Debug)]
+pub struct Failure<'a> {
+    /// How the run ended.
+    pub how: FailedHow,
+    /// What went wrong.
+    pub error: RunError<'a>,
+    /// The status the webhook answered.
+    pub http_status: Option<u16>,
+    /// Whether another attempt could succeed.
+    pub retryable: bool,
+    /// The delay that the worker or the webhook asked for, instead of the policy's.
+    pub retry_after_millis: Option<u64>,
+    /// The task's retry policy.
+    pub policy: RetryPolicy,
+    /// Lost workers that make a task poison; zero means never.
+    pub poison_after: u32,
+    /// A random number, for the jitter.
+    pub dice: u64,
+}
+
+/// Who makes a change, and when.
+#[derive(Clone, Debug)]
+pub struct By<'a> {
+    /// The instant, in the store's time.
+    pub now: Timestamp,
+    /// The node that writes it.
+    pub node: NodeId,
+    /// On whose behalf.
+    pub actor: Actor<'a>,
+}
+
+/// One conditional write: applied only while the task is in `from` at `expected_version` (and, where `tenant` is
+/// given, belongs to it).
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The tenant the task must belong to, when the change was made without reading the task.
+    pub tenant: Option<String>,
+    /// The state the task must be in.
+    pub from: State,
+    /// The version the task must have.
+    pub expected_version: u64,
+    /// When the change was decided.
+    pub at: Timestamp,
+    /// The new state.
+    pub to: State,
+    /// The new version.
+    pub version: u64,
+    /// The new number of attempts; none leaves it.
+    pub attempts: Option<u32>,
+    /// The new number of crashes; none leaves it.
+    pub crashes: Option<u32>,
+    /// Whether the run is now asked to stop.
+    pub cancel_requested: bool,
+    /// When it is due next; none leaves it.
+    pub due_at: Option<Timestamp>,
+    /// Who holds it from now on, for a change to a held state; otherwise the hold is given up (a request to
+    /// stop leaves it).
+    pub hold: Option<Hold>,
+    /// What the run returned.
+    pub result: Option<Json>,
+    /// What the submitter changed.
+    pub edit: Option<Box<Edit>>,
+    /// The steps to append to the trail.
+    pub trail: Trail,
+}
+
+/// An event that does not apply to a task in this state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a task in state {} cannot take this step", .state.as_str())]
+pub struct Illegal {
+    /// The state the task is in.
+    pub state: State,
+}
+
+/// The delays a worker or webhook may ask for are cut to a day.
+pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
+
+/// Decides what becomes of a task at `position` when `event` happens.
+pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
+    use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
+    let draft = Draft { position, by };
+    let change = match (position.state, event) {
+        (Blocked, Event::Unblock) => draft.step(Pending, Step::Unblocked),
+        (Pending, Event::Claim(hold)) => {
+            let claimed = draft.step(Queued, Step::Claimed);
+            Change { attempts: Some(position.attempts.saturating_add(1)), hold: Some(hold), ..claimed }
+        }
+        (Queued, Event::Start(hold)) => {
+            Change { hold: Some(hold), ..draft.step(Running, Step::Started { attempt: position.attempts }) }
+        }
+        (Pending, Event::Lease(hold)) => {
+            let attempts = position.attempts.saturating_add(1);
+            let mut leased = draft.step(Queued, Step::Claimed);
+            leased.version += 1;
+            leased.to = Running;
+            leased.trail.push(&by.entry(leased.version, Running, Step::Started { attempt: attempts }));
+            Change { attempts: Some(attempts), hold: Some(hold), ..leased }
+        }
+        (Running, Event::Complete { .. } | Event::Fail(_) | Event::GiveBack(_) | Event::Stopped)
+            if position.cancel_requested =>
+        {
+            draft.step(Cancelled, Step::Cancelled)
+        }
+        (Running, Event::Complete { result, http_status }) => {
+            Change { result, ..draft.step(Completed, Step::Completed { http_status }) }
+        }
+        (Running, Event::Fail(failure)) => draft.failed(failure),
+        (Queued | Running, Event::GiveBack(due_at)) => Change {
+            attempts: Some(position.attempts.saturating_sub(1)),
+            due_at: Some(due_at),
+            ..draft.step(Pending, Step::GivenBack)
+        },
+        (Blocked | Pending | Queued, Event::Cancel) => draft.step(Cancelled, Step::Cancelled),
+        (Running, Event::Cancel) if !position.cancel_requested => {
+            Change { cancel_requested: true, ..draft.step(Running, Step::CancelRequested) }
+        }
+        (Blocked | Pending | Queued, Event::Expire) => draft.step(Failed, Step::Expired),
+        (Blocked, Event::DependencyFailed { fail: true }) => draft.step(Failed, Step::DependencyFailed),
+        (Blocked, Event::DependencyFailed { fail: false }) => draft.step(Cancelled, Step::DependencyFailed),
+        (state @ (Blocked | Pending), Event::Edit(edit)) => {
+            Change { due_at: edit.execute_at, edit: Some(edit), ..draft.step(state, Step::Edited) }
+        }
+        (Pending, Event::RunNow) => {
+            let edit = Edit { execute_at: Some(by.now), ..Edit::default() };
+            Change { due_at: Some(by.now), edit: Some(Box::new(edit)), ..draft.step(Pending, Step::RunNow) }
+        }
+        (DeadLettered, Event::Redrive(payload)) => Change {
+            attempts: Some(0),
+            crashes: Some(0),
+            due_at: Some(by.now),
+            edit: payload.map(|payload| Box::new(Edit { payload: Some(payload), ..Edit::default() })),
+            ..draft.step(Pending, Step::Redriven)
+        },
+        (state, _) => return Err(Illegal { state }),
+    };
+    Ok(change)
+}
+
+impl By<'_> {
+    fn entry<'a>(&'a self, version: u64, to: State, step: Step<'a>) -> Entry<'a> {
+        Entry { at: self.now, version, to, node: self.node, actor: self.actor.clone(), step }
+    }
+
+    /// The trail of a task that is submitted into `state` at version 1.
+    pub fn submitted(&self, state: State) -> Trail {
+        let mut trail = Trail::default();
+        trail.push(&self.entry(1, state, Step::Submitted));
+        trail
+    }
+}
+
+/// What every change has in common: one step from where the task stands.
+struct Draft<'a> {
+    position: &'a Position,
+    by: &'a By<'a>,
+}
+
+impl Draft<'_> {
+    fn step(&self, to: State, step: Step<'_>) -> Change {
+        let version = self.position.version + 1;
+        let mut trail = Trail::default();
+        trail.push(&self.by.entry(version, to, step));
+        Change {
+            tenant: None,
+            from: self.position.state,
+            expected_version: self.position.version,
+            at: self.by.now,
+            to,
+            version,
+            attempts: None,
+            crashes: None,
+            cancel_requested: false,
+            due_at: None,
+            hold: None,
+            result: None,
+            edit: None,
+            trail,
+        }
+    }
+
+    /// Another attempt after a delay, or the dead letters.
+    fn failed(&self, failure: Failure<'_>) -> Change {
+        let Position { attempts, crashes, .. } = *self.position;
+        let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
+        let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
+        let retry = failure.retryable && !poisoned && failure.policy.allows_retry_after(attempts);
+        let error = if poisoned {
+            let message = format!("the worker was lost {crashes} times while it ran this task; last: {}", failure.error.message);
+            RunError { code: "poisoned".into(), message: message.into(), details: None }
+        } else {
+            failure.error
+        };
+        let step = Step::Failed { outcome: failure.how, error, http_status: failure.http_status };
+        let to = if retry { State::Pending } else { State::DeadLettered };
+        let delay = failure
+            .retry_after_millis
+            .map_or_else(|| failure.policy.delay_millis(attempts, failure.dice), |asked| asked.min(MAX_RETRY_AFTER_MILLIS));
+        let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));
+        Change { crashes: Some(crashes), due_at, ..self.step(to, step) }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! The task: what was submitted, where it stands, and what came of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::ids::{NodeId, ScheduleId, TaskId};
+use crate::json::Json;
+use crate::lane::{Lane, LaneKey};
+use crate::retry::RetryPolicy;
+use crate::state::{Position, State};
+use crate::time::Timestamp;
+use crate::trail::Trail;
+
+/// The bounds of a task's fields, as the API and the stores both hold them.
+pub mod limits {
+    /// Characters of a type, a queue name, an idempotency key, a worker's name.
+    pub const NAME: usize = 255;
+    /// Characters of a callback URL.
+    pub const URL: usize = 2_048;
+    /// Extra headers of a webhook.
+    pub const HEADERS: usize = 32;
+    /// Bytes of all extra headers together.
+    pub const HEADER_BYTES: usize = 8_192;
+    /// Entries of the metadata.
+    pub const METADATA: usize = 32;
+    /// Characters of a metadata key.
+    pub const METADATA_KEY: usize = 64;
+    /// Characters of a metadata value.
+    pub const METADATA_VALUE: usize = 512;
+    /// Bytes of a run's result, its progress or its checkpoint.
+    pub const RESULT: usize = 64 * 1_024;
+    /// Characters kept of an error's code.
+    pub const ERROR_CODE: usize = 64;
+    /// Characters kept of an error's message and of its details.
+    pub const ERROR_TEXT: usize = 4_096;
+    /// Retries a policy may ask for.
+    pub const RETRIES: u32 = 1_000;
+    /// Tasks in one batch.
+    pub const BATCH: usize = 10_000;
+    /// Tasks in one lease or settle call.
+    pub const LEASE_BATCH: usize = 1_000;
+}
+
+/// A task that is about to be stored.
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    /// Its id.
+    pub id: TaskId,
+    /// The lane it waits in.
+    pub lane: LaneKey,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When it is due.
+    pub execute_at: Timestamp,
+    /// Not started by then, it fails.
+    pub expires_at: Option<Timestamp>,
+    /// The key under which a repeated submission is recognised, and a digest of what was submitted.
+    pub idempotency: Option<Idempotency>,
+    /// The rest.
+    pub body: Body,
+    /// Its first step.
+    pub trail: Trail,
+}
+
+/// How a repeated submission is recognised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idempotency {
+    /// The submitter's key, unique within the tenant.
+    pub key: String,
+    /// A digest of what was submitted under it.
+    pub fingerprint: [u8; 32],
+}
+
+/// The part of a task that scheduling does not look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Body {
+    /// What the worker gets.
+    pub payload: Json,
+    /// Where it is pushed to; none for pull workers.
+    pub callback: Option<Callback>,
+    /// How it is retried.
+    pub retry_policy: RetryPolicy,
+    /// How long one run may take.
+    pub timeout_millis: u64,
+    /// The submitter's own labels.
+    pub metadata: BTreeMap<String, String>,
+    /// The schedule that made it.
+    pub schedule_id: Option<ScheduleId>,
+    /// The submitter's idempotency key, to show it.
+    pub idempotency_key: Option<String>,
+}
+
+/// Where a task is pushed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callback {
+    /// The URL, canonical.
+    pub url: String,
+    /// Extra request headers.
+    pub headers: BTreeMap<String, String>,
+}
+
+/// Who holds a task, and until when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The worker, or the node that dispatches it.
+    pub worker: String,
+    /// The process that must live for the hold to be good; none for pull workers, which outlive our nodes.
+    pub node: Option<NodeId>,
+    /// When the hold began.
+    pub since: Timestamp,
+    /// Without a sign of life by then, the task is taken back.
+    pub expires_at: Timestamp,
+    /// No sign of life extends the hold past this.
+    pub deadline_at: Timestamp,
+    /// By how much a sign of life extends it.
+    pub lease_millis: u64,
+}
+
+/// What a submitter changes of a task that has not begun. None leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Edit {
+    /// A new time.
+    pub execute_at: Option<Timestamp>,
+    /// A new payload.
+    pub payload: Option<Json>,
+    /// A new priority.
+    pub priority: Option<u8>,
+    /// A new retry policy.
+    pub retry_policy: Option<RetryPolicy>,
+    /// A new expiry; `Some(None)` takes it away.
+    pub expires_at: Option<Option<Timestamp>>,
+    /// New labels instead of the old.
+    pub metadata: Option<BTreeMap<String, String>>,
+}
+
+/// A task as the store has it.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// Its id.
+    pub id: TaskId,
+    /// The lane it is in: tenant, queue, type, priority, route.
+    pub lane: Arc<Lane>,
+    /// Where it stands.
+    pub position: Position,
+    /// When it was accepted.
+    pub created_at: Timestamp,
+    /// When its submitter wants it.
+    pub execute_at: Timestamp,
+    /// When it is due next: `execute_at`, or later after a failed attempt.
+    pub due_at: Timestamp,
+    /// Not started by then, it fails.
+    pub expires_at: Option<Timestamp>,
+    /// Who holds it now.
+    pub hold: Option<Hold>,
+    /// Who ran it last.
+    pub worker: Option<String>,
+    /// When the last run began.
+    pub started_at: Option<Timestamp>,
+    /// When it came to rest.
+    pub completed_at: Option<Timestamp>,
+    /// What the run returned.
+    pub result: Option<Json>,
+    /// How far the worker says it is.
+    pub progress: Option<Json>,
+    /// What the next attempt can resume from.
+    pub checkpoint: Option<Json>,
+    /// The rest of what was submitted.
+    pub body: Body,
+    /// Every step so far.
+    pub trail: Trail,
+}
+
+impl Task {
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.position.state
+    }
+
+    /// Whose it is.
+    pub fn tenant(&self) -> &str {
+        &self.lane.key.tenant
+    }
+
+    /// Retries used so far: attempts beyond the first, the one it waits for included.
+    pub fn retry_count(&self) -> u32 {
+        let attempts = self.position.attempts;
+        if self.position.state == State::Pending { attempts } else { attempts.saturating_sub(1) }
+    }
+
+    /// When it changed last.
+    pub fn updated_at(&self) -> Timestamp {
+        self.trail.last().map_or(self.created_at, |entry| entry.at)
+    }
+}

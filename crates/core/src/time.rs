@@ -1,0 +1,208 @@
+//! Instants as whole milliseconds since 1970 in UTC, and their one text form:
+//! RFC 3339 with milliseconds and `Z`.
+//!
+//! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an
+//! offset present (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap
+//! second, years 0001 to 9999. Digits below the millisecond are rounded up: a task is
+//! never due before the instant its submitter wrote.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// An instant in UTC, in milliseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 9999-12-31T23:59:59.999Z, the last instant RFC 3339 can write.
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// From milliseconds since the Unix epoch.
+    pub const fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    /// Milliseconds since the Unix epoch.
+    pub const fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    /// This instant moved by `millis`, never past [`Timestamp::MAX`].
+    #[must_use]
+    pub fn plus_millis(self, millis: i64) -> Self {
+        Self(self.0.saturating_add(millis).min(Self::MAX.0))
+    }
+
+    /// Milliseconds from `earlier` to this instant, negative if it is later.
+    pub const fn millis_since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// How long from `now` until this instant; zero when it has passed.
+    pub fn duration_from(self, now: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(now.0)).unwrap_or(0))
+    }
+
+    /// Reads strict RFC 3339 (see the module's rule).
+    pub fn parse(text: &str) -> Result<Self, TimeFault> {
+        check_shape(text.as_bytes())?;
+        let parsed: jiff::Timestamp = text.parse().map_err(|_| TimeFault::NoSuchTime)?;
+        let millis = parsed.as_nanosecond().div_euclid(1_000_000)
+            + i128::from(parsed.as_nanosecond().rem_euclid(1_000_000) != 0);
+        let millis = i64::try_from(millis).map_err(|_| TimeFault::OutOfRange)?;
+        if millis > Self::MAX.0 { Err(TimeFault::OutOfRange) } else { Ok(Self(millis)) }
+    }
+}
+
+/// Why a text is not an instant we accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TimeFault {
+    /// Not of the RFC 3339 form.
+    #[error("must be an RFC 3339 time with seconds and an offset, such as 2026-05-22T18:00:00Z")]
+    Shape,
+    /// Of the right form, but there is no such time (month 13, 24:00, a leap second).
+    #[error("is not a time that exists (note that leap seconds and 24:00 are not accepted)")]
+    NoSuchTime,
+    /// Outside the years 0001 to 9999.
+    #[error("must lie between the years 0001 and 9999")]
+    OutOfRange,
+}
+
+/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`; the value of the digits is left to the parser, but for
+/// a leap second and a year zero, which it would bend into something else.
+fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
+    let digits = |range: std::ops::Range<usize>| {
+        text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit)).then_some(()).ok_or(TimeFault::Shape)
+    };
+    let one_of = |at: usize, set: &[u8]| text.get(at).is_some_and(|b| set.contains(b)).then_some(()).ok_or(TimeFault::Shape);
+    digits(0..4)?;
+    one_of(4, b"-")?;
+    digits(5..7)?;
+    one_of(7, b"-")?;
+    digits(8..10)?;
+    one_of(10, b"Tt")?;
+    digits(11..13)?;
+    one_of(13, b":")?;
+    digits(14..16)?;
+    one_of(16, b":")?;
+    digits(17..19)?;
+    let mut rest = &text[19..];
+    if let Some(fraction) = rest.strip_prefix(b".") {
+        let count = fraction.iter().take_while(|b| b.is_ascii_digit()).count();
+        if !(1..=9).contains(&count) {
+            return Err(TimeFault::Shape);
+        }
+        rest = &fraction[count..];
+    }
+    match rest {
+        b"Z" | b"z" => {}
+        [b'+' | b'-', h1, h2, b':', m1, m2] if [h1, h2, m1, m2].iter().all(|b| b.is_ascii_digit()) => {
+            let (hours, minutes) = ((h1 - b'0') * 10 + (h2 - b'0'), (m1 - b'0') * 10 + (m2 - b'0'));
+            if hours > 23 || minutes > 59 {
+                return Err(TimeFault::NoSuchTime);
+            }
+        }
+        _ => return Err(TimeFault::Shape),
+    }
+    if &text[17..19] == b"60" {
+        return Err(TimeFault::NoSuchTime);
+    }
+    if &text[0..4] == b"0000" { Err(TimeFault::OutOfRange) } else { Ok(()) }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar; a hand-written
+        // formatter because a task carries up to eight of these and they are written on the hot path.
+        let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
+        let z = days + 719_468;
+        let era = z.div_euclid(146_097);
+        let doe = z.rem_euclid(146_097);
+        let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
+        let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+        let mp = (5 * doy + 2) / 153;
+        let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
+        let year = yoe + era * 400 + i64::from(month <= 2);
+        let (h, m, s, milli) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000);
+        write!(f, "{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{milli:03}Z")
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            let text = <std::borrow::Cow<'_, str>>::deserialize(deserializer)?;
+            Self::parse(&text).map_err(de::Error::custom)
+        } else {
+            i64::deserialize(deserializer).map(Self)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_written_time_reads_back_as_itself() {
+        for millis in [0, 1, -1, 951_782_400_000, 1_779_472_800_123, Timestamp::MAX.0, -62_135_596_800_000] {
+            let at = Timestamp(millis);
+            assert_eq!(Timestamp::parse(&at.to_string()), Ok(at), "{at}");
+        }
+    }
+
+    #[test]
+    fn any_offset_is_accepted_and_becomes_utc() {
+        let utc = Timestamp::parse("2026-05-22T18:00:00Z").unwrap();
+        for same in ["2026-05-22T20:00:00+02:00", "2026-05-22t18:00:00z", "2026-05-22T18:00:00.000000000-00:00"] {
+            assert_eq!(Timestamp::parse(same), Ok(utc), "{same}");
+        }
+        assert_eq!(utc.to_string(), "2026-05-22T18:00:00.000Z");
+    }
+
+    #[test]
+    fn a_fraction_below_the_millisecond_is_never_early() {
+        assert_eq!(Timestamp::parse("1970-01-01T00:00:00.0000001Z"), Ok(Timestamp(1)));
+        assert_eq!(Timestamp::parse("1969-12-31T23:59:59.9990001Z"), Ok(Timestamp(0)));
+    }
+
+    #[test]
+    fn what_is_not_strict_rfc_3339_is_refused() {
+        use TimeFault::{NoSuchTime, OutOfRange, Shape};
+        for (text, fault) in [
+            ("", Shape),
+            ("2026-05-22", Shape),
+            ("2026-05-22T18:00:00", Shape),
+            ("2026-05-22 18:00:00Z", Shape),
+            ("2026-05-22T18:00Z", Shape),
+            ("2026-05-22T18:00:00.Z", Shape),
+            ("2026-05-22T18:00:00.123456789012Z", Shape),
+            ("2026-05-22T18:00:00+0200", Shape),
+            ("2026-05-22T18:00:00Z[UTC]", Shape),
+            ("12026-05-22T18:00:00Z", Shape),
+            ("+002026-05-22T18:00:00Z", Shape),
+            ("2026-13-22T18:00:00Z", NoSuchTime),
+            ("2026-02-30T18:00:00Z", NoSuchTime),
+            ("2026-05-22T24:00:00Z", NoSuchTime),
+            ("2026-06-30T23:59:60Z", NoSuchTime),
+            ("2026-05-22T18:00:00+25:00", NoSuchTime),
+            ("0000-01-01T00:00:00Z", OutOfRange),
+        ] {
+            assert_eq!(Timestamp::parse(text), Err(fault), "{text}");
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! The trail of a task: every step of its life, kept in the task's own row.
+//!
+//! A step costs a few dozen bytes and no row of its own. The runs and the audit trail
+//! that the API shows are read out of it ([`Trail::runs`], [`Trail::entries`]). The
+//! encoding is postcard, a length before each entry; enums only ever grow at their end.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{NodeId, RunId, TaskId};
+use crate::state::State;
+use crate::time::Timestamp;
+
+/// The encoded steps of a task, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trail(Vec<u8>);
+
+/// One step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry<'a> {
+    /// When, in the store's time.
+    pub at: Timestamp,
+    /// The version of the task after this step.
+    pub version: u64,
+    /// The state of the task after this step.
+    pub to: State,
+    /// The node that wrote it.
+    pub node: NodeId,
+    /// On whose behalf.
+    #[serde(borrow)]
+    pub actor: Actor<'a>,
+    /// What happened.
+    #[serde(borrow)]
+    pub step: Step<'a>,
+}
+
+/// On whose behalf a step was taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Actor<'a> {
+    /// A caller of the API.
+    Client,
+    /// The scheduler, which claims what is due.
+    Scheduler,
+    /// A worker, by name.
+    Worker(#[serde(borrow)] Cow<'a, str>),
+    /// The reaper, which takes back what was lost.
+    Reaper,
+    /// A node that is shutting down or starting up.
+    Node,
+    /// A recurring schedule.
+    Schedule,
+}
+
+/// What happened in a step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step<'a> {
+    /// The task was accepted.
+    Submitted,
+    /// All it depended on has completed.
+    Unblocked,
+    /// It was claimed for dispatch; this counts the attempt.
+    Claimed,
+    /// A run began.
+    Started {
+        /// From 1.
+        attempt: u32,
+    },
+    /// The run succeeded.
+    Completed {
+        /// The status a webhook answered, if it was one.
+        http_status: Option<u16>,
+    },
+    /// The run failed, timed out or was lost.
+    Failed {
+        /// How the run ended.
+        outcome: FailedHow,
+        /// What went wrong.
+        #[serde(borrow)]
+        error: RunError<'a>,
+        /// The status a webhook answered, if it was one.
+        http_status: Option<u16>,
+    },
+    /// The task went back to waiting and the attempt was not counted.
+    GivenBack,
+    /// A running task was asked to stop.
+    CancelRequested,
+    /// The task will not run (again).
+    Cancelled,
+    /// It was not started by its `expires_at`.
+    Expired,
+    /// A task it depended on did not complete.
+    DependencyFailed,
+    /// Its submitter changed it.
+    Edited,
+    /// It was made due at once.
+    RunNow,
+    /// It was taken out of the dead letters.
+    Redriven,
+}
+
+/// How a run that did not complete ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FailedHow {
+    /// The worker or the webhook said so.
+    Failed,
+    /// It did not end within the task's timeout.
+    TimedOut,
+    /// The worker was not heard of any more.
+    Lost,
+}
+
+/// An error as it is kept: bounded texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunError<'a> {
+    /// A stable word for programs.
+    #[serde(borrow)]
+    pub code: Cow<'a, str>,
+    /// A sentence for people.
+    #[serde(borrow)]
+    pub message: Cow<'a, str>,
+    /// JSON text that the worker added.
+    #[serde(borrow)]
+    pub details: Option<Cow<'a, str>>,
+}
+
+impl RunError<'_> {
+    /// The same error with its own texts.
+    pub fn into_owned(self) -> RunError<'static> {
+        RunError {
+            code: Cow::Owned(self.code.into_owned()),
+            message: Cow::Owned(self.message.into_owned()),
+            details: self.details.map(|text| Cow::Owned(text.into_owned())),
+        }
+    }
+}
+
+/// One attempt, as the trail tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run<'a> {
+    /// Its id.
+    pub id: RunId,
+    /// From 1; an attempt that was given back is counted again.
+    pub attempt: u32,
+    /// The fencing token its worker held.
+    pub token: u64,
+    /// Who ran it.
+    pub worker: Cow<'a, str>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How and when it ended; none while it runs.
+    pub end: Option<RunEnd<'a>>,
+}
+
+/// The end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunEnd<'a> {
+    /// When.
+    pub at: Timestamp,
+    /// `completed`, `failed`, `timed_out`, `lost`, `released` or `cancelled`.
+    pub outcome: &'static str,
+    /// What went wrong, if anything.
+    pub error: Option<RunError<'a>>,
+    /// The status a webhook answered.
+    pub http_status: Option<u16>,
+}
+
+impl Trail {
+    /// The trail whose encoding is `bytes`.
+    pub fn from_bytes(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+
+    /// The encoding.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Adds a step.
+    pub fn push(&mut self, entry: &Entry<'_>) {
+        let encoded = postcard::to_stdvec(entry).expect("invariant: a trail entry has no type postcard cannot write");
+        let length = u32::try_from(encoded.len()).expect("invariant: texts in a trail are bounded far below 4 GiB");
+        self.0.extend_from_slice(&length.to_le_bytes());
+        self.0.extend_from_slice(&encoded);
+    }
+
+    /// Adds the steps of `later`.
+    pub fn extend(&mut self, later: &Trail) {
+        self.0.extend_from_slice(&later.0);
+    }
+
+    /// The steps, oldest first. Reading stops at bytes that no entry of ours has, so that a corrupted trail
+    /// shortens the history and does not lose the task.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        let mut rest = self.0.as_slice();
+        std::iter::from_fn(move || {
+            let (length, tail) = rest.split_first_chunk::<4>()?;
+            let (encoded, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            rest = tail;
+            postcard::from_bytes(encoded).ok()
+        })
+    }
+
+    /// The last step.
+    pub fn last(&self) -> Option<Entry<'_>> {
+        self.entries().last()
+    }
+
+    /// The step that brought the task to `version`.
+    pub fn at_version(&self, version: u64) -> Option<Entry<'_>> {
+        self.entries().find(|entry| entry.version == version)
+    }
+
+    /// The last error and when it happened.
+    pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {
+        self.entries().filter_map(|entry| entry.error().map(|error| (entry.at, error))).last()
+    }
+
+    /// The attempts of `task`, oldest first.
+    pub fn runs(&self, task: TaskId) -> Vec<Run<'_>> {
+        let mut runs: Vec<Run<'_>> = Vec::new();
+        for entry in self.entries() {
+            if let Step::Started { attempt } = entry.step {
+                let worker = match entry.actor {
+                    Actor::Worker(name) => name,
+                    _ => Cow::Borrowed(""),
+                };
+                let id = RunId::of(task, entry.version, entry.at);
+                runs.push(Run { id, attempt, token: entry.version, worker, started_at: entry.at, end: None });
+            } else if let (Some(end), Some(run)) = (entry.run_end(), runs.last_mut())
+                && run.end.is_none()
+            {
+                run.end = Some(end);
+            }
+        }
+        runs
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// A word for the step, as the audit trail shows it.
+    pub fn reason(&self) -> Cow<'a, str> {
+        match &self.step {
+            Step::Submitted => "submitted".into(),
+            Step::Unblocked => "unblocked".into(),
+            Step::Claimed => "claimed".into(),
+            Step::Started { .. } => "started".into(),
+            Step::Completed { .. } => "completed".into(),
+            Step::Failed { error, .. } => error.code.clone(),
+            Step::GivenBack => "given_back".into(),
+            Step::CancelRequested => "cancel_requested".into(),
+            Step::Cancelled => "cancelled".into(),
+            Step::Expired => "expired".into(),
+            Step::DependencyFailed => "dependency_failed".into(),
+            Step::Edited => "edited".into(),
+            Step::RunNow => "run_now".into(),
+            Step::Redriven => "redriven".into(),
+        }
+    }
+
+    /// The error this step recorded.
+    pub fn error(&self) -> Option<RunError<'a>> {
+        let fixed = |code: &'static str, message: &'static str| {
+            Some(RunError { code: Cow::Borrowed(code), message: Cow::Borrowed(message), details: None })
+        };
+        match &self.step {
+            Step::Failed { error, .. } => Some(error.clone()),
+            Step::Expired => fixed("expired", "the task was not started by its expires_at"),
+            Step::DependencyFailed => fixed("dependency_failed", "a task that this one depends on did not complete"),
+            _ => None,
+        }
+    }
+
+    fn run_end(&self) -> Option<RunEnd<'a>> {
+        let (outcome, http_status) = match &self.step {
+            Step::Completed { http_status } => ("completed", *http_status),
+            Step::Failed { outcome: FailedHow::Failed, http_status, .. } => ("failed", *http_status),
+            Step::Failed { outcome: FailedHow::TimedOut, http_status, .. } => ("timed_out", *http_status),
+            Step::Failed { outcome: FailedHow::Lost, http_status, .. } => ("lost", *http_status),
+            Step::GivenBack => ("released", None),
+            Step::Cancelled => ("cancelled", None),
+            _ => return None,
+        };
+        Some(RunEnd { at: self.at, outcome, error: self.error(), http_status })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(version: u64, to: State, step: Step<'static>) -> Entry<'static> {
+        let actor = Actor::Worker("w1".into());
+        Entry { at: Timestamp::from_millis(1_000 + i64::try_from(version).unwrap()), version, to, node: NodeId::new(7), actor, step }
+    }
+
+    fn failed() -> Step<'static> {
+        let error = RunError { code: "boom".into(), message: "it broke".into(), details: Some("{}".into()) };
+        Step::Failed { outcome: FailedHow::Failed, error, http_status: Some(500) }
+    }
+
+    #[test]
+    fn what_was_pushed_is_read_back_in_order() {
+        let mut trail = Trail::default();
+        let entries = [entry(1, State::Pending, Step::Submitted), entry(2, State::Queued, Step::Claimed), entry(4, State::Pending, failed())];
+        for entry in &entries {
+            trail.push(entry);
+        }
+        assert!(trail.entries().eq(entries.iter().cloned()));
+        assert_eq!(trail.last_error().unwrap().1.code, "boom");
+        assert_eq!(trail.at_version(2).unwrap().step, Step::Claimed);
+    }
+
+    #[test]
+    fn a_torn_trail_keeps_what_can_be_read() {
+        let mut trail = Trail::default();
+        trail.push(&entry(1, State::Pending, Step::Submitted));
+        trail.push(&entry(2, State::Pending, failed()));
+        let mut bytes = trail.as_bytes().to_vec();
+        bytes.truncate(bytes.len() - 3);
+        assert_eq!(Trail::from_bytes(bytes).entries().count(), 1);
+    }
+
+    #[test]
+    fn runs_are_told_by_their_start_and_their_end() {
+        let mut trail = Trail::default();
+        trail.push(&entry(3, State::Running, Step::Started { attempt: 1 }));
+        trail.push(&entry(4, State::Pending, failed()));
+        trail.push(&entry(6, State::Running, Step::Started { attempt: 2 }));
+        let runs = trail.runs(TaskId::new());
+        assert_eq!(runs.iter().map(|run| (run.attempt, run.token)).collect::<Vec<_>>(), [(1, 3), (2, 6)]);
+        assert_eq!(runs[0].end.as_ref().unwrap().outcome, "failed");
+        assert_eq!(runs[1].end, None);
+    }
+}

@@ -1,0 +1,54 @@
+//! The registry of workers and nodes: who was seen, and when.
+//!
+//! # Contract
+//! Each sentence is a test of the same name in `testkit::registry`.
+//!
+//! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
+//! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
+//! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
+//! - `a_buried_node_is_forgotten`.
+
+use async_trait::async_trait;
+
+use crate::ids::NodeId;
+use crate::store::StoreError;
+use crate::time::Timestamp;
+
+/// A pull worker, as it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSighting {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// The queues it asks for.
+    pub queues: Vec<String>,
+    /// The types it asks for.
+    pub kinds: Vec<String>,
+    /// When it was first seen.
+    pub first_seen_at: Timestamp,
+    /// When it was last seen.
+    pub last_seen_at: Timestamp,
+}
+
+/// Remembers workers and nodes (see the module's contract).
+#[async_trait]
+pub trait Registry: Send + Sync {
+    /// Remembers workers; of an existing one the first sighting is kept.
+    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
+
+    /// The workers of a tenant, by name, strictly after `after`.
+    async fn workers(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<WorkerSighting>, StoreError>;
+
+    /// Forgets workers last seen before the cutoff.
+    async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError>;
+
+    /// Remembers that a node lives.
+    async fn saw_node(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Nodes last seen before the cutoff.
+    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError>;
+
+    /// Forgets a node that holds nothing any more.
+    async fn bury(&self, node: NodeId) -> Result<(), StoreError>;
+}

@@ -1,0 +1,154 @@
+//! The reaper: takes back what was lost.
+//!
+//! A hold that ran out, a node that died, a waiting task that expired: each becomes one
+//! conditional write. If the holder settles at the same moment, one of the two writes
+//! finds the task changed and does nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::{By, Change, Event, Failure, State, transition};
+use punctual_core::store::{Applied, Store, StoreError};
+use punctual_core::task::{Hold, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_core::workers::Registry;
+use tokio_util::sync::CancellationToken;
+
+/// How the reaper works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// How often it looks.
+    pub interval: Duration,
+    /// A node that was silent for longer is dead.
+    pub lost_after: Duration,
+    /// Lost workers that make a task poison; zero means never.
+    pub poison_after: u32,
+    /// No other process can be on this store: every other node in the registry is dead already.
+    pub alone: bool,
+}
+
+/// See the module.
+pub struct Reaper {
+    store: Arc<dyn Store>,
+    registry: Arc<dyn Registry>,
+    clock: Arc<dyn Clock>,
+    node: NodeId,
+    config: Config,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Tasks taken back or failed.
+    pub reaped: usize,
+    /// Tasks that somebody else changed first.
+    pub lost_races: usize,
+    /// Dead nodes that hold nothing any more.
+    pub buried: usize,
+}
+
+/// Tasks handled in one step.
+const PAGE: usize = 500;
+
+impl Reaper {
+    /// A reaper for this node.
+    pub fn new(
+        store: Arc<dyn Store>,
+        registry: Arc<dyn Registry>,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        config: Config,
+    ) -> Self {
+        Self { store, registry, clock, node, config }
+    }
+
+    /// Reaps until told to stop.
+    pub async fn run(&self, shutdown: CancellationToken) {
+        while !shutdown.is_cancelled() {
+            match self.run_once().await {
+                Ok(report) if report.reaped > 0 => {
+                    tracing::info!(reaped = report.reaped, buried = report.buried, "took back lost tasks");
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(error = %error, "could not look for lost tasks"),
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(self.config.interval) => {}
+            }
+        }
+    }
+
+    /// Takes back everything that is lost by now.
+    pub async fn run_once(&self) -> Result<Report, StoreError> {
+        let dead = self.dead_nodes().await?;
+        let mut report = Report::default();
+        let all_seen = loop {
+            let tasks = self.store.overdue(dead.clone(), PAGE).await?;
+            let found = tasks.len();
+            let changes: Vec<(TaskId, Change)> = tasks.iter().filter_map(|task| self.decide(task)).collect();
+            let tried = changes.len();
+            let applied = self.store.apply(changes).await?;
+            let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
+            report.reaped += done;
+            report.lost_races += tried - done;
+            // A page of nothing but lost races would come again for ever; the next round is soon enough for it.
+            if found < PAGE || done == 0 {
+                break found < PAGE;
+            }
+        };
+        // With a page still full of lost races a dead node may hold more: bury it in a later round.
+        for node in dead.into_iter().filter(|_| all_seen) {
+            self.registry.bury(node).await?;
+            report.buried += 1;
+        }
+        Ok(report)
+    }
+
+    async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
+        let silence = i64::try_from(self.config.lost_after.as_millis()).unwrap_or(i64::MAX);
+        let before = if self.config.alone { Timestamp::MAX } else { self.clock.now().plus_millis(-silence) };
+        let mut dead = self.registry.dead_nodes(before).await?;
+        dead.retain(|node| *node != self.node);
+        Ok(dead)
+    }
+
+    fn decide(&self, task: &Task) -> Option<(TaskId, Change)> {
+        let now = self.clock.now();
+        let by = By { now, node: self.node, actor: Actor::Reaper };
+        let expired = task.expires_at.is_some_and(|at| at <= now);
+        let event = match (task.state(), &task.hold) {
+            (State::Blocked | State::Pending | State::Queued, _) if expired => Event::Expire,
+            (State::Queued, _) => Event::GiveBack(now),
+            (State::Running, _) if task.position.cancel_requested => Event::Stopped,
+            (State::Running, Some(hold)) => Event::Fail(self.failure(task, hold, now)),
+            _ => return None,
+        };
+        transition(&task.position, event, &by).ok().map(|change| (task.id, change))
+    }
+
+    fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
+        let timed_out = hold.deadline_at <= now;
+        let (how, code, message) = if timed_out {
+            let seconds = hold.deadline_at.duration_from(hold.since).as_secs_f64();
+            (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} seconds"))
+        } else {
+            (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))
+        };
+        // Our own nodes do not die of a task they only push; what kills a pull worker may well be the task.
+        let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };
+        Failure {
+            how,
+            error: RunError { code: code.into(), message: message.into(), details: None },
+            http_status: None,
+            retryable: true,
+            retry_after_millis: None,
+            policy: task.body.retry_policy,
+            poison_after,
+            dice: rand::random(),
+        }
+    }
+}

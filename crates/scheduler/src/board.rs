@@ -1,0 +1,264 @@
+//! The board: which lanes have something due, and when the others will.
+//!
+//! Pure. The dispatcher is its only caller. A lane whose first task is due stands on
+//! its shelves, most urgent first; a lane whose first task is due within the prefetch
+//! window sits in the timing wheel; a lane due later is not kept at all, the sweep
+//! brings it when its time comes near. So the board is bounded by the lanes that are
+//! due soon, not by the tasks.
+//!
+//! Invariant: a head on the board is never later than the lane's true head, unless a
+//! hint or the next sweep is on its way to say so.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use punctual_core::lane::{Lane, LaneId, Route};
+use punctual_core::time::Timestamp;
+
+use crate::wheel::Wheel;
+
+/// Where takers look for ready lanes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Shelf {
+    /// Pull tasks of a tenant's queue.
+    Queue(String, String),
+    /// Pull tasks of a tenant's type.
+    Kind(String, String),
+    /// Everything that is pushed.
+    Push,
+}
+
+impl Shelf {
+    /// The shelves a lane stands on when it is ready.
+    fn of(lane: &Lane) -> Vec<Shelf> {
+        let key = &lane.key;
+        match key.route {
+            Route::Pull => vec![
+                Shelf::Queue(key.tenant.clone(), key.queue.clone()),
+                Shelf::Kind(key.tenant.clone(), key.kind.clone()),
+            ],
+            Route::Push(_) => vec![Shelf::Push],
+        }
+    }
+}
+
+/// The order on a shelf: most urgent first, then the one that has waited longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    less_urgent: u8,
+    due_at: Timestamp,
+    /// The lane.
+    pub lane: LaneId,
+}
+
+#[derive(Debug)]
+struct Known {
+    lane: Arc<Lane>,
+    head: Timestamp,
+    ready: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Board {
+    window_millis: i64,
+    lanes: HashMap<LaneId, Known>,
+    wheel: Wheel<LaneId>,
+    shelves: HashMap<Shelf, BTreeSet<Rank>>,
+    /// Shelves that got a ready lane since the dispatcher looked last.
+    stirred: Vec<Shelf>,
+    fired: Vec<LaneId>,
+}
+
+impl Board {
+    /// An empty board that keeps lanes due within `window_millis`.
+    pub fn new(now: Timestamp, window_millis: i64) -> Self {
+        Self {
+            window_millis,
+            lanes: HashMap::new(),
+            wheel: Wheel::new(now),
+            shelves: HashMap::new(),
+            stirred: Vec::new(),
+            fired: Vec::new(),
+        }
+    }
+
+    /// A task of `lane` waits and is due then. Only ever makes a lane earlier.
+    pub fn note(&mut self, lane: &Arc<Lane>, due_at: Timestamp, now: Timestamp) {
+        match self.lanes.get(&lane.id) {
+            Some(known) if known.head <= due_at => {}
+            _ => self.place(lane, due_at, now),
+        }
+    }
+
+    /// The store was asked: this is the lane's true head.
+    pub fn correct(&mut self, lane: LaneId, head: Option<Timestamp>, now: Timestamp) {
+        let Some(known) = self.lanes.get(&lane) else { return };
+        let lane = Arc::clone(&known.lane);
+        match head {
+            Some(due_at) => self.place(&lane, due_at, now),
+            None => self.forget(lane.id),
+        }
+    }
+
+    /// Puts every lane that is due by now on its shelves.
+    pub fn advance(&mut self, now: Timestamp) {
+        let mut fired = std::mem::take(&mut self.fired);
+        self.wheel.advance(now, &mut fired);
+        for lane in fired.drain(..) {
+            self.make_ready(lane);
+        }
+        self.fired = fired;
+    }
+
+    /// The ready lanes on a shelf, in order.
+    pub fn ready(&self, shelf: &Shelf) -> impl Iterator<Item = Rank> {
+        self.shelves.get(shelf).into_iter().flatten().copied()
+    }
+
+    /// The lane with this number, if it is on the board.
+    pub fn lane(&self, id: LaneId) -> Option<&Arc<Lane>> {
+        self.lanes.get(&id).map(|known| &known.lane)
+    }
+
+    /// Shelves that got a ready lane since the last call.
+    pub fn take_stirred(&mut self) -> Vec<Shelf> {
+        std::mem::take(&mut self.stirred)
+    }
+
+    /// When to call [`Board::advance`] next, at the latest.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.wheel.next_wakeup()
+    }
+
+    /// How many lanes are kept.
+    pub fn len(&self) -> usize {
+        self.lanes.len()
+    }
+
+    /// Whether no lane is kept.
+    pub fn is_empty(&self) -> bool {
+        self.lanes.is_empty()
+    }
+
+    fn place(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
+        self.take_off_shelves(lane.id);
+        if head > now.plus_millis(self.window_millis) {
+            self.forget(lane.id);
+            return;
+        }
+        self.lanes.insert(lane.id, Known { lane: Arc::clone(lane), head, ready: false });
+        if head <= now {
+            self.wheel.cancel(lane.id);
+            self.make_ready(lane.id);
+        } else {
+            self.wheel.schedule(lane.id, head);
+        }
+    }
+
+    fn make_ready(&mut self, id: LaneId) {
+        let Some(known) = self.lanes.get_mut(&id) else { return };
+        known.ready = true;
+        let rank = known.rank();
+        for shelf in Shelf::of(&known.lane) {
+            self.shelves.entry(shelf.clone()).or_default().insert(rank);
+            self.stirred.push(shelf);
+        }
+    }
+
+    fn forget(&mut self, id: LaneId) {
+        self.take_off_shelves(id);
+        self.wheel.cancel(id);
+        self.lanes.remove(&id);
+    }
+
+    fn take_off_shelves(&mut self, id: LaneId) {
+        let Some(known) = self.lanes.get_mut(&id).filter(|known| known.ready) else { return };
+        known.ready = false;
+        let rank = known.rank();
+        for shelf in Shelf::of(&known.lane) {
+            if let Some(ranks) = self.shelves.get_mut(&shelf) {
+                ranks.remove(&rank);
+                if ranks.is_empty() {
+                    self.shelves.remove(&shelf);
+                }
+            }
+        }
+    }
+}
+
+impl Known {
+    fn rank(&self) -> Rank {
+        Rank { less_urgent: u8::MAX - self.lane.key.priority, due_at: self.head, lane: self.lane.id }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use punctual_core::lane::LaneKey;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn lane(number: i64, priority: u8) -> Arc<Lane> {
+        let key = LaneKey { tenant: "t".into(), queue: "q".into(), kind: "k".into(), priority, route: Route::Pull };
+        Arc::new(Lane { id: LaneId::new(number), key })
+    }
+
+    fn queue() -> Shelf {
+        Shelf::Queue("t".into(), "q".into())
+    }
+
+    fn ready(board: &Board) -> Vec<i64> {
+        board.ready(&queue()).map(|rank| rank.lane.number()).collect()
+    }
+
+    #[test]
+    fn a_lane_is_ready_from_its_due_instant_on() {
+        let mut board = Board::new(at(0), 1_000);
+        board.note(&lane(1, 5), at(500), at(0));
+        board.advance(at(499));
+        assert!(ready(&board).is_empty());
+        board.advance(at(500));
+        assert_eq!(ready(&board), [1]);
+        assert_eq!(board.take_stirred().len(), 2);
+    }
+
+    #[test]
+    fn the_more_urgent_and_then_the_older_comes_first() {
+        let mut board = Board::new(at(100), 1_000);
+        for (number, priority, due) in [(1, 5, 10), (2, 9, 90), (3, 5, 5), (4, 0, 0)] {
+            board.note(&lane(number, priority), at(due), at(100));
+        }
+        assert_eq!(ready(&board), [2, 3, 1, 4]);
+    }
+
+    #[test]
+    fn a_hint_only_makes_a_lane_earlier_and_the_store_corrects_both_ways() {
+        let mut board = Board::new(at(0), 1_000);
+        board.note(&lane(1, 5), at(100), at(0));
+        board.note(&lane(1, 5), at(200), at(0));
+        assert_eq!(board.wheel.due_of(LaneId::new(1)), Some(at(100)));
+        board.note(&lane(1, 5), at(50), at(0));
+        assert_eq!(board.wheel.due_of(LaneId::new(1)), Some(at(50)));
+        board.advance(at(60));
+        board.correct(LaneId::new(1), Some(at(300)), at(60));
+        assert!(ready(&board).is_empty());
+        board.advance(at(300));
+        assert_eq!(ready(&board), [1]);
+        board.correct(LaneId::new(1), None, at(300));
+        assert!(board.is_empty());
+        assert!(board.shelves.is_empty());
+    }
+
+    #[test]
+    fn what_is_due_beyond_the_window_is_left_to_the_sweep() {
+        let mut board = Board::new(at(0), 1_000);
+        board.note(&lane(1, 5), at(1_001), at(0));
+        assert!(board.is_empty());
+        board.note(&lane(1, 5), at(1_000), at(0));
+        assert_eq!(board.len(), 1);
+    }
+}

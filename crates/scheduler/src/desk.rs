@@ -1,0 +1,112 @@
+//! The desk where pull workers ask for tasks and wait.
+
+use std::time::Duration;
+
+use punctual_core::store::StoreError;
+use punctual_core::task::Task;
+use tokio::sync::{mpsc, oneshot};
+
+/// What a worker asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// Tasks of these queues.
+    Queues(Vec<String>),
+    /// Tasks of these types, in any queue.
+    Kinds(Vec<String>),
+}
+
+/// A worker's request.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its name.
+    pub worker: String,
+    /// What it asks for.
+    pub wants: Wants,
+    /// At most how many.
+    pub max_tasks: usize,
+    /// For how long it wants each.
+    pub lease_millis: u64,
+    /// How long it is willing to wait for the first.
+    pub wait: Duration,
+}
+
+/// Why a worker got no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum DeskError {
+    /// The node is shutting down; ask another, or again.
+    #[error("the node is shutting down")]
+    Closed,
+    /// Too many workers wait here already.
+    #[error("too many workers are waiting")]
+    Crowded,
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An [`Ask`] and where to answer it.
+pub(crate) struct Waiting {
+    pub ask: Ask,
+    pub reply: oneshot::Sender<Result<Handout, DeskError>>,
+}
+
+/// Claimed tasks on their way to a worker. Dropped on the way, because the worker has hung up, they go back to the
+/// dispatcher instead of waiting for their leases to expire.
+pub(crate) struct Handout {
+    tasks: Vec<Task>,
+    returns: mpsc::UnboundedSender<Vec<Task>>,
+}
+
+impl Handout {
+    pub fn new(tasks: Vec<Task>, returns: mpsc::UnboundedSender<Vec<Task>>) -> Self {
+        Self { tasks, returns }
+    }
+
+    fn take(mut self) -> Vec<Task> {
+        std::mem::take(&mut self.tasks)
+    }
+}
+
+impl Drop for Handout {
+    fn drop(&mut self) {
+        if !self.tasks.is_empty() && self.returns.send(std::mem::take(&mut self.tasks)).is_err() {
+            tracing::debug!("tasks were claimed for a worker that hung up during the shutdown; their leases will expire");
+        }
+    }
+}
+
+/// The workers' side of the desk. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Desk {
+    asks: mpsc::Sender<Waiting>,
+}
+
+impl Desk {
+    /// A desk, and the end at which the dispatcher sits.
+    pub(crate) fn new(capacity: usize) -> (Self, mpsc::Receiver<Waiting>) {
+        let (asks, waiting) = mpsc::channel(capacity);
+        (Self { asks }, waiting)
+    }
+
+    /// Waits for tasks; empty when none came up within the wait. The tasks are `RUNNING` and this worker's: the
+    /// version of each is its fencing token.
+    pub async fn lease(&self, ask: Ask) -> Result<Vec<Task>, DeskError> {
+        let (reply, mut answer) = oneshot::channel();
+        let wait = ask.wait;
+        self.asks.try_send(Waiting { ask, reply }).map_err(|refused| match refused {
+            mpsc::error::TrySendError::Full(_) => DeskError::Crowded,
+            mpsc::error::TrySendError::Closed(_) => DeskError::Closed,
+        })?;
+        let answered = if wait.is_zero() {
+            answer.await
+        } else if let Ok(answered) = tokio::time::timeout(wait, &mut answer).await {
+            answered
+        } else {
+            answer.close();
+            return answer.try_recv().map_or(Ok(Vec::new()), |late| late.map(Handout::take));
+        };
+        answered.unwrap_or(Err(DeskError::Closed)).map(Handout::take)
+    }
+}

@@ -1,0 +1,344 @@
+//! The dispatcher: brings due tasks and their takers together.
+//!
+//! One loop owns the board (which lanes are due) and the waiters (which workers want
+//! what). A turn takes in what has happened — workers that ask, hints of fresh tasks,
+//! lanes whose time has come — and then makes one batch of claims for everybody who can
+//! be served: pull workers get their tasks `RUNNING`, pushed tasks go `QUEUED` to the
+//! broker. Turns follow each other, so a claim's answer is never older than the hints
+//! taken in after it.
+//!
+//! Whatever is lost here, by a crash between any two lines, is found by the sweep (not
+//! claimed) or by the reaper (claimed and not started).
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::lane::LaneId;
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Claimed, Store, StoreError};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::board::{Board, Shelf};
+use crate::desk::{Desk, DeskError, Handout, Waiting};
+use crate::hints::Hints;
+use crate::targets::Targets;
+use crate::waiters::{Waiters, shelves};
+
+mod pull;
+mod push;
+
+use pull::Pulls;
+
+/// How the dispatcher works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Lanes due within this are kept in the timing wheel.
+    pub prefetch_window: Duration,
+    /// How often every lane is looked for in the store.
+    pub sweep_interval: Duration,
+    /// At most how many tasks a turn claims.
+    pub claim_batch: usize,
+    /// How long a published task may stay unstarted.
+    pub visibility: Duration,
+    /// How many pull workers may wait.
+    pub waiting_workers: usize,
+    /// Whether this node dispatches webhooks.
+    pub push: bool,
+}
+
+/// What the dispatcher has done, for the metrics.
+#[derive(Debug, Default)]
+pub struct DispatcherStats {
+    /// Pull workers that wait now.
+    pub waiting_workers: AtomicUsize,
+    /// Lanes on the board.
+    pub lanes: AtomicUsize,
+    /// Tasks claimed.
+    pub claimed: AtomicU64,
+    /// Tasks failed at the claim because they had expired.
+    pub expired: AtomicU64,
+    /// Tasks given back because nobody was there to take them.
+    pub given_back: AtomicU64,
+}
+
+/// What the dispatcher works with.
+#[derive(Clone)]
+pub struct Deps {
+    /// The truth.
+    pub store: Arc<dyn Store>,
+    /// Where pushed tasks go.
+    pub broker: Arc<dyn Broker>,
+    /// The store's clock.
+    pub clock: Arc<dyn Clock>,
+    /// Hints from the writers.
+    pub hints: Arc<Hints>,
+    /// The places of webhook targets.
+    pub targets: Arc<Targets>,
+    /// This process.
+    pub node: NodeId,
+}
+
+/// See the module.
+pub struct Dispatcher {
+    deps: Deps,
+    config: Config,
+    stats: Arc<DispatcherStats>,
+    asks: mpsc::Receiver<Waiting>,
+    /// What was claimed for workers that hung up.
+    returned: mpsc::UnboundedReceiver<Vec<Task>>,
+    returns: mpsc::UnboundedSender<Vec<Task>>,
+    board: Board,
+    waiters: Waiters,
+    /// Shelves where a ready lane and a taker may meet.
+    open: HashSet<Shelf>,
+    /// Workers that want an answer at once, even if it is nothing.
+    impatient: Vec<u64>,
+    /// Ready push lanes found no place or no room in the last turn.
+    push_blocked: bool,
+    /// It was for want of places, not of room.
+    places_full: bool,
+    /// Where the sweep goes on; none when it begins anew.
+    sweep_after: Option<LaneId>,
+    next_sweep: Instant,
+    failures: u32,
+}
+
+/// What a turn did.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Tasks handed to pull workers.
+    pub pulled: usize,
+    /// Tasks published for webhook workers.
+    pub pushed: usize,
+    /// Whether there is more to do at once.
+    pub more: bool,
+}
+
+/// Lanes read from the store in one page of the sweep.
+const SWEEP_PAGE: usize = 1_000;
+/// No wait is longer than this, whatever the clocks say.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+impl Dispatcher {
+    /// A dispatcher and the desk it sits at.
+    pub fn new(deps: Deps, config: Config) -> (Self, Desk, Arc<DispatcherStats>) {
+        let (desk, asks) = Desk::new(config.waiting_workers);
+        let (returns, returned) = mpsc::unbounded_channel();
+        let stats = Arc::new(DispatcherStats::default());
+        let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
+        let dispatcher = Self {
+            board: Board::new(deps.clock.now(), window),
+            deps,
+            config,
+            stats: Arc::clone(&stats),
+            asks,
+            returned,
+            returns,
+            waiters: Waiters::default(),
+            open: HashSet::new(),
+            impatient: Vec::new(),
+            push_blocked: false,
+            places_full: false,
+            sweep_after: None,
+            next_sweep: Instant::now(),
+            failures: 0,
+        };
+        (dispatcher, desk, stats)
+    }
+
+    /// Works until told to stop; then answers every waiting worker with nothing.
+    pub async fn run(mut self, shutdown: CancellationToken) {
+        loop {
+            let more = match self.run_once().await {
+                Ok(report) => {
+                    self.failures = 0;
+                    report.more
+                }
+                Err(error) => {
+                    self.failures = self.failures.saturating_add(1);
+                    if self.failures == 1 {
+                        tracing::error!(error = %error, "cannot claim tasks, trying again");
+                    }
+                    false
+                }
+            };
+            if shutdown.is_cancelled() {
+                break;
+            }
+            if more {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::select! {
+                    () = self.something_happens() => {}
+                    () = shutdown.cancelled() => {}
+                }
+            }
+        }
+        self.asks.close();
+        while let Ok(waiting) = self.asks.try_recv() {
+            self.waiters.add(waiting);
+        }
+        for waiting in self.waiters.drain() {
+            waiting.answer(Ok(Handout::new(Vec::new(), self.returns.clone())));
+        }
+    }
+
+    /// One turn: takes in what has happened and serves whom it can.
+    pub async fn run_once(&mut self) -> Result<Report, StoreError> {
+        let turn = self.turn().await;
+        self.dismiss_the_impatient(turn.as_ref().err());
+        self.stats.waiting_workers.store(self.waiters.len(), Relaxed);
+        self.stats.lanes.store(self.board.len(), Relaxed);
+        turn
+    }
+
+    async fn turn(&mut self) -> Result<Report, StoreError> {
+        // Asks before hints: who has been told that a task is stored must find it.
+        while let Ok(waiting) = self.asks.try_recv() {
+            self.take_in(waiting);
+        }
+        while let Ok(abandoned) = self.returned.try_recv() {
+            let now = self.deps.clock.now();
+            self.give_back(abandoned, now).await;
+        }
+        let now = self.deps.clock.now();
+        for (lane, due_at) in self.deps.hints.take() {
+            self.board.note(&lane, due_at, now);
+        }
+        if Instant::now() >= self.next_sweep {
+            self.sweep().await?;
+        }
+        self.board.advance(self.deps.clock.now());
+        self.open.extend(self.board.take_stirred());
+        self.serve().await
+    }
+
+    /// Claims for everybody who can be served, in one call to the store.
+    async fn serve(&mut self) -> Result<Report, StoreError> {
+        let Pulls { mut claims, workers, shelves, tasks } = self.plan_pulls();
+        claims.extend(self.plan_push(self.config.claim_batch.saturating_sub(tasks)).await);
+        if claims.is_empty() {
+            return Ok(Report::default());
+        }
+        // Who was served looks again in the next turn, who was not as well: a failed claim loses nobody's place.
+        self.open.extend(shelves);
+        let mut answers = self.deps.store.claim(claims).await?.into_iter();
+        let mut report = Report::default();
+        for (worker, answer) in workers.into_iter().zip(&mut answers) {
+            report.more |= self.learn(&answer);
+            report.pulled += answer.tasks.len();
+            self.hand_out(worker, answer.tasks);
+        }
+        if let Some(answer) = answers.next() {
+            report.more |= self.learn(&answer);
+            report.pushed = self.publish(answer.tasks).await;
+        }
+        Ok(report)
+    }
+
+    /// What a claim tells about the lanes; whether that moved anything.
+    fn learn(&mut self, answer: &Claimed) -> bool {
+        let now = self.deps.clock.now();
+        let mut moved = !answer.tasks.is_empty();
+        for (lane, head) in &answer.next_due {
+            self.board.correct(*lane, *head, now);
+            moved |= head.is_none_or(|due_at| due_at > now);
+        }
+        self.stats.claimed.fetch_add(answer.tasks.len() as u64, Relaxed);
+        self.stats.expired.fetch_add(answer.expired as u64, Relaxed);
+        moved
+    }
+
+    /// Looks for lanes that no hint told of: written by others, or due beyond the window when they were hinted.
+    async fn sweep(&mut self) -> Result<(), StoreError> {
+        self.waiters.sweep();
+        self.next_sweep = Instant::now() + self.config.sweep_interval;
+        loop {
+            let now = self.deps.clock.now();
+            let window = i64::try_from(self.config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
+            let heads = self.deps.store.heads(self.sweep_after, now.plus_millis(window), SWEEP_PAGE).await?;
+            for head in &heads {
+                self.board.note(&head.lane, head.due_at, now);
+            }
+            self.sweep_after = heads.last().filter(|_| heads.len() == SWEEP_PAGE).map(|head| head.lane.id);
+            if self.sweep_after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns when a turn may have something to do.
+    async fn something_happens(&mut self) {
+        let waits = self.longest_wait();
+        let deps = &self.deps;
+        let blocked = self.push_blocked && self.failures == 0;
+        tokio::select! {
+            Some(waiting) = self.asks.recv() => self.take_in(waiting),
+            Some(abandoned) = self.returned.recv() => {
+                let now = self.deps.clock.now();
+                self.give_back(abandoned, now).await;
+            }
+            () = deps.hints.wait() => {}
+            () = deps.targets.wait_for_place(), if blocked => {}
+            () = deps.broker.wait_for_room(WEBHOOK_POOL), if blocked && !self.places_full => {}
+            () = tokio::time::sleep(waits) => {}
+        }
+    }
+
+    fn longest_wait(&self) -> Duration {
+        if self.failures > 0 {
+            let backoff = Duration::from_millis(25) * 2_u32.pow(self.failures.min(5));
+            return backoff.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+        }
+        let until_sweep = self.next_sweep.saturating_duration_since(Instant::now());
+        let now = self.deps.clock.now();
+        let until_due = self.board.next_wakeup().map_or(MAX_WAIT, |at| at.duration_from(now));
+        until_sweep.min(until_due).min(MAX_WAIT)
+    }
+
+    fn take_in(&mut self, waiting: Waiting) {
+        if self.waiters.len() >= self.config.waiting_workers {
+            return waiting.answer(Err(DeskError::Crowded));
+        }
+        self.open.extend(shelves(&waiting));
+        let impatient = waiting.ask.wait.is_zero();
+        let worker = self.waiters.add(waiting);
+        if impatient {
+            self.impatient.push(worker);
+        }
+    }
+
+    /// Gives claimed tasks back that nobody takes; they are not counted as attempts.
+    async fn give_back(&self, tasks: Vec<Task>, due_at: Timestamp) {
+        if tasks.is_empty() {
+            return;
+        }
+        self.stats.given_back.fetch_add(tasks.len() as u64, Relaxed);
+        let by = By { now: self.deps.clock.now(), node: self.deps.node, actor: Actor::Scheduler };
+        let changes = tasks
+            .into_iter()
+            .filter_map(|task| Some((task.id, transition(&task.position, Event::GiveBack(due_at), &by).ok()?)))
+            .collect();
+        if let Err(error) = self.deps.store.apply(changes).await {
+            tracing::warn!(error = %error, "could not give tasks back; the reaper will");
+        }
+    }
+}
+
+impl Waiting {
+    fn answer(self, answer: Result<Handout, DeskError>) {
+        if self.reply.send(answer).is_err() {
+            tracing::debug!("a worker hung up before it was answered");
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Hints from writers to the dispatcher: "this lane has a task due then".
+//!
+//! Hints are coalesced, one for a lane at the most, so they cost no memory under load.
+//! Losing them all would cost punctuality and nothing else: the sweep finds every lane.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use punctual_core::lane::{Lane, LaneId};
+use punctual_core::time::Timestamp;
+use tokio::sync::Notify;
+
+/// The earliest due instant hinted for each lane since the dispatcher looked last.
+#[derive(Debug, Default)]
+pub struct Hints {
+    earliest: Mutex<HashMap<LaneId, (Arc<Lane>, Timestamp)>>,
+    added: Notify,
+}
+
+impl Hints {
+    /// Tells the dispatcher of tasks that wait now.
+    pub fn add<'a>(&self, waiting: impl IntoIterator<Item = (&'a Arc<Lane>, Timestamp)>) {
+        let mut earliest = self.earliest.lock();
+        for (lane, due_at) in waiting {
+            earliest
+                .entry(lane.id)
+                .and_modify(|(_, known)| *known = due_at.min(*known))
+                .or_insert_with(|| (Arc::clone(lane), due_at));
+        }
+        let any = !earliest.is_empty();
+        drop(earliest);
+        if any {
+            self.added.notify_one();
+        }
+    }
+
+    /// What was hinted since the last call.
+    pub fn take(&self) -> Vec<(Arc<Lane>, Timestamp)> {
+        std::mem::take(&mut *self.earliest.lock()).into_values().collect()
+    }
+
+    /// Returns once something was added.
+    pub async fn wait(&self) {
+        self.added.notified().await;
+    }
+}

@@ -1,0 +1,12 @@
+//! Decides when a task runs and who takes it: the timing wheel, the lanes, the
+//! dispatcher, the desk of the pull workers, and the settlement of what they hold.
+
+pub mod board;
+pub mod desk;
+pub mod dispatcher;
+pub mod hints;
+pub mod settle;
+pub mod targets;
+mod waiters;
+pub mod waking;
+pub mod wheel;
