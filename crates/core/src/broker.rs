@@ -86,12 +86,12 @@ pub trait Subscription: Send {
 pub struct Delivery {
     /// The message.
     pub message: Message,
-    settle: Option<Box<dyn FnOnce(bool) + Send>>,
+    settle: Option<Box<dyn FnOnce(bool) + Send + Sync>>,
 }
 
 impl Delivery {
     /// A delivery whose fate is told to `settle`: true for acknowledged, false for dropped.
-    pub fn new(message: Message, settle: impl FnOnce(bool) + Send + 'static) -> Self {
+    pub fn new(message: Message, settle: impl FnOnce(bool) + Send + Sync + 'static) -> Self {
         Self { message, settle: Some(Box::new(settle)) }
     }
 

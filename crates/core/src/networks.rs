@@ -135,7 +135,7 @@ fn is_special_v4(address: Ipv4Addr) -> bool {
     SPECIAL_V4.iter().any(|(base, bits)| same_prefix(base.to_bits(), address.to_bits(), 32, *bits))
 }
 
-/// The special parts of 2000::/3, the only range that is handed out for public use: IETF protocols (Teredo among
+/// The special parts of `2000::/3`, the only range that is handed out for public use: IETF protocols (Teredo among
 /// them), documentation twice, and 6to4.
 const SPECIAL_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),

@@ -91,9 +91,8 @@ impl Elector {
             let asked_at = Instant::now();
             match tokio::time::timeout_at(good_until, self.coordinator.renew(lease, millis(self.config.lease))).await {
                 Ok(Ok(true)) => good_until = asked_at + trusted,
-                Ok(Ok(false)) => return,
                 Ok(Err(error)) => tracing::warn!(error = %error, "could not renew the leadership"),
-                Err(_) => return,
+                Ok(Ok(false)) | Err(_) => return,
             }
             if Instant::now() >= good_until {
                 return;

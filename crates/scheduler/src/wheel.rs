@@ -25,6 +25,7 @@ use self::chains::{Chains, Entry};
 
 const LEVELS: usize = 6;
 const DIGIT_BITS: usize = 6;
+const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 const SLOTS: usize = 1 << DIGIT_BITS;
 const TOP_BITS: usize = LEVELS * DIGIT_BITS;
 
@@ -219,7 +220,7 @@ fn passed_slots(level: usize, from: u64, to: u64) -> u64 {
 }
 
 fn digit(tick: u64, level: usize) -> usize {
-    (tick >> (level * DIGIT_BITS) & 63) as usize
+    (tick >> (level * DIGIT_BITS) & DIGIT_MASK) as usize
 }
 
 /// Milliseconds as an unsigned number in the same order, so that an instant before 1970 has digits too.

@@ -45,7 +45,8 @@ impl Dispatcher {
         }
         self.places_full = room > 0;
         let visibility_millis = u64::try_from(self.config.visibility.as_millis()).unwrap_or(u64::MAX);
-        (total > 0).then(|| Claim { lanes, limit: total, taker: Taker::Dispatch { visibility_millis } })
+        let taker = Taker::Dispatch { visibility_millis };
+        (total > 0).then_some(Claim { lanes, limit: total, taker })
     }
 
     /// Publishes claimed tasks; answers how many.

@@ -34,7 +34,7 @@ fn an_empty_wheel_never_wakes() {
     let mut wheel = wheel_at(NOW, []);
     assert!(wheel.is_empty());
     assert_eq!(wheel.next_wakeup(), None);
-    assert_eq!(advance(&mut wheel, NOW + 200 * YEAR), []);
+    assert_eq!(advance(&mut wheel, NOW + 200 * YEAR), [0_u32; 0]);
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_entry_fires_at_its_millisecond_and_not_before() {
             for now in [0, NOW, EDGE - 1, EDGE, -NOW] {
                 let due = now + distance;
                 let mut wheel = wheel_at(now, [(7, due)]);
-                assert_eq!(advance(&mut wheel, due - 1), []);
+                assert_eq!(advance(&mut wheel, due - 1), [0_u32; 0]);
                 assert_eq!(advance(&mut wheel, due), [7]);
                 assert!(wheel.is_empty());
             }
@@ -70,7 +70,7 @@ fn a_key_has_one_entry_that_moves_both_ways() {
     assert_eq!(wheel.due_of(1), Some(at(NOW + 10)));
     assert_eq!(advance(&mut wheel, NOW + 10), [1]);
     assert_eq!(wheel.due_of(1), None);
-    assert_eq!(advance(&mut wheel, NOW + 99_999), []);
+    assert_eq!(advance(&mut wheel, NOW + 99_999), [0_u32; 0]);
     assert_eq!(advance(&mut wheel, NOW + 100_000), [2]);
 }
 
@@ -94,14 +94,14 @@ fn what_is_due_in_the_past_fires_on_the_next_advance() {
 #[test]
 fn a_clock_that_goes_back_fires_nothing_that_is_not_due_by_it() {
     let mut wheel = wheel_at(NOW, [(1, NOW + 10), (2, NOW + 70)]);
-    assert_eq!(advance(&mut wheel, NOW + 5), []);
-    assert_eq!(advance(&mut wheel, NOW - YEAR), []);
-    assert_eq!(advance(&mut wheel, i64::MIN), []);
+    assert_eq!(advance(&mut wheel, NOW + 5), [0_u32; 0]);
+    assert_eq!(advance(&mut wheel, NOW - YEAR), [0_u32; 0]);
+    assert_eq!(advance(&mut wheel, i64::MIN), [0_u32; 0]);
     // Scheduled behind the position: found when the clock that went back reaches them, without busy wake-ups.
     wheel.schedule(3, at(NOW - 20));
     wheel.schedule(4, at(NOW - 10));
     assert_eq!(wheel.next_wakeup(), Some(at(NOW - 20)));
-    assert_eq!(advance(&mut wheel, NOW - 21), []);
+    assert_eq!(advance(&mut wheel, NOW - 21), [0_u32; 0]);
     assert_eq!(advance(&mut wheel, NOW - 20), [3]);
     assert_eq!(wheel.next_wakeup(), Some(at(NOW - 10)));
     assert_eq!(advance(&mut wheel, NOW + 10), [4, 1]);
@@ -112,9 +112,9 @@ fn a_clock_that_goes_back_fires_nothing_that_is_not_due_by_it() {
 fn what_lies_beyond_the_top_level_is_kept() {
     let due = Timestamp::MAX.as_millis();
     let mut wheel = wheel_at(NOW, [(1, due), (2, due - 1), (3, NOW + 3 * YEAR)]);
-    assert_eq!(advance(&mut wheel, NOW + 3 * YEAR - 1), []);
+    assert_eq!(advance(&mut wheel, NOW + 3 * YEAR - 1), [0_u32; 0]);
     assert_eq!(advance(&mut wheel, NOW + 3 * YEAR), [3]);
-    assert_eq!(advance(&mut wheel, due - 2), []);
+    assert_eq!(advance(&mut wheel, due - 2), [0_u32; 0]);
     assert_eq!(advance(&mut wheel, due), [2, 1]);
 }
 
@@ -145,9 +145,18 @@ fn the_ends_of_time_are_instants_like_any_other() {
 fn empty_time_costs_nothing() {
     let mut wheel = wheel_at(NOW, [(1, i64::MAX)]);
     for jump in 1..=100_000 {
-        assert_eq!(advance(&mut wheel, NOW + jump * 200 * YEAR), []);
+        assert_eq!(advance(&mut wheel, NOW + jump * 200 * YEAR), [0_u32; 0]);
     }
     assert_eq!(advance(&mut wheel, i64::MAX), [1]);
+}
+
+#[test]
+fn an_advance_touches_only_the_slots_it_passes() {
+    assert_eq!(passed_slots(0, 0, 2), 0b111);
+    assert_eq!(passed_slots(0, 0, 63), u64::MAX);
+    assert_eq!(passed_slots(0, 63, 64), u64::MAX);
+    assert_eq!(passed_slots(1, 63, 64), 0b11);
+    assert_eq!(passed_slots(5, 63, 64), 0b1);
 }
 
 #[test]
@@ -314,7 +323,7 @@ impl Twin {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1_000) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(500) })]
 
     #[test]
     fn the_wheel_is_a_sorted_map(

@@ -1,0 +1,39 @@
+//! Answers: JSON written straight to bytes.
+
+use axum::http::header::{CONTENT_TYPE, ETAG};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use punctual_core::task::Task;
+use serde::Serialize;
+
+use crate::problem::{Code, Problem};
+use crate::view;
+
+/// Bytes of a request from which on its reading and writing leaves the threads that serve all the others.
+const HEAVY: usize = 256 * 1024;
+
+/// `body` as JSON.
+pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    let bytes = serde_json::to_vec(body).expect("invariant: what we answer can be written as JSON");
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
+}
+
+/// A task, with its version as `ETag`.
+pub fn task(status: StatusCode, task: Task) -> Response {
+    let tag = HeaderValue::try_from(format!("\"{}\"", task.position.version));
+    let mut response = json(status, &view::task(task));
+    response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
+    response
+}
+
+/// Does work whose cost grows with `bytes`: here, or apart when it is much, so that nobody's small request waits
+/// behind it.
+pub async fn sized<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    if bytes < HEAVY {
+        return Ok(work());
+    }
+    tokio::task::spawn_blocking(work).await.map_err(|error| {
+        tracing::error!(%error, "a large request could not be handled");
+        Problem::new(Code::Internal, "the request could not be handled")
+    })
+}

@@ -1,0 +1,180 @@
+//! The time a request may take: its body must arrive at a minimum pace, and once it is there
+//! the answer is due within the deadline.
+//!
+//! The two are apart, so that a large batch over a slow line is not cut off by the limit meant
+//! for a stuck handler.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::{Instant, Sleep};
+
+/// What a body may take before its pace counts.
+const GRACE: Duration = Duration::from_secs(10);
+/// The slowest pace, in bytes a second.
+const PACE: u64 = 16 * 1024;
+
+/// How a request's body is coming along. Cheap to clone.
+#[derive(Clone)]
+pub struct Arrival(Arc<Progress>);
+
+struct Progress {
+    last: Mutex<Instant>,
+    late: AtomicBool,
+}
+
+impl Arrival {
+    /// Watches `body`.
+    pub fn watch(body: Body, now: Instant) -> (Self, Body) {
+        let arrival = Self(Arc::new(Progress { last: Mutex::new(now), late: AtomicBool::new(false) }));
+        if body.is_end_stream() {
+            return (arrival, body);
+        }
+        let paced = Paced { body, arrival: arrival.clone(), began: now, received: 0, timer: None };
+        (arrival, Body::new(paced))
+    }
+
+    /// Whether the body was given up because it came too slowly.
+    pub fn is_late(&self) -> bool {
+        self.0.late.load(Ordering::Relaxed)
+    }
+
+    /// Runs `work` until `deadline` has passed since the last of the body arrived; none when it did not finish.
+    /// `more` is asked then whether the work may take longer, as a long poll may.
+    pub async fn within<T>(
+        &self,
+        deadline: Duration,
+        more: impl Fn() -> Duration,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            let due = *self.0.last.lock() + deadline + more();
+            if let Ok(done) = tokio::time::timeout_at(due, work.as_mut()).await {
+                return Some(done);
+            }
+            if Instant::now() >= *self.0.last.lock() + deadline + more() {
+                return None;
+            }
+        }
+    }
+}
+
+/// A body that fails when it comes too slowly.
+struct Paced {
+    body: Body,
+    arrival: Arrival,
+    began: Instant,
+    received: u64,
+    /// Runs only while the body is waited for.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Paced {
+    fn due(&self) -> Instant {
+        self.began + GRACE + Duration::from_millis(self.received.saturating_mul(1_000) / PACE)
+    }
+}
+
+impl HttpBody for Paced {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            if let Some(Ok(frame)) = &frame {
+                self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
+                self.timer = None;
+                *self.arrival.0.last.lock() = Instant::now();
+            }
+            return Poll::Ready(frame);
+        }
+        let due = self.due();
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(due)));
+        if timer.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.arrival.0.late.store(true, Ordering::Relaxed);
+        Poll::Ready(Some(Err(axum::Error::new("the body came too slowly"))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::BodyExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A body fed by hand.
+    struct Fed(mpsc::UnboundedReceiver<Bytes>);
+
+    impl HttpBody for Fed {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            cx: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            self.0.poll_recv(cx).map(|data| data.map(|data| Ok(Frame::data(data))))
+        }
+    }
+
+    fn fed() -> (mpsc::UnboundedSender<Bytes>, Arrival, Body) {
+        let (feed, fed) = mpsc::unbounded_channel();
+        let (arrival, body) = Arrival::watch(Body::new(Fed(fed)), Instant::now());
+        (feed, arrival, body)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stops_is_given_up() {
+        let (feed, arrival, body) = fed();
+        feed.send(Bytes::from_static(b"{")).unwrap();
+        let began = Instant::now();
+        assert!(body.collect().await.is_err());
+        assert!(arrival.is_late());
+        assert!(began.elapsed() < GRACE + Duration::from_secs(1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_line_has_the_time_it_needs() {
+        let (feed, arrival, body) = fed();
+        let sending = tokio::spawn(async move {
+            for _ in 0..60 {
+                feed.send(Bytes::from(vec![b'x'; 20 * 1024])).unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let read = arrival.within(Duration::from_secs(30), || Duration::ZERO, body.collect()).await;
+        assert_eq!(read.unwrap().unwrap().to_bytes().len(), 60 * 20 * 1024);
+        sending.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stuck_handler_is_given_up_and_a_waiting_one_is_not() {
+        let (_, arrival, _) = fed();
+        let (second, began) = (Duration::from_secs(1), Instant::now());
+        assert!(arrival.within(second * 30, || Duration::ZERO, std::future::pending::<()>()).await.is_none());
+        assert_eq!(began.elapsed().as_secs(), 30);
+        let (arrival, _) = Arrival::watch(Body::empty(), Instant::now());
+        assert!(arrival.within(second * 30, || second * 60, tokio::time::sleep(second * 60)).await.is_some());
+    }
+}

@@ -1,0 +1,126 @@
+//! What handlers take out of a request, and how a request is refused when it is not there.
+//!
+//! Everything here answers with a [`Problem`], never with the framework's plain text.
+//! [`json`] reads JSON strictly and says where it is wrong; [`body`] reads bytes up to a
+//! limit; [`query`] reads query strings without letting a typo pass.
+
+pub mod body;
+pub mod json;
+pub mod query;
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::HeaderMap;
+use axum::http::request::Parts;
+use punctual_core::ids::TaskId;
+use serde::de::DeserializeOwned;
+
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+
+/// A body of JSON, up to the limit of a single task.
+pub struct JsonBody<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        body::require_json(request.headers())?;
+        let bytes = body::read(request, api.config.body_bytes).await?;
+        json::read(&bytes).map(Self)
+    }
+}
+
+/// A body of JSON that may as well be absent, or `null`.
+pub struct MaybeJsonBody<T>(pub T);
+
+impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeJsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let media_type = body::require_json(request.headers());
+        let bytes = body::read(request, api.config.body_bytes).await?;
+        if bytes.is_empty() {
+            return Ok(Self(T::default()));
+        }
+        media_type?;
+        Ok(Self(json::read::<Option<T>>(&bytes)?.unwrap_or_default()))
+    }
+}
+
+/// The id of the task in the path. What is not an id names no task.
+pub struct TaskPath(pub TaskId);
+
+impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Ok(Path(text)) = Path::<String>::from_request_parts(parts, state).await else {
+            return Err(Problem::no_such_task());
+        };
+        text.parse().map(Self).map_err(|_| Problem::no_such_task())
+    }
+}
+
+/// Whose tasks the caller speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant(pub String);
+
+/// The header that names the tenant.
+pub const TENANT_HEADER: &str = "punctual-tenant";
+
+impl Tenant {
+    /// The tenant of a caller that names none.
+    pub const DEFAULT: &'static str = "default";
+
+    /// The tenant that the headers name.
+    pub fn from_headers(headers: &HeaderMap) -> Result<Self, Problem> {
+        let mut values = headers.get_all(TENANT_HEADER).iter();
+        let Some(value) = values.next() else { return Ok(Self(Self::DEFAULT.to_owned())) };
+        let name = value.as_bytes();
+        let fits = (1..=64).contains(&name.len())
+            && name.iter().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(b))
+            && values.next().is_none();
+        match value.to_str() {
+            Ok(name) if fits => Ok(Self(name.to_owned())),
+            _ => Err(Problem::new(
+                Code::InvalidTenant,
+                "Punctual-Tenant must be one name of 1 to 64 of A-Z a-z 0-9 . _ -",
+            )),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Tenant {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Self::from_headers(&parts.headers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn tenant(values: &[&[u8]]) -> Result<String, Code> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(TENANT_HEADER, HeaderValue::from_bytes(value).unwrap());
+        }
+        Tenant::from_headers(&headers).map(|tenant| tenant.0).map_err(|problem| problem.code())
+    }
+
+    #[test]
+    fn the_tenant_is_a_plain_name() {
+        assert_eq!(tenant(&[]).as_deref(), Ok("default"));
+        assert_eq!(tenant(&[b"acme-1.eu_west"]).as_deref(), Ok("acme-1.eu_west"));
+        let long = [b'a'; 65];
+        assert!(tenant(&[&long[..64]]).is_ok());
+        for bad in [&b""[..], b"a b", b"a/b", b"\xc3\xa9", b"%00", &long] {
+            assert_eq!(tenant(&[bad]), Err(Code::InvalidTenant));
+        }
+        assert_eq!(tenant(&[b"a", b"b"]), Err(Code::InvalidTenant));
+    }
+}

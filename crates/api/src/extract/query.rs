@@ -1,0 +1,148 @@
+//! Query strings: every parameter is known, and is given once unless it may come again.
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use punctual_client::problem::Fault;
+use url::form_urlencoded;
+
+use crate::problem::Problem;
+
+/// How many items a page has when nobody says.
+pub const DEFAULT_LIMIT: usize = 50;
+/// How many items a page may have.
+pub const MAX_LIMIT: usize = 1_000;
+
+/// The parameters of a request, and what was wrong with them so far.
+///
+/// A handler takes out what it knows; [`Query::finish`] refuses the rest.
+#[derive(Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    faults: Vec<Fault>,
+}
+
+impl Query {
+    /// The parameters of a raw query string.
+    pub fn parse(raw: &str) -> Self {
+        let pairs = form_urlencoded::parse(raw.as_bytes()).into_owned().collect();
+        let mut query = Self { pairs, faults: Vec::new() };
+        // The decoder writes U+FFFD for bytes that are no text.
+        let broken =
+            query.pairs.iter().filter(|(name, value)| [name, value].iter().any(|t| t.contains(['\u{fffd}', '\0'])));
+        query.faults = broken.map(|(name, _)| fault(name, "must be UTF-8 without NUL")).collect();
+        query
+    }
+
+    /// Takes a parameter that may be given once.
+    pub fn take(&mut self, name: &str) -> Option<String> {
+        let mut values = self.take_all(name);
+        if values.len() > 1 {
+            self.refuse(name, "may be given only once");
+        }
+        values.pop()
+    }
+
+    /// Takes every value of a parameter.
+    pub fn take_all(&mut self, name: &str) -> Vec<String> {
+        self.pairs.extract_if(.., |(key, _)| key == name).map(|(_, value)| value).collect()
+    }
+
+    /// Takes every parameter whose name begins with `prefix`, by the rest of its name.
+    pub fn take_prefixed(&mut self, prefix: &str) -> Vec<(String, String)> {
+        let taken = self.pairs.extract_if(.., |(key, _)| key.starts_with(prefix));
+        taken.map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
+    }
+
+    /// Takes a parameter and reads it; what cannot be read is a fault.
+    pub fn read<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
+        let value = self.take(name)?;
+        match parse(&value) {
+            Ok(parsed) => Some(parsed),
+            Err(message) => {
+                self.refuse(name, message);
+                None
+            }
+        }
+    }
+
+    /// Takes `limit`: 1 to 1000, 50 if absent.
+    pub fn limit(&mut self) -> usize {
+        let parse = |text: &str| {
+            let number = text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n));
+            number.ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
+        };
+        self.read("limit", parse).unwrap_or(DEFAULT_LIMIT)
+    }
+
+    /// Notes a fault of a parameter.
+    pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
+        self.faults.push(fault(name, message));
+    }
+
+    /// Refuses what nobody took, and everything that was wrong.
+    pub fn finish(mut self) -> Result<(), Problem> {
+        let unknown = self.pairs.iter().map(|(name, _)| fault(name, "is not a known parameter"));
+        self.faults.extend(unknown);
+        if self.faults.is_empty() { Ok(()) } else { Err(Problem::invalid(self.faults)) }
+    }
+}
+
+fn fault(name: &str, message: impl Into<String>) -> Fault {
+    Fault::new(format!("?{name}"), message)
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(raw: &str, look: impl FnOnce(&mut Query)) -> Vec<String> {
+        let mut query = Query::parse(raw);
+        look(&mut query);
+        let problem = query.finish().err();
+        problem.map_or_else(Vec::new, |problem| problem.errors().iter().map(|f| f.pointer.clone()).collect())
+    }
+
+    #[test]
+    fn what_nobody_takes_is_refused() {
+        assert_eq!(faults("limit=5&stauts=PENDING&x", |q| assert_eq!(q.limit(), 5)), ["?stauts", "?x"]);
+    }
+
+    #[test]
+    fn a_parameter_comes_once() {
+        assert_eq!(faults("a=1&a=2", |q| assert_eq!(q.take("a").as_deref(), Some("2"))), ["?a"]);
+        assert!(faults("a=1&a=2", |q| assert_eq!(q.take_all("a"), ["1", "2"])).is_empty());
+    }
+
+    #[test]
+    fn limits_are_bounded() {
+        for (raw, limit) in [("", 50), ("limit=1", 1), ("limit=1000", 1_000)] {
+            assert!(faults(raw, |q| assert_eq!(q.limit(), limit)).is_empty());
+        }
+        for raw in ["limit=0", "limit=1001", "limit=1000000000", "limit=-1", "limit=", "limit=ten"] {
+            assert_eq!(faults(raw, |q| assert_eq!(q.limit(), 50)), ["?limit"], "{raw}");
+        }
+    }
+
+    #[test]
+    fn prefixed_parameters_are_taken_by_the_rest_of_their_name() {
+        let mut query = Query::parse("metadata.team=a%20b&metadata.=x&other=1");
+        assert_eq!(
+            query.take_prefixed("metadata."),
+            [("team".to_owned(), "a b".to_owned()), (String::new(), "x".to_owned())]
+        );
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused() {
+        assert_eq!(faults("a=%ff", |q| drop(q.take("a"))), ["?a"]);
+        assert_eq!(faults("a=%00", |q| drop(q.take("a"))), ["?a"]);
+    }
+}

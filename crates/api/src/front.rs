@@ -1,0 +1,183 @@
+//! The front of the router: what happens to every request before its handler and to every
+//! answer after it.
+//!
+//! Before: a request id, a place, a deadline. After: problem details for what the framework
+//! refused, the headers every answer has, a count and a line in the log. A handler that panics
+//! answers 500 and harms nobody else.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use crate::deadline::Arrival;
+use crate::problem::{Code, Problem};
+use crate::request_id::{REQUEST_ID, RequestId};
+use crate::state::Api;
+
+/// `routes` behind the front.
+pub fn guard(routes: Router, api: Api) -> Router {
+    routes
+        .method_not_allowed_fallback(async || {
+            Problem::new(Code::MethodNotAllowed, "this path does not take this method")
+        })
+        .fallback(async || Problem::new(Code::NotFound, "there is no such path"))
+        .layer(from_fn_with_state(api, attend))
+}
+
+async fn attend(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let id = RequestId::of(request.headers());
+    let method = method_label(request.method());
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let span = tracing::error_span!("request", %id);
+    let answered = run(&api, request, next, &id).instrument(span.clone()).await;
+    let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
+    response.headers_mut().insert(REQUEST_ID, id.header());
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let (elapsed, status) = (began.elapsed(), response.status());
+    let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
+    api.metrics.answered(method, route, status, elapsed);
+    span.in_scope(|| {
+        let (status, seconds) = (status.as_u16(), elapsed.as_secs_f64());
+        tracing::debug!(http.method = method, http.route = route, http.status = status, seconds, "answered");
+    });
+    response
+}
+
+async fn run(api: &Api, mut request: Request, next: Next, id: &RequestId) -> Result<Response, Problem> {
+    refuse_what_no_route_takes(&request)?;
+    // Whoever watches the node must see it when it is overloaded.
+    let visit = match request.uri().path() {
+        "/healthz" | "/readyz" | "/metrics" => None,
+        _ => Some(api.places.take(&request)?),
+    };
+    let arrival;
+    (arrival, request) = {
+        let (parts, body) = request.into_parts();
+        let (arrival, body) = Arrival::watch(body, Instant::now());
+        (arrival, Request::from_parts(parts, body))
+    };
+    request.extensions_mut().insert(id.clone());
+    if let Some(visit) = &visit {
+        request.extensions_mut().insert(visit.clone());
+    }
+    let wait = || visit.as_ref().map(crate::overload::Visit::wait).unwrap_or_default();
+    let answer = arrival.within(api.config.request_deadline, wait, unwinding(next.run(request))).await;
+    match answer {
+        _ if arrival.is_late() => {
+            Err(Problem::new(Code::RequestTimeout, "the body did not arrive at a reasonable pace"))
+        }
+        Some(Ok(response)) => Ok(response),
+        Some(Err(panic)) => {
+            tracing::error!(panic, "a handler panicked");
+            Err(Problem::new(Code::Internal, "the request could not be handled"))
+        }
+        None => {
+            tracing::error!("a request was given up at its deadline");
+            let detail = "no answer was ready in time; the request may have taken effect";
+            Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
+        }
+    }
+}
+
+fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {
+    if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
+        return Err(Problem::new(Code::MethodNotAllowed, "this method is not offered anywhere").allowing(""));
+    }
+    if request.uri().path().starts_with("/v1/") && !accepts_json(request.headers()) {
+        return Err(Problem::new(Code::NotAcceptable, "answers are application/json or application/problem+json"));
+    }
+    Ok(())
+}
+
+/// Whether the caller takes JSON. Weights are not compared, as there is nothing else to offer; only a weight of
+/// zero is a refusal.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    let mut ranges =
+        headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
+    let acceptable = |range: &str| {
+        let (range, parameters) = range.split_once(';').unwrap_or((range, ""));
+        let refused = parameters.split(';').filter_map(|parameter| parameter.trim().strip_prefix("q=")).any(is_zero);
+        let wanted = range.trim().to_ascii_lowercase();
+        !refused
+            && matches!(wanted.as_str(), "" | "*/*" | "application/*" | "application/json" | "application/problem+json")
+    };
+    !headers.contains_key(ACCEPT) || ranges.any(acceptable)
+}
+
+fn is_zero(weight: &str) -> bool {
+    weight.parse::<f32>().is_ok_and(|weight| weight == 0.0)
+}
+
+/// Runs `work` and gives what it panicked with, if it did.
+async fn unwinding<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    // After a panic the work is dropped, never polled again, so nobody sees what it left half done; what it shared
+    // with others is guarded by locks that do not poison and by the store's transactions.
+    poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+        Err(panic) => Poll::Ready(Err(message(panic.as_ref()))),
+    })
+    .await
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+/// The response, with a problem document if it is an error in plain text or without a text: then it is the
+/// framework's own.
+fn documented(response: Response) -> Response {
+    let status = response.status();
+    let ours = |value: &HeaderValue| !value.as_bytes().starts_with(b"text/plain");
+    if !(status.is_client_error() || status.is_server_error()) || response.headers().get(CONTENT_TYPE).is_some_and(ours)
+    {
+        return response;
+    }
+    let problem = match status {
+        StatusCode::NOT_FOUND | StatusCode::BAD_REQUEST => Problem::new(Code::NotFound, "there is no such path"),
+        StatusCode::METHOD_NOT_ALLOWED => Problem::new(Code::MethodNotAllowed, "this path does not take this method"),
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, "the body is too large"),
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            Problem::new(Code::UnsupportedMediaType, "the body must be application/json")
+        }
+        StatusCode::UNPROCESSABLE_ENTITY => Problem::new(Code::InvalidRequest, "the request is not valid"),
+        _ => Problem::new(Code::Internal, "the request could not be handled"),
+    };
+    let allow = response.headers().get(ALLOW).cloned();
+    let mut documented = problem.into_response();
+    if let Some(allow) = allow {
+        documented.headers_mut().insert(ALLOW, allow);
+    }
+    documented
+}
+
+/// A caller may invent methods; a label must not.
+fn method_label(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests;

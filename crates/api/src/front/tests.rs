@@ -1,0 +1,156 @@
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::Request as HttpRequest;
+use axum::http::header::{ALLOW, RETRY_AFTER};
+use axum::routing::{get, post};
+use tower::ServiceExt;
+use uuid::Uuid;
+
+use super::*;
+use crate::readiness::Probes;
+use crate::state::ApiConfig;
+use crate::testing::{Answer, World};
+
+fn request(method: &str, path: &str) -> HttpRequest<Body> {
+    HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap()
+}
+
+/// A router of our own behind the front of `world`.
+async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> Answer {
+    Answer::of(guard(routes, world.api.clone()).oneshot(request).await.unwrap()).await
+}
+
+#[tokio::test]
+async fn every_answer_carries_a_request_id() {
+    let world = World::new();
+    for (method, path, status) in
+        [("GET", "/healthz", 200), ("GET", "/nowhere", 404), ("PUT", "/healthz", 405), ("TRACE", "/healthz", 405)]
+    {
+        let answer = world.call(request(method, path)).await;
+        assert_eq!(answer.status, status, "{method} {path}");
+        let id = answer.headers[REQUEST_ID].to_str().unwrap();
+        assert_eq!(Uuid::parse_str(id).unwrap().get_version_num(), 7);
+        assert_eq!(answer.headers[X_CONTENT_TYPE_OPTIONS], "nosniff");
+    }
+    let mut named = request("GET", "/nowhere");
+    named.headers_mut().insert(REQUEST_ID, HeaderValue::from_static("mine-7"));
+    assert_eq!(world.call(named).await.headers[REQUEST_ID], "mine-7");
+}
+
+#[tokio::test]
+async fn what_the_framework_refuses_is_a_problem() {
+    let world = World::new();
+    assert_eq!(world.call(request("GET", "/v1/nowhere")).await.problem(), "not_found");
+    assert_eq!(world.call(request("GET", "/v1/tasks/%ff")).await.problem(), "not_found");
+    assert_eq!(world.call(request("GET", "/v1/tasks/..%2f..%2fetc")).await.problem(), "not_found");
+    let answer = world.call(request("PUT", "/v1/leases")).await;
+    assert_eq!(answer.problem(), "method_not_allowed");
+    assert_eq!(answer.headers[ALLOW], "POST");
+    for method in ["TRACE", "CONNECT", "BREW"] {
+        assert_eq!(world.call(request(method, "/v1/tasks")).await.problem(), "method_not_allowed", "{method}");
+    }
+    let head = world.call(request("HEAD", "/healthz")).await;
+    assert_eq!((head.status, head.text.as_str()), (StatusCode::OK, ""));
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_no_json_is_told() {
+    let world = World::new();
+    for (accept, status) in [
+        ("application/json", 404),
+        ("text/html, application/*;q=0.1", 404),
+        ("text/html,*/*;q=0.8", 404),
+        ("text/html", 406),
+        ("application/json;q=0", 406),
+        ("application/xml, text/*", 406),
+    ] {
+        let mut asking = request("GET", "/v1/tasks/task_none");
+        asking.headers_mut().insert(ACCEPT, HeaderValue::from_static(accept));
+        assert_eq!(world.call(asking).await.status, status, "{accept}");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_a_500_that_tells_nothing() {
+    let world = World::new();
+    let routes = Router::new().route("/boom", get(async || -> String { panic!("the secret is 42") }));
+    let answer = behind(&world, routes, request("GET", "/boom")).await;
+    assert_eq!(answer.status, 500);
+    assert_eq!(answer.problem(), Code::Internal.as_str());
+    assert!(!answer.text.contains("42"));
+    assert!(answer.headers.contains_key(REQUEST_ID));
+}
+
+#[tokio::test]
+async fn over_the_bound_requests_are_refused_at_once_and_probes_are_not() {
+    let config = ApiConfig { requests_in_flight: 1, ..ApiConfig::default() };
+    let world = World::with(config, Probes::default());
+    let _place = world.api.places.take(&request("GET", "/v1/tasks")).unwrap();
+    let answer = world.call(request("GET", "/v1/tasks")).await;
+    assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
+    assert_eq!(answer.headers[RETRY_AFTER], "1");
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(world.call(request("GET", path)).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stuck_handler_is_given_up_at_the_deadline() {
+    let world = World::new();
+    let routes = Router::new().route("/stuck", get(async || std::future::pending::<()>().await));
+    let answer = behind(&world, routes, request("GET", "/stuck")).await;
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.problem(), "store_unavailable");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_stops_coming_is_408() {
+    let world = World::new();
+    let routes = Router::new().route("/read", post(async |body: String| body));
+    let reading = HttpRequest::post("/read").body(Body::new(Never)).unwrap();
+    let answer = behind(&world, routes, reading).await;
+    assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::REQUEST_TIMEOUT, "request_timeout"));
+}
+
+/// A body that never comes.
+struct Never;
+
+impl axum::body::HttpBody for Never {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, Self::Error>>> {
+        Poll::Pending
+    }
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_route_and_never_by_path() {
+    let world = World::new();
+    for path in ["/v1/tasks/task_a", "/v1/tasks/task_b", "/nowhere/1", "/nowhere/2"] {
+        world.call(request("GET", path)).await;
+    }
+    world.call(request("INVENTED", "/nowhere/3")).await;
+    let metrics = world.api.metrics.prometheus();
+    for line in [
+        r#"punctual_http_requests_total{method="GET",route="/v1/tasks/{id}",status="4xx"} 2"#,
+        r#"punctual_http_requests_total{method="GET",route="unmatched",status="4xx"} 2"#,
+        r#"punctual_http_requests_total{method="other",route="unmatched",status="4xx"} 1"#,
+    ] {
+        assert!(metrics.contains(line), "{line}\n{metrics}");
+    }
+    assert!(!metrics.contains("task_a") && !metrics.contains("INVENTED"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_outlasts_the_deadline() {
+    let config = ApiConfig { request_deadline: Duration::from_secs(5), ..ApiConfig::default() };
+    let world = World::with(config, Probes::default());
+    let body = serde_json::json!({"worker_id": "w", "queues": ["q"], "wait_seconds": 60});
+    let answer = world.send("POST", "/v1/leases", Some(body)).await;
+    assert_eq!((answer.status, answer.text.as_str()), (StatusCode::OK, r#"{"leases":[]}"#));
+}

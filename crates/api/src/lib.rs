@@ -1,0 +1,37 @@
+//! The HTTP interface: routes, problem details, the OpenAPI document, and the server they run on.
+//!
+//! [`router`] assembles everything over an [`Api`]; [`server::serve`] puts it on a socket. A
+//! route file holds the handlers of one noun and the router of exactly those, so that what is
+//! served and what `/openapi.json` says come from one place.
+//!
+//! Invariant: every answer that leaves here, refusals of the framework included, carries a
+//! `request-id`, and every error is a problem document.
+
+pub mod answer;
+pub mod cursor;
+pub mod deadline;
+pub mod extract;
+pub mod front;
+pub mod metrics;
+pub mod openapi;
+pub mod overload;
+pub mod problem;
+pub mod readiness;
+pub mod request_id;
+pub mod routes;
+pub mod server;
+pub mod sightings;
+pub mod state;
+pub mod submit;
+#[cfg(test)]
+mod testing;
+pub mod view;
+
+pub use state::{Api, ApiConfig, Parts};
+
+/// Everything this crate serves, over `api`.
+pub fn router(api: Api) -> axum::Router {
+    let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
+    let routes = routes.merge(openapi::router(&document)).with_state(api.clone());
+    front::guard(routes, api)
+}

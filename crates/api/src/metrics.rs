@@ -1,0 +1,201 @@
+//! What is counted, for Prometheus.
+//!
+//! One [`Metrics`] for a process, cloned into every role that counts. Labels take only values
+//! from sets that are known beforehand (routes, methods, outcomes, states): nothing a caller
+//! sends becomes a series.
+
+mod counts;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use prometheus_client::encoding::{EncodeLabelSet, text as openmetrics};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+use punctual_core::time::Timestamp;
+
+pub use counts::TaskCounts;
+
+/// Seconds; from what a handler takes to what a long poll takes.
+const REQUEST_BUCKETS: [f64; 14] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0];
+/// Seconds; from the tick of the wheel to an outage.
+const LATENESS_BUCKETS: [f64; 17] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0];
+
+/// What a process counts. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    /// Tasks accepted; replays by idempotency key are not counted again.
+    pub tasks_submitted: Counter,
+    /// Tasks handed to pull workers.
+    pub leases: Counter,
+    /// Webhook calls under way.
+    pub webhooks_in_flight: Gauge,
+    /// Pull workers that wait in a long poll.
+    pub waiting_workers: Gauge,
+    settled: Family<OutcomeLabel, Counter>,
+    lateness: Histogram,
+    requests: Family<RequestLabels, Counter>,
+    request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
+    tasks: Family<StateLabel, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    method: &'static str,
+    route: String,
+}
+
+impl Metrics {
+    /// Nothing counted yet, in a process that began at `started_at`.
+    pub fn new(started_at: Timestamp) -> Self {
+        let metrics = Self {
+            registry: Arc::default(),
+            tasks_submitted: Counter::default(),
+            leases: Counter::default(),
+            webhooks_in_flight: Gauge::default(),
+            waiting_workers: Gauge::default(),
+            settled: Family::default(),
+            lateness: Histogram::new(LATENESS_BUCKETS),
+            requests: Family::default(),
+            request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+            tasks: Family::default(),
+        };
+        let mut registry = Registry::default();
+        metrics.register(&mut registry);
+        register_process(&mut registry, started_at);
+        Self { registry: Arc::new(registry), ..metrics }
+    }
+
+    fn register(&self, registry: &mut Registry) {
+        registry.register("punctual_tasks_submitted", "Tasks accepted", self.tasks_submitted.clone());
+        registry.register("punctual_tasks_settled", "Runs settled, by outcome", self.settled.clone());
+        registry.register("punctual_leases", "Tasks handed to pull workers", self.leases.clone());
+        registry.register("punctual_http_requests", "Requests answered", self.requests.clone());
+        registry.register_with_unit(
+            "punctual_http_request",
+            "Time from a request's head to its answer, the wait of a long poll included",
+            Unit::Seconds,
+            self.request_seconds.clone(),
+        );
+        registry.register("punctual_tasks", "Live tasks, by state", self.tasks.clone());
+        registry.register_with_unit(
+            "punctual_lateness",
+            "From the instant a task was due to the instant a worker got it",
+            Unit::Seconds,
+            self.lateness.clone(),
+        );
+        registry.register("punctual_webhooks_in_flight", "Webhook calls under way", self.webhooks_in_flight.clone());
+        let help = "Pull workers that wait in a long poll";
+        registry.register("punctual_waiting_workers", help, self.waiting_workers.clone());
+    }
+
+    /// `runs` runs ended with `outcome`, one of a fixed set of words.
+    pub fn settled(&self, outcome: &'static str, runs: u64) {
+        if runs > 0 {
+            self.settled.get_or_create(&OutcomeLabel { outcome }).inc_by(runs);
+        }
+    }
+
+    /// A worker, pulling or pushing, got a task at `now` that was due at `due_at`.
+    pub fn started(&self, due_at: Timestamp, now: Timestamp) {
+        self.lateness.observe(now.duration_from(due_at).as_secs_f64());
+    }
+
+    /// A webhook worker began a task that was this late.
+    pub fn started_late(&self, late_millis: u64) {
+        self.lateness.observe(Duration::from_millis(late_millis).as_secs_f64());
+    }
+
+    /// A request was answered. `route` is the pattern it matched, never the path itself.
+    pub fn answered(&self, method: &'static str, route: &str, status: StatusCode, elapsed: Duration) {
+        let status = match status.as_u16() / 100 {
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            _ => "5xx",
+        };
+        self.requests.get_or_create(&RequestLabels { method, route: route.to_owned(), status }).inc();
+        let labels = RouteLabels { method, route: route.to_owned() };
+        self.request_seconds.get_or_create(&labels).observe(elapsed.as_secs_f64());
+    }
+
+    /// Everything, in the OpenMetrics text format.
+    pub fn openmetrics(&self) -> String {
+        let mut text = String::new();
+        openmetrics::encode(&mut text, &self.registry).expect("invariant: writing to a string cannot fail");
+        text
+    }
+
+    /// Everything, in the older Prometheus text format.
+    pub fn prometheus(&self) -> String {
+        text::prometheus(&self.openmetrics())
+    }
+}
+
+/// What is known of the process itself, under the names that every Prometheus client uses.
+fn register_process(registry: &mut Registry, started_at: Timestamp) {
+    #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 stay below 2^53")]
+    let seconds = started_at.as_millis() as f64 / 1_000.0;
+    let help = "When the process began, in seconds since 1970";
+    registry.register_with_unit("process_start_time", help, Unit::Seconds, ConstGauge::new(seconds));
+    let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+    registry.register("punctual_build", "The version of the server", version);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_shown_under_its_name() {
+        let metrics = Metrics::new(Timestamp::from_millis(1_779_472_800_500));
+        metrics.tasks_submitted.inc_by(3);
+        metrics.settled("completed", 2);
+        metrics.settled("failed", 0);
+        metrics.started(Timestamp::from_millis(1_000), Timestamp::from_millis(1_020));
+        metrics.answered("POST", "/v1/tasks/{id}", StatusCode::CREATED, Duration::from_millis(2));
+        let text = metrics.prometheus();
+        for line in [
+            "# TYPE punctual_tasks_submitted_total counter",
+            "punctual_tasks_submitted_total 3",
+            "punctual_tasks_settled_total{outcome=\"completed\"} 2",
+            "punctual_lateness_seconds_bucket{le=\"0.025\"} 1",
+            "punctual_lateness_seconds_sum 0.02",
+            "punctual_http_requests_total{method=\"POST\",route=\"/v1/tasks/{id}\",status=\"2xx\"} 1",
+            "punctual_http_request_seconds_count{method=\"POST\",route=\"/v1/tasks/{id}\"} 1",
+            "# TYPE punctual_webhooks_in_flight gauge",
+            "process_start_time_seconds 1779472800.5",
+            concat!("punctual_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+        assert!(!text.contains("outcome=\"failed\""));
+    }
+}

@@ -1,0 +1,89 @@
+//! The tasks by state, for the gauge: counted when somebody scrapes, at most every few seconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use punctual_core::state::State;
+use punctual_core::store::Store;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::{Metrics, StateLabel};
+
+/// How old a count may be that is shown.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long a scrape waits for a count; after that it shows the last one.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Keeps the gauge of tasks by state. However many scrape, one count runs at a time.
+#[derive(Clone)]
+pub struct TaskCounts {
+    store: Arc<dyn Store>,
+    gauge: Family<StateLabel, Gauge>,
+    last: Arc<Mutex<Last>>,
+}
+
+#[derive(Default)]
+struct Last {
+    counted_at: Option<Instant>,
+    /// Closed when the count that runs ends.
+    running: Option<watch::Receiver<()>>,
+}
+
+impl TaskCounts {
+    /// Counts in `store`.
+    pub fn new(store: Arc<dyn Store>, metrics: &Metrics) -> Self {
+        Self { store, gauge: metrics.tasks.clone(), last: Arc::default() }
+    }
+
+    /// Returns once the gauge is fresh, or the patience for it is over.
+    pub async fn refresh(&self) {
+        let Some(mut running) = self.running() else { return };
+        // The sender never sends: the channel closes when the count is done.
+        drop(tokio::time::timeout(PATIENCE, running.changed()).await);
+    }
+
+    /// The count that runs, begun if need be; none when the last one is fresh.
+    fn running(&self) -> Option<watch::Receiver<()>> {
+        let mut last = self.last.lock();
+        if let Some(running) = &last.running {
+            return Some(running.clone());
+        }
+        if last.counted_at.is_some_and(|at| at.elapsed() < FRESH) {
+            return None;
+        }
+        let (done, running) = watch::channel(());
+        last.running = Some(running.clone());
+        let counts = self.clone();
+        // Apart from the scrape, so that one that gives up does not stop the count for the others.
+        tokio::spawn(async move {
+            counts.count().await;
+            drop(done);
+        });
+        Some(running)
+    }
+
+    async fn count(&self) {
+        let counted = self.store.counts().await;
+        match counted {
+            Ok(counts) => {
+                for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
+                    let tasks: u64 = counts.iter().filter(|count| count.state == state).map(|count| count.tasks).sum();
+                    let label = StateLabel { state: state.as_str() };
+                    self.gauge.get_or_create(&label).set(i64::try_from(tasks).unwrap_or(i64::MAX));
+                }
+            }
+            // No number is better than an old one that looks new.
+            Err(error) => {
+                tracing::warn!(%error, "the tasks could not be counted for the metrics");
+                self.gauge.clear();
+            }
+        }
+        let mut last = self.last.lock();
+        last.counted_at = Some(Instant::now());
+        last.running = None;
+    }
+}

@@ -1,0 +1,176 @@
+//! The OpenAPI document at `/openapi.json`.
+//!
+//! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the same
+//! call that routes them. This adds what they have in common: the document's head, the shared
+//! refusals, and the headers that every request may have and every answer has.
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use bytes::Bytes;
+use punctual_client::Problem;
+use utoipa::openapi::header::HeaderBuilder;
+use utoipa::openapi::info::{InfoBuilder, LicenseBuilder};
+use utoipa::openapi::path::{Operation, ParameterBuilder, ParameterIn, PathItem};
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{
+    Components, ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, ServerBuilder,
+};
+use utoipa::{PartialSchema, ToResponse, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::state::Api;
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident: $description:literal;)*) => {
+        $(
+            $(#[$doc])*
+            pub struct $name;
+
+            impl<'r> ToResponse<'r> for $name {
+                fn response() -> (&'r str, RefOr<Response>) {
+                    (stringify!($name), RefOr::T(refusal($description)))
+                }
+            }
+        )*
+
+        fn all_refusals() -> Vec<(&'static str, RefOr<Response>)> {
+            vec![$($name::response(),)*]
+        }
+    };
+}
+
+refusals! {
+    /// 400: the request cannot be read.
+    Unreadable: "The request cannot be read: `invalid_json`, `invalid_body`, `invalid_header`, `invalid_tenant`, `invalid_cursor`";
+    /// 404: there is nothing there.
+    NotFound: "There is nothing here for this tenant: `not_found`";
+    /// 409: the token is old.
+    StaleToken: "Somebody else holds the task now, or it came to rest: `stale_token`. The call had no effect";
+    /// 410: the task was cancelled.
+    Cancelled: "The task was cancelled; stop working on it: `cancelled`";
+    /// 413: the content is too large.
+    TooLarge: "The body, or a part of it, is too large: `too_large`";
+    /// 415: the content is of another type.
+    UnsupportedMediaType: "The content type is not supported: `unsupported_media_type`";
+    /// 422: the request is not valid.
+    Invalid: "The request is not valid; `errors` tells all that is wrong: `invalid_request`";
+    /// 503: not now.
+    Unavailable: "Not now; ask again after `Retry-After` seconds: `overloaded`, `store_unavailable`, `store_full`, `shutting_down`";
+    /// Any other refusal.
+    Refused: "Any other problem";
+}
+
+/// A refusal, as every one looks.
+fn refusal(description: &str) -> Response {
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
+    ResponseBuilder::new().description(description).content("application/problem+json", problem).build()
+}
+
+/// `routes`, with what their documents have in common.
+pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
+    let document = routes.get_openapi_mut();
+    describe(document);
+    share(document.components.get_or_insert_default());
+    for (path, item) in &mut document.paths.paths {
+        for operation in operations(item) {
+            complete(path, operation);
+        }
+    }
+    routes
+}
+
+/// Serves `document`.
+pub fn router(document: &OpenApi) -> Router<Api> {
+    let text = Bytes::from(document.to_json().expect("invariant: the document can be written as JSON"));
+    Router::new().route("/openapi.json", get(async move || ([(CONTENT_TYPE, "application/json")], text)))
+}
+
+fn describe(document: &mut OpenApi) {
+    document.info = InfoBuilder::new()
+        .title("Punctual")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "A task scheduler: submit work for now or later, have it pushed to a webhook or pull it with workers.\n\n\
+             Errors are RFC 9457 problem details with a stable `code`. Unknown fields are refused. Times are RFC 3339 \
+             in UTC with milliseconds; durations are seconds in fields that end in `_seconds`.",
+        ))
+        .license(Some(LicenseBuilder::new().name("Apache-2.0").identifier(Some("Apache-2.0")).build()))
+        .build();
+    document.servers = Some(vec![ServerBuilder::new().url("/").description(Some("This server")).build()]);
+    let tags = [
+        ("tasks", "Submit, read, change and cancel tasks"),
+        ("dead letters", "Tasks whose retries are used up, or whose error was not worth retrying"),
+        ("workers", "Pull workers: leases and what became of them"),
+        ("operations", "For those who run the server"),
+    ];
+    let tags = tags.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());
+    document.tags = Some(tags.into());
+}
+
+fn share(components: &mut Components) {
+    let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
+    Problem::schemas(&mut schemas);
+    components.schemas.extend(schemas);
+    components.responses.extend(all_refusals().into_iter().map(|(name, response)| (name.to_owned(), response)));
+    for response in components.responses.values_mut() {
+        carry_request_id(response);
+    }
+    let text = || ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
+    let header = |name: &str, description: &str, schema: Schema| {
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(description))
+            .schema(Some(schema))
+            .build()
+    };
+    let tenant = text().max_length(Some(64)).pattern(Some("^[A-Za-z0-9._-]+$")).build();
+    let tenant =
+        header("Punctual-Tenant", "Whose tasks; `default` if absent. Only an operator may name another", tenant.into());
+    let id = text().max_length(Some(128)).build();
+    let id = header("Request-Id", "A name for this request, which the answer repeats; made up if absent", id.into());
+    components.parameters.insert("Tenant".to_owned(), RefOr::T(tenant));
+    components.parameters.insert("RequestId".to_owned(), RefOr::T(id));
+    let request_id =
+        HeaderBuilder::new().description(Some("The name of the request")).schema(Some(text().build())).build();
+    components.headers.insert("RequestId".to_owned(), RefOr::T(request_id));
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let PathItem { get, put, post, delete, options, head, patch, .. } = item;
+    [get, put, post, delete, options, head, patch].into_iter().filter_map(Option::as_mut)
+}
+
+fn complete(path: &str, operation: &mut Operation) {
+    if path.starts_with("/v1/") {
+        let parameters = operation.parameters.get_or_insert_default();
+        parameters.extend(
+            ["Tenant", "RequestId"].map(|name| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")))),
+        );
+    }
+    let responses = &mut operation.responses.responses;
+    let mut shared = vec![("default", "Refused")];
+    if path.starts_with("/v1/") {
+        shared.push(("400", "Unreadable"));
+    }
+    if operation.request_body.is_some() {
+        shared.extend([("413", "TooLarge"), ("415", "UnsupportedMediaType")]);
+    }
+    for (status, name) in shared {
+        responses.entry(status.to_owned()).or_insert_with(|| RefOr::Ref(Ref::from_response_name(name)));
+    }
+    responses.values_mut().for_each(carry_request_id);
+}
+
+fn carry_request_id(response: &mut RefOr<Response>) {
+    if let RefOr::T(response) = response {
+        let header = RefOr::Ref(Ref::new("#/components/headers/RequestId"));
+        response.headers.insert("request-id".to_owned(), header);
+    }
+}
+
+#[cfg(test)]
+mod tests;

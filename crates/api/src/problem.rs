@@ -1,0 +1,311 @@
+//! Errors as RFC 9457 problem details: `application/problem+json` with a stable `code`.
+//!
+//! Every handler and extractor of this crate fails with a [`Problem`]; the server turns the
+//! framework's own refusals (no such path, wrong method) into one as well. A `detail` is
+//! written for the caller and never carries anything of our inside: what a store says of
+//! itself goes to the log.
+
+use std::fmt;
+
+use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use punctual_client::problem::Fault;
+use punctual_core::store::StoreError;
+use punctual_scheduler::desk::DeskError;
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident = $status:ident, $code:literal, $title:literal;)*) => {
+        /// What kind of problem it is: a stable word, its HTTP status and its title.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Code {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &'static [Code] = &[$(Code::$name,)*];
+
+            /// The word on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $code,)* }
+            }
+
+            /// The HTTP status that goes with it.
+            pub const fn status(self) -> StatusCode {
+                match self { $(Code::$name => StatusCode::$status,)* }
+            }
+
+            /// The title, the same for every occurrence.
+            pub const fn title(self) -> &'static str {
+                match self { $(Code::$name => $title,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The body is not JSON, or JSON that readers disagree about (duplicate keys, lone surrogates).
+    InvalidJson = BAD_REQUEST, "invalid_json", "The body is not acceptable JSON";
+    /// The body could not be read to its end.
+    InvalidBody = BAD_REQUEST, "invalid_body", "The body could not be read";
+    /// The tenant's name is not one.
+    InvalidTenant = BAD_REQUEST, "invalid_tenant", "The tenant's name is not acceptable";
+    /// The header `Idempotency-Key` is not acceptable.
+    InvalidIdempotencyKey = BAD_REQUEST, "invalid_idempotency_key", "The idempotency key is not acceptable";
+    /// The cursor was not made by this listing.
+    InvalidCursor = BAD_REQUEST, "invalid_cursor", "The cursor is not one of this listing";
+    /// A header is not of the form it must have.
+    InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
+    /// There is nothing here (for this tenant).
+    NotFound = NOT_FOUND, "not_found", "There is nothing here";
+    /// The path exists, the method does not.
+    MethodNotAllowed = METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not allowed here";
+    /// The caller accepts no form we can answer in.
+    NotAcceptable = NOT_ACCEPTABLE, "not_acceptable", "No acceptable form of the answer";
+    /// The caller did not send its request in time.
+    RequestTimeout = REQUEST_TIMEOUT, "request_timeout", "The request did not arrive in time";
+    /// The body or the payload is over its limit.
+    TooLarge = PAYLOAD_TOO_LARGE, "too_large", "The content is too large";
+    /// The body is of a kind we do not read.
+    UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The content type is not supported";
+    /// The request is well formed and says something it may not say; `errors` tells what.
+    InvalidRequest = UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid";
+    /// The same idempotency key with another body.
+    IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used for something else";
+    /// The task has begun or come to rest, and cannot be edited any more.
+    NotEditable = CONFLICT, "not_editable", "The task cannot be edited any more";
+    /// The task has come to rest.
+    AlreadyFinal = CONFLICT, "already_final", "The task has come to rest";
+    /// The task does not wait.
+    NotWaiting = CONFLICT, "not_waiting", "The task does not wait";
+    /// The task is no dead letter.
+    NotDeadLettered = CONFLICT, "not_dead_lettered", "The task is no dead letter";
+    /// The task kept changing while we tried to change it.
+    Conflict = CONFLICT, "conflict", "The task kept changing";
+    /// Somebody else holds the task now, or it came to rest otherwise.
+    StaleToken = CONFLICT, "stale_token", "The token does not hold the task any more";
+    /// The task was cancelled: its worker should stop.
+    Cancelled = GONE, "cancelled", "The task was cancelled";
+    /// The task is not at the version the caller expects.
+    VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "The task is at another version";
+    /// Something of ours is broken.
+    Internal = INTERNAL_SERVER_ERROR, "internal", "Something went wrong inside the server";
+    /// The store does not answer.
+    StoreUnavailable = SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
+    /// The store has no room.
+    StoreFull = SERVICE_UNAVAILABLE, "store_full", "The store is full";
+    /// Too much is waiting already.
+    Overloaded = SERVICE_UNAVAILABLE, "overloaded", "The server is overloaded";
+    /// The node is shutting down.
+    ShuttingDown = SERVICE_UNAVAILABLE, "shutting_down", "The node is shutting down";
+}
+
+impl Code {
+    /// The URI that names this kind of problem. A name, not a place: nothing has to be kept online for it.
+    pub fn type_uri(self) -> String {
+        format!("urn:punctual:problem:{}", self.as_str())
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One occurrence of a problem, on its way to the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: String,
+    errors: Vec<Fault>,
+    retry_after_seconds: Option<u32>,
+    allow: Option<String>,
+}
+
+impl Problem {
+    /// A problem of this kind; `detail` is a sentence about this occurrence, for people.
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_seconds: None, allow: None }
+    }
+
+    /// A request that is well formed and not valid, with all its faults.
+    pub fn invalid(errors: Vec<Fault>) -> Self {
+        let detail = match errors.as_slice() {
+            [only] => format!("{}: {}", only.place(), only.message),
+            many => format!("{} things are wrong with the request; see errors", many.len()),
+        };
+        Self { errors, ..Self::new(Code::InvalidRequest, detail) }
+    }
+
+    /// A task that does not exist, or not for this tenant.
+    pub fn no_such_task() -> Self {
+        Self::new(Code::NotFound, "there is no task with this id")
+    }
+
+    /// Says where in the request the fault lies.
+    #[must_use]
+    pub fn at(mut self, pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        self.errors.push(Fault::new(pointer, message));
+        self
+    }
+
+    /// Asks the caller to come back after this many seconds.
+    #[must_use]
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after_seconds: Some(seconds), ..self }
+    }
+
+    /// Says which methods are allowed.
+    #[must_use]
+    pub fn allowing(self, methods: impl Into<String>) -> Self {
+        Self { allow: Some(methods.into()), ..self }
+    }
+
+    /// The same problem of an item at `prefix` of a larger request: its pointers begin there.
+    #[must_use]
+    pub fn under(mut self, prefix: &str) -> Self {
+        for fault in &mut self.errors {
+            fault.pointer.insert_str(0, prefix);
+        }
+        self
+    }
+
+    /// Its kind.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// Its HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.code.status()
+    }
+
+    /// The sentence about this occurrence.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The faults it names.
+    pub fn errors(&self) -> &[Fault] {
+        &self.errors
+    }
+
+    /// The body on the wire.
+    pub fn to_wire(&self) -> punctual_client::problem::Problem {
+        punctual_client::problem::Problem {
+            kind: self.code.type_uri(),
+            title: self.code.title().to_owned(),
+            status: self.status().as_u16(),
+            detail: self.detail.clone(),
+            code: self.code.as_str().to_owned(),
+            errors: self.errors.clone(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self.to_wire()).expect("invariant: a problem has only texts and numbers");
+        let mut response = (self.status(), body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
+            headers.insert(ALLOW, methods);
+        }
+        response
+    }
+}
+
+/// The one place where a handler's failed store call ends, so it is logged here and told to the caller without its text.
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        let problem = match &error {
+            StoreError::Unavailable(_) => {
+                Self::new(Code::StoreUnavailable, "the store does not answer; the same request may succeed later")
+            }
+            StoreError::Full(_) => Self::new(Code::StoreFull, "the store has no room; nothing was changed"),
+            StoreError::Overloaded => {
+                Self::new(Code::Overloaded, "too much is waiting to be written; nothing was changed")
+            }
+            StoreError::Corrupt(_) => {
+                tracing::error!(error = %error, "the store holds something unreadable");
+                return Self::new(Code::Internal, "what is stored could not be read");
+            }
+        };
+        tracing::warn!(error = %error, code = %problem.code, "a request failed because of the store");
+        problem.retry_after(1)
+    }
+}
+
+impl From<DeskError> for Problem {
+    fn from(error: DeskError) -> Self {
+        match error {
+            DeskError::Closed => Self::new(Code::ShuttingDown, "this node is shutting down; ask again").retry_after(1),
+            DeskError::Crowded => Self::new(Code::Overloaded, "too many workers wait here already").retry_after(1),
+            DeskError::Store(error) => error.into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn codes_are_snake_case_and_unique() {
+        let words: HashSet<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert_eq!(words.len(), Code::ALL.len());
+        assert!(words.iter().all(|word| word.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')));
+        assert!(Code::ALL.iter().all(|code| code.status().is_client_error() || code.status().is_server_error()));
+    }
+
+    #[test]
+    fn a_problem_is_written_as_rfc_9457_says() {
+        let problem = Problem::invalid(vec![Fault::new("/priority", "must be from 0 to 9")]);
+        let response = problem.clone().into_response();
+        assert_eq!(response.status(), 422);
+        assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+        assert_eq!(
+            serde_json::to_value(problem.to_wire()).unwrap(),
+            serde_json::json!({
+                "type": "urn:punctual:problem:invalid_request",
+                "title": "The request is not valid",
+                "status": 422,
+                "detail": "priority: must be from 0 to 9",
+                "code": "invalid_request",
+                "errors": [{"pointer": "/priority", "message": "must be from 0 to 9"}],
+            })
+        );
+    }
+
+    #[test]
+    fn what_a_store_says_of_itself_stays_inside() {
+        for (error, status) in [
+            (StoreError::Unavailable("disk /dev/sda1".into()), 503),
+            (StoreError::Full("disk /dev/sda1".into()), 503),
+            (StoreError::Overloaded, 503),
+            (StoreError::Corrupt("disk /dev/sda1".into()), 500),
+        ] {
+            let retryable = error.is_retryable();
+            let response = Problem::from(error).into_response();
+            assert_eq!(response.status(), status);
+            assert_eq!(response.headers().contains_key(RETRY_AFTER), retryable);
+        }
+        let problem = Problem::from(StoreError::Corrupt("disk /dev/sda1".into()));
+        assert!(!problem.detail().contains("/dev"));
+    }
+
+    #[test]
+    fn pointers_of_an_item_begin_at_the_item() {
+        let problem = Problem::invalid(vec![Fault::new("/priority", "is odd"), Fault::new("", "is not an object")]);
+        let pointers: Vec<_> = problem.under("/tasks/3").errors.into_iter().map(|fault| fault.pointer).collect();
+        assert_eq!(pointers, ["/tasks/3/priority", "/tasks/3"]);
+    }
+}

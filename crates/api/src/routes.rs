@@ -1,0 +1,21 @@
+//! The routes, a file a noun. [`router`] is all of them, with their part of the OpenAPI document.
+
+pub mod health;
+pub mod leases;
+pub mod metrics;
+pub mod tasks;
+pub mod workers;
+
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::state::Api;
+
+/// Every documented route.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .merge(tasks::router())
+        .merge(leases::router())
+        .merge(workers::router())
+        .merge(health::router())
+        .merge(metrics::router())
+}

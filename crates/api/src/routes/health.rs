@@ -1,0 +1,50 @@
+//! Whether the node lives and whether it can serve, for load balancers and orchestrators.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client::{Health, Readiness, ReadinessStatus};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::json;
+use crate::state::Api;
+
+/// The routes of this file.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
+}
+
+/// Is the node alive?
+///
+/// Answers as long as the process runs, whatever the store and the broker do: restarting the node would not help them.
+#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It is", body = Health)))]
+async fn healthz() -> Response {
+    json(StatusCode::OK, &Health { status: "ok".to_owned() })
+}
+
+/// Can the node serve?
+///
+/// The checks are at most a second old.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "operations",
+    responses(
+        (status = 200, description = "It can", body = Readiness),
+        (status = 503, description = "It cannot, or is shutting down", body = Readiness),
+    )
+)]
+async fn readyz(State(api): State<Api>) -> Response {
+    let checks = api.readiness.checks().await;
+    let status = match (api.is_draining(), checks.all_ok()) {
+        (true, _) => ReadinessStatus::Draining,
+        (false, true) => ReadinessStatus::Ready,
+        (false, false) => ReadinessStatus::Unready,
+    };
+    let code = if status == ReadinessStatus::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(code, &Readiness { status, checks })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use serde_json::json;
+
+use crate::readiness::{Probes, probe};
+use crate::state::ApiConfig;
+use crate::testing::World;
+
+#[tokio::test(start_paused = true)]
+async fn readiness_follows_the_parts_and_liveness_does_not() {
+    let broker_works = Arc::new(AtomicBool::new(true));
+    let asked = Arc::clone(&broker_works);
+    let broker = probe(move || {
+        let works = asked.load(Ordering::SeqCst);
+        async move { if works { Ok(()) } else { Err("amqp://user:secret@host is gone") } }
+    });
+    let world = World::with(ApiConfig::default(), Probes { broker: Some(broker), migrations: None });
+    let ready = world.send("GET", "/readyz", None).await;
+    assert_eq!(ready.status, StatusCode::OK);
+    assert_eq!(ready.json(), json!({"status": "ready", "checks": {"store": "ok", "broker": "ok", "migrations": "ok"}}));
+
+    broker_works.store(false, Ordering::SeqCst);
+    world.store.broken.store(true, Ordering::SeqCst);
+    tokio::time::advance(std::time::Duration::from_secs(1)).await;
+    let unready = world.send("GET", "/readyz", None).await;
+    assert_eq!(unready.status, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(unready.headers[CONTENT_TYPE], "application/json");
+    assert_eq!(
+        unready.json(),
+        json!({"status": "unready", "checks": {"store": "failed", "broker": "failed", "migrations": "ok"}})
+    );
+    assert_eq!(world.send("GET", "/healthz", None).await.json(), json!({"status": "ok"}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_often_checks_seldom() {
+    let world = World::new();
+    for _ in 0..100 {
+        assert_eq!(world.send("GET", "/readyz", None).await.status, StatusCode::OK);
+    }
+    assert_eq!(world.store.checked.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_does_not_answer_has_failed() {
+    let migrations = probe(std::future::pending::<Result<(), String>>);
+    let world = World::with(ApiConfig::default(), Probes { broker: None, migrations: Some(migrations) });
+    assert_eq!(world.send("GET", "/readyz", None).await.json()["checks"]["migrations"], "failed");
+}
+
+#[tokio::test]
+async fn a_draining_node_is_not_ready() {
+    let world = World::new();
+    world.api.drain();
+    let answer = world.send("GET", "/readyz", None).await;
+    assert_eq!((answer.status, &answer.json()["status"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("draining")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn scraping_often_counts_seldom() {
+    let world = World::new();
+    for _ in 0..3 {
+        world.send("POST", "/v1/tasks", Some(json!({"type": "work"}))).await;
+    }
+    for _ in 0..20 {
+        let answer = world.send("GET", "/metrics", None).await;
+        assert_eq!(answer.headers[CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
+        assert!(answer.text.contains("punctual_tasks{state=\"PENDING\"} 3\n"), "{}", answer.text);
+        assert!(answer.text.contains("punctual_tasks_submitted_total 3\n"));
+    }
+    assert_eq!(world.store.counted.load(Ordering::SeqCst), 1);
+    world.store.broken.store(true, Ordering::SeqCst);
+    tokio::time::advance(std::time::Duration::from_secs(6)).await;
+    let answer = world.send("GET", "/metrics", None).await;
+    assert!(!answer.text.contains("punctual_tasks{"), "an old number is not shown: {}", answer.text);
+}
+
+#[tokio::test]
+async fn who_accepts_openmetrics_gets_it() {
+    let world = World::new();
+    let request =
+        axum::http::Request::get("/metrics").header("accept", "application/openmetrics-text;version=1.0.0,*/*;q=0.1");
+    let answer = world.call(request.body(axum::body::Body::empty()).unwrap()).await;
+    assert!(answer.headers[CONTENT_TYPE].to_str().unwrap().starts_with("application/openmetrics-text"));
+    assert!(answer.text.ends_with("# EOF\n"));
+}

@@ -1,0 +1,95 @@
+//! Pull workers ask for tasks here, and settle what they hold.
+
+mod ask;
+mod beats;
+mod settle;
+mod settlement;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client::{Lease, LeaseAnswer, LeaseRequest};
+use punctual_core::ids::RunId;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::json;
+use crate::extract::{JsonBody, Tenant};
+use crate::overload::Visit;
+use crate::problem::Problem;
+use crate::state::Api;
+use crate::view;
+
+pub use beats::RecentBeats;
+
+/// The routes of this file and of those below it.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(lease))
+        .routes(routes!(settle::settle))
+        .routes(routes!(settle::complete))
+        .routes(routes!(settle::fail))
+        .routes(routes!(settle::heartbeat))
+        .routes(routes!(settle::release))
+}
+
+/// Lease tasks.
+///
+/// Waits up to `wait_seconds` for the first task that is due. Each task in the answer is `RUNNING` and this worker's
+/// until its lease expires; heartbeats extend it. A worker that goes away while it waits gets nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/leases",
+    tag = "workers",
+    operation_id = "lease",
+    request_body = LeaseRequest,
+    responses(
+        (status = 200, description = "The leases; empty when nothing was due within the wait", body = LeaseAnswer),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+async fn lease(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    visit: Option<Extension<Visit>>,
+    JsonBody(request): JsonBody<LeaseRequest>,
+) -> Result<Response, Problem> {
+    let ask = ask::ask(tenant, request)?;
+    let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.wants.clone());
+    let note = || api.sightings.note(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
+    note();
+    let waiting = match &visit {
+        Some(Extension(visit)) if !ask.wait.is_zero() => Some(api.places.wait(visit, ask.wait)?),
+        _ => None,
+    };
+    let waited = !ask.wait.is_zero();
+    let tasks = api.desk.lease(ask).await?;
+    drop(waiting);
+    if waited {
+        // A minute in a long poll is not a minute of silence.
+        note();
+    }
+    let now = api.clock.now();
+    api.metrics.leases.inc_by(tasks.len() as u64);
+    let leases = tasks.into_iter().filter_map(|task| leased(&api, task, now)).collect();
+    Ok(json(StatusCode::OK, &LeaseAnswer { leases }))
+}
+
+/// The lease on a task that was claimed for its worker a moment ago.
+fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
+    api.metrics.started(task.due_at, now);
+    let hold = task.hold.as_ref()?;
+    let (token, attempt) = (task.position.version, task.position.attempts);
+    // The last step of its trail is the start of this run, which names it.
+    let run_id = RunId::of(task.id, token, task.updated_at());
+    let lease_expires_at = hold.expires_at;
+    let checkpoint = task.checkpoint.clone();
+    Some(Lease { task: view::task(task), run_id, attempt, token, lease_expires_at, checkpoint })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+//! What a worker asks for, checked.
+
+use std::time::Duration;
+
+use punctual_client::{Fault, LeaseRequest, Seconds};
+use punctual_core::task::limits;
+use punctual_scheduler::desk::{Ask, Wants};
+
+use crate::problem::Problem;
+
+/// Queues or types in one request.
+const WANTS: usize = 64;
+/// Milliseconds a worker may wait.
+const WAIT: u64 = 60_000;
+/// Milliseconds of a lease: the least, what it is if nobody says, and the most.
+const LEASE: (u64, u64, u64) = (1_000, 60_000, 3_600_000);
+
+/// The request as the desk takes it, or everything that is wrong with it.
+pub(super) fn ask(tenant: String, request: LeaseRequest) -> Result<Ask, Problem> {
+    let mut faults = Vec::new();
+    if !is_name(&request.worker_id) {
+        faults.push(Fault::new("/worker_id", "must have 1 to 255 characters and no control characters"));
+    }
+    let wants = wants(&request, &mut faults);
+    let max_tasks = match request.max_tasks {
+        None => 1,
+        Some(count) => {
+            usize::try_from(count).ok().filter(|count| (1..=limits::LEASE_BATCH).contains(count)).unwrap_or_else(|| {
+                faults.push(Fault::new("/max_tasks", format!("must be from 1 to {}", limits::LEASE_BATCH)));
+                1
+            })
+        }
+    };
+    let mut millis = |pointer: &str, seconds: Option<Seconds>, default: u64, least: u64, most: u64| {
+        let given = seconds.map_or(Some(default), |seconds| seconds.to_millis_within(least, most));
+        given.unwrap_or_else(|| {
+            faults.push(Fault::new(pointer, format!("must be from {} to {}", least / 1_000, most / 1_000)));
+            default
+        })
+    };
+    let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT));
+    let lease_millis = millis("/lease_seconds", request.lease_seconds, LEASE.1, LEASE.0, LEASE.2);
+    match wants {
+        Some(wants) if faults.is_empty() => {
+            Ok(Ask { tenant, worker: request.worker_id, wants, max_tasks, lease_millis, wait })
+        }
+        _ => Err(Problem::invalid(faults)),
+    }
+}
+
+fn wants(request: &LeaseRequest, faults: &mut Vec<Fault>) -> Option<Wants> {
+    let (pointer, names, make): (_, _, fn(Vec<String>) -> Wants) = match (&request.queues, &request.types) {
+        (Some(queues), None) => ("/queues", queues, Wants::Queues),
+        (None, Some(types)) => ("/types", types, Wants::Kinds),
+        (Some(_), Some(_)) => {
+            faults.push(Fault::new("/types", "cannot be given together with queues"));
+            return None;
+        }
+        (None, None) => {
+            faults.push(Fault::new("", "must have queues or types"));
+            return None;
+        }
+    };
+    if !(1..=WANTS).contains(&names.len()) {
+        faults.push(Fault::new(pointer, format!("must have 1 to {WANTS} entries")));
+        return None;
+    }
+    let odd = names.iter().enumerate().filter(|(_, name)| !is_name(name));
+    faults.extend(odd.map(|(at, _)| {
+        Fault::new(format!("{pointer}/{at}"), "must have 1 to 255 characters and no control characters")
+    }));
+    let mut names = names.clone();
+    names.sort_unstable();
+    names.dedup();
+    Some(make(names))
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && !text.chars().any(char::is_control) && text.chars().count() <= limits::NAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(json: &str) -> Result<Ask, Vec<String>> {
+        let request = serde_json::from_str(json).unwrap();
+        let pointers = |problem: Problem| problem.errors().iter().map(|fault| fault.pointer.clone()).collect();
+        ask("t".to_owned(), request).map_err(pointers)
+    }
+
+    #[test]
+    fn a_short_request_means_one_task_now_for_a_minute() {
+        let ask = asked(r#"{"worker_id":"w","queues":["a"]}"#).unwrap();
+        assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait), (1, 60_000, Duration::ZERO));
+        assert_eq!(ask.wants, Wants::Queues(vec!["a".to_owned()]));
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let ask = asked(
+            r#"{"worker_id":"w","types":["b","a","b"],"max_tasks":1000,"wait_seconds":0.25,"lease_seconds":3600}"#,
+        )
+        .unwrap();
+        assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait.as_millis()), (1_000, 3_600_000, 250));
+        assert_eq!(ask.wants, Wants::Kinds(vec!["a".to_owned(), "b".to_owned()]));
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let faults = asked(
+            r#"{"worker_id":"a\u0000b","queues":["ok","","\n"],"max_tasks":1001,"wait_seconds":60.001,"lease_seconds":0.5}"#,
+        );
+        assert_eq!(
+            faults.unwrap_err(),
+            ["/worker_id", "/queues/1", "/queues/2", "/max_tasks", "/wait_seconds", "/lease_seconds"]
+        );
+    }
+
+    #[test]
+    fn exactly_one_of_queues_and_types() {
+        for (json, pointer) in [
+            (r#"{"worker_id":"w"}"#, ""),
+            (r#"{"worker_id":"w","queues":["a"],"types":["a"]}"#, "/types"),
+            (r#"{"worker_id":"w","queues":[]}"#, "/queues"),
+        ] {
+            assert_eq!(asked(json).unwrap_err(), [pointer], "{json}");
+        }
+        let many = serde_json::json!({"worker_id": "w", "types": vec!["x"; 65]});
+        assert_eq!(asked(&many.to_string()).unwrap_err(), ["/types"]);
+    }
+
+    #[test]
+    fn a_worker_is_named_by_up_to_255_characters() {
+        let named = |name: String| asked(&serde_json::json!({"worker_id": name, "types": ["x"]}).to_string());
+        assert!(named("é".repeat(255)).is_ok());
+        assert!(named("é".repeat(256)).is_err());
+        assert!(named(String::new()).is_err());
+    }
+}

@@ -1,0 +1,280 @@
+//! Pull workers tell what became of their runs: many in a call, or one at the task's own address.
+
+use axum::extract::{FromRequest, Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client::{
+    Complete, Fail, Fault, Heartbeat, HeartbeatAnswer, Release, SettleAnswer, SettleItem, SettleOutcome, SettleRequest,
+    Task,
+};
+use punctual_core::ids::TaskId;
+use punctual_core::task::limits;
+use punctual_core::time::Timestamp;
+use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+
+use super::settlement::settlement;
+use crate::answer::{self, json};
+use crate::extract::json as reader;
+use crate::extract::{JsonBody, TaskPath, Tenant, body};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+use crate::view;
+
+/// A settle call, which may be as large as a batch.
+pub(super) struct SettleBody(SettleRequest);
+
+impl FromRequest<Api> for SettleBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        body::require_json(request.headers())?;
+        let bytes = body::read(request, api.config.batch_body_bytes).await?;
+        let request: SettleRequest = answer::sized(bytes.len(), move || reader::read(&bytes)).await??;
+        if request.items.len() > limits::LEASE_BATCH {
+            let message = format!("must have at most {} entries", limits::LEASE_BATCH);
+            return Err(Problem::invalid(vec![Fault::new("/items", message)]));
+        }
+        Ok(Self(request))
+    }
+}
+
+/// Settle many runs.
+///
+/// Each item is judged by itself and answered in its place; the call as a whole answers 200.
+#[utoipa::path(
+    post,
+    path = "/v1/leases/settle",
+    tag = "workers",
+    request_body = SettleRequest,
+    responses(
+        (status = 200, description = "An answer for each item, in order", body = SettleAnswer),
+        (status = 413, response = crate::openapi::TooLarge),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+pub(super) async fn settle(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SettleBody(request): SettleBody,
+) -> Result<Response, Problem> {
+    let ids: Vec<TaskId> = request.items.iter().map(|item| item.task_id).collect();
+    let answers = settle_all(&api, &tenant, request.items).await?;
+    let items = ids.into_iter().zip(answers).map(|(task_id, answer)| shown(task_id, answer)).collect();
+    Ok(json(StatusCode::OK, &SettleAnswer { items }))
+}
+
+fn shown(task_id: TaskId, answer: Answer) -> punctual_client::Settled {
+    let (status, lease_expires_at, error) = match answer {
+        Ok(lease_expires_at) => (StatusCode::OK, lease_expires_at, None),
+        Err(problem) => (problem.status(), None, Some(Box::new(problem.to_wire()))),
+    };
+    punctual_client::Settled { status: status.as_u16(), task_id, lease_expires_at, error }
+}
+
+/// Complete a run.
+///
+/// Repeated with the same token and result it answers 200 again and changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/complete",
+    tag = "workers",
+    params(("id" = String, Path, description = "The task")),
+    request_body = Complete,
+    responses(
+        (status = 200, description = "The task", body = Task),
+        (status = 404, response = crate::openapi::NotFound),
+        (status = 409, response = crate::openapi::StaleToken),
+        (status = 410, response = crate::openapi::Cancelled),
+        (status = 413, response = crate::openapi::TooLarge),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+pub(super) async fn complete(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    JsonBody(Complete { token, result }): JsonBody<Complete>,
+) -> Result<Response, Problem> {
+    let item = SettleItem { result, ..bare(id, token, SettleOutcome::Completed) };
+    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+}
+
+/// Fail a run.
+///
+/// The task is tried again as its retry policy says, or becomes a dead letter.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/fail",
+    tag = "workers",
+    params(("id" = String, Path, description = "The task")),
+    request_body = Fail,
+    responses(
+        (status = 200, description = "The task", body = Task),
+        (status = 404, response = crate::openapi::NotFound),
+        (status = 409, response = crate::openapi::StaleToken),
+        (status = 410, response = crate::openapi::Cancelled),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+pub(super) async fn fail(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    JsonBody(Fail { token, error, retryable, retry_after_seconds }): JsonBody<Fail>,
+) -> Result<Response, Problem> {
+    let item = SettleItem { error, retryable, retry_after_seconds, ..bare(id, token, SettleOutcome::Failed) };
+    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+}
+
+/// Extend a lease.
+///
+/// By the `lease_seconds` it was taken with, never past the task's timeout. 410 means: stop, the task was cancelled.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/heartbeat",
+    tag = "workers",
+    params(("id" = String, Path, description = "The task")),
+    request_body = Heartbeat,
+    responses(
+        (status = 200, description = "The task, and until when the lease runs now", body = HeartbeatAnswer),
+        (status = 404, response = crate::openapi::NotFound),
+        (status = 409, response = crate::openapi::StaleToken),
+        (status = 410, response = crate::openapi::Cancelled),
+        (status = 413, response = crate::openapi::TooLarge),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+pub(super) async fn heartbeat(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    JsonBody(Heartbeat { token, progress, checkpoint }): JsonBody<Heartbeat>,
+) -> Result<Response, Problem> {
+    let item = SettleItem { progress, checkpoint, ..bare(id, token, SettleOutcome::Heartbeat) };
+    let (task, lease_expires_at) = settle_one(&api, &tenant, item).await?;
+    Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at }))
+}
+
+/// Give a task back.
+///
+/// It waits again at once, and the attempt is not counted.
+#[utoipa::path(
+    post,
+    path = "/v1/tasks/{id}/release",
+    tag = "workers",
+    params(("id" = String, Path, description = "The task")),
+    request_body = Release,
+    responses(
+        (status = 200, description = "The task", body = Task),
+        (status = 404, response = crate::openapi::NotFound),
+        (status = 409, response = crate::openapi::StaleToken),
+        (status = 410, response = crate::openapi::Cancelled),
+        (status = 422, response = crate::openapi::Invalid),
+        (status = 503, response = crate::openapi::Unavailable),
+    )
+)]
+pub(super) async fn release(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    JsonBody(Release { token }): JsonBody<Release>,
+) -> Result<Response, Problem> {
+    let item = bare(id, token, SettleOutcome::Released);
+    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+}
+
+fn bare(task_id: TaskId, token: u64, outcome: SettleOutcome) -> SettleItem {
+    SettleItem {
+        task_id,
+        token,
+        outcome,
+        result: None,
+        error: None,
+        retryable: None,
+        retry_after_seconds: None,
+        progress: None,
+        checkpoint: None,
+    }
+}
+
+/// Settles one run and reads the task as it is then.
+async fn settle_one(api: &Api, tenant: &str, item: SettleItem) -> Result<(Task, Option<Timestamp>), Problem> {
+    let id = item.task_id;
+    let answer = settle_all(api, tenant, vec![item]).await?.pop();
+    let lease_expires_at = answer.expect("invariant: one item, one answer")?;
+    let task = api.store.get(tenant, vec![id]).await?.pop().flatten();
+    Ok((view::task(task.ok_or_else(Problem::no_such_task)?), lease_expires_at))
+}
+
+/// Accepted, for a heartbeat with the end of its lease; or why not.
+type Answer = Result<Option<Timestamp>, Problem>;
+
+/// Settles what can be settled, and answers every item in order.
+async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<Answer>, Problem> {
+    let mut answers: Vec<Answer> = Vec::with_capacity(items.len());
+    let mut places = Vec::with_capacity(items.len());
+    let mut settlements = Vec::with_capacity(items.len());
+    for (place, item) in items.into_iter().enumerate() {
+        let checked = settlement(item).map(|settlement| {
+            let remembered = remembered(api, &settlement);
+            if remembered.is_none() {
+                places.push((place, settlement.id, settlement.token, word(&settlement.outcome)));
+                settlements.push(settlement);
+            }
+            remembered
+        });
+        answers.push(checked);
+    }
+    if settlements.is_empty() {
+        return Ok(answers);
+    }
+    let settled = api.settler.settle(tenant, settlements).await?;
+    for ((place, id, token, word), settled) in places.into_iter().zip(settled) {
+        match (&settled, word) {
+            (Settled::Accepted { lease_expires_at: Some(expires_at) }, None) => {
+                api.beats.written(id, token, *expires_at);
+            }
+            (Settled::Accepted { .. }, Some(word)) => {
+                api.metrics.settled(word, 1);
+                api.beats.forget(id, token);
+            }
+            _ => api.beats.forget(id, token),
+        }
+        answers[place] = told(&settled);
+    }
+    Ok(answers)
+}
+
+/// What a plain heartbeat in a flood of them is told.
+fn remembered(api: &Api, settlement: &Settlement) -> Option<Timestamp> {
+    match settlement.outcome {
+        Outcome::Heartbeat { progress: None, checkpoint: None } => api.beats.answer(settlement.id, settlement.token),
+        _ => None,
+    }
+}
+
+/// The word under which an outcome is counted; a heartbeat settles nothing.
+fn word(outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Completed { .. } => Some("completed"),
+        Outcome::Failed { .. } => Some("failed"),
+        Outcome::Released => Some("released"),
+        Outcome::Heartbeat { .. } => None,
+    }
+}
+
+fn told(settled: &Settled) -> Answer {
+    match settled {
+        Settled::Accepted { lease_expires_at } => Ok(*lease_expires_at),
+        Settled::Stale { state } => {
+            let detail = format!("the token does not hold the task any more; the task is {}", state.as_str());
+            Err(Problem::new(Code::StaleToken, detail))
+        }
+        Settled::Cancelled => Err(Problem::new(Code::Cancelled, "the task was cancelled; stop working on it")),
+        Settled::NotFound => Err(Problem::no_such_task()),
+    }
+}

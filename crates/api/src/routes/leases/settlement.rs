@@ -1,0 +1,183 @@
+//! What a worker says of one run, checked.
+
+use std::borrow::Cow;
+
+use punctual_client::lease::WorkerError;
+use punctual_client::{Fault, SettleItem, SettleOutcome};
+use punctual_core::json::Json;
+use punctual_core::task::limits;
+use punctual_core::trail::RunError;
+use punctual_scheduler::settle::{Outcome, Settlement};
+
+use crate::problem::{Code, Problem};
+
+/// The code of an error without one.
+const FAILED: &str = "failed";
+/// Milliseconds a worker may ask to wait for; the state machine cuts it further.
+const RETRY_AFTER: u64 = 366 * 24 * 3_600_000;
+
+/// The item as the settler takes it, or everything that is wrong with it.
+pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
+    let mut faults = foreign_fields(&item);
+    for (pointer, json) in [("/result", &item.result), ("/progress", &item.progress), ("/checkpoint", &item.checkpoint)]
+    {
+        if json.as_ref().is_some_and(|json| json.get().len() > limits::RESULT) {
+            let message = format!("must have at most {} bytes", limits::RESULT);
+            return Err(Problem::new(Code::TooLarge, format!("{} {message}", &pointer[1..])).at(pointer, message));
+        }
+    }
+    let outcome = match item.outcome {
+        SettleOutcome::Completed => Outcome::Completed { result: item.result },
+        SettleOutcome::Released => Outcome::Released,
+        SettleOutcome::Heartbeat => Outcome::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
+        SettleOutcome::Failed => {
+            let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
+                let millis = seconds.to_millis_within(0, RETRY_AFTER);
+                if millis.is_none() {
+                    faults
+                        .push(Fault::new("/retry_after_seconds", format!("must be from 0 to {}", RETRY_AFTER / 1_000)));
+                }
+                millis
+            });
+            let error = run_error(item.error, &mut faults);
+            Outcome::Failed { error, retryable: item.retryable.unwrap_or(true), retry_after_millis }
+        }
+    };
+    if faults.is_empty() {
+        Ok(Settlement { id: item.task_id, token: item.token, outcome })
+    } else {
+        Err(Problem::invalid(faults))
+    }
+}
+
+/// A field that says nothing about this outcome is a slip that must not pass unnoticed.
+fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
+    let (word, own): (&str, &[&str]) = match item.outcome {
+        SettleOutcome::Completed => ("completed", &["/result"]),
+        SettleOutcome::Failed => ("failed", &["/error", "/retryable", "/retry_after_seconds"]),
+        SettleOutcome::Released => ("released", &[]),
+        SettleOutcome::Heartbeat => ("heartbeat", &["/progress", "/checkpoint"]),
+    };
+    let given = [
+        ("/result", item.result.is_some()),
+        ("/error", item.error.is_some()),
+        ("/retryable", item.retryable.is_some()),
+        ("/retry_after_seconds", item.retry_after_seconds.is_some()),
+        ("/progress", item.progress.is_some()),
+        ("/checkpoint", item.checkpoint.is_some()),
+    ];
+    let foreign = given.into_iter().filter(|(field, given)| *given && !own.contains(field));
+    foreign.map(|(field, _)| Fault::new(field, format!("does not go with outcome {word}"))).collect()
+}
+
+/// The error as it is kept. What is too long is cut: a failure that is not recorded would be worse.
+fn run_error(error: Option<WorkerError>, faults: &mut Vec<Fault>) -> RunError<'static> {
+    let WorkerError { code, message, details } =
+        error.unwrap_or(WorkerError { code: None, message: None, details: None });
+    let mut text = |pointer: &str, text: Option<String>, most: usize| {
+        let text = text.unwrap_or_default();
+        if text.contains('\0') {
+            faults.push(Fault::new(pointer, "must not contain NUL"));
+        }
+        cut(text, most)
+    };
+    let code = text("/error/code", code, limits::ERROR_CODE);
+    let message = text("/error/message", message, limits::ERROR_TEXT);
+    let code = if code.is_empty() { Cow::Borrowed(FAILED) } else { Cow::Owned(code) };
+    RunError { code, message: Cow::Owned(message), details: details.map(|details| Cow::Owned(bounded(&details))) }
+}
+
+fn cut(mut text: String, most: usize) -> String {
+    // Fewer bytes than characters allowed: the usual case, without counting.
+    if text.len() > most
+        && let Some((end, _)) = text.char_indices().nth(most)
+    {
+        text.truncate(end);
+    }
+    text
+}
+
+/// Details that are too long are kept as the beginning of their text, in a JSON string. Half the bound, as a
+/// character may take two to write.
+fn bounded(details: &Json) -> String {
+    if details.get().len() <= limits::ERROR_TEXT {
+        return details.get().to_owned();
+    }
+    let beginning = cut(details.get().to_owned(), limits::ERROR_TEXT / 2 - 1);
+    serde_json::to_string(&beginning).expect("invariant: a text can be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use punctual_core::ids::TaskId;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn settled(mut item: Value) -> Result<Outcome, Problem> {
+        item["task_id"] = json!(TaskId::new());
+        item["token"] = json!(3);
+        settlement(serde_json::from_str(&item.to_string()).unwrap()).map(|settlement| settlement.outcome)
+    }
+
+    fn pointers(problem: &Problem) -> Vec<&str> {
+        problem.errors().iter().map(|fault| fault.pointer.as_str()).collect()
+    }
+
+    #[test]
+    fn a_bare_failure_is_a_retryable_one() {
+        let Outcome::Failed { error, retryable, retry_after_millis } = settled(json!({"outcome": "failed"})).unwrap()
+        else {
+            panic!()
+        };
+        assert_eq!((error.code.as_ref(), error.message.as_ref(), error.details), ("failed", "", None));
+        assert_eq!((retryable, retry_after_millis), (true, None));
+    }
+
+    #[test]
+    fn long_texts_are_cut_and_not_refused() {
+        let error =
+            json!({"code": "é".repeat(100), "message": "é".repeat(5_000), "details": {"trace": "\"".repeat(9_000)}});
+        let Outcome::Failed { error, .. } = settled(json!({"outcome": "failed", "error": error})).unwrap() else {
+            panic!()
+        };
+        assert_eq!(
+            (error.code.chars().count(), error.message.chars().count()),
+            (limits::ERROR_CODE, limits::ERROR_TEXT)
+        );
+        let details = error.details.unwrap();
+        assert!(details.len() <= limits::ERROR_TEXT);
+        assert!(serde_json::from_str::<String>(&details).unwrap().starts_with(r#"{"trace":"#));
+    }
+
+    #[test]
+    fn all_faults_of_a_failure_are_told() {
+        let error = json!({"code": "a\0", "message": "b\0"});
+        let item = json!({"outcome": "failed", "error": error, "retry_after_seconds": -1, "result": 1});
+        let problem = settled(item).unwrap_err();
+        assert_eq!(problem.code(), Code::InvalidRequest);
+        assert_eq!(pointers(&problem), ["/result", "/retry_after_seconds", "/error/code", "/error/message"]);
+    }
+
+    #[test]
+    fn what_belongs_to_another_outcome_is_refused() {
+        for (item, pointer) in [
+            (json!({"outcome": "completed", "progress": 1}), "/progress"),
+            (json!({"outcome": "released", "retryable": true}), "/retryable"),
+            (json!({"outcome": "heartbeat", "result": 1}), "/result"),
+        ] {
+            assert_eq!(pointers(&settled(item).unwrap_err()), [pointer]);
+        }
+    }
+
+    #[test]
+    fn results_are_bounded() {
+        let most = "x".repeat(limits::RESULT - 2);
+        assert!(settled(json!({"outcome": "completed", "result": most})).is_ok());
+        for (outcome, field) in [("completed", "result"), ("heartbeat", "progress"), ("heartbeat", "checkpoint")] {
+            let problem = settled(json!({"outcome": outcome, field: format!("{most}x")})).unwrap_err();
+            assert_eq!(problem.code(), Code::TooLarge);
+            assert_eq!(pointers(&problem), [format!("/{field}")]);
+        }
+    }
+}

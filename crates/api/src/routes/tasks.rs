@@ -1,0 +1,35 @@
+//! Tasks: submit, read, list, change, and what happened to them. A file a verb.
+
+mod batch;
+mod cancel;
+mod change;
+mod edit;
+mod explain;
+mod history;
+mod list;
+mod read;
+mod redrive;
+mod run_now;
+mod submit;
+
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::state::Api;
+
+/// The routes of tasks and of dead letters.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(submit::submit_task, list::list_tasks))
+        .routes(routes!(batch::submit_batch))
+        .routes(routes!(read::get_task, edit::edit_task, cancel::cancel_task))
+        .routes(routes!(run_now::run_task))
+        .routes(routes!(redrive::redrive_task))
+        .routes(routes!(history::list_runs))
+        .routes(routes!(history::list_events))
+        .routes(routes!(explain::explain_task))
+        .routes(routes!(list::list_dead_letters))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! `POST /v1/tasks/batch`: many tasks in one request, each judged by itself, the good ones
+//! stored in one write.
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use bytes::Bytes;
+use punctual_client as wire;
+use punctual_core::store::Inserted;
+use punctual_core::task::{NewTask, Task, limits};
+use serde::de::{Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, de};
+use serde_json::value::RawValue;
+
+use super::submit::{key_reused, unanswered};
+use crate::answer;
+use crate::extract::body::{self, MediaType};
+use crate::extract::query::Query;
+use crate::extract::{Tenant, json};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+use crate::submit::{Submitter, key};
+use crate::view;
+
+/// Submits many tasks.
+///
+/// Answers when all of the good ones are durable: an item for each task, in order. A JSON document, or with
+/// `application/x-ndjson` a task a line.
+#[utoipa::path(
+    post, path = "/v1/tasks/batch", tag = "tasks", operation_id = "submit_batch",
+    params(("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks")),
+    request_body(content((wire::NewBatch = "application/json"), (String = "application/x-ndjson"))),
+    responses(
+        (status = 200, description = "What became of each", body = wire::BatchAnswer),
+    ),
+)]
+pub async fn submit_batch(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    mut query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let ids_only = query.read("return", |text| match text {
+        "ids" => Ok(true),
+        "tasks" => Ok(false),
+        _ => Err("must be ids or tasks".to_owned()),
+    });
+    query.finish()?;
+    if request.headers().contains_key(key::HEADER) {
+        let detail = "one key cannot stand for many tasks; give each its field idempotency_key";
+        return Err(Problem::new(Code::InvalidIdempotencyKey, detail));
+    }
+    let media_type = body::media_type(request.headers())?;
+    let body = body::read(request, api.config.batch_body_bytes).await?;
+    let size = body.len();
+    let verdicts = {
+        let api = api.clone();
+        answer::sized(size, move || judge(&api, &tenant, &body, media_type)).await??
+    };
+    let (tasks, verdicts) = split(verdicts);
+    let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
+    let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
+    api.metrics.tasks_submitted.inc_by(created as u64);
+    answer::sized(size, move || tell(verdicts, inserted, ids_only == Some(true))).await?
+}
+
+type Verdict = Result<NewTask, Problem>;
+
+/// Every task of the batch, or why not.
+fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result<Vec<Verdict>, Problem> {
+    let most = api.config.batch_tasks.min(limits::BATCH);
+    let submitter = Submitter::new(&api.config, tenant, api.clock.now(), api.node);
+    let check = |at: usize, read: Result<wire::NewTask, Problem>| {
+        read.and_then(|new| submitter.check(new, None)).map_err(|problem| problem.under(&format!("/tasks/{at}")))
+    };
+    match media_type {
+        MediaType::Json => {
+            let Batch { tasks: Items(items) } = json::read(body)?;
+            refuse_over(most, items.len())?;
+            Ok(items.iter().enumerate().map(|(at, item)| check(at, json::read_text(item.get()))).collect())
+        }
+        MediaType::Ndjson => {
+            let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
+            refuse_over(most, lines().take(most + 1).count())?;
+            Ok(lines().enumerate().map(|(at, line)| check(at, json::read(line))).collect())
+        }
+    }
+}
+
+fn refuse_over(most: usize, count: usize) -> Result<(), Problem> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Problem::invalid(vec![wire::Fault::new("/tasks", format!("must hold at most {most} tasks"))]))
+}
+
+/// The good tasks, and for every task of the batch its refusal or none.
+fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
+    let mut tasks = Vec::with_capacity(verdicts.len());
+    let refusals = verdicts.into_iter().map(|verdict| match verdict {
+        Ok(task) => {
+            tasks.push(task);
+            None
+        }
+        Err(problem) => Some(problem),
+    });
+    let refusals = refusals.collect();
+    (tasks, refusals)
+}
+
+/// An item for each task of the batch.
+fn tell(refusals: Vec<Option<Problem>>, inserted: Vec<Inserted>, ids_only: bool) -> Result<Response, Problem> {
+    let mut inserted = inserted.into_iter();
+    let items = refusals.into_iter().map(|refusal| {
+        let told = match refusal {
+            Some(problem) => refused(&problem),
+            None => match inserted.next().ok_or_else(unanswered)? {
+                Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
+                Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
+                Inserted::KeyReused(_) => refused(&key_reused()),
+            },
+        };
+        Ok(told)
+    });
+    let items = items.collect::<Result<_, Problem>>()?;
+    Ok(answer::json(StatusCode::OK, &wire::BatchAnswer { items }))
+}
+
+fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {
+    let (task_id, task) = if ids_only { (Some(task.id), None) } else { (None, Some(Box::new(view::task(task)))) };
+    wire::BatchItem { status: status.as_u16(), task, task_id, error: None }
+}
+
+fn refused(problem: &Problem) -> wire::BatchItem {
+    let (status, error) = (problem.status().as_u16(), Some(Box::new(problem.to_wire())));
+    wire::BatchItem { status, task: None, task_id: None, error }
+}
+
+/// The document, its tasks still text: each is read by itself, so that a bad one does not spoil the others.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    tasks: Items<'a>,
+}
+
+/// At most as many documents as a batch may hold, so that a list of tiny ones cannot take far more memory than
+/// its text.
+struct Items<'a>(Vec<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+        impl<'de> Visitor<'de> for List {
+            type Value = Items<'de>;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a list of tasks")
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Items<'de>, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element()? {
+                    if items.len() == limits::BATCH {
+                        return Err(de::Error::custom(format_args!("must hold at most {} tasks", limits::BATCH)));
+                    }
+                    items.push(item);
+                }
+                Ok(Items(items))
+            }
+        }
+        deserializer.deserialize_seq(List)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn batch_fault(text: &str) -> (Code, Vec<String>) {
+        let problem = json::read_text::<Batch<'_>>(text).err().expect("a fault");
+        (problem.code(), problem.errors().iter().map(|fault| fault.pointer.clone()).collect())
+    }
+
+    #[test]
+    fn tasks_of_a_batch_stay_text() {
+        let text = r#"{"tasks":[{"type":"a"},17,"x",{"type":"b","payload":[1, 2]}]}"#;
+        let Batch { tasks: Items(items) } = json::read_text(text).unwrap();
+        assert_eq!(items.iter().map(|item| item.get()).collect::<Vec<_>>()[1..3], ["17", "\"x\""]);
+    }
+
+    #[test]
+    fn a_document_of_another_shape_is_refused_as_a_whole() {
+        assert_eq!(batch_fault("[]"), (Code::InvalidRequest, vec![String::new()]));
+        assert_eq!(batch_fault("{}"), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
+        assert_eq!(batch_fault(r#"{"tasks":[],"atomic":true}"#), (Code::InvalidRequest, vec!["/atomic".to_owned()]));
+        assert_eq!(batch_fault(r#"{"tasks":{}}"#), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
+        assert_eq!(batch_fault(r#"{"tasks":[{]}"#).0, Code::InvalidJson);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_while_it_is_read() {
+        let text = format!(r#"{{"tasks":[{}1]}}"#, "1,".repeat(limits::BATCH));
+        assert_eq!(batch_fault(&text), (Code::InvalidRequest, vec!["/tasks".to_owned()]));
+    }
+}

@@ -1,0 +1,54 @@
+//! `DELETE /v1/tasks/{id}`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::state::{By, Event, State as TaskState, transition};
+use punctual_core::task::Task;
+
+use super::change::{Decision, IfMatch, change};
+use crate::extract::{TaskPath, Tenant};
+use crate::openapi::NotFound;
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+
+/// Cancels a task.
+///
+/// A task that waits is cancelled at once. A running one is asked to stop: its worker is told at its next
+/// heartbeat, and whatever comes of the run is discarded. Asking again changes nothing.
+#[utoipa::path(
+    delete, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "cancel_task",
+    params(
+        ("id" = String, Path, description = "The task's id"),
+        ("If-Match" = Option<String>, Header, description = "Cancel it only at this version"),
+    ),
+    responses(
+        (status = 200, description = "Cancelled, now or before", body = wire::Task),
+        (status = 202, description = "Running, and asked to stop", body = wire::Task),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`already_final`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn cancel_task(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    change(&api, &tenant, id, &if_match, decide).await
+}
+
+fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {
+    let state = task.state();
+    let status = match state {
+        TaskState::Cancelled => return Ok(Decision::Leave(StatusCode::OK)),
+        TaskState::Running if task.position.cancel_requested => return Ok(Decision::Leave(StatusCode::ACCEPTED)),
+        TaskState::Running => StatusCode::ACCEPTED,
+        _ => StatusCode::OK,
+    };
+    let change = transition(&task.position, Event::Cancel, by)
+        .map_err(|_| Problem::new(Code::AlreadyFinal, format!("the task is {} and stays so", state.as_str())))?;
+    Ok(Decision::Apply(Box::new(change), status))
+}

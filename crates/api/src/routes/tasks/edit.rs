@@ -1,0 +1,56 @@
+//! `PATCH /v1/tasks/{id}`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::state::{Event, State as TaskState, transition};
+
+use super::change::{Decision, IfMatch, change};
+use crate::extract::{JsonBody, TaskPath, Tenant};
+use crate::openapi::{Invalid, NotFound};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+use crate::submit::patch;
+
+/// Changes a task that has not begun.
+#[utoipa::path(
+    patch, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "edit_task",
+    params(
+        ("id" = String, Path, description = "The task's id"),
+        ("If-Match" = Option<String>, Header, description = "Change it only at this version"),
+    ),
+    request_body = wire::TaskPatch,
+    responses(
+        (status = 200, description = "The task as it is now", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`not_editable`: it has begun or come to rest", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn edit_task(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    if_match: IfMatch,
+    JsonBody(wanted): JsonBody<wire::TaskPatch>,
+) -> Result<Response, Problem> {
+    change(&api, &tenant, id, &if_match, |task, by| {
+        if !matches!(task.state(), TaskState::Blocked | TaskState::Pending) {
+            return Err(not_editable(task.state()));
+        }
+        let Some(edit) = patch::check(&wanted, task, by.now, &api.config)? else {
+            return Ok(Decision::Leave(StatusCode::OK));
+        };
+        let change =
+            transition(&task.position, Event::Edit(Box::new(edit)), by).map_err(|fault| not_editable(fault.state))?;
+        Ok(Decision::Apply(Box::new(change), StatusCode::OK))
+    })
+    .await
+}
+
+fn not_editable(state: TaskState) -> Problem {
+    let detail = format!("the task is {}; only a BLOCKED or PENDING task can be edited", state.as_str());
+    Problem::new(Code::NotEditable, detail)
+}

@@ -1,0 +1,157 @@
+//! `GET /v1/tasks/{id}/runs` and `GET /v1/tasks/{id}/events`: both are read out of the task's trail.
+
+use std::borrow::Cow;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::ids::TaskId;
+use punctual_core::json::Json;
+use punctual_core::task::Task;
+use punctual_core::trail::{Actor, Entry, Run, Step};
+use serde::Serialize;
+
+use super::change::find;
+use crate::answer;
+use crate::cursor::Listing;
+use crate::extract::query::Query;
+use crate::extract::{TaskPath, Tenant};
+use crate::openapi::NotFound;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// Lists the attempts of a task, oldest first.
+#[utoipa::path(
+    get, path = "/v1/tasks/{id}/runs", tag = "tasks", operation_id = "list_runs",
+    params(
+        ("id" = String, Path, description = "The task's id"),
+        ("limit" = Option<u32>, Query, description = "How many, 1 to 1000; 50 if absent"),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page of attempts", body = wire::RunPage),
+        (status = 404, response = NotFound),
+    ),
+)]
+pub async fn list_runs(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    query: Query,
+) -> Result<Response, Problem> {
+    let part = Part::of(query, "runs", id)?;
+    let task = find(&api, &tenant, id).await?;
+    let runs = task.trail.runs(id);
+    Ok(part.answer(runs.into_iter().map(run)))
+}
+
+/// Lists every step of a task's life, oldest first.
+#[utoipa::path(
+    get, path = "/v1/tasks/{id}/events", tag = "tasks", operation_id = "list_events",
+    params(
+        ("id" = String, Path, description = "The task's id"),
+        ("limit" = Option<u32>, Query, description = "How many, 1 to 1000; 50 if absent"),
+        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page of steps", body = wire::EventPage),
+        (status = 404, response = NotFound),
+    ),
+)]
+pub async fn list_events(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    query: Query,
+) -> Result<Response, Problem> {
+    let part = Part::of(query, "events", id)?;
+    let task = find(&api, &tenant, id).await?;
+    Ok(part.answer(events(&task)))
+}
+
+/// Which part of a list that only grows at its end was asked for.
+struct Part {
+    kind: &'static str,
+    scope: String,
+    skip: usize,
+    limit: usize,
+}
+
+impl Part {
+    fn of(mut query: Query, kind: &'static str, id: TaskId) -> Result<Self, Problem> {
+        let (limit, cursor) = (query.limit(), query.take("cursor"));
+        query.finish()?;
+        let part = Self { kind, scope: id.to_string(), skip: 0, limit };
+        let skip = cursor.map(|text| part.listing().open_count(&text)).transpose()?.unwrap_or(0);
+        Ok(Self { skip, ..part })
+    }
+
+    fn listing(&self) -> Listing<'_> {
+        Listing { kind: self.kind, scope: &self.scope }
+    }
+
+    fn answer<T: Serialize>(&self, all: impl Iterator<Item = T>) -> Response {
+        let mut rest = all.skip(self.skip);
+        let items: Vec<T> = rest.by_ref().take(self.limit).collect();
+        let next_cursor = rest.next().map(|_| self.listing().seal_count(self.skip.saturating_add(items.len())));
+        answer::json(StatusCode::OK, &wire::Page { items, next_cursor })
+    }
+}
+
+fn run(run: Run<'_>) -> wire::Run {
+    let (finished_at, outcome, error, http_status) = match run.end {
+        Some(end) => (Some(end.at), Some(end.outcome.to_owned()), end.error, end.http_status),
+        None => (None, None, None, None),
+    };
+    let error = error.map(|error| wire::RunError {
+        code: error.code.into_owned(),
+        message: error.message.into_owned(),
+        details: error.details.and_then(|text| Json::trusted(text.into_owned()).ok()),
+    });
+    wire::Run {
+        run_id: run.id,
+        attempt: run.attempt,
+        worker_id: run.worker.into_owned(),
+        started_at: run.started_at,
+        finished_at,
+        outcome,
+        error,
+        http_status,
+    }
+}
+
+/// The steps. A completion is written without looking at the task, so it does not know its worker's name; the
+/// start of the run does.
+fn events(task: &Task) -> impl Iterator<Item = wire::Event> {
+    let mut from = None;
+    let mut runner = Cow::Borrowed("");
+    task.trail.entries().map(move |entry| {
+        if let (Step::Started { .. }, Actor::Worker(name)) = (&entry.step, &entry.actor) {
+            runner.clone_from(name);
+        }
+        let event = event(&entry, from, &runner);
+        from = Some(event.to);
+        event
+    })
+}
+
+fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::Event {
+    let actor = match &entry.actor {
+        Actor::Client => "client".to_owned(),
+        Actor::Scheduler => "scheduler".to_owned(),
+        Actor::Worker(name) => format!("worker:{}", if name.is_empty() { runner } else { name }),
+        Actor::Reaper => "reaper".to_owned(),
+        Actor::Node => "node".to_owned(),
+        Actor::Schedule => "schedule".to_owned(),
+    };
+    wire::Event {
+        at: entry.at,
+        from,
+        to: entry.to.into(),
+        actor,
+        node: entry.node.to_string(),
+        reason: entry.reason().into_owned(),
+        version: entry.version,
+    }
+}

@@ -1,0 +1,30 @@
+//! `GET /v1/tasks/{id}`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+
+use super::change::find;
+use crate::answer;
+use crate::extract::{TaskPath, Tenant};
+use crate::openapi::NotFound;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// Reads a task.
+#[utoipa::path(
+    get, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "get_task",
+    params(("id" = String, Path, description = "The task's id")),
+    responses(
+        (status = 200, description = "The task", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
+        (status = 404, response = NotFound),
+    ),
+)]
+pub async fn get_task(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+) -> Result<Response, Problem> {
+    Ok(answer::task(StatusCode::OK, find(&api, &tenant, id).await?))
+}

@@ -1,0 +1,51 @@
+//! `POST /v1/tasks/{id}/run`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::state::{By, Event, State as TaskState, transition};
+use punctual_core::task::Task;
+
+use super::change::{Decision, IfMatch, change};
+use crate::extract::{TaskPath, Tenant};
+use crate::openapi::NotFound;
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+
+/// Makes a waiting task due now.
+#[utoipa::path(
+    post, path = "/v1/tasks/{id}/run", tag = "tasks", operation_id = "run_task",
+    params(
+        ("id" = String, Path, description = "The task's id"),
+        ("If-Match" = Option<String>, Header, description = "Only at this version"),
+    ),
+    responses(
+        (status = 200, description = "It is due", body = wire::Task),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`not_waiting`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn run_task(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    TaskPath(id): TaskPath,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    change(&api, &tenant, id, &if_match, decide).await
+}
+
+fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {
+    // What is due already keeps its place in the line, which "due now" would take from it.
+    if task.state() == TaskState::Pending && task.due_at <= by.now {
+        return Ok(Decision::Leave(StatusCode::OK));
+    }
+    let change = transition(&task.position, Event::RunNow, by).map_err(|fault| {
+        Problem::new(
+            Code::NotWaiting,
+            format!("the task is {}; only a PENDING task can be made due", fault.state.as_str()),
+        )
+    })?;
+    Ok(Decision::Apply(Box::new(change), StatusCode::OK))
+}

@@ -1,0 +1,82 @@
+//! `POST /v1/tasks`.
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::store::Inserted;
+
+use crate::answer;
+use crate::extract::{JsonBody, Tenant};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+use crate::submit::{Submitter, key};
+
+/// Set on the answer to a submission that was made before.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// What the header `Idempotency-Key` says.
+pub struct HeaderKey(Option<String>);
+
+impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        key::from_headers(&parts.headers).map(Self)
+    }
+}
+
+/// Submits a task.
+///
+/// Answers when the task is durable. A second submission under the same idempotency key gives the first task
+/// again, as it is now; the same key with other content is refused. Keys are kept as long as their tasks.
+#[utoipa::path(
+    post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
+    params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),
+    request_body = wire::NewTask,
+    responses(
+        (status = 201, description = "Accepted and durable", body = wire::Task,
+            headers(("ETag" = String, description = "The task's version"), ("Location" = String, description = "Where the task is"))),
+        (status = 200, description = "Submitted before under this key", body = wire::Task,
+            headers(("Idempotent-Replayed" = String, description = "`true`"))),
+        (status = 422, description = "Not valid, or `idempotency_key_reused`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn submit_task(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    HeaderKey(key): HeaderKey,
+    JsonBody(new): JsonBody<wire::NewTask>,
+) -> Result<Response, Problem> {
+    let task = Submitter::new(&api.config, &tenant, api.clock.now(), api.node).check(new, key)?;
+    let inserted = api.store.insert(vec![task]).await?.pop();
+    match inserted.ok_or_else(unanswered)? {
+        Inserted::Created(task) => {
+            api.metrics.tasks_submitted.inc();
+            let place = HeaderValue::try_from(format!("/v1/tasks/{}", task.id));
+            let mut response = answer::task(StatusCode::CREATED, task);
+            response.headers_mut().insert(LOCATION, place.expect("invariant: an id is a header value"));
+            Ok(response)
+        }
+        Inserted::Replayed(task) => {
+            let mut response = answer::task(StatusCode::OK, task);
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            Ok(response)
+        }
+        Inserted::KeyReused(_) => Err(key_reused()),
+    }
+}
+
+/// The refusal of a key that stands for something else.
+pub fn key_reused() -> Problem {
+    let detail = "a task was submitted under this idempotency key before, with other content; it is unchanged";
+    Problem::new(Code::IdempotencyKeyReused, detail)
+}
+
+/// A store that answers fewer tasks than it was given has broken its contract.
+pub fn unanswered() -> Problem {
+    tracing::error!("the store did not answer for every task it was given");
+    Problem::new(Code::Internal, "it is not known what became of the task")
+}

@@ -1,0 +1,165 @@
+//! The server: accepts connections and speaks HTTP/1.1 and HTTP/2 on them, within bounds.
+//!
+//! Called by the binary with a bound listener. `axum::serve` has no timeouts at all, so this
+//! drives hyper itself. Invariant: whatever a peer does or leaves undone, it costs at most
+//! one of [`ServerLimits::connections`] places, a bounded buffer and a bounded time.
+
+mod connection;
+mod framing;
+mod pulse;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// The bounds of the server.
+#[derive(Clone, Debug)]
+pub struct ServerLimits {
+    /// Connections at once; beyond it accepting pauses, and the operating system's queue fills.
+    pub connections: usize,
+    /// From the first byte of a request's head to its last, and from a connection to its first request.
+    pub header_read: Duration,
+    /// How long a connection may stay open with nothing under way and no progress.
+    pub idle: Duration,
+    /// Bytes of a request's head, its first line included; at least 8 KiB.
+    pub header_bytes: usize,
+    /// Header lines of a request.
+    pub headers: usize,
+    /// Requests at once on one HTTP/2 connection.
+    pub streams: u32,
+    /// How often an HTTP/2 peer is asked whether it lives, and how long it has to answer.
+    pub ping: Duration,
+    /// How long requests under way may take to finish when the server shuts down.
+    pub drain: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            connections: 10_000,
+            header_read: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            header_bytes: 64 * 1024,
+            headers: 100,
+            streams: 100,
+            ping: Duration::from_secs(20),
+            drain: Duration::from_secs(15),
+        }
+    }
+}
+
+/// Serves `app` on `listener` until `shutdown`. Then it stops accepting, lets requests under way finish within
+/// [`ServerLimits::drain`], and closes what is left.
+pub async fn serve(
+    listener: TcpListener,
+    app: axum::Router,
+    limits: ServerLimits,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let (connections, abort) = (TaskTracker::new(), CancellationToken::new());
+    let attendant = Arc::new(connection::Attendant {
+        builder: builder(&limits),
+        app,
+        limits: limits.clone(),
+        shutdown: shutdown.clone(),
+    });
+    let mut acceptor = Acceptor { listener, delay: None };
+    loop {
+        let place = tokio::select! {
+            () = shutdown.cancelled() => break,
+            place = Arc::clone(&places).acquire_owned() => place.expect("invariant: the semaphore is never closed"),
+        };
+        let stream = tokio::select! {
+            () = shutdown.cancelled() => break,
+            stream = acceptor.accept() => stream,
+        };
+        let (attendant, abort) = (Arc::clone(&attendant), abort.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = abort.cancelled() => {}
+                () = attendant.attend(stream) => {}
+            }
+            drop(place);
+        });
+    }
+    // Closed before the wait, so that new peers are refused at once and go elsewhere.
+    drop(acceptor);
+    connections.close();
+    if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "requests under way were cut off at the drain deadline");
+        abort.cancel();
+        connections.wait().await;
+    }
+    Ok(())
+}
+
+fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // Hyper counts from the end of the previous answer, so its limit is the idle one; the tighter limit
+        // from the first byte on is kept by `pulse`.
+        .header_read_timeout(limits.idle)
+        // A head must fit the read buffer; below 8 KiB hyper refuses to go.
+        .max_buf_size(limits.header_bytes.max(8 * 1024))
+        .max_headers(limits.headers);
+    let header_list = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(header_list)
+        .max_pending_accept_reset_streams(20)
+        .max_local_error_reset_streams(Some(1_024))
+        .keep_alive_interval(limits.ping)
+        .keep_alive_timeout(limits.ping);
+    builder
+}
+
+/// Accepts, whatever the operating system says.
+struct Acceptor {
+    listener: TcpListener,
+    /// The pause after the last failure, while they last.
+    delay: Option<Duration>,
+}
+
+impl Acceptor {
+    async fn accept(&mut self) -> TcpStream {
+        loop {
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    if self.delay.take().is_some() {
+                        tracing::info!("accepting connections again");
+                    }
+                    return stream;
+                }
+                Err(error) if concerns_one_peer(&error) => {}
+                Err(error) => {
+                    // Out of file descriptors or memory: nothing gets better by asking at once.
+                    let delay = self.delay.map_or(FIRST_DELAY, |delay| (delay * 2).min(LAST_DELAY));
+                    if self.delay.replace(delay).is_none() {
+                        tracing::error!(error = %error, "cannot accept connections; trying again until it works");
+                    }
+                    tokio::time::sleep(delay).await;
+                }
+            }
+        }
+    }
+}
+
+const FIRST_DELAY: Duration = Duration::from_millis(50);
+const LAST_DELAY: Duration = Duration::from_secs(1);
+
+fn concerns_one_peer(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

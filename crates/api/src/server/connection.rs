@@ -1,0 +1,207 @@
+//! One connection, from its acceptance to its close.
+//!
+//! Hyper speaks the protocol over a [`Socket`] that watches the bytes; this adds the time
+//! limits, the graceful close, and the last read that lets a refused peer see why.
+
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower::Service;
+
+use super::ServerLimits;
+use super::framing::Framing;
+use super::pulse::{Pulse, Verdict};
+
+/// How long, and for how many bytes, a peer that is still sending is listened to after the last answer: closing a
+/// socket with unread bytes resets it, and the reset can overtake the answer.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 8 * 1024 * 1024;
+
+/// What the parser gets in place of doubtful bytes: one that no request may contain, and the end of a head, at
+/// which it looks. It answers 400 and closes.
+const REFUSAL: &[u8] = b"\0\r\n\r\n";
+
+/// Attends to connections.
+pub(super) struct Attendant {
+    pub(super) builder: auto::Builder<TokioExecutor>,
+    pub(super) app: axum::Router,
+    pub(super) limits: ServerLimits,
+    pub(super) shutdown: CancellationToken,
+}
+
+impl Attendant {
+    /// Serves one connection to its end.
+    pub(super) async fn attend(&self, stream: TcpStream) {
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection was gone before it began");
+            return;
+        }
+        let pulse = Arc::new(Pulse::new(Instant::now()));
+        let (home, returned) = oneshot::channel();
+        let socket = Socket {
+            stream: Some(stream),
+            home: Some(home),
+            framing: Framing::default(),
+            refusal: None,
+            pulse: Arc::clone(&pulse),
+        };
+        self.converse(socket, &pulse).await;
+        if let Ok(stream) = returned.await
+            && !self.shutdown.is_cancelled()
+        {
+            linger(stream).await;
+        }
+    }
+
+    async fn converse(&self, socket: Socket, pulse: &Arc<Pulse>) {
+        let service = service_fn(|request: Request<Incoming>| {
+            let (mut app, pulse) = (self.app.clone(), Arc::clone(pulse));
+            async move {
+                let _under_way = pulse.request(request.version() == hyper::Version::HTTP_2);
+                app.call(request.map(Body::new)).await
+            }
+        });
+        let mut connection = pin!(self.builder.serve_connection(TokioIo::new(socket), service));
+        let mut timer = pin!(tokio::time::sleep(self.limits.header_read));
+        let mut closing = false;
+        loop {
+            tokio::select! {
+                result = connection.as_mut() => {
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "a connection ended badly");
+                    }
+                    return;
+                }
+                () = self.shutdown.cancelled(), if !closing => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = timer.as_mut() => match pulse.verdict(&self.limits, Instant::now()) {
+                    Verdict::Fine(next) => timer.as_mut().reset(next),
+                    Verdict::Idle if !closing => {
+                        closing = true;
+                        connection.as_mut().graceful_shutdown();
+                        timer.as_mut().reset(Instant::now() + self.limits.header_read);
+                    }
+                    Verdict::Idle | Verdict::Slow => return,
+                },
+            }
+        }
+    }
+}
+
+/// Tells the peer that nothing more comes, and reads what it still sends.
+async fn linger(mut stream: TcpStream) {
+    let drain = async {
+        stream.shutdown().await?;
+        let mut scratch = vec![0; 16 * 1024];
+        let mut left = LINGER_BYTES;
+        while left > 0 {
+            match stream.read(&mut scratch).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
+            }
+        }
+        io::Result::Ok(())
+    };
+    // Whatever comes of it, the connection is over.
+    drop(tokio::time::timeout(LINGER, drain).await);
+}
+
+/// A socket that watches what passes: it feeds the [`Pulse`], keeps ambiguous framing from the parser, and goes
+/// home when the protocol is done with it.
+struct Socket {
+    stream: Option<TcpStream>,
+    home: Option<oneshot::Sender<TcpStream>>,
+    framing: Framing,
+    /// Once the framing is in doubt: what is left of [`REFUSAL`] to give to the parser.
+    refusal: Option<&'static [u8]>,
+    pulse: Arc<Pulse>,
+}
+
+impl Socket {
+    fn stream(&mut self) -> Pin<&mut TcpStream> {
+        Pin::new(self.stream.as_mut().expect("invariant: the stream is only taken on drop"))
+    }
+
+    fn wrote(&self, result: &io::Result<usize>) {
+        if matches!(result, Ok(1..)) {
+            self.pulse.wrote(Instant::now());
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if let (Some(stream), Some(home)) = (self.stream.take(), self.home.take()) {
+            // Nobody waits for it when the server is aborting: then it closes here.
+            drop(home.send(stream));
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.refusal.is_none() {
+            let before = buf.filled().len();
+            ready!(self.stream().poll_read(cx, buf))?;
+            if buf.filled().len() == before {
+                return Poll::Ready(Ok(()));
+            }
+            self.pulse.read(Instant::now());
+            let Err(valid) = self.framing.check(&buf.filled()[before..]) else { return Poll::Ready(Ok(())) };
+            buf.set_filled(before + valid);
+            self.refusal = Some(REFUSAL);
+        }
+        // When all of it is given, this reads as the end of the stream.
+        let left = self.refusal.unwrap_or_default();
+        let (now, later) = left.split_at(left.len().min(buf.remaining()));
+        buf.put_slice(now);
+        self.refusal = Some(later);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = ready!(self.stream().poll_write(cx, buf));
+        self.wrote(&result);
+        Poll::Ready(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = ready!(self.stream().poll_write_vectored(cx, bufs));
+        self.wrote(&result);
+        Poll::Ready(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_shutdown(cx)
+    }
+}

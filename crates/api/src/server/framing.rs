@@ -1,0 +1,297 @@
+//! Where one HTTP/1.1 request ends and the next begins, told strictly.
+//!
+//! The parser behind this is lenient where RFC 9112 lets it be: it reads lines that end in a
+//! bare LF, two equal `Content-Length`, and `Content-Length` beside `Transfer-Encoding`. A
+//! proxy in front may read the same bytes another way, and what is between the two readings is
+//! a smuggled request. So each byte passes here first, and whatever has two readings is
+//! refused. HTTP/2 frames its requests itself; a connection that begins with its preface is
+//! let through.
+
+use std::str;
+
+/// What an HTTP/2 connection begins with.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Bytes of one line. The parser behind has its own, smaller bound on heads and chunk lines.
+const LINE: usize = 64 * 1024;
+
+/// Follows the framing of one connection.
+#[derive(Default)]
+pub(super) struct Framing {
+    at: At,
+    /// The beginning of a line whose end has not come yet.
+    line: Vec<u8>,
+    /// How much of the HTTP/2 preface the connection has begun with; none once it differs.
+    preface: Preface,
+    length: Option<u64>,
+    chunked: bool,
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum At {
+    #[default]
+    RequestLine,
+    Header,
+    Body(u64),
+    ChunkSize,
+    Chunk(u64),
+    ChunkEnd,
+    Trailer,
+    /// Nothing passes any more.
+    Refused,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Preface {
+    Matched(usize),
+    Differs,
+    Whole,
+}
+
+impl Default for Preface {
+    fn default() -> Self {
+        Self::Matched(0)
+    }
+}
+
+/// The bytes have two readings.
+struct Ambiguous;
+
+impl Framing {
+    /// Follows `bytes`, the next of the connection. An error tells how many of them may pass.
+    pub(super) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        self.match_preface(bytes);
+        if self.preface == Preface::Whole {
+            return Ok(());
+        }
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Ok(left) = self.step(rest) else {
+                self.at = At::Refused;
+                return Err(bytes.len() - rest.len());
+            };
+            rest = left;
+        }
+        Ok(())
+    }
+
+    fn match_preface(&mut self, bytes: &[u8]) {
+        if let Preface::Matched(so_far) = self.preface {
+            let wanted = &PREFACE[so_far..];
+            let common = wanted.len().min(bytes.len());
+            self.preface = match wanted[..common] == bytes[..common] {
+                false => Preface::Differs,
+                true if common == wanted.len() => Preface::Whole,
+                true => Preface::Matched(so_far + common),
+            };
+        }
+    }
+
+    /// Takes one line, or what there is of a body, off the front of `bytes`.
+    fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
+        match self.at {
+            At::Body(left) => Ok(self.skip(bytes, left, At::Body, At::RequestLine)),
+            At::Chunk(left) => Ok(self.skip(bytes, left, At::Chunk, At::ChunkEnd)),
+            At::Refused => Err(Ambiguous),
+            _ => {
+                let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
+                    self.line.extend_from_slice(bytes);
+                    return if self.line.len() > LINE { Err(Ambiguous) } else { Ok(&[]) };
+                };
+                let (piece, rest) = bytes.split_at(end + 1);
+                if self.line.is_empty() {
+                    self.take_line(piece)?;
+                } else {
+                    let mut line = std::mem::take(&mut self.line);
+                    line.extend_from_slice(piece);
+                    self.take_line(&line)?;
+                    line.clear();
+                    self.line = line;
+                }
+                Ok(rest)
+            }
+        }
+    }
+
+    fn skip<'a>(&mut self, bytes: &'a [u8], left: u64, more: fn(u64) -> At, done: At) -> &'a [u8] {
+        let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        let left = left - taken as u64;
+        self.at = if left == 0 { done } else { more(left) };
+        &bytes[taken..]
+    }
+
+    fn take_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+        let line = line.strip_suffix(b"\r\n").ok_or(Ambiguous)?;
+        if line.contains(&b'\r') {
+            return Err(Ambiguous);
+        }
+        self.at = match (self.at, line) {
+            // Clients may send an empty line after a body; RFC 9112 wants it ignored.
+            (At::RequestLine | At::Trailer, []) => At::RequestLine,
+            (At::RequestLine, _) => At::Header,
+            (At::Header, []) => self.end_head(),
+            (At::Header, line) => {
+                self.take_header(line)?;
+                At::Header
+            }
+            (At::ChunkSize, line) => match chunk_size(line)? {
+                0 => At::Trailer,
+                size => At::Chunk(size),
+            },
+            (At::ChunkEnd, []) => At::ChunkSize,
+            (At::Trailer, line) => {
+                let (name, _) = split_header(line)?;
+                if is_framing(name) {
+                    return Err(Ambiguous);
+                }
+                At::Trailer
+            }
+            (At::ChunkEnd | At::Body(_) | At::Chunk(_) | At::Refused, _) => return Err(Ambiguous),
+        };
+        Ok(())
+    }
+
+    fn take_header(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+        let (name, value) = split_header(line)?;
+        if !is_framing(name) {
+            return Ok(());
+        }
+        if self.length.is_some() || self.chunked {
+            return Err(Ambiguous);
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            self.length = Some(decimal(value)?);
+        } else if value.eq_ignore_ascii_case(b"chunked") {
+            self.chunked = true;
+        } else {
+            return Err(Ambiguous);
+        }
+        Ok(())
+    }
+
+    fn end_head(&mut self) -> At {
+        let chunked = std::mem::take(&mut self.chunked);
+        match self.length.take() {
+            _ if chunked => At::ChunkSize,
+            Some(length @ 1..) => At::Body(length),
+            _ => At::RequestLine,
+        }
+    }
+}
+
+fn is_framing(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
+}
+
+/// A header's name and its value without the blanks around it. A line that begins with a blank goes on with the
+/// header before it, or does not, depending on the reader; so does a blank before the colon.
+fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
+    let colon = line.iter().position(|&byte| byte == b':').ok_or(Ambiguous)?;
+    let (name, value) = (&line[..colon], &line[colon + 1..]);
+    if name.is_empty() || name.iter().any(|byte| !byte.is_ascii_graphic()) {
+        return Err(Ambiguous);
+    }
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let start = value.iter().position(|byte| !blank(byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !blank(byte)).map_or(start, |last| last + 1);
+    Ok((name, &value[start..end]))
+}
+
+fn decimal(digits: &[u8]) -> Result<u64, Ambiguous> {
+    // `parse` would take a sign.
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit)).ok_or(Ambiguous)?;
+    str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Ambiguous)
+}
+
+fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    let (size, extension) = line.split_at(digits);
+    if !matches!(extension.first(), None | Some(b';')) {
+        return Err(Ambiguous);
+    }
+    str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok()).ok_or(Ambiguous)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Checks the bytes whole and cut at every place: where a packet ends must not matter.
+    fn passes(bytes: &[u8]) -> bool {
+        let whole = Framing::default().check(bytes).is_ok();
+        for cut in 1..bytes.len() {
+            let mut framing = Framing::default();
+            let parts = framing.check(&bytes[..cut]).and_then(|()| framing.check(&bytes[cut..]));
+            assert_eq!(parts.is_ok(), whole, "cut at {cut}: {:?}", String::from_utf8_lossy(bytes));
+        }
+        whole
+    }
+
+    #[test]
+    fn plain_requests_pass_one_after_the_other() {
+        assert!(passes(
+            b"GET / HTTP/1.1\r\nhost: a\r\n\r\n\
+              POST /x HTTP/1.1\r\nHost: a\r\nContent-Length:  5 \r\n\r\nab\n\rc\r\n\
+              POST /y HTTP/1.1\r\ntransfer-encoding: Chunked\r\n\r\n3;x=y\r\na\nb\r\n0A\r\n0123456789\r\n0\r\nx: y\r\n\r\n\
+              GET / HTTP/1.1\r\n\r\n"
+        ));
+    }
+
+    #[test]
+    fn what_has_two_readings_is_refused() {
+        let corpus: &[&[u8]] = &[
+            b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 5\r\nContent-Length: 5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 5, 5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: +5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 0x5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length:\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length: 99999999999999999999\r\n\r\n",
+            b"POST / HTTP/1.1\r\ncontent-length : 5\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: xchunked\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: \x0bchunked\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ntransfer-encoding: identity\r\n\r\n",
+            b"POST / HTTP/1.1\r\nx: y\r\n transfer-encoding: chunked\r\n\r\n",
+            b"GET / HTTP/1.1\nhost: a\n\n",
+            b"GET / HTTP/1.1\r\nhost: a\r\nx: y\n\r\n",
+            b"GET / HTTP/1.1\r\nhost: a\rx: y\r\n\r\n",
+            b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\nabc\r\n0\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n-3\r\nabc\r\n0\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n3 \r\nabc\r\n0\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\nabc\r\n0\r\n\r\n",
+            b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\ncontent-length: 3\r\n\r\n",
+        ];
+        for bytes in corpus {
+            assert!(!passes(bytes), "{:?}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn an_http_2_connection_frames_itself() {
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend_from_slice(b"\0\n\0\x04content-length: 5\n");
+        assert!(Framing::default().check(&bytes).is_ok());
+        let mut framing = Framing::default();
+        assert!(framing.check(&PREFACE[..20]).is_ok());
+        assert!(framing.check(&bytes[20..]).is_ok());
+        assert!(!passes(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX\n"));
+    }
+
+    #[test]
+    fn only_the_doubtful_line_is_held_back() {
+        let bytes = b"GET / HTTP/1.1\r\nhost: a\r\nx: y\n\r\n";
+        assert_eq!(Framing::default().check(bytes), Err(b"GET / HTTP/1.1\r\nhost: a\r\n".len()));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_refused_in_the_end() {
+        let mut framing = Framing::default();
+        assert!(framing.check(b"GET /").is_ok());
+        assert!((0..20).any(|_| framing.check(&[b'a'; 8 * 1024]).is_err()));
+    }
+}

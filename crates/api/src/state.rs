@@ -1,0 +1,175 @@
+//! What every handler is given: the ports, the services, and the bounds of the interface.
+//!
+//! Built once by the binary from [`Parts`]; cheap to clone. Handlers take it as
+//! `State<Api>`; nothing here is global.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::networks::AllowedNetworks;
+use punctual_core::retry::RetryPolicy;
+use punctual_core::store::Store;
+use punctual_core::task::limits;
+use punctual_core::workers::Registry;
+use punctual_scheduler::desk::Desk;
+use punctual_scheduler::settle::Settler;
+
+use crate::metrics::{Metrics, TaskCounts};
+use crate::overload::Places;
+use crate::readiness::{Probes, Readiness};
+use crate::routes::leases::RecentBeats;
+use crate::sightings::Sightings;
+
+/// The state of the interface. Cheap to clone.
+#[derive(Clone)]
+pub struct Api(Arc<Inner>);
+
+/// What an [`Api`] holds.
+pub struct Inner {
+    /// The durable truth.
+    pub store: Arc<dyn Store>,
+    /// Who was seen, and when.
+    pub registry: Arc<dyn Registry>,
+    /// Where pull workers wait.
+    pub desk: Desk,
+    /// Settles what pull workers hold.
+    pub settler: Settler,
+    /// The store's time.
+    pub clock: Arc<dyn Clock>,
+    /// This process.
+    pub node: NodeId,
+    /// The bounds.
+    pub config: ApiConfig,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// The tasks by state, for the metrics, at most a few seconds old.
+    pub counts: TaskCounts,
+    /// Pull workers seen since the last flush.
+    pub sightings: Sightings,
+    /// Whether this node can serve.
+    pub readiness: Readiness,
+    /// The places for requests.
+    pub places: Places,
+    /// Heartbeats of the last second.
+    pub beats: RecentBeats,
+    draining: AtomicBool,
+}
+
+/// What the binary hands over.
+pub struct Parts {
+    /// The durable truth.
+    pub store: Arc<dyn Store>,
+    /// Who was seen, and when.
+    pub registry: Arc<dyn Registry>,
+    /// Where pull workers wait.
+    pub desk: Desk,
+    /// Settles what pull workers hold.
+    pub settler: Settler,
+    /// The store's time.
+    pub clock: Arc<dyn Clock>,
+    /// This process.
+    pub node: NodeId,
+    /// The bounds.
+    pub config: ApiConfig,
+    /// What is counted; other roles of the process count in a clone of it.
+    pub metrics: Metrics,
+    /// What readiness asks besides the store.
+    pub probes: Probes,
+}
+
+/// The bounds of the interface.
+#[derive(Clone, Debug)]
+pub struct ApiConfig {
+    /// Bytes of a task's payload.
+    pub payload_bytes: usize,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Bytes of the body of a batch, of a settle call too.
+    pub batch_body_bytes: usize,
+    /// Tasks in one batch.
+    pub batch_tasks: usize,
+    /// How a task is retried that does not say it, field by field.
+    pub retry_policy: RetryPolicy,
+    /// How long one run of a task may take that does not say it.
+    pub timeout_millis: u64,
+    /// The special networks that callbacks may go to.
+    pub networks: AllowedNetworks,
+    /// Requests handled at once, long polls apart.
+    pub requests_in_flight: usize,
+    /// Bodies over `body_bytes` read at once; times `batch_body_bytes` it bounds the memory they take.
+    pub large_bodies: usize,
+    /// Workers waiting in a long poll at once.
+    pub waiting_workers: usize,
+    /// How long a request may take once its body has arrived, the wait of a long poll not counted.
+    pub request_deadline: Duration,
+    /// A worker not seen for this long is shown as lost.
+    pub worker_lost_after: Duration,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self {
+            payload_bytes: 256 * 1024,
+            body_bytes: 1024 * 1024,
+            batch_body_bytes: 64 * 1024 * 1024,
+            batch_tasks: limits::BATCH,
+            retry_policy: RetryPolicy::default(),
+            timeout_millis: 300_000,
+            networks: AllowedNetworks::none(),
+            requests_in_flight: 4_096,
+            large_bodies: 8,
+            waiting_workers: 10_000,
+            request_deadline: Duration::from_secs(30),
+            worker_lost_after: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Api {
+    /// The interface over these parts.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { store, registry, desk, settler, clock, node, config, metrics, probes } = parts;
+        let places = Places::new(&config, &metrics);
+        let readiness = Readiness::new(Arc::clone(&store), probes);
+        let counts = TaskCounts::new(Arc::clone(&store), &metrics);
+        let (sightings, draining) = (Sightings::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner {
+            store,
+            registry,
+            desk,
+            settler,
+            clock,
+            node,
+            config,
+            metrics,
+            counts,
+            sightings,
+            readiness,
+            places,
+            beats: RecentBeats::default(),
+            draining,
+        }))
+    }
+
+    /// From now on the node says that it is not ready, so that nobody sends it more; it serves what comes all the same.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Api::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+impl Deref for Api {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}

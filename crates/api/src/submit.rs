@@ -1,0 +1,159 @@
+//! Judges what a submitter sends and makes of it what is stored. Pure: the caller gives the
+//! time.
+//!
+//! Called by the routes that take new tasks and changes of tasks. All faults of a request
+//! are told at once, each with a pointer to its place; what comes out satisfies every bound
+//! of `core::task::limits`.
+
+pub mod fields;
+pub mod fingerprint;
+pub mod key;
+pub mod patch;
+
+use punctual_client as wire;
+use punctual_core::callback;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::json::Json;
+use punctual_core::lane::{LaneKey, Route};
+use punctual_core::networks;
+use punctual_core::state::{By, State};
+use punctual_core::task::{Body, Callback, Idempotency, NewTask, limits};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::{Actor, Trail};
+
+use crate::extract::json::escaped;
+use crate::problem::Problem;
+use crate::state::ApiConfig;
+use fields::Faults;
+use fingerprint::Meaning;
+
+/// The queue of a task that names none.
+const DEFAULT_QUEUE: &str = "default";
+
+/// Judges the tasks of one request.
+pub struct Submitter<'a> {
+    config: &'a ApiConfig,
+    tenant: &'a str,
+    now: Timestamp,
+    trail: Trail,
+}
+
+impl<'a> Submitter<'a> {
+    /// For tasks that `tenant` submits to `node` at `now`.
+    pub fn new(config: &'a ApiConfig, tenant: &'a str, now: Timestamp, node: NodeId) -> Self {
+        let trail = By { now, node, actor: Actor::Client }.submitted(State::Pending);
+        Self { config, tenant, now, trail }
+    }
+
+    /// The task to store for what was sent; `header_key` is what the header `Idempotency-Key` said.
+    pub fn check(&self, new: wire::NewTask, header_key: Option<String>) -> Result<NewTask, Problem> {
+        let mut faults = Faults::default();
+        faults.not_yet("/ordering_key", new.ordering_key.as_ref());
+        faults.not_yet("/depends_on", new.depends_on.as_ref());
+        faults.not_yet("/on_dependency_failure", new.on_dependency_failure.as_ref());
+        faults.name("/type", &new.kind);
+        let queue = new.queue.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
+        faults.name("/queue", &queue);
+        let payload = new.payload.unwrap_or_else(Json::null);
+        faults.payload(&payload, self.config.payload_bytes);
+        let (route, callback) = self.callback(&mut faults, new.callback_url, new.callback_headers);
+        let when = faults.when(new.execute_at.as_deref(), new.delay_seconds);
+        let execute_at = when.instant(self.now);
+        let expires_at = new.expires_at.as_deref().and_then(|text| faults.instant("/expires_at", text));
+        faults.expiry("/expires_at", expires_at, execute_at, self.now);
+        let priority = new.priority.as_ref().map_or(wire::Priority::DEFAULT, |priority| faults.priority(priority));
+        let retry_policy = match &new.retry_policy {
+            Some(given) => faults.retry_policy(given, self.config.retry_policy),
+            None => self.config.retry_policy,
+        };
+        let timeout_millis = faults.timeout(new.timeout_seconds, self.config.timeout_millis);
+        let metadata = new.metadata.unwrap_or_default();
+        faults.metadata(&metadata);
+        let key = faults.key(new.idempotency_key, header_key);
+        faults.finish()?;
+
+        let lane = LaneKey { tenant: self.tenant.to_owned(), queue, kind: new.kind, priority, route };
+        let body = Body {
+            payload,
+            callback,
+            retry_policy,
+            timeout_millis,
+            metadata,
+            schedule_id: None,
+            idempotency_key: key.clone(),
+        };
+        let idempotency = key.map(|key| Idempotency {
+            key,
+            fingerprint: Meaning { lane: &lane, when, expires_at, body: &body }.fingerprint(),
+        });
+        Ok(NewTask {
+            id: TaskId::new(),
+            lane,
+            created_at: self.now,
+            execute_at,
+            expires_at,
+            idempotency,
+            body,
+            trail: self.trail.clone(),
+        })
+    }
+
+    /// Who takes the task, and where it is pushed to.
+    fn callback(
+        &self,
+        faults: &mut Faults,
+        url: Option<String>,
+        headers: Option<Strings>,
+    ) -> (Route, Option<Callback>) {
+        let headers = headers.unwrap_or_default();
+        check_headers(faults, &headers);
+        let Some(url) = url else {
+            if !headers.is_empty() {
+                faults.add("/callback_headers", "needs a callback_url beside it");
+            }
+            return (Route::Pull, None);
+        };
+        match callback::target_of(&url) {
+            Ok((url, target)) => {
+                if self.is_forbidden(&url) {
+                    faults.add("/callback_url", "points into a network that callbacks may not go to");
+                }
+                (Route::Push(target), Some(Callback { url, headers }))
+            }
+            Err(fault) => {
+                faults.add("/callback_url", fault.to_string());
+                (Route::Pull, None)
+            }
+        }
+    }
+
+    /// Whether the URL names an address that may not be called. A name is looked at by the worker, each time it
+    /// is resolved.
+    fn is_forbidden(&self, url: &str) -> bool {
+        let address = url::Url::parse(url).ok().and_then(|url| callback::literal_address(&url));
+        address.is_some_and(|address| networks::is_forbidden(address, &self.config.networks))
+    }
+}
+
+type Strings = std::collections::BTreeMap<String, String>;
+
+fn check_headers(faults: &mut Faults, headers: &Strings) {
+    if headers.len() > limits::HEADERS {
+        faults.add("/callback_headers", format!("must have at most {} entries", limits::HEADERS));
+    }
+    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > limits::HEADER_BYTES {
+        faults.add("/callback_headers", format!("must have at most {} bytes in all", limits::HEADER_BYTES));
+    }
+    let mut seen = std::collections::HashSet::new();
+    for (name, value) in headers {
+        let pointer = || format!("/callback_headers/{}", escaped(name));
+        if let Err(fault) = callback::check_header(name, value) {
+            faults.add(pointer(), fault.to_string());
+        } else if !seen.insert(name.to_ascii_lowercase()) {
+            faults.add(pointer(), "is given twice, in another case");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

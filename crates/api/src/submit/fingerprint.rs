@@ -1,0 +1,219 @@
+//! The digest by which a repeated submission is known to be the same one.
+//!
+//! It is taken of what was meant, not of the bytes: blanks, the order of keys, a default
+//! that is written out or left out make no difference. A delay stays a delay, or no retry
+//! of a request would ever match. Numbers in the payload count as they are written, since
+//! two of them may differ where doubles do not.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use punctual_core::json::Json;
+use punctual_core::lane::LaneKey;
+use punctual_core::retry::RetryPolicy;
+use punctual_core::task::Body;
+use punctual_core::time::Timestamp;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::submit::fields::When;
+
+/// What a submission means.
+pub struct Meaning<'a> {
+    /// Type, queue, priority.
+    pub lane: &'a LaneKey,
+    /// When it is to run, as it was said.
+    pub when: When,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+    /// The rest.
+    pub body: &'a Body,
+}
+
+/// What is digested, in this order for ever: a digest is compared with one taken by an earlier version.
+#[derive(Serialize)]
+struct Digested<'a> {
+    kind: &'a str,
+    queue: &'a str,
+    priority: u8,
+    when: When,
+    expires_at: Option<Timestamp>,
+    callback_url: Option<&'a str>,
+    callback_headers: BTreeMap<String, &'a str>,
+    retry_policy: RetryPolicy,
+    timeout_millis: u64,
+    metadata: &'a BTreeMap<String, String>,
+}
+
+impl Meaning<'_> {
+    /// The digest.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let callback = self.body.callback.as_ref();
+        let headers = callback.into_iter().flat_map(|callback| &callback.headers);
+        let digested = Digested {
+            kind: &self.lane.kind,
+            queue: &self.lane.queue,
+            priority: self.lane.priority,
+            when: self.when,
+            expires_at: self.expires_at,
+            callback_url: callback.map(|callback| callback.url.as_str()),
+            callback_headers: headers.map(|(name, value)| (name.to_ascii_lowercase(), value.as_str())).collect(),
+            retry_policy: self.body.retry_policy,
+            timeout_millis: self.body.timeout_millis,
+            metadata: &self.body.metadata,
+        };
+        let mut bytes = serde_json::to_vec(&digested).expect("invariant: only texts, numbers and maps of texts");
+        bytes.push(b'\n');
+        canonical(&self.body.payload, &mut bytes);
+        Sha256::digest(&bytes).into()
+    }
+}
+
+/// Writes a checked document without blanks, its keys sorted, its strings escaped in one way.
+fn canonical(document: &Json, out: &mut Vec<u8>) {
+    let mut reader = Reader { rest: document.get().as_bytes() };
+    reader.value(out);
+}
+
+/// Reads a document that was checked before, so that what it meets can only be what JSON allows there.
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Recursion ends where the strict reader's did: 127 levels down.
+    fn value(&mut self, out: &mut Vec<u8>) {
+        match self.peek() {
+            Some(b'{') => self.object(out),
+            Some(b'[') => self.array(out),
+            Some(b'"') => write_string(&self.string(), out),
+            _ => {
+                let end = self.rest.iter().position(|b| b",]} \t\r\n".contains(b)).unwrap_or(self.rest.len());
+                out.extend_from_slice(&self.rest[..end]);
+                self.rest = &self.rest[end..];
+            }
+        }
+    }
+
+    fn object(&mut self, out: &mut Vec<u8>) {
+        let mut members: Vec<(Cow<'a, str>, Vec<u8>)> = Vec::new();
+        self.skip();
+        while self.peek() == Some(b'"') {
+            let key = self.string();
+            self.expect(b':');
+            let mut value = Vec::new();
+            self.value(&mut value);
+            members.push((key, value));
+            self.expect(b',');
+        }
+        self.expect(b'}');
+        members.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        out.push(b'{');
+        for (key, value) in members {
+            write_string(&key, out);
+            out.push(b':');
+            out.extend_from_slice(&value);
+            out.push(b',');
+        }
+        out.push(b'}');
+    }
+
+    fn array(&mut self, out: &mut Vec<u8>) {
+        out.push(b'[');
+        self.skip();
+        while !matches!(self.peek(), Some(b']') | None) {
+            self.value(out);
+            out.push(b',');
+            self.expect(b',');
+        }
+        self.expect(b']');
+        out.push(b']');
+    }
+
+    fn string(&mut self) -> Cow<'a, str> {
+        let mut end = 1;
+        while self.rest.get(end).is_some_and(|b| *b != b'"') {
+            end += if self.rest[end] == b'\\' { 2 } else { 1 };
+        }
+        let (quoted, rest) = self.rest.split_at((end + 1).min(self.rest.len()));
+        self.rest = rest;
+        let plain =
+            quoted.get(1..end).filter(|inner| !inner.contains(&b'\\')).and_then(|inner| str::from_utf8(inner).ok());
+        match plain {
+            Some(text) => Cow::Borrowed(text),
+            None => Cow::Owned(serde_json::from_slice(quoted).unwrap_or_default()),
+        }
+    }
+
+    fn peek(&mut self) -> Option<u8> {
+        self.rest = self.rest.trim_ascii_start();
+        self.rest.first().copied()
+    }
+
+    fn skip(&mut self) {
+        self.rest = &self.rest[1..];
+    }
+
+    fn expect(&mut self, byte: u8) {
+        if self.peek() == Some(byte) {
+            self.skip();
+        }
+    }
+}
+
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("invariant: a text can always be written to memory");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn canon(text: &str) -> String {
+        let mut out = Vec::new();
+        canonical(&Json::parse(text).unwrap(), &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn blanks_and_the_order_of_keys_make_no_difference() {
+        let one = r#"{"b":[1,2,{"y":null,"x":"\u00e9"}],"a":"q\"\\/"}"#;
+        let other = " { \"a\" : \"q\\\"\\\\\\/\" ,\n\t\"b\": [ 1 , 2 , { \"x\" : \"é\" , \"y\" : null } ] } ";
+        assert_eq!(canon(one), canon(other));
+        assert_eq!(canon("[]"), canon("[ ]"));
+        assert_eq!(canon("{}"), canon("{ }"));
+    }
+
+    #[test]
+    fn everything_else_does() {
+        let texts = [
+            "null",
+            "true",
+            "1",
+            "1.0",
+            "\"1\"",
+            "[1]",
+            "[[1]]",
+            "[1,1]",
+            "{}",
+            "[]",
+            "{\"a\":1}",
+            "{\"a\":[1]}",
+            "{\"a\":{\"b\":1}}",
+            "{\"a\":1,\"b\":1}",
+            "123456789012345678901",
+            "123456789012345678902",
+            "\"\"",
+            "\"a,b\"",
+            "\"]\"",
+        ];
+        let canons: std::collections::HashSet<String> = texts.iter().map(|text| canon(text)).collect();
+        assert_eq!(canons.len(), texts.len());
+    }
+
+    #[test]
+    fn the_deepest_document_is_read() {
+        let deep = format!("{}{}", "[".repeat(127), "]".repeat(127));
+        assert!(canon(&deep).starts_with("[["));
+    }
+}

@@ -1,0 +1,67 @@
+//! Judges a change of a task that has not begun, against the task as it is.
+
+use punctual_client as wire;
+use punctual_core::task::{Edit, Task};
+use punctual_core::time::Timestamp;
+
+use crate::problem::Problem;
+use crate::state::ApiConfig;
+use crate::submit::fields::{Faults, When};
+
+/// What `patch` changes of `task` at `now`; none if it says nothing.
+pub fn check(
+    patch: &wire::TaskPatch,
+    task: &Task,
+    now: Timestamp,
+    config: &ApiConfig,
+) -> Result<Option<Edit>, Problem> {
+    let mut faults = Faults::default();
+    let execute_at = given(&mut faults, "/execute_at", patch.execute_at.as_ref());
+    let delay_seconds = given(&mut faults, "/delay_seconds", patch.delay_seconds.as_ref());
+    let when = faults.when(execute_at.map(String::as_str), delay_seconds.copied());
+    let execute_at = (when != When::Now).then(|| when.instant(now));
+    let expires_at = match &patch.expires_at {
+        Some(Some(text)) => faults.instant("/expires_at", text).map(Some),
+        Some(None) => Some(None),
+        None => None,
+    };
+    // Whichever of the two times is moved, the task must still be able to run.
+    let due_at = execute_at.unwrap_or(task.due_at);
+    match expires_at {
+        Some(expiry) => faults.expiry("/expires_at", expiry, due_at, now),
+        None if execute_at.is_some() => faults.expiry("/execute_at", task.expires_at, due_at, now),
+        None => {}
+    }
+    let priority = given(&mut faults, "/priority", patch.priority.as_ref()).map(|priority| faults.priority(priority));
+    let retry_policy = given(&mut faults, "/retry_policy", patch.retry_policy.as_ref())
+        .map(|fields| faults.retry_policy(fields, task.body.retry_policy));
+    let metadata = given(&mut faults, "/metadata", patch.metadata.as_ref());
+    if let Some(metadata) = metadata {
+        faults.metadata(metadata);
+    }
+    if let Some(payload) = &patch.payload {
+        faults.payload(payload, config.payload_bytes);
+    }
+    faults.finish()?;
+    let payload = patch.payload.clone();
+    let edit = Edit { execute_at, payload, priority, retry_policy, expires_at, metadata: metadata.cloned() };
+    Ok(says_something(&edit).then_some(edit))
+}
+
+/// The value of a field that may be absent but not `null`.
+fn given<'a, T>(faults: &mut Faults, pointer: &str, field: Option<&'a Option<T>>) -> Option<&'a T> {
+    if matches!(field, Some(None)) {
+        faults.add(pointer, "must not be null; leave it out to keep it as it is");
+    }
+    field.and_then(Option::as_ref)
+}
+
+fn says_something(edit: &Edit) -> bool {
+    let Edit { execute_at, payload, priority, retry_policy, expires_at, metadata } = edit;
+    execute_at.is_some()
+        || payload.is_some()
+        || priority.is_some()
+        || retry_policy.is_some()
+        || expires_at.is_some()
+        || metadata.is_some()
+}

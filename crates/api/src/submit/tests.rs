@@ -1,0 +1,301 @@
+use proptest::prelude::*;
+use punctual_core::lane::Route;
+use punctual_core::networks::AllowedNetworks;
+use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::extract::json::read_text;
+use crate::problem::Code;
+
+const NOW: &str = "2026-05-22T18:00:00.000Z";
+
+fn now() -> Timestamp {
+    Timestamp::parse(NOW).unwrap()
+}
+
+fn submit_text(text: &str, header_key: Option<&str>, config: &ApiConfig) -> Result<NewTask, Problem> {
+    let submitter = Submitter::new(config, "acme", now(), NodeId::new(7));
+    read_text(text).and_then(|new| submitter.check(new, header_key.map(str::to_owned)))
+}
+
+fn submit(body: &Value) -> Result<NewTask, Problem> {
+    submit_text(&body.to_string(), None, &ApiConfig::default())
+}
+
+/// The faults of a task of type `t` with these other fields.
+fn faults(more: Value) -> Vec<String> {
+    let Value::Object(mut body) = more else { panic!("an object of fields") };
+    body.insert("type".to_owned(), json!("t"));
+    match submit(&Value::Object(body)) {
+        Ok(_) => Vec::new(),
+        Err(problem) => problem.errors().iter().map(|fault| fault.pointer.clone()).collect(),
+    }
+}
+
+fn key_of(task: &NewTask) -> (&str, [u8; 32]) {
+    let idempotency = task.idempotency.as_ref().unwrap();
+    (&idempotency.key, idempotency.fingerprint)
+}
+
+#[test]
+fn a_type_is_enough() {
+    let task = submit(&json!({"type": "mail.send"})).unwrap();
+    let LaneKey { tenant, queue, kind, priority, route } = task.lane;
+    assert_eq!(
+        (tenant.as_str(), queue.as_str(), kind.as_str(), priority, route),
+        ("acme", "default", "mail.send", 5, Route::Pull)
+    );
+    assert_eq!((task.created_at, task.execute_at, task.expires_at), (now(), now(), None));
+    assert_eq!(task.body.payload.get(), "null");
+    assert_eq!(task.body.retry_policy, RetryPolicy::default());
+    assert_eq!(task.body.timeout_millis, 300_000);
+    assert!(task.idempotency.is_none() && task.body.callback.is_none());
+    assert_eq!(task.trail.entries().count(), 1);
+}
+
+#[test]
+fn every_field_arrives() {
+    let task = submit(&json!({
+        "type": "a:b/c-d_e.f", "payload": {"x": [1, 2.50]}, "queue": "mail", "callback_url": "https://Example.com/hook#part",
+        "callback_headers": {"X-Team": "billing"}, "delay_seconds": 1.5, "priority": "high", "idempotency_key": "order 17",
+        "retry_policy": {"max_retries": 0, "backoff": "linear", "backoff_seconds": 0.5, "max_backoff_seconds": 2, "jitter": "none"},
+        "timeout_seconds": 0.25, "expires_at": "2026-05-22T20:00:02+02:00", "metadata": {"team": "a", "é": ""},
+    }))
+    .unwrap();
+    assert_eq!(task.lane.route, Route::Push("https://example.com:443".to_owned()));
+    assert_eq!(task.lane.priority, 8);
+    assert_eq!(task.execute_at, now().plus_millis(1_500));
+    assert_eq!(task.expires_at, Some(now().plus_millis(2_000)));
+    let callback = task.body.callback.as_ref().unwrap();
+    assert_eq!((callback.url.as_str(), callback.headers["X-Team"].as_str()), ("https://example.com/hook", "billing"));
+    assert_eq!(
+        task.body.retry_policy,
+        RetryPolicy {
+            max_retries: 0,
+            backoff: Backoff::Linear,
+            backoff_millis: 500,
+            max_backoff_millis: 2_000,
+            jitter: Jitter::None
+        }
+    );
+    assert_eq!(task.body.timeout_millis, 250);
+    assert_eq!(task.body.metadata.len(), 2);
+    assert_eq!(key_of(&task).0, "order 17");
+}
+
+#[test]
+fn a_payload_keeps_its_bytes() {
+    let text = r#"{"type":"t","payload":{"b": 1.0,  "a":"\u0000é"}}"#;
+    let task = submit_text(text, None, &ApiConfig::default()).unwrap();
+    assert_eq!(task.body.payload.get(), r#"{"b": 1.0,  "a":"\u0000é"}"#);
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let found = faults(json!({
+        "queue": "a b", "callback_url": "ftp://x/", "callback_headers": {"Host": "x", "X": "a\r\nb"}, "execute_at": "tomorrow",
+        "delay_seconds": -1, "priority": 10, "idempotency_key": "", "retry_policy": {"max_retries": 1001, "backoff_seconds": 86401},
+        "timeout_seconds": 0, "expires_at": "2026-02-30T00:00:00Z", "metadata": {"": "x", "a/b": "\u{0}"},
+        "depends_on": [], "ordering_key": "k", "on_dependency_failure": "run",
+    }));
+    let mut expected = vec![
+        "/ordering_key",
+        "/depends_on",
+        "/on_dependency_failure",
+        "/queue",
+        "/callback_headers/Host",
+        "/callback_headers/X",
+        "/callback_url",
+        "/delay_seconds",
+        "/execute_at",
+        "/expires_at",
+        "/priority",
+        "/retry_policy/max_retries",
+        "/retry_policy/backoff_seconds",
+        "/timeout_seconds",
+        "/metadata/",
+        "/metadata/a~1b",
+        "/idempotency_key",
+    ];
+    let mut found: Vec<&str> = found.iter().map(String::as_str).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn names_are_plain() {
+    for bad in ["", "a b", "é", "a\u{0}", "a\n", "a%", &"x".repeat(256)] {
+        assert_eq!(submit(&json!({"type": bad})).unwrap_err().errors()[0].pointer, "/type", "{bad:?}");
+        assert_eq!(faults(json!({"queue": bad})), ["/queue"], "{bad:?}");
+    }
+    assert!(faults(json!({"queue": "x".repeat(255)})).is_empty());
+}
+
+#[test]
+fn times_are_strict_and_the_past_is_fine() {
+    for good in [
+        "1970-01-01T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+        "2026-05-22T17:59:59.000Z",
+        "2026-05-22t18:00:00z",
+    ] {
+        let task = submit(&json!({"type": "t", "execute_at": good})).unwrap();
+        assert_eq!(task.execute_at, Timestamp::parse(good).unwrap(), "{good}");
+    }
+    for bad in [
+        "",
+        "2026-05-22",
+        "2026-05-22T18:00:00",
+        "2026-06-30T23:59:60Z",
+        "2026-05-22T24:00:00Z",
+        "10000-01-01T00:00:00Z",
+        "2026-05-22T18:00:00.123456789012Z",
+    ] {
+        assert_eq!(faults(json!({"execute_at": bad})), ["/execute_at"], "{bad}");
+    }
+}
+
+#[test]
+fn a_delay_is_bounded_and_never_early() {
+    for (delay, millis) in
+        [(json!(0), 0), (json!(0.0001), 1), (json!(1.0001), 1_001), (json!(3_155_760_000_u64), 3_155_760_000_000)]
+    {
+        let task = submit(&json!({"type": "t", "delay_seconds": delay})).unwrap();
+        assert_eq!(task.execute_at, now().plus_millis(millis), "{delay}");
+    }
+    for bad in [json!(-1), json!(-0.5), json!(3_155_760_001_u64), json!(1e300)] {
+        assert_eq!(faults(json!({"delay_seconds": bad})), ["/delay_seconds"], "{bad}");
+    }
+    assert_eq!(faults(json!({"delay_seconds": 1, "execute_at": NOW})), ["/delay_seconds"]);
+}
+
+#[test]
+fn an_expiry_leaves_time_to_run() {
+    for (more, good) in [
+        (json!({"expires_at": "2026-05-22T18:00:00.001Z"}), true),
+        (json!({"expires_at": NOW}), false),
+        (json!({"expires_at": "2026-05-22T18:00:10Z", "delay_seconds": 10}), false),
+        (json!({"expires_at": "2026-05-22T18:00:10.001Z", "delay_seconds": 10}), true),
+        (json!({"expires_at": "2026-05-22T17:00:00Z", "execute_at": "2026-05-22T16:00:00Z"}), false),
+    ] {
+        assert_eq!(faults(more.clone()).is_empty(), good, "{more}");
+    }
+}
+
+#[test]
+fn a_retry_policy_is_bounded() {
+    for bad in [
+        json!({"max_retries": -1}),
+        json!({"max_retries": 1001}),
+        json!({"backoff_seconds": -1}),
+        json!({"max_backoff_seconds": 86_400.5}),
+    ] {
+        assert_eq!(faults(json!({"retry_policy": bad})).len(), 1, "{bad}");
+    }
+    assert_eq!(
+        faults(json!({"retry_policy": {"backoff_seconds": 5, "max_backoff_seconds": 1}})),
+        ["/retry_policy/max_backoff_seconds"]
+    );
+    let policy = |given: Value| submit(&json!({"type": "t", "retry_policy": given})).unwrap().body.retry_policy;
+    assert_eq!(policy(json!({"backoff_seconds": 7200})).max_backoff_millis, 7_200_000);
+    assert_eq!(policy(json!({"max_retries": 1000})), RetryPolicy { max_retries: 1_000, ..RetryPolicy::default() });
+    assert_eq!(faults(json!({"timeout_seconds": 86_400.001})), ["/timeout_seconds"]);
+    assert_eq!(submit(&json!({"type": "t", "timeout_seconds": 0.001})).unwrap().body.timeout_millis, 1);
+}
+
+#[test]
+fn labels_are_bounded() {
+    let many = |count: usize| (0..count).map(|n| (n.to_string(), json!("v"))).collect::<serde_json::Map<_, _>>();
+    assert!(faults(json!({"metadata": many(32)})).is_empty());
+    assert_eq!(faults(json!({"metadata": many(33)})), ["/metadata"]);
+    assert!(faults(json!({"metadata": {"k".repeat(64): "é".repeat(512)}})).is_empty());
+    assert_eq!(faults(json!({"metadata": {"k".repeat(65): ""}})).len(), 1);
+    assert_eq!(faults(json!({"metadata": {"k": "v".repeat(513)}})), ["/metadata/k"]);
+}
+
+#[test]
+fn callbacks_stay_out_of_special_networks_unless_allowed() {
+    let config = ApiConfig { networks: AllowedNetworks::loopback(), ..ApiConfig::default() };
+    let refused = |url: &str, config: &ApiConfig| {
+        submit_text(&json!({"type": "t", "callback_url": url}).to_string(), None, config).is_err()
+    };
+    for url in
+        ["http://127.0.0.1:9/x", "http://2130706433/", "http://[::1]/", "http://169.254.169.254/", "http://10.0.0.1/"]
+    {
+        assert!(refused(url, &ApiConfig::default()), "{url}");
+    }
+    assert!(!refused("http://127.0.0.1:9/x", &config) && refused("http://10.0.0.1/", &config));
+    assert!(!refused("http://example.com/", &ApiConfig::default()));
+    assert_eq!(faults(json!({"callback_headers": {"X": "y"}})), ["/callback_headers"]);
+    assert_eq!(
+        faults(json!({"callback_url": "http://h/", "callback_headers": {"X-A": "1", "x-a": "2"}})),
+        ["/callback_headers/x-a"]
+    );
+}
+
+#[test]
+fn a_payload_over_its_limit_is_too_large() {
+    let config = ApiConfig { payload_bytes: 10, ..ApiConfig::default() };
+    let sent = |payload: &str| submit_text(&format!(r#"{{"type":"t","payload":{payload}}}"#), None, &config);
+    assert!(sent("\"12345678\"").is_ok());
+    let problem = sent("\"123456789\"").unwrap_err();
+    assert_eq!((problem.code(), problem.errors()[0].pointer.as_str()), (Code::TooLarge, "/payload"));
+}
+
+#[test]
+fn the_header_and_the_field_are_one_key() {
+    let config = ApiConfig::default();
+    let header = submit_text(r#"{"type":"t"}"#, Some("k"), &config).unwrap();
+    let field = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, None, &config).unwrap();
+    let both = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("k"), &config).unwrap();
+    assert_eq!(key_of(&header), key_of(&field));
+    assert_eq!(key_of(&header), key_of(&both));
+    assert_eq!(header.body.idempotency_key.as_deref(), Some("k"));
+    let problem = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("other"), &config).unwrap_err();
+    assert_eq!(problem.errors()[0].pointer, "/idempotency_key");
+}
+
+fn fingerprint(text: &str) -> [u8; 32] {
+    key_of(&submit_text(text, Some("k"), &ApiConfig::default()).unwrap()).1
+}
+
+#[test]
+fn a_fingerprint_is_of_the_meaning() {
+    let one = r#"{"type":"t","payload":{"a":1,"b":[true,{"y":2,"x":"é"}]},"priority":"normal","delay_seconds":30}"#;
+    let same = r#" {"delay_seconds":30.0, "payload":{ "b":[true,{"x":"\u00e9","y":2}],"a":1 },"queue":"default","retry_policy":{"max_retries":3},"type":"t"} "#;
+    assert_eq!(fingerprint(one), fingerprint(same));
+}
+
+#[test]
+fn whatever_differs_has_another_fingerprint() {
+    let texts = [
+        r#"{"type":"t"}"#,
+        r#"{"type":"u"}"#,
+        r#"{"type":"t","queue":"q"}"#,
+        r#"{"type":"t","payload":1}"#,
+        r#"{"type":"t","payload":"1"}"#,
+        r#"{"type":"t","delay_seconds":1}"#,
+        r#"{"type":"t","execute_at":"2026-05-22T18:00:01Z"}"#,
+        r#"{"type":"t","priority":4}"#,
+        r#"{"type":"t","metadata":{"a":"b"}}"#,
+        r#"{"type":"t","timeout_seconds":1}"#,
+        r#"{"type":"t","expires_at":"2027-01-01T00:00:00Z"}"#,
+        r#"{"type":"t","retry_policy":{"jitter":"none"}}"#,
+        r#"{"type":"t","callback_url":"http://example.com/"}"#,
+        r#"{"type":"t","callback_url":"http://example.com/","callback_headers":{"a":"b"}}"#,
+    ];
+    let digests: std::collections::HashSet<_> = texts.iter().map(|text| fingerprint(text)).collect();
+    assert_eq!(digests.len(), texts.len());
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics(text: String) {
+        drop(submit_text(&text, None, &ApiConfig::default()));
+        drop(submit(&json!({"type": text, "queue": text, "callback_url": text, "execute_at": text, "expires_at": text,
+            "idempotency_key": text, "metadata": {text.clone(): text}, "callback_headers": {text.clone(): text}})));
+    }
+}

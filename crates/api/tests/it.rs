@@ -1,0 +1,404 @@
+//! The server on real sockets: what it does with peers that are slow, hostile, many or in the
+//! middle of something when it shuts down. The router behind it is as small as can be.
+
+#![allow(clippy::unwrap_used, reason = "a panic is a test's verdict")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use punctual_api::server::{ServerLimits, serve};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// No step of a test takes this long; one that does hangs.
+const HANGS: Duration = Duration::from_secs(20);
+const BODY_LIMIT: usize = 64 * 1024;
+
+struct Server {
+    address: SocketAddr,
+    shutdown: CancellationToken,
+    serving: JoinHandle<std::io::Result<()>>,
+    /// Lets every request at `/wait` go on.
+    release: Arc<Notify>,
+    /// Hears of every request at `/wait`.
+    arrived: mpsc::UnboundedReceiver<()>,
+}
+
+impl Server {
+    async fn start(limits: ServerLimits) -> Self {
+        let (release, (arrive, arrived)) = (Arc::new(Notify::new()), mpsc::unbounded_channel());
+        let gate = Arc::clone(&release);
+        let wait = async move || {
+            arrive.send(()).unwrap();
+            gate.notified().await;
+            "waited"
+        };
+        let echo = async |body: Body| match Limited::new(body, BODY_LIMIT).collect().await {
+            Ok(body) => (StatusCode::OK, body.to_bytes()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => (StatusCode::PAYLOAD_TOO_LARGE, "".into()),
+            Err(_) => (StatusCode::BAD_REQUEST, "".into()),
+        };
+        let router =
+            Router::new().route("/", get(async || "hello")).route("/echo", post(echo)).route("/wait", get(wait));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let serving = tokio::spawn(serve(listener, router, limits, shutdown.clone()));
+        Self { address, shutdown, serving, release, arrived }
+    }
+
+    async fn connect(&self) -> Peer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Peer(stream)
+    }
+
+    /// Sends `bytes` on a connection of its own and gives all that comes until the server closes it.
+    async fn exchange(&self, bytes: &[u8]) -> String {
+        let mut peer = self.connect().await;
+        peer.send(bytes).await;
+        peer.rest().await
+    }
+}
+
+struct Peer(TcpStream);
+
+impl Peer {
+    async fn send(&mut self, bytes: &[u8]) {
+        self.0.write_all(bytes).await.unwrap();
+    }
+
+    /// Reads until `end` has come.
+    async fn read_until(&mut self, end: &str) -> String {
+        let mut text = Vec::new();
+        let reading = async {
+            while !String::from_utf8_lossy(&text).contains(end) {
+                assert_ne!(
+                    self.0.read_buf(&mut text).await.unwrap(),
+                    0,
+                    "closed after {:?}",
+                    String::from_utf8_lossy(&text)
+                );
+            }
+        };
+        tokio::time::timeout(HANGS, reading).await.unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
+    /// Sends `bytes` in packets of their own.
+    async fn drip(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if self.0.write_all(&[*byte]).await.is_err() {
+                // The server has seen enough.
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Reads until the server closes the connection.
+    async fn rest(&mut self) -> String {
+        let mut text = Vec::new();
+        tokio::time::timeout(HANGS, self.0.read_to_end(&mut text)).await.expect("not closed").unwrap();
+        String::from_utf8(text).unwrap()
+    }
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+fn quick() -> ServerLimits {
+    ServerLimits {
+        header_read: Duration::from_millis(300),
+        idle: Duration::from_millis(900),
+        ..ServerLimits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_request_after_the_other() {
+    let server = Server::start(ServerLimits::default()).await;
+    let mut peer = server.connect().await;
+    for _ in 0..3 {
+        peer.send(GET).await;
+        assert!(peer.read_until("hello").await.starts_with("HTTP/1.1 200"));
+    }
+    peer.send(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n").await;
+    peer.read_until("abc").await;
+    peer.send(&GET.repeat(2)).await;
+    peer.read_until("hello").await;
+}
+
+#[tokio::test]
+async fn a_head_that_drips_is_closed_in_time() {
+    let server = Server::start(quick()).await;
+    let beginnings: [&[u8]; 4] = [b"", b"P", b"PRI * HTTP/2.0\r\n", b"GET / HTTP/1.1\r\nhost: a\r\n"];
+    for beginning in beginnings {
+        let mut peer = server.connect().await;
+        let began = Instant::now();
+        peer.send(beginning).await;
+        assert!(!peer.rest().await.contains("200"));
+        let closed = began.elapsed();
+        assert!(closed >= Duration::from_millis(290) && closed < HANGS / 2, "{closed:?} after {beginning:?}");
+    }
+}
+
+#[tokio::test]
+async fn dripping_does_not_buy_time() {
+    let server = Server::start(quick()).await;
+    let mut peer = server.connect().await;
+    peer.send(GET).await;
+    peer.read_until("hello").await;
+    let began = Instant::now();
+    let mut byte = [0];
+    // A byte of the second head whenever the server has been quiet for a while, until it has had enough.
+    for sent in b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'y')) {
+        if peer.0.write_all(&[*sent]).await.is_err() {
+            break;
+        }
+        match tokio::time::timeout(Duration::from_millis(50), peer.0.read(&mut byte)).await {
+            Err(_) => assert!(began.elapsed() < HANGS, "never closed"),
+            Ok(read) => {
+                assert!(matches!(read, Ok(0) | Err(_)));
+                break;
+            }
+        }
+    }
+    assert!(began.elapsed() >= Duration::from_millis(290));
+}
+
+#[tokio::test]
+async fn an_idle_connection_is_kept_for_a_while_and_then_closed() {
+    let server = Server::start(quick()).await;
+    let mut peer = server.connect().await;
+    peer.send(GET).await;
+    peer.read_until("hello").await;
+    let began = Instant::now();
+    assert_eq!(peer.rest().await, "");
+    let closed = began.elapsed();
+    assert!(closed >= Duration::from_millis(800), "closed by the limit of heads: {closed:?}");
+}
+
+#[tokio::test]
+async fn a_long_answer_is_not_idle() {
+    let mut server = Server::start(quick()).await;
+    let mut peer = server.connect().await;
+    peer.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    server.arrived.recv().await.unwrap();
+    // Longer than every limit of the connection.
+    assert!(tokio::time::timeout(Duration::from_millis(1_500), peer.0.readable()).await.is_err());
+    server.release.notify_waiters();
+    peer.read_until("waited").await;
+}
+
+#[tokio::test]
+async fn what_has_two_readings_is_refused_and_closed() {
+    let server = Server::start(ServerLimits::default()).await;
+    let smuggled = "GET /smuggled HTTP/1.1\r\nhost: a\r\n\r\n";
+    let corpus = [
+        (
+            "CL and TE",
+            "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        (
+            "TE and CL",
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n0\r\n\r\n",
+        ),
+        ("two lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 5\r\n\r\n"),
+        ("two equal lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n"),
+        ("a list of lengths", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0, 0\r\n\r\n"),
+        ("a signed length", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: +0\r\n\r\n"),
+        ("an odd coding", "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: xchunked\r\n\r\n0\r\n\r\n"),
+        (
+            "two codings",
+            "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        ),
+        ("HTTP/1.0 chunked", "POST /echo HTTP/1.0\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+        ("bare LF", "GET / HTTP/1.1\nhost: a\n\n"),
+        ("one bare LF", "GET / HTTP/1.1\r\nhost: a\nx: y\r\n\r\n"),
+        ("bare CR", "GET / HTTP/1.1\r\nhost: a\rx: y\r\n\r\n"),
+        ("a folded line", "GET / HTTP/1.1\r\nhost: a\r\nx: y\r\n z\r\n\r\n"),
+        ("a blank before the colon", "POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length : 0\r\n\r\n"),
+        ("a NUL", "GET / HTTP/1.1\r\nhost: a\r\nx: \0\r\n\r\n"),
+        ("no version", "GET /\r\n\r\n"),
+    ];
+    for (what, bytes) in corpus {
+        let answer = server.exchange(format!("{bytes}{smuggled}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{what}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: {answer}");
+    }
+    let mut peer = server.connect().await;
+    peer.drip(b"POST /echo HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\ncontent-length: 0\r\n\r\n").await;
+    assert!(peer.rest().await.starts_with("HTTP/1.1 400"), "byte by byte");
+    let bad_chunks = [
+        "0\r\ncontent-length: 5\r\n\r\n",
+        "3\nabc\r\n0\r\n\r\n",
+        "3\r\nabcX0\r\n\r\n",
+        "3 \r\nabc\r\n0\r\n\r\n",
+        "FFFFFFFFFFFFFFFFF\r\nabc",
+        "x\r\n",
+    ];
+    for chunks in bad_chunks {
+        let head = "POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
+        let answer = server.exchange(format!("{head}{chunks}{smuggled}").as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 400"), "{chunks:?}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{chunks:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn heads_are_bounded() {
+    let limits = ServerLimits { header_bytes: 8 * 1024, ..ServerLimits::default() };
+    let server = Server::start(limits).await;
+    let long = format!("GET / HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "y".repeat(20 * 1024));
+    let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(200));
+    for head in [long, many] {
+        let answer = server.exchange(head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
+    let server = Server::start(ServerLimits::default()).await;
+    let path = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "y".repeat(100 * 1024));
+    let answer = server.exchange(path.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 414") || answer.starts_with("HTTP/1.1 431"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_peer_that_sends_without_end_sees_why_it_is_closed() {
+    let server = Server::start(ServerLimits::default()).await;
+    for head in ["transfer-encoding: chunked", "content-length: 1000000000"] {
+        let (mut reading, mut writing) = server.connect().await.0.into_split();
+        let mut bytes = format!("POST /echo HTTP/1.1\r\nhost: a\r\n{head}\r\n\r\n").into_bytes();
+        let sending = tokio::spawn(async move {
+            while writing.write_all(&bytes).await.is_ok() {
+                bytes = format!("4000\r\n{}\r\n", "x".repeat(0x4000)).into_bytes();
+            }
+        });
+        let mut answer = [0; 12];
+        tokio::time::timeout(HANGS, reading.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 413");
+        tokio::time::timeout(HANGS, sending).await.expect("still sending").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn beyond_the_cap_a_connection_waits_for_a_place() {
+    let server = Server::start(ServerLimits { connections: 2, ..ServerLimits::default() }).await;
+    let (mut first, mut second) = (server.connect().await, server.connect().await);
+    for peer in [&mut first, &mut second] {
+        peer.send(GET).await;
+        peer.read_until("hello").await;
+    }
+    let mut third = server.connect().await;
+    third.send(GET).await;
+    assert!(
+        tokio::time::timeout(Duration::from_millis(200), third.0.readable()).await.is_err(),
+        "served beyond the cap"
+    );
+    drop(first);
+    third.read_until("hello").await;
+}
+
+#[tokio::test]
+async fn shutting_down_finishes_what_is_under_way() {
+    let mut server = Server::start(ServerLimits::default()).await;
+    let (mut busy, mut idle, fresh) = (server.connect().await, server.connect().await, server.connect().await);
+    idle.send(GET).await;
+    idle.read_until("hello").await;
+    busy.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    server.arrived.recv().await.unwrap();
+
+    server.shutdown.cancel();
+    assert_eq!(idle.rest().await, "", "an idle connection is closed at once");
+    drop(fresh);
+    let refused = async {
+        while let Ok(mut late) = TcpStream::connect(server.address).await {
+            // Connected while the listener was closing: then it is reset or closed, and never served.
+            let mut text = Vec::new();
+            drop(late.write_all(GET).await);
+            drop(late.read_to_end(&mut text).await);
+            assert!(text.is_empty());
+        }
+    };
+    tokio::time::timeout(HANGS, refused).await.unwrap();
+    assert!(!server.serving.is_finished());
+    server.release.notify_waiters();
+    let answer = busy.rest().await;
+    assert!(answer.contains("waited") && answer.contains("connection: close"), "{answer}");
+    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn shutting_down_does_not_wait_for_ever() {
+    let mut server = Server::start(ServerLimits { drain: Duration::from_millis(200), ..ServerLimits::default() }).await;
+    let mut stuck = server.connect().await;
+    stuck.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    server.arrived.recv().await.unwrap();
+    server.shutdown.cancel();
+    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    assert!(!stuck.rest().await.contains("200"));
+}
+
+type Http2 = hyper::client::conn::http2::SendRequest<Empty<Bytes>>;
+
+/// An HTTP/2 connection, and what comes of it when it ends.
+async fn http2(server: &Server) -> (Http2, JoinHandle<hyper::Result<()>>) {
+    let io = TokioIo::new(server.connect().await.0);
+    let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    (sender, tokio::spawn(connection))
+}
+
+async fn http2_get(sender: &mut Http2, path: &str) -> hyper::Result<Bytes> {
+    let request = axum::http::Request::get(format!("http://a{path}")).body(Empty::new()).unwrap();
+    Ok(sender.send_request(request).await?.into_body().collect().await?.to_bytes())
+}
+
+#[tokio::test]
+async fn http_2_serves_many_requests_on_one_connection() {
+    let mut server = Server::start(ServerLimits::default()).await;
+    let (mut sender, _connection) = http2(&server).await;
+    let mut other = sender.clone();
+    let waiting = tokio::spawn(async move { http2_get(&mut other, "/wait").await });
+    server.arrived.recv().await.unwrap();
+    assert_eq!(http2_get(&mut sender, "/").await.unwrap(), "hello");
+
+    server.shutdown.cancel();
+    server.release.notify_waiters();
+    assert_eq!(waiting.await.unwrap().unwrap(), "waited", "what is under way is finished");
+    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn an_idle_http_2_connection_is_closed() {
+    let server = Server::start(quick()).await;
+    let (mut sender, connection) = http2(&server).await;
+    assert_eq!(http2_get(&mut sender, "/").await.unwrap(), "hello");
+    let began = Instant::now();
+    // Frames that begin no request do not keep it open, and neither do they count as a slow head.
+    drop(tokio::time::timeout(HANGS, connection).await.expect("never closed").unwrap());
+    assert!(began.elapsed() >= Duration::from_millis(800), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_peer_that_goes_away_stops_its_request() {
+    let limits = ServerLimits { drain: HANGS, ..ServerLimits::default() };
+    let mut server = Server::start(limits).await;
+    let mut peer = server.connect().await;
+    peer.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n").await;
+    server.arrived.recv().await.unwrap();
+    drop(peer);
+    server.shutdown.cancel();
+    // The handler is never released: only its being dropped lets the server end before the drain deadline.
+    let began = Instant::now();
+    tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
+    assert!(began.elapsed() < HANGS / 2);
+}

@@ -1,0 +1,46 @@
+//! `drain`: tasks leased and settled a second from a standing backlog, by pull workers or by webhooks.
+
+use std::time::Instant;
+
+use crate::Options;
+use crate::client::{Client, now};
+use crate::herd::HERD_LEAD;
+use crate::report::Report;
+use crate::submit::preload;
+use crate::workers::Workers;
+
+/// Workers that drain; each leases and settles whole batches, so few keep the server busy.
+const WORKERS: usize = 4;
+
+/// Submits a backlog that is due, then lets pull workers at it.
+pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
+    preload(client, options, tasks, "drain", |_| None, None).await?;
+    let began = Instant::now();
+    let seen = Workers::start(client, "drain", WORKERS.min(options.connections), options.batch, tasks).join().await?;
+    let seconds = seen.ended.duration_since(began).as_secs_f64();
+    let mut report = Report::new("drain");
+    report.count("tasks", tasks);
+    report.count("batch", options.batch);
+    report.count("workers", WORKERS.min(options.connections));
+    report.number("seconds", seconds);
+    report.number("drain_per_s", tasks as f64 / seconds);
+    Ok(report)
+}
+
+/// Submits tasks due at one instant with a callback to a sink in this process; the drain begins at that instant.
+pub async fn run_webhooks(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
+    let mut sink = crate::lateness::Sink::start(tasks).await?;
+    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
+    let due = now().plus_millis(lead);
+    preload(client, options, tasks, "drain", move |_| Some(due), Some(sink.url())).await?;
+    anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
+    tokio::time::sleep(due.duration_from(now())).await;
+    let began = Instant::now();
+    sink.wait().await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut report = Report::new("drain_webhook");
+    report.count("tasks", tasks);
+    report.number("seconds", seconds);
+    report.number("drain_per_s", tasks as f64 / seconds);
+    Ok(report)
+}

@@ -1,0 +1,21 @@
+//! `idle`: the processor time and the wake-ups of a server with nothing to do.
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::report::Report;
+use crate::server::Server;
+
+/// Watches the server for a while, after it has settled.
+pub async fn run(server: &Server, seconds: u64) -> anyhow::Result<Report> {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let (before, woken_before) = server.processor().context("idle measures a server that it starts itself")?;
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    let (after, woken_after) = server.processor().context("the server has ended")?;
+    let mut report = Report::new("idle");
+    report.number("seconds", seconds as f64);
+    report.number("cpu_percent", (after - before) / seconds as f64 * 100.0);
+    report.number("wakeups_per_s", woken_after.saturating_sub(woken_before) as f64 / seconds as f64);
+    Ok(report)
+}

@@ -1,0 +1,64 @@
+//! What was measured: a table for people, a line of JSON for programs.
+
+use std::io::Write;
+
+use hdrhistogram::Histogram;
+use serde_json::{Map, Value};
+
+/// The figures of one scenario, in the order in which they were added.
+pub struct Report {
+    scenario: &'static str,
+    figures: Vec<(&'static str, Value)>,
+}
+
+impl Report {
+    /// An empty report.
+    pub fn new(scenario: &'static str) -> Self {
+        Self { scenario, figures: vec![("store", "sqlite".into()), ("broker", "embedded".into())] }
+    }
+
+    /// Adds a count.
+    pub fn count(&mut self, name: &'static str, count: usize) {
+        self.figures.push((name, count.into()));
+    }
+
+    /// Adds a figure, rounded to what a reader can use.
+    pub fn number(&mut self, name: &'static str, figure: f64) {
+        let digits = if figure.abs() >= 100.0 { 0 } else { 2 };
+        let rounded: f64 = format!("{figure:.digits$}").parse().unwrap_or(figure);
+        self.figures.push((name, rounded.into()));
+    }
+
+    /// Adds the usual figures of lateness, which was recorded in microseconds.
+    pub fn lateness(&mut self, lateness: &Histogram<u64>, early: usize) {
+        let millis = |micros: u64| micros as f64 / 1_000.0;
+        self.number("late_p50_ms", millis(lateness.value_at_quantile(0.5)));
+        self.number("late_p99_ms", millis(lateness.value_at_quantile(0.99)));
+        self.number("late_p999_ms", millis(lateness.value_at_quantile(0.999)));
+        self.number("late_max_ms", millis(lateness.max()));
+        self.count("early", early);
+    }
+
+    /// Prints the table, and the JSON line if it is wanted.
+    pub fn print(&self, json: bool) -> anyhow::Result<()> {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{}", self.scenario)?;
+        for (name, value) in &self.figures {
+            writeln!(out, "  {name:<16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))?;
+        }
+        if json {
+            let mut line = Map::new();
+            line.insert("scenario".into(), self.scenario.into());
+            line.extend(self.figures.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
+            line.insert("cores".into(), std::thread::available_parallelism().map_or(0, usize::from).into());
+            line.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+            writeln!(out, "{}", Value::Object(line))?;
+        }
+        Ok(())
+    }
+}
+
+/// A histogram of microseconds up to an hour.
+pub fn lateness_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("invariant: these bounds are in order")
+}

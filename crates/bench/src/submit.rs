@@ -1,0 +1,99 @@
+//! `submit`: acknowledged submissions a second, and the preload of the other scenarios.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Instant;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use punctual_core::time::Timestamp;
+use tokio::task::JoinSet;
+
+use crate::Options;
+use crate::client::{Client, now, task};
+use crate::report::Report;
+
+/// Tasks that are measured wait an hour, so that nothing but their submission is.
+const AN_HOUR: i64 = 3_600_000;
+
+/// Submits `tasks` tasks that are due much later.
+pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool) -> anyhow::Result<Report> {
+    let due = now().plus_millis(AN_HOUR);
+    let batch = if single { 1 } else { options.batch };
+    let began = Instant::now();
+    submit_all(client, options.connections, batch, tasks, "submitting", move |number| {
+        task(number, "bench", Some(due), None)
+    })
+    .await?;
+    let seconds = began.elapsed().as_secs_f64();
+    let mut report = Report::new("submit");
+    report.count("tasks", tasks);
+    report.count("batch", batch);
+    report.count("connections", options.connections);
+    report.number("seconds", seconds);
+    report.number("submit_per_s", tasks as f64 / seconds);
+    Ok(report)
+}
+
+/// Submits tasks over many connections, a batch a call (or one task a call where the batch is one).
+pub async fn submit_all<F>(
+    client: &Client,
+    connections: usize,
+    batch: usize,
+    tasks: usize,
+    what: &'static str,
+    make: F,
+) -> anyhow::Result<()>
+where
+    F: Fn(usize) -> String + Send + Sync + 'static,
+{
+    let (next, make, bar) = (Arc::new(AtomicUsize::new(0)), Arc::new(make), progress(tasks, what));
+    let mut senders = JoinSet::new();
+    let connections = connections.min(tasks.div_ceil(batch)).max(1);
+    for _ in 0..connections {
+        let (client, next, make, bar) = (client.clone(), Arc::clone(&next), Arc::clone(&make), bar.clone());
+        senders.spawn(async move {
+            loop {
+                let from = next.fetch_add(batch, Relaxed);
+                if from >= tasks {
+                    return anyhow::Ok(());
+                }
+                let to = (from + batch).min(tasks);
+                if batch == 1 {
+                    client.submit(make(from)).await?;
+                } else {
+                    let lines: Vec<String> = (from..to).map(|number| make(number)).collect();
+                    client.submit_batch(lines.join("\n")).await?;
+                }
+                bar.inc((to - from) as u64);
+            }
+        });
+    }
+    while let Some(sender) = senders.join_next().await {
+        sender??;
+    }
+    bar.finish_and_clear();
+    Ok(())
+}
+
+/// Submits tasks of one queue in batches, over few connections.
+pub async fn preload(
+    client: &Client,
+    options: &Options,
+    tasks: usize,
+    queue: &'static str,
+    due: impl Fn(usize) -> Option<Timestamp> + Send + Sync + 'static,
+    callback_url: Option<String>,
+) -> anyhow::Result<()> {
+    let connections = options.connections.min(4);
+    submit_all(client, connections, options.batch.max(2), tasks, "preloading", move |number| {
+        task(number, queue, due(number), callback_url.as_deref())
+    })
+    .await
+}
+
+/// A progress bar on stderr.
+pub fn progress(length: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} {per_sec} {eta}")
+        .expect("invariant: the template is well formed");
+    ProgressBar::new(length as u64).with_style(style).with_message(what)
+}

@@ -1,0 +1,235 @@
+//! The broker inside the process: what a single server uses.
+//!
+//! One lock over small maps. Nothing survives the process, and nothing has to: the
+//! store knows what was queued, and the reaper gives it back. A message counts against
+//! its pool's capacity from `publish` until `ack`, so memory is bounded whatever the
+//! subscribers do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use punctual_core::broker::{Broker, BrokerError, Delivery, Message, Subscription};
+use tokio::sync::Notify;
+
+/// A broker in memory (see the module). Cheap to clone; clones are the same broker.
+#[derive(Clone)]
+pub struct EmbeddedBroker {
+    shared: Arc<Shared>,
+}
+
+impl EmbeddedBroker {
+    /// A broker that holds at most `capacity_per_pool` messages for each pool.
+    pub fn new(capacity_per_pool: usize) -> Self {
+        let shared = Shared {
+            capacity: capacity_per_pool,
+            state: Mutex::default(),
+            arrived: Notify::new(),
+            left: Notify::new(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+}
+
+#[async_trait]
+impl Broker for EmbeddedBroker {
+    async fn publish(&self, messages: Vec<Message>) -> Result<(), BrokerError> {
+        self.shared.state.lock().publish(messages, self.shared.capacity)?;
+        self.shared.arrived.notify_waiters();
+        Ok(())
+    }
+
+    async fn subscribe(&self, pool: &str, prefetch: usize) -> Result<Box<dyn Subscription>, BrokerError> {
+        let mut state = self.shared.state.lock();
+        state.open()?;
+        let subscriber = state.next_number();
+        let shared = Arc::clone(&self.shared);
+        Ok(Box::new(EmbeddedSubscription { shared, pool: pool.into(), subscriber, prefetch: prefetch.max(1) }))
+    }
+
+    async fn depth(&self, pool: &str) -> Result<usize, BrokerError> {
+        let state = self.shared.state.lock();
+        state.open()?;
+        Ok(state.pools.get(pool).map_or(0, |pool| pool.waiting.len()))
+    }
+
+    async fn room(&self, pool: &str) -> Result<usize, BrokerError> {
+        let state = self.shared.state.lock();
+        state.open()?;
+        Ok(state.room(pool, self.shared.capacity))
+    }
+
+    async fn wait_for_room(&self, pool: &str) {
+        loop {
+            // Made before the look, so that what leaves between the look and the wait wakes it.
+            let left = self.shared.left.notified();
+            {
+                let state = self.shared.state.lock();
+                if state.closed || state.room(pool, self.shared.capacity) > 0 {
+                    return;
+                }
+            }
+            left.await;
+        }
+    }
+
+    async fn close(&self) {
+        self.shared.state.lock().closed = true;
+        self.shared.arrived.notify_waiters();
+        self.shared.left.notify_waiters();
+    }
+}
+
+struct EmbeddedSubscription {
+    shared: Arc<Shared>,
+    pool: Arc<str>,
+    subscriber: u64,
+    prefetch: usize,
+}
+
+#[async_trait]
+impl Subscription for EmbeddedSubscription {
+    async fn recv(&mut self) -> Option<Delivery> {
+        loop {
+            let arrived = self.shared.arrived.notified();
+            let taken = {
+                let mut state = self.shared.state.lock();
+                if state.closed {
+                    return None;
+                }
+                state.pools.get_mut(&*self.pool).and_then(|pool| pool.take(self.subscriber, self.prefetch))
+            };
+            // No await between taking and returning: a dropped future has taken nothing.
+            if let Some((place, message)) = taken {
+                let (shared, pool, subscriber) = (Arc::clone(&self.shared), Arc::clone(&self.pool), self.subscriber);
+                return Some(Delivery::new(message, move |acknowledged| {
+                    shared.settle(&pool, subscriber, place, acknowledged);
+                }));
+            }
+            arrived.await;
+        }
+    }
+}
+
+impl Drop for EmbeddedSubscription {
+    fn drop(&mut self) {
+        if let Some(pool) = self.shared.state.lock().pools.get_mut(&*self.pool) {
+            pool.forget(self.subscriber);
+        }
+        self.shared.arrived.notify_waiters();
+    }
+}
+
+struct Shared {
+    capacity: usize,
+    state: Mutex<State>,
+    /// A message may be taken that could not be taken before.
+    arrived: Notify,
+    /// A message left for good.
+    left: Notify,
+}
+
+impl Shared {
+    fn settle(&self, pool: &str, subscriber: u64, place: Place, acknowledged: bool) {
+        if let Some(pool) = self.state.lock().pools.get_mut(pool) {
+            pool.settle(subscriber, place, acknowledged);
+        }
+        // Either way the subscriber may take one more.
+        self.arrived.notify_waiters();
+        if acknowledged {
+            self.left.notify_waiters();
+        }
+    }
+}
+
+#[derive(Default)]
+struct State {
+    pools: HashMap<String, Pool>,
+    last_number: u64,
+    closed: bool,
+}
+
+impl State {
+    fn open(&self) -> Result<(), BrokerError> {
+        if self.closed { Err(BrokerError::Unavailable("it was closed".to_owned())) } else { Ok(()) }
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn room(&self, pool: &str, capacity: usize) -> usize {
+        capacity.saturating_sub(self.pools.get(pool).map_or(0, Pool::size))
+    }
+
+    fn publish(&mut self, messages: Vec<Message>, capacity: usize) -> Result<(), BrokerError> {
+        self.open()?;
+        let mut wanted: HashMap<&str, usize> = HashMap::new();
+        for message in &messages {
+            *wanted.entry(&message.pool).or_default() += 1;
+        }
+        if wanted.iter().any(|(pool, count)| *count > self.room(pool, capacity)) {
+            return Err(BrokerError::Full);
+        }
+        for message in messages {
+            let number = self.next_number();
+            match self.pools.get_mut(&message.pool) {
+                Some(pool) => pool.put(number, message),
+                None => self.pools.entry(message.pool.clone()).or_default().put(number, message),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Urgency, then the order of publication: what is delivered again returns to its own place.
+type Place = (u8, u64);
+
+#[derive(Default)]
+struct Pool {
+    waiting: BTreeMap<Place, Message>,
+    /// What each subscriber was given and has not acknowledged.
+    taken: HashMap<u64, HashMap<Place, Message>>,
+}
+
+impl Pool {
+    fn size(&self) -> usize {
+        self.waiting.len() + self.taken.values().map(HashMap::len).sum::<usize>()
+    }
+
+    fn put(&mut self, number: u64, message: Message) {
+        self.waiting.insert((u8::MAX - message.priority, number), message);
+    }
+
+    fn take(&mut self, subscriber: u64, prefetch: usize) -> Option<(Place, Message)> {
+        let taken = self.taken.entry(subscriber).or_default();
+        if taken.len() >= prefetch {
+            return None;
+        }
+        let (place, message) = self.waiting.pop_first()?;
+        taken.insert(place, message.clone());
+        Some((place, message))
+    }
+
+    fn settle(&mut self, subscriber: u64, place: Place, acknowledged: bool) {
+        match self.taken.get_mut(&subscriber) {
+            Some(taken) => {
+                if let Some(message) = taken.remove(&place).filter(|_| !acknowledged) {
+                    self.waiting.insert(place, message);
+                }
+            }
+            // The subscription is gone and the message waits again, unless somebody else has it: then it is theirs.
+            None if acknowledged => drop(self.waiting.remove(&place)),
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, subscriber: u64) {
+        self.waiting.extend(self.taken.remove(&subscriber).unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! Many tasks in one request.
+
+use punctual_core::ids::TaskId;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::new_task::NewTask;
+use crate::problem::Problem;
+use crate::task::Task;
+
+/// Tasks to submit together. Each is judged by itself: the good ones are kept when others fail.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewBatch {
+    /// The tasks.
+    #[schema(max_items = 10_000)]
+    pub tasks: Vec<NewTask>,
+}
+
+/// What became of each, in order.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BatchAnswer {
+    /// An item for each task.
+    pub items: Vec<BatchItem>,
+}
+
+/// What became of one task of a batch: its `task` (or, with `?return=ids`, its `task_id`), or an `error`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BatchItem {
+    /// What `POST /v1/tasks` would have answered: 201 when it is new, 200 when it was submitted before.
+    pub status: u16,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub task: Option<Box<Task>>,
+    /// Its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String)]
+    pub task_id: Option<TaskId>,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<Box<Problem>>,
+}

@@ -1,0 +1,165 @@
+//! What pull workers say and hear.
+
+use punctual_core::ids::{RunId, TaskId};
+use punctual_core::json::Json;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::problem::Problem;
+use crate::seconds::Seconds;
+use crate::task::Task;
+
+/// A worker asks for tasks, of some queues or of some types.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseRequest {
+    /// The worker's name.
+    #[schema(min_length = 1, max_length = 255)]
+    pub worker_id: String,
+    /// The queues it works for; not together with `types`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<String>>,
+    /// The types it knows, in any queue; not together with `queues`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub types: Option<Vec<String>>,
+    /// At most how many tasks, up to 1000; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1000)]
+    pub max_tasks: Option<i64>,
+    /// How long to wait for the first, up to 60; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_seconds: Option<Seconds>,
+    /// For how long, unless the worker shows signs of life: 1 to 3600; 60 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_seconds: Option<Seconds>,
+}
+
+/// What a worker got.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct LeaseAnswer {
+    /// A lease for each task; empty when none came up within the wait.
+    pub leases: Vec<Lease>,
+}
+
+/// A task that is this worker's for a while.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Lease {
+    /// The task.
+    pub task: Task,
+    /// The run that begins with this lease.
+    #[schema(value_type = String)]
+    pub run_id: RunId,
+    /// From 1.
+    pub attempt: u32,
+    /// The fencing token: settle with it.
+    pub token: u64,
+    /// Without a sign of life by then, the task is taken back.
+    #[schema(value_type = String, format = DateTime)]
+    pub lease_expires_at: Timestamp,
+    /// What the last attempt left to resume from.
+    #[schema(value_type = serde_json::Value)]
+    pub checkpoint: Option<Json>,
+}
+
+/// What became of many runs, or how they are getting on.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettleRequest {
+    /// An item for each.
+    #[schema(max_items = 1000)]
+    pub items: Vec<SettleItem>,
+}
+
+/// What became of one run. Which of the other fields may be given follows from `outcome`.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SettleItem {
+    /// The task.
+    #[schema(value_type = String)]
+    pub task_id: TaskId,
+    /// The fencing token of the lease.
+    pub token: u64,
+    /// What became of it.
+    pub outcome: SettleOutcome,
+    /// `completed`: what the run returned, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub result: Option<Json>,
+    /// `failed`: what went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<WorkerError>,
+    /// `failed`: whether another attempt could succeed; true if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub retryable: Option<bool>,
+    /// `failed`: when to try again, instead of what the retry policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<Seconds>,
+    /// `heartbeat`: how far it is, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub progress: Option<Json>,
+    /// `heartbeat`: what the next attempt can resume from, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub checkpoint: Option<Json>,
+}
+
+/// What a worker says of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SettleOutcome {
+    /// It succeeded.
+    Completed,
+    /// It failed.
+    Failed,
+    /// The worker gives the task back; the attempt is not counted.
+    Released,
+    /// It goes on.
+    Heartbeat,
+}
+
+/// What went wrong, in the worker's words.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WorkerError {
+    /// A stable word for programs, up to 64 characters; `failed` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub code: Option<String>,
+    /// A sentence for people, cut to 4,096 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub message: Option<String>,
+    /// Anything else, up to 4,096 characters of JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub details: Option<Json>,
+}
+
+/// The answers to a settle call, in order.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SettleAnswer {
+    /// An item for each.
+    pub items: Vec<Settled>,
+}
+
+/// The answer to one settlement.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Settled {
+    /// 200, 409 (stale token), 410 (cancelled: stop) or 404.
+    pub status: u16,
+    /// The task.
+    #[schema(value_type = String)]
+    pub task_id: TaskId,
+    /// Until when the lease runs now, after a heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, format = DateTime)]
+    pub lease_expires_at: Option<Timestamp>,
+    /// Why it had no effect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<Box<Problem>>,
+}

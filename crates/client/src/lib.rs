@@ -1,0 +1,37 @@
+//! The wire types of the API: what requests and answers look like as JSON.
+//!
+//! The server writes and reads these very types, so they cannot drift from it; SDKs, the
+//! command line and the tests use them too. They know shapes, not rules: what a value may
+//! be is the server's to say, with all faults of a request at once. Instants, ids and
+//! carried JSON are the domain's own types.
+//!
+//! Invariant: requests refuse unknown fields and duplicate keys; answers may grow new fields.
+
+pub mod batch;
+pub mod health;
+pub mod history;
+pub mod lease;
+pub mod new_task;
+pub mod page;
+pub mod priority;
+pub mod problem;
+pub mod retry;
+pub mod seconds;
+pub mod settle;
+pub mod task;
+mod unique;
+pub mod worker;
+
+pub use batch::{BatchAnswer, BatchItem, NewBatch};
+pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
+pub use history::{Event, Explanation, Reason, Run, RunError};
+pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
+pub use new_task::{NewTask, Redrive, TaskPatch};
+pub use page::{EventPage, Page, RunPage, TaskPage, WorkerPage};
+pub use priority::Priority;
+pub use problem::{Fault, Problem};
+pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
+pub use seconds::Seconds;
+pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
+pub use task::{LastError, Status, Task};
+pub use worker::Worker;

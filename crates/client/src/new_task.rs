@@ -1,0 +1,169 @@
+//! What a submitter sends: new tasks, changes of waiting ones, re-drives.
+
+use std::collections::BTreeMap;
+
+use punctual_core::json::Json;
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::ToSchema;
+
+use crate::priority::Priority;
+use crate::retry::RetryPolicyFields;
+use crate::seconds::Seconds;
+use crate::unique;
+
+/// A task to submit. Only `type` is required.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewTask {
+    /// What kind of work it is.
+    #[serde(rename = "type")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$", example = "invoice.send")]
+    pub kind: String,
+    /// What the worker gets: any JSON, `null` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Option<Json>,
+    /// The queue; `default` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$")]
+    pub queue: Option<String>,
+    /// Where webhook workers push it to, http or https. Absent: it waits for a pull worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = "uri", max_length = 2048)]
+    pub callback_url: Option<String>,
+    /// Extra request headers of the webhook; hop-by-hop ones and those that are ours are refused.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
+    pub callback_headers: Option<BTreeMap<String, String>>,
+    /// When to run it. The past means now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub execute_at: Option<String>,
+    /// When to run it, from now, up to 100 years; not together with `execute_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_seconds: Option<Seconds>,
+    /// How urgent it is; 5 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// A second submission under the same key gives the first task again. The header `Idempotency-Key` is the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255)]
+    pub idempotency_key: Option<String>,
+    /// How it is retried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryPolicyFields>,
+    /// How long one run may take, from 0.001 up to 86,400; 300 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<Seconds>,
+    /// Not started by then, it fails with code `expired`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub expires_at: Option<String>,
+    /// The submitter's own labels: up to 32, keys up to 64 characters, values up to 512.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
+    pub metadata: Option<BTreeMap<String, String>>,
+    /// Part of the contract, but not of this version: refused when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub ordering_key: Option<Json>,
+    /// Part of the contract, but not of this version: refused when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub depends_on: Option<Json>,
+    /// Part of the contract, but not of this version: refused when given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(ignore)]
+    pub on_dependency_failure: Option<Json>,
+}
+
+impl NewTask {
+    /// A task of this type that is due at once.
+    pub fn of_type(kind: impl Into<String>) -> Self {
+        Self { kind: kind.into(), ..Self::default() }
+    }
+}
+
+/// What to change of a task that has not begun. An absent field stays as it is.
+///
+/// The members of `retry_policy` that are given replace the task's; `metadata` replaces all the labels;
+/// `payload` may become `null`; `expires_at: null` takes the expiry away; no other field may be `null`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TaskPatch {
+    /// A new time.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = DateTime, nullable = false)]
+    pub execute_at: Option<Option<String>>,
+    /// A new time, from now; not together with `execute_at`.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Seconds, nullable = false)]
+    pub delay_seconds: Option<Option<Seconds>>,
+    /// A new payload.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Option<Json>,
+    /// A new priority.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Priority, nullable = false)]
+    pub priority: Option<Option<Priority>>,
+    /// What to change of the retry policy.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = RetryPolicyFields, nullable = false)]
+    pub retry_policy: Option<Option<RetryPolicyFields>>,
+    /// A new expiry, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Option<String>>,
+    /// New labels instead of the old.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given_strings")]
+    #[schema(value_type = BTreeMap<String, String>, nullable = false)]
+    pub metadata: Option<Option<BTreeMap<String, String>>>,
+}
+
+/// How a dead letter is tried again.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Redrive {
+    /// Another payload; absent keeps the task's.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Option<Json>,
+}
+
+/// Tells a field that is `null` from one that is absent.
+fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
+}
+
+type Strings = BTreeMap<String, String>;
+
+#[expect(clippy::option_option, reason = "absent, null and given are three things in a patch")]
+fn given_strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Strings>>, D::Error> {
+    unique::strings(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn null_and_absent_are_told_apart_in_a_patch() {
+        let patch: TaskPatch = serde_json::from_str(r#"{"expires_at":null,"payload":null,"priority":null}"#).unwrap();
+        assert_eq!(patch.expires_at, Some(None));
+        assert_eq!(patch.payload, Some(Json::null()));
+        assert_eq!(patch.priority, Some(None));
+        assert!(patch.execute_at.is_none() && patch.metadata.is_none());
+    }
+
+    #[test]
+    fn unknown_fields_and_duplicate_keys_are_refused() {
+        for text in [
+            r#"{"type":"a","state":"RUNNING"}"#,
+            r#"{"type":"a","type":"b"}"#,
+            r#"{"type":"a","metadata":{"k":"1","k":"2"}}"#,
+            r#"{"type":"a","payload":{"k":1,"k":2}}"#,
+            r#"{"type":"a","retry_policy":{"retries":1}}"#,
+        ] {
+            assert!(serde_json::from_str::<NewTask>(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! A page of a listing.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
+use utoipa::openapi::{Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::history::{Event, Run};
+use crate::task::Task;
+use crate::worker::Worker;
+
+/// Some of a list, and where it goes on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Page<T> {
+    /// The items.
+    pub items: Vec<T>,
+    /// What to ask for as `cursor` to get the next page; `null` at the end. A page may be short and still have a
+    /// next one.
+    pub next_cursor: Option<String>,
+}
+
+/// A page of tasks.
+pub type TaskPage = Page<Task>;
+/// A page of attempts.
+pub type RunPage = Page<Run>;
+/// A page of steps.
+pub type EventPage = Page<Event>;
+/// A page of pull workers.
+pub type WorkerPage = Page<Worker>;
+
+/// By hand, because the derived one would repeat the whole item in each page instead of referring to it.
+impl<T: ToSchema> PartialSchema for Page<T> {
+    fn schema() -> RefOr<Schema> {
+        let cursor = ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .description(Some("What to ask for as `cursor` to get the next page; `null` at the end"));
+        ObjectBuilder::new()
+            .description(Some("Some of a list, and where it goes on."))
+            .property("items", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
+            .required("items")
+            .property("next_cursor", cursor)
+            .required("next_cursor")
+            .into()
+    }
+}
+
+impl<T: ToSchema> ToSchema for Page<T> {
+    fn name() -> Cow<'static, str> {
+        Cow::Owned(format!("{}Page", T::name()))
+    }
+
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((T::name().into_owned(), T::schema()));
+        T::schemas(schemas);
+    }
+}

@@ -1,0 +1,51 @@
+//! RFC 9457 problem details, as every error of the API is told.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// An error, as `application/problem+json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Problem {
+    /// A URI that names the kind of problem.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:punctual:problem:invalid_request")]
+    pub kind: String,
+    /// The kind of problem in words, the same each time.
+    pub title: String,
+    /// The HTTP status, again.
+    #[schema(minimum = 400, maximum = 599)]
+    pub status: u16,
+    /// What happened this time, for people.
+    pub detail: String,
+    /// The kind of problem as one stable word, for programs.
+    #[schema(example = "invalid_request")]
+    pub code: String,
+    /// What is wrong with the request, where it is the request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Fault>,
+}
+
+/// One thing that is wrong with a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Fault {
+    /// Where: a JSON Pointer into the body, or `?name` for a query parameter.
+    #[schema(example = "/retry_policy/max_retries")]
+    pub pointer: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl Fault {
+    /// A fault at `pointer`.
+    pub fn new(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { pointer: pointer.into(), message: message.into() }
+    }
+
+    /// The place in words: what a sentence about the fault begins with.
+    pub fn place(&self) -> &str {
+        match self.pointer.trim_start_matches(['/', '?']) {
+            "" => "the body",
+            place => place,
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What a pull worker says of one run, at the task's own address.
+
+use punctual_core::json::Json;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::lease::WorkerError;
+use crate::seconds::Seconds;
+use crate::task::Task;
+
+/// The run succeeded.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Complete {
+    /// The fencing token of the lease.
+    pub token: u64,
+    /// What the run returned, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub result: Option<Json>,
+}
+
+/// The run failed.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fail {
+    /// The fencing token of the lease.
+    pub token: u64,
+    /// What went wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub error: Option<WorkerError>,
+    /// Whether another attempt could succeed; true if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub retryable: Option<bool>,
+    /// When to try again, instead of what the retry policy says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_seconds: Option<Seconds>,
+}
+
+/// The run goes on.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Heartbeat {
+    /// The fencing token of the lease.
+    pub token: u64,
+    /// How far it is, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub progress: Option<Json>,
+    /// What the next attempt can resume from, up to 64 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = serde_json::Value)]
+    pub checkpoint: Option<Json>,
+}
+
+/// The worker gives the task back; the attempt is not counted.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Release {
+    /// The fencing token of the lease.
+    pub token: u64,
+}
+
+/// The task after a heartbeat, and until when the lease runs now.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct HeartbeatAnswer {
+    /// The task.
+    #[serde(flatten)]
+    pub task: Task,
+    /// Without another sign of life by then, the task is taken back.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub lease_expires_at: Option<Timestamp>,
+}

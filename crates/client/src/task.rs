@@ -1,0 +1,135 @@
+//! A task as the API shows it.
+
+use std::collections::BTreeMap;
+
+use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::json::Json;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::retry::RetryPolicy;
+use crate::seconds::Seconds;
+
+/// A task.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Task {
+    /// Its id.
+    #[schema(value_type = String, example = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
+    pub task_id: TaskId,
+    /// Whose it is.
+    pub tenant: String,
+    /// What kind of work it is.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The queue it is in.
+    pub queue: String,
+    /// Where in its life it is.
+    pub status: Status,
+    /// How often it has changed, from 1; also its `ETag`.
+    pub version: u64,
+    /// How urgent it is.
+    #[schema(minimum = 0, maximum = 9)]
+    pub priority: u8,
+    /// What the worker gets.
+    #[schema(value_type = serde_json::Value)]
+    pub payload: Json,
+    /// Where it is pushed to.
+    pub callback_url: Option<String>,
+    /// Extra request headers of the webhook.
+    pub callback_headers: BTreeMap<String, String>,
+    /// When its submitter wants it.
+    #[schema(value_type = String, format = DateTime)]
+    pub execute_at: Timestamp,
+    /// When it is due next, while it waits: `execute_at`, or later after a failed attempt.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_attempt_at: Option<Timestamp>,
+    /// Not started by then, it fails.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub expires_at: Option<Timestamp>,
+    /// The key it was submitted under.
+    pub idempotency_key: Option<String>,
+    /// How it is retried.
+    pub retry_policy: RetryPolicy,
+    /// Retries used so far, the one it waits for included.
+    pub retry_count: u32,
+    /// How long one run may take.
+    pub timeout_seconds: Seconds,
+    /// Its submitter's labels.
+    pub metadata: BTreeMap<String, String>,
+    /// When it was accepted.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it changed last.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+    /// When its last run began.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When it came to rest.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub completed_at: Option<Timestamp>,
+    /// Who runs it, or ran it last.
+    pub worker_id: Option<String>,
+    /// The schedule that made it.
+    #[schema(value_type = Option<String>)]
+    pub schedule_id: Option<ScheduleId>,
+    /// What its run returned.
+    #[schema(value_type = serde_json::Value)]
+    pub result: Option<Json>,
+    /// How far its worker says it is.
+    #[schema(value_type = serde_json::Value)]
+    pub progress: Option<Json>,
+    /// What went wrong last.
+    pub last_error: Option<LastError>,
+}
+
+/// What went wrong last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LastError {
+    /// A stable word for programs.
+    pub code: String,
+    /// A sentence for people.
+    pub message: String,
+    /// When.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+}
+
+/// Where in its life a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// Waits for the tasks it depends on.
+    Blocked,
+    /// Waits for its time, or for its retry.
+    Pending,
+    /// Claimed and dispatched.
+    Queued,
+    /// With a worker.
+    Running,
+    /// Done.
+    Completed,
+    /// Will not run, because somebody said so.
+    Cancelled,
+    /// Will not run: expired, or a dependency failed.
+    Failed,
+    /// Retries used up, or an error not worth retrying; can be re-driven.
+    DeadLettered,
+}
+
+impl From<State> for Status {
+    fn from(state: State) -> Self {
+        match state {
+            State::Blocked => Status::Blocked,
+            State::Pending => Status::Pending,
+            State::Queued => Status::Queued,
+            State::Running => Status::Running,
+            State::Completed => Status::Completed,
+            State::Cancelled => Status::Cancelled,
+            State::Failed => Status::Failed,
+            State::DeadLettered => Status::DeadLettered,
+        }
+    }
+}

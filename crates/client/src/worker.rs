@@ -1,0 +1,24 @@
+//! Pull workers, as they were last seen.
+
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A pull worker.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Worker {
+    /// Its name.
+    pub worker_id: String,
+    /// `active`, or `lost` when it was not seen for a while.
+    pub status: String,
+    /// The queues it asks for.
+    pub queues: Vec<String>,
+    /// The types it asks for.
+    pub types: Vec<String>,
+    /// When it was first seen.
+    #[schema(value_type = String, format = DateTime)]
+    pub first_seen_at: Timestamp,
+    /// When it was last seen.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_seen_at: Timestamp,
+}

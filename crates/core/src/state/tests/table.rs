@@ -1,0 +1,147 @@
+//! Every state × every event, written out: a change of the machine shows here first.
+
+use super::*;
+use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
+
+/// Every kind of event, with what tells its outcomes apart.
+pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
+    let hopeless = Failure { retryable: false, ..failure(FailedHow::Failed) };
+    let used_up = Failure { policy: policy(0), ..failure(FailedHow::Failed) };
+    let poison = Failure { poison_after: 1, ..failure(FailedHow::Lost) };
+    vec![
+        ("unblock", Event::Unblock),
+        ("claim", Event::Claim(hold())),
+        ("start", Event::Start(hold())),
+        ("lease", Event::Lease(hold())),
+        ("complete", Event::Complete { result: None, http_status: None }),
+        ("fail, retries left", Event::Fail(failure(FailedHow::Failed))),
+        ("fail, retries used up", Event::Fail(used_up)),
+        ("fail, not worth a retry", Event::Fail(hopeless)),
+        ("time out, retries left", Event::Fail(failure(FailedHow::TimedOut))),
+        ("worker lost, retries left", Event::Fail(failure(FailedHow::Lost))),
+        ("worker lost too often", Event::Fail(poison)),
+        ("give back", Event::GiveBack(NOW)),
+        ("cancel", Event::Cancel),
+        ("stopped", Event::Stopped),
+        ("expire", Event::Expire),
+        ("dependency failed, policy cancel", Event::DependencyFailed { fail: false }),
+        ("dependency failed, policy fail", Event::DependencyFailed { fail: true }),
+        ("edit", Event::Edit(Box::default())),
+        ("run now", Event::RunNow),
+        ("re-drive", Event::Redrive(None)),
+    ]
+}
+
+/// The number of an event's kind. A new kind does not compile until it is numbered here, and then must be in the table.
+fn kind(event: &Event<'_>) -> usize {
+    match event {
+        Event::Unblock => 0,
+        Event::Claim(_) => 1,
+        Event::Start(_) => 2,
+        Event::Lease(_) => 3,
+        Event::Complete { .. } => 4,
+        Event::Fail(_) => 5,
+        Event::GiveBack(_) => 6,
+        Event::Cancel => 7,
+        Event::Stopped => 8,
+        Event::Expire => 9,
+        Event::DependencyFailed { .. } => 10,
+        Event::Edit(_) => 11,
+        Event::RunNow => 12,
+        Event::Redrive(_) => 13,
+    }
+}
+
+/// A row: the event, and what becomes of a task in each state. The columns are BLOCKED, PENDING, QUEUED, RUNNING,
+/// RUNNING and asked to stop, and the four final states.
+type Row = (&'static str, [Option<State>; 9]);
+
+const NO: Option<State> = None;
+const BLO: Option<State> = Some(Blocked);
+const PEN: Option<State> = Some(Pending);
+const QUE: Option<State> = Some(Queued);
+const RUN: Option<State> = Some(Running);
+const COM: Option<State> = Some(Completed);
+const CAN: Option<State> = Some(Cancelled);
+const FAI: Option<State> = Some(Failed);
+const DEA: Option<State> = Some(DeadLettered);
+
+#[rustfmt::skip]
+const TABLE: [Row; 20] = [
+    //                                  BLO  PEN  QUE  RUN  stop COM CAN FAI DEA
+    ("unblock",                         [PEN, NO,  NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("claim",                           [NO,  QUE, NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("start",                           [NO,  NO,  RUN, NO,  NO,  NO, NO, NO, NO ]),
+    ("lease",                           [NO,  RUN, NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("complete",                        [NO,  NO,  NO,  COM, CAN, NO, NO, NO, NO ]),
+    ("fail, retries left",              [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
+    ("fail, retries used up",           [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),
+    ("fail, not worth a retry",         [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),
+    ("time out, retries left",          [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
+    ("worker lost, retries left",       [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
+    ("worker lost too often",           [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),
+    ("give back",                       [NO,  NO,  PEN, PEN, CAN, NO, NO, NO, NO ]),
+    ("cancel",                          [CAN, CAN, CAN, RUN, NO,  NO, NO, NO, NO ]),
+    ("stopped",                         [NO,  NO,  NO,  NO,  CAN, NO, NO, NO, NO ]),
+    ("expire",                          [FAI, FAI, FAI, NO,  NO,  NO, NO, NO, NO ]),
+    ("dependency failed, policy cancel",[CAN, NO,  NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("dependency failed, policy fail",  [FAI, NO,  NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("edit",                            [BLO, PEN, NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("run now",                         [NO,  PEN, NO,  NO,  NO,  NO, NO, NO, NO ]),
+    ("re-drive",                        [NO,  NO,  NO,  NO,  NO,  NO, NO, NO, PEN]),
+];
+
+/// The columns of the table.
+pub(super) fn positions() -> [Position; 9] {
+    let asked = Position { cancel_requested: true, ..at(Running) };
+    let [blocked, pending, queued, running, completed, cancelled, failed, dead] = State::ALL.map(at);
+    [blocked, pending, queued, running, asked, completed, cancelled, failed, dead]
+}
+
+#[test]
+fn every_state_meets_every_event_as_the_table_says() {
+    let events = events();
+    assert_eq!(events.len(), TABLE.len());
+    let kinds: std::collections::BTreeSet<usize> = events.iter().map(|(_, event)| kind(event)).collect();
+    assert!(kinds.into_iter().eq(0..14), "every kind of event is in the table");
+    for ((name, event), (row, expected)) in events.into_iter().zip(TABLE) {
+        assert_eq!(name, row);
+        for (position, expected) in positions().iter().zip(expected) {
+            let answer = transition(position, event.clone(), &by());
+            assert_eq!(answer.as_ref().ok().map(|change| change.to), expected, "{name} at {position:?}");
+            match answer {
+                Err(Illegal { state }) => assert_eq!(state, position.state),
+                Ok(change) => assert_fits(&change, position),
+            }
+        }
+    }
+}
+
+/// What every change has in common.
+fn assert_fits(change: &Change, position: &Position) {
+    assert_eq!((change.from, change.expected_version), (position.state, position.version));
+    assert_eq!((change.at, &change.tenant), (NOW, &None));
+    let entries: Vec<Entry<'_>> = change.trail.entries().collect();
+    let last = entries.last().expect("a change is a step");
+    assert_eq!((last.to, last.version), (change.to, change.version), "the trail ends where the change does");
+    let versions: Vec<u64> = entries.iter().map(|entry| entry.version).collect();
+    assert!(
+        versions.iter().copied().eq(position.version + 1..=change.version),
+        "a version for each step: {versions:?}"
+    );
+    for entry in &entries {
+        assert_eq!((entry.at, entry.node, &entry.actor), (NOW, NODE, &by().actor));
+    }
+    assert_eq!(change.hold.is_some(), change.to.is_held() && !change.cancel_requested, "who holds it");
+    assert!(change.due_at.is_none() || matches!(change.to, State::Pending | State::Blocked), "only what waits is due");
+}
+
+#[test]
+fn final_states_absorb_everything_but_the_redrive_of_a_dead_letter() {
+    for position in positions().into_iter().filter(|position| position.state.is_final()) {
+        for (name, event) in events() {
+            let legal = transition(&position, event, &by()).is_ok();
+            assert_eq!(legal, name == "re-drive" && position.state == DeadLettered, "{name} at {position:?}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Mistakes that can be planted in the model, to see that the checker finds them.
+//!
+//! The state machine is the real one and cannot be spoilt from here: the bugs are in the store, the settling, the
+//! dispatcher and the reaper around it, where a wrong comparison would be.
+
+use crate::bounds::{Bounds, Route};
+use crate::law::Law;
+
+/// What tells of a bug.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A law is broken.
+    Broken(Law),
+    /// A task stays unfinished for ever though nothing hinders anybody any more.
+    Stuck,
+}
+
+/// One mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bug {
+    /// What a worker says is written if the task runs, whatever the token.
+    TokenIgnored,
+    /// A heartbeat extends the hold whatever the token.
+    HeartbeatIgnoresToken,
+    /// A heartbeat extends the hold past the deadline.
+    HeartbeatPassesDeadline,
+    /// The token is the number of the attempt, which a give-back and a re-drive use again.
+    TokenIsAttempt,
+    /// A re-drive begins at version 1 again.
+    RedriveResetsVersion,
+    /// The reaper takes back at `expires_at <= now + 1`, when the worker still has `now < expires_at`.
+    ExpiryOffByOne,
+    /// The reaper writes if the task still runs, whatever the version it read.
+    ReaperIgnoresVersion,
+    /// The attempt is counted when it completes and not when it is claimed.
+    AttemptCountedAtCompletion,
+    /// A task that was given back keeps the attempt.
+    GiveBackCounts,
+    /// The policy allows one retry more than it says.
+    OneRetryTooMany,
+    /// A request to stop leaves the version.
+    CancelKeepsVersion,
+    /// A completion is accepted from a run that was asked to stop.
+    StopIgnoredByCompletion,
+    /// The claim takes cancelled tasks too.
+    CancelledIsClaimed,
+    /// A completion is accepted from a token that was reaped, while nobody else has the task.
+    ReapedTokenCompletes,
+    /// A completion is accepted for a dead letter.
+    DeadLetterCompletes,
+    /// A completed task completes again, with the later result.
+    CompletesTwice,
+    /// A message that is delivered twice starts two runs.
+    StartsTwice,
+    /// A settle that is repeated is stale.
+    RepeatRefused,
+    /// A completion that is repeated with another result is accepted.
+    RepeatIgnoresResult,
+    /// The reaper does not look at runs that were asked to stop.
+    StopsNotReaped,
+    /// The reaper does not look at what was dispatched and never started.
+    UnstartedNotReaped,
+}
+
+impl Bug {
+    /// Every bug.
+    pub const ALL: [Bug; 21] = [
+        Bug::TokenIgnored,
+        Bug::HeartbeatIgnoresToken,
+        Bug::HeartbeatPassesDeadline,
+        Bug::TokenIsAttempt,
+        Bug::RedriveResetsVersion,
+        Bug::ExpiryOffByOne,
+        Bug::ReaperIgnoresVersion,
+        Bug::AttemptCountedAtCompletion,
+        Bug::GiveBackCounts,
+        Bug::OneRetryTooMany,
+        Bug::CancelKeepsVersion,
+        Bug::StopIgnoredByCompletion,
+        Bug::CancelledIsClaimed,
+        Bug::ReapedTokenCompletes,
+        Bug::DeadLetterCompletes,
+        Bug::CompletesTwice,
+        Bug::StartsTwice,
+        Bug::RepeatRefused,
+        Bug::RepeatIgnoresResult,
+        Bug::StopsNotReaped,
+        Bug::UnstartedNotReaped,
+    ];
+
+    /// What must tell of it.
+    pub const fn finding(self) -> Finding {
+        Finding::Broken(match self {
+            Bug::TokenIgnored => Law::NewestCompletes,
+            Bug::HeartbeatIgnoresToken => Law::Fenced,
+            Bug::HeartbeatPassesDeadline => Law::WithinDeadline,
+            Bug::TokenIsAttempt | Bug::RedriveResetsVersion => Law::TokensGrow,
+            Bug::ExpiryOffByOne | Bug::ReaperIgnoresVersion => Law::LeaseKept,
+            Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts => Law::AttemptsCounted,
+            Bug::OneRetryTooMany => Law::AttemptsBounded,
+            Bug::CancelKeepsVersion | Bug::StopIgnoredByCompletion => Law::StopIsKept,
+            Bug::CancelledIsClaimed => Law::NoLeaseAfterCancel,
+            Bug::ReapedTokenCompletes | Bug::StartsTwice => Law::StepsLegal,
+            Bug::DeadLetterCompletes => Law::FinalAbsorbs,
+            Bug::CompletesTwice => Law::OneCompletion,
+            Bug::RepeatRefused => Law::RepeatAccepted,
+            Bug::RepeatIgnoresResult => Law::AnswersTrue,
+            Bug::StopsNotReaped | Bug::UnstartedNotReaped => return Finding::Stuck,
+        })
+    }
+
+    /// A small world in which it shows.
+    pub fn bounds(self) -> Bounds {
+        match self {
+            Bug::StartsTwice | Bug::UnstartedNotReaped => Bounds::small(Route::Push),
+            _ => Bounds::small(Route::Pull),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Operations that have read a task and not yet written: what a crash loses, and what others get in between of.
+
+use punctual_core::state::State;
+
+use crate::bounds::Route;
+use crate::bug::Bug;
+use crate::law::Author;
+use crate::machine::Happening;
+use crate::protocol::Protocol;
+use crate::row::{Cause, Row, Said, Stand, Version};
+use crate::store::Guard;
+
+/// What an operation is about to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum What {
+    /// What the holder of a token said.
+    Settle {
+        /// The token.
+        token: Version,
+        /// What it said.
+        said: Said,
+    },
+    /// The holder of a token was told to stop.
+    Stop {
+        /// The token.
+        token: Version,
+    },
+    /// The dispatcher gives back what it claimed: the worker hung up, or the broker refused it.
+    GiveBack,
+    /// The submitter does not want it any more.
+    Cancel,
+    /// The operator wants it tried again.
+    Redrive,
+    /// The reaper takes it back.
+    Reap(Reaped),
+}
+
+/// Why the reaper takes a task back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reaped {
+    /// It was not started by its `expires_at`.
+    Expired,
+    /// It was dispatched and not started in time.
+    Unstarted,
+    /// It was asked to stop and its worker has not answered.
+    Stopped,
+    /// The run went past its deadline.
+    TimedOut,
+    /// The worker was not heard of any more.
+    Lost,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Operation {
+    /// The task's number.
+    pub task: usize,
+    /// Where the task stood when it was read.
+    pub read: Stand,
+    /// What is to be written.
+    pub what: What,
+}
+
+impl Operation {
+    /// On whose behalf it writes.
+    pub(crate) fn author(&self) -> Author {
+        match self.what {
+            What::Settle { token, .. } | What::Stop { token } => Author::Holder(token),
+            What::GiveBack => Author::Holder(self.read.version),
+            What::Cancel | What::Redrive | What::Reap(_) => Author::Other,
+        }
+    }
+}
+
+impl Protocol {
+    /// What an operation tells the state machine.
+    pub(crate) fn happening(&self, operation: &Operation) -> Happening {
+        match operation.what {
+            What::Settle { said: Said::Completed(letter), .. } => Happening::Complete(letter),
+            What::Settle { said: Said::Failed { retryable }, .. } => self.failure(Cause::Told { retryable }, 0),
+            What::Settle { said: Said::Released | Said::Heartbeat, .. } | What::GiveBack => Happening::GiveBack,
+            What::Stop { .. } | What::Reap(Reaped::Stopped) => Happening::Stopped,
+            What::Cancel => Happening::Cancel,
+            What::Redrive => Happening::Redrive,
+            What::Reap(Reaped::Expired) => Happening::Expire,
+            What::Reap(Reaped::Unstarted) => Happening::GiveBack,
+            What::Reap(Reaped::TimedOut) => self.failure(Cause::TimedOut, self.poison_after(operation.task)),
+            What::Reap(Reaped::Lost) => self.failure(Cause::Lost, self.poison_after(operation.task)),
+        }
+    }
+
+    /// What an operation's write compares.
+    pub(crate) fn guard(&self, operation: &Operation) -> Guard {
+        let ignored = match operation.what {
+            What::Reap(_) => self.has(Bug::ReaperIgnoresVersion),
+            What::Settle { .. } => self.has(Bug::TokenIgnored),
+            _ => false,
+        };
+        if ignored { Guard::StateOnly } else { Guard::Full }
+    }
+
+    /// What the reaper decides about a task that it was told of, as `punctual_leader::reaper` does.
+    pub(crate) fn reap(&self, row: &Row) -> Option<Reaped> {
+        let expired = row.expires_in == Some(0);
+        match (row.stand.state, row.hold) {
+            (State::Pending | State::Queued, _) if expired => Some(Reaped::Expired),
+            (State::Queued, _) => Some(Reaped::Unstarted),
+            (State::Running, _) if row.stand.cancel_requested => Some(Reaped::Stopped),
+            (State::Running, Some(hold)) if hold.deadline == 0 => Some(Reaped::TimedOut),
+            (State::Running, Some(_)) => Some(Reaped::Lost),
+            _ => None,
+        }
+    }
+
+    fn failure(&self, cause: Cause, poison_after: u8) -> Happening {
+        let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
+        Happening::Fail { cause, max_retries, poison_after }
+    }
+
+    fn poison_after(&self, task: usize) -> u8 {
+        if self.bounds.tasks[task] == Route::Pull { self.bounds.poison_after } else { 0 }
+    }
+}

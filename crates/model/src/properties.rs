@@ -1,0 +1,90 @@
+//! What the checker is asked: each law, always; and that the world is not so small that the laws hold for nothing.
+
+use punctual_core::state::State;
+use stateright::Property;
+
+use crate::bounds::{Bounds, Route};
+use crate::law::Law;
+use crate::protocol::{Protocol, World, comes_too_late};
+use crate::row::{Deed, Row};
+
+/// The properties of a world of this size.
+pub(crate) fn of(bounds: &Bounds) -> Vec<Property<Protocol>> {
+    let mut properties = laws();
+    properties.extend(sights(bounds));
+    properties
+}
+
+fn laws() -> Vec<Property<Protocol>> {
+    vec![
+        always::<{ Law::TokensGrow as usize }>(),
+        always::<{ Law::OneCompletion as usize }>(),
+        always::<{ Law::NewestCompletes as usize }>(),
+        always::<{ Law::Fenced as usize }>(),
+        always::<{ Law::FinalAbsorbs as usize }>(),
+        always::<{ Law::AttemptsBounded as usize }>(),
+        always::<{ Law::AttemptsCounted as usize }>(),
+        always::<{ Law::NoLeaseAfterCancel as usize }>(),
+        always::<{ Law::StopIsKept as usize }>(),
+        always::<{ Law::TrailGapless as usize }>(),
+        always::<{ Law::StepsLegal as usize }>(),
+        Property::always(Law::RepeatAccepted.sentence(), |protocol: &Protocol, world: &World| {
+            world.rows.iter().all(|row| protocol.repeats_are_accepted(row))
+        }),
+        always::<{ Law::AnswersTrue as usize }>(),
+        always::<{ Law::LeaseKept as usize }>(),
+        always::<{ Law::WithinDeadline as usize }>(),
+    ]
+}
+
+fn always<const LAW: usize>() -> Property<Protocol> {
+    Property::always(Law::ALL[LAW].sentence(), |_, world: &World| !world.broken.has(Law::ALL[LAW]))
+}
+
+/// What must be seen somewhere.
+fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
+    let mut sights = vec![
+        Property::sometimes("a task completes", |_, world: &World| any(world, |row| row.stand.state == State::Completed)),
+        Property::sometimes("a task becomes a dead letter", |_, world: &World| any(world, |row| row.stand.state == State::DeadLettered)),
+        Property::sometimes("a running task is cancelled", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Cancelled && row.times(Deed::CancelRequested) > 0)
+        }),
+        Property::sometimes("a write comes too late", |_, world: &World| {
+            world.clients.iter().chain(&world.reaper).any(|operation| comes_too_late(world, operation))
+        }),
+        Property::sometimes("every task comes to rest", |_, world: &World| world.is_at_rest()),
+    ];
+    if bounds.max_retries > 0 {
+        sights.push(Property::sometimes("a task runs while an older token is about", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Running && row.tokens().count() > 1)
+        }));
+    }
+    if bounds.redrives > 0 {
+        sights.push(Property::sometimes("a task completes after a re-drive", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Completed && row.times(Deed::Redriven) > 0)
+        }));
+    }
+    if bounds.give_backs > 0 {
+        sights.push(Property::sometimes("a task completes after it was given back", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Completed && row.times(Deed::GivenBack) > 0)
+        }));
+    }
+    if bounds.crashes > 0 {
+        sights.push(Property::sometimes("a task completes after a crash", |_, world: &World| {
+            world.crashes == 0 && any(world, |row| row.stand.state == State::Completed)
+        }));
+    }
+    if bounds.expires_in.is_some() {
+        sights.push(Property::sometimes("a task expires", |_, world: &World| any(world, |row| row.stand.state == State::Failed)));
+    }
+    if bounds.tasks.contains(&Route::Pull) {
+        sights.push(Property::sometimes("a heartbeat extends a lease", |_, world: &World| {
+            any(world, |row| row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks == hold.deadline && !hold.of_node))
+        }));
+    }
+    sights
+}
+
+fn any(world: &World, condition: impl Fn(&Row) -> bool) -> bool {
+    world.rows.iter().any(condition)
+}

@@ -1,0 +1,336 @@
+//! The world and what can happen in it: the [`Model`] that the checker explores.
+
+use punctual_core::state::State;
+use stateright::{Model, Property};
+
+use crate::bounds::{Bounds, Route};
+use crate::bug::{Bug, Finding};
+use crate::law::{Author, Law, Laws, broken_by, is_told};
+use crate::machine::decide;
+use crate::operation::{Operation, What};
+use crate::row::{Deed, Letter, Row, Said, Stand, Version};
+use crate::settle::{Reply, Verdict};
+
+/// The lease protocol within bounds, perhaps with a bug.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// How large the world is.
+    pub bounds: Bounds,
+    /// What is wrong with it.
+    pub bug: Option<Bug>,
+}
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// The tasks, as they are stored.
+    pub rows: Vec<Row>,
+    /// What workers, clients and the dispatcher have read and not yet written, in order.
+    pub clients: Vec<Operation>,
+    /// What the reaper has read and not yet written.
+    pub reaper: Option<Operation>,
+    /// Crashes to come.
+    pub crashes: u8,
+    /// What was broken on the way here.
+    pub broken: Laws,
+}
+
+/// Something that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung up, the broker refused
+    /// it) the dispatcher goes on to give it back.
+    Claim {
+        /// The task.
+        task: usize,
+        /// Whether the taker gets it.
+        taken: bool,
+    },
+    /// The broker delivers the message of this version, and a node starts what it names.
+    Start {
+        /// The task.
+        task: usize,
+        /// The version in the message.
+        version: Version,
+    },
+    /// The holder of a token completes: the write without a read.
+    Complete {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+        /// The result.
+        letter: Letter,
+    },
+    /// The holder of a token gives a sign of life.
+    Beat {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+    },
+    /// The server reads the task to settle what the holder of a token said.
+    Settle {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+        /// What it said.
+        said: Said,
+    },
+    /// A client's or the reaper's request reads the task and goes on to write.
+    Open(Operation),
+    /// An operation that has read writes.
+    Write(Operation),
+    /// The server dies; what was not written is lost.
+    Crash,
+}
+
+impl Protocol {
+    /// The protocol as it is.
+    pub fn correct(bounds: Bounds) -> Self {
+        Self { bounds, bug: None }
+    }
+
+    /// The protocol with a bug, in a small world in which it shows.
+    pub fn with(bug: Bug) -> Self {
+        Self { bounds: bug.bounds(), bug: Some(bug) }
+    }
+
+    /// Whether this bug was planted.
+    pub(crate) fn has(&self, bug: Bug) -> bool {
+        self.bug == Some(bug)
+    }
+
+    /// Whether an action happens sooner or later if it goes on being possible. Workers, clients and the broker owe
+    /// nobody anything; the clock, the scheduler, the reaper and the server's own writes go on.
+    pub fn is_fair(&self, world: &World, action: &Action) -> bool {
+        match action {
+            Action::Tick | Action::Write(_) => true,
+            Action::Claim { taken, .. } => *taken,
+            // A dispatched task whose time cannot run out any more, because it has been given back as often as the
+            // bounds allow, is one whose message gets through.
+            Action::Start { task, .. } => !self.may_go_back(&world.rows[*task]),
+            Action::Open(Operation { task, what: What::Reap(_), .. }) => self.is_overdue(&world.rows[*task]),
+            _ => false,
+        }
+    }
+
+    /// Whether the bounds let the task go back uncounted once more.
+    fn may_go_back(&self, row: &Row) -> bool {
+        row.times(Deed::GivenBack) < self.bounds.give_backs
+    }
+
+    fn is_over(&self, world: &World) -> bool {
+        match self.bug.map(Bug::finding) {
+            Some(Finding::Broken(law)) => world.broken.has(law),
+            _ => !world.broken.is_empty(),
+        }
+    }
+
+    fn has_room(&self, world: &World) -> bool {
+        world.clients.len() < self.bounds.clients
+    }
+
+    fn actions_on(&self, world: &World, task: usize, actions: &mut Vec<Action>) {
+        let row = &world.rows[task];
+        actions.push(Action::Claim { task, taken: true });
+        if self.has_room(world) && self.may_go_back(row) {
+            actions.push(Action::Claim { task, taken: false });
+        }
+        if self.bounds.tasks[task] == Route::Push {
+            actions.extend(row.messages().map(|version| Action::Start { task, version }));
+        }
+        for token in row.tokens() {
+            actions.extend(Letter::ALL.map(|letter| Action::Complete { task, token, letter }));
+            actions.push(Action::Beat { task, token });
+            let sayable = |said: &Said| *said != Said::Released || self.may_go_back(row) || row.stand.version != token;
+            actions.extend(Said::ALL.into_iter().filter(sayable).map(|said| Action::Settle { task, token, said }));
+        }
+        let open = |what| Operation { task, read: row.stand, what };
+        if self.has_room(world) {
+            actions.push(Action::Open(open(What::Cancel)));
+            if row.times(Deed::Redriven) < self.bounds.redrives {
+                actions.push(Action::Open(open(What::Redrive)));
+            }
+        }
+        if world.reaper.is_none() && (self.is_overdue(row) || self.may_seem_dead(row)) {
+            actions.extend(self.reap(row).map(|reaped| Action::Open(open(What::Reap(reaped)))));
+        }
+    }
+
+    /// Whether the node that holds the task may be taken for dead, rightly or not.
+    fn may_seem_dead(&self, row: &Row) -> bool {
+        row.hold.is_some_and(|hold| hold.of_node) && (row.stand.state == State::Running || self.may_go_back(row))
+    }
+
+    /// Time passes; but not for a dispatched task that would be given back once more than the bounds allow.
+    fn tick(&self, world: &World) -> Option<World> {
+        let stands_still = world.rows.iter().any(|row| {
+            let runs_out = row.stand.state == State::Queued && row.hold.is_some_and(|hold| hold.ticks == 1);
+            runs_out && !self.may_go_back(row)
+        });
+        let mut after = world.clone();
+        after.rows.iter_mut().for_each(Row::tick);
+        (!stands_still && after != *world).then_some(after)
+    }
+
+    fn claimed(&self, world: &World, task: usize, taken: bool) -> Option<World> {
+        let mut row = self.claim(&world.rows[task], self.bounds.tasks[task])?;
+        let read = row.stand;
+        let given_up = !taken && read.state.is_held();
+        if given_up {
+            row.promised = 0;
+        } else if !taken {
+            return None;
+        }
+        let mut after = self.written(world, task, row, Author::Other)?;
+        if given_up {
+            after.open(Operation { task, read, what: What::GiveBack });
+        }
+        Some(after)
+    }
+
+    /// The world after a row was written, with what that breaks; none if it is as before.
+    fn written(&self, world: &World, task: usize, row: Row, author: Author) -> Option<World> {
+        let before = &world.rows[task];
+        if *before == row {
+            return None;
+        }
+        let broken = world.broken.with(broken_by(&self.bounds, before, &row, author));
+        let mut after = World { broken, ..world.clone() };
+        after.rows[task] = row;
+        Some(after)
+    }
+
+    fn completed(&self, world: &World, task: usize, token: Version, letter: Letter) -> Option<World> {
+        let mut row = self.complete(&world.rows[task], token, letter)?;
+        row.accepted.push((token, Said::Completed(letter)));
+        self.written(world, task, row, Author::Holder(token))
+    }
+
+    fn settled(&self, world: &World, task: usize, token: Version, said: Said) -> Option<World> {
+        let row = &world.rows[task];
+        match self.judge(row, token, said) {
+            Verdict::Answer(Reply::Accepted) if !is_told(row, token, said) => {
+                let mut after = world.clone();
+                after.broken.add_unless(false, Law::AnswersTrue);
+                Some(after)
+            }
+            Verdict::Answer(_) => None,
+            // The write without a read came first and would have found the task so.
+            Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
+            Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, what }),
+        }
+    }
+
+    fn opened(&self, world: &World, operation: Operation) -> Option<World> {
+        let reaps = matches!(operation.what, What::Reap(_));
+        if !reaps && !self.has_room(world) {
+            return None;
+        }
+        decide(operation.read, self.happening(&operation))?;
+        let mut after = world.clone();
+        if reaps {
+            after.reaper = Some(operation);
+        } else {
+            after.open(operation);
+        }
+        Some(after)
+    }
+
+    fn wrote(&self, world: &World, operation: &Operation) -> Option<World> {
+        let task = operation.task;
+        let write = decide(operation.read, self.happening(operation))?;
+        let mut row = world.rows[task].clone();
+        let mut after = if self.apply(&mut row, &write, self.guard(operation)) {
+            if let What::Settle { token, said } = operation.what {
+                row.accepted.push((token, said));
+            }
+            self.written(world, task, row, operation.author())?
+        } else {
+            world.clone()
+        };
+        after.close(operation);
+        Some(after)
+    }
+}
+
+impl World {
+    /// Whether every task has come to rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.rows.iter().all(|row| row.stand.state.is_final())
+    }
+
+    fn open(&mut self, operation: Operation) {
+        let place = self.clients.partition_point(|other| *other <= operation);
+        self.clients.insert(place, operation);
+    }
+
+    fn close(&mut self, operation: &Operation) {
+        if self.reaper.as_ref() == Some(operation) {
+            self.reaper = None;
+        } else if let Some(place) = self.clients.iter().position(|other| other == operation) {
+            self.clients.remove(place);
+        }
+    }
+}
+
+impl Model for Protocol {
+    type State = World;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<World> {
+        let rows = self.bounds.tasks.iter().map(|_| Row::submitted(self.bounds.expires_in)).collect();
+        let crashes = self.bounds.crashes;
+        vec![World { rows, clients: Vec::new(), reaper: None, crashes, broken: Laws::default() }]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Action>) {
+        if self.is_over(world) {
+            return;
+        }
+        actions.push(Action::Tick);
+        for task in 0..world.rows.len() {
+            self.actions_on(world, task, actions);
+        }
+        let in_flight = world.clients.iter().chain(&world.reaper);
+        actions.extend(in_flight.map(|operation| Action::Write(*operation)));
+        if world.crashes > 0 && (world.reaper.is_some() || !world.clients.is_empty()) {
+            actions.push(Action::Crash);
+        }
+    }
+
+    fn next_state(&self, world: &World, action: Action) -> Option<World> {
+        match action {
+            Action::Tick => self.tick(world),
+            Action::Claim { task, taken } => self.claimed(world, task, taken),
+            Action::Start { task, version } => {
+                self.written(world, task, self.start(&world.rows[task], version)?, Author::Other)
+            }
+            Action::Complete { task, token, letter } => self.completed(world, task, token, letter),
+            Action::Beat { task, token } => {
+                self.written(world, task, self.extend(&world.rows[task], token)?, Author::Holder(token))
+            }
+            Action::Settle { task, token, said } => self.settled(world, task, token, said),
+            Action::Open(operation) => self.opened(world, operation),
+            Action::Write(operation) => self.wrote(world, &operation),
+            Action::Crash => {
+                let crashes = world.crashes - 1;
+                Some(World { clients: Vec::new(), reaper: None, crashes, ..world.clone() })
+            }
+        }
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        crate::properties::of(&self.bounds)
+    }
+}
+
+/// Whether an operation will find the task changed.
+pub(crate) fn comes_too_late(world: &World, operation: &Operation) -> bool {
+    let Stand { state, version, .. } = world.rows[operation.task].stand;
+    (state, version) != (operation.read.state, operation.read.version)
+}

@@ -1,0 +1,101 @@
+//! What the server does about what a worker says: the rules of `punctual_scheduler::settle`, in the model's terms.
+//!
+//! A completion is first written blind, as if the token held the task. Everything else, and a completion that found
+//! nothing to write to, is judged by the task as it is read.
+
+use punctual_core::state::State;
+
+use crate::bug::Bug;
+use crate::law::is_told;
+use crate::machine::{Happening, decide};
+use crate::operation::What;
+use crate::protocol::Protocol;
+use crate::row::{Cause, Deed, Letter, Row, Said, Stand, Version};
+use crate::store::Guard;
+
+/// What a worker is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// Accepted, now or before.
+    Accepted,
+    /// No effect.
+    Stale,
+    /// Stop.
+    Cancelled,
+}
+
+/// What to do about something that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It needs no change.
+    Answer(Reply),
+    /// This is to be written.
+    Write(What),
+}
+
+impl Protocol {
+    /// A completion, written without reading the task first.
+    pub(crate) fn complete(&self, row: &Row, token: Version, letter: Letter) -> Option<Row> {
+        let write = decide(Stand::held_by(token), Happening::Complete(letter))?;
+        let mut after = row.clone();
+        self.apply(&mut after, &write, self.guard_of_completion(row, token)).then_some(after)
+    }
+
+    fn guard_of_completion(&self, row: &Row, token: Version) -> Guard {
+        let newest = row.newest_token() == token;
+        let waived = newest
+            && match row.stand.state {
+                State::Pending => self.has(Bug::ReapedTokenCompletes),
+                State::DeadLettered => self.has(Bug::DeadLetterCompletes),
+                State::Completed => self.has(Bug::CompletesTwice),
+                State::Running => self.has(Bug::StopIgnoredByCompletion),
+                _ => false,
+            };
+        match () {
+            () if waived => Guard::Waived,
+            () if self.has(Bug::TokenIgnored) => Guard::StateOnly,
+            () => Guard::Full,
+        }
+    }
+
+    /// What to do about one item, given its task as it was read.
+    pub(crate) fn judge(&self, row: &Row, token: Version, said: Said) -> Verdict {
+        let Stand { state, version, cancel_requested, .. } = row.stand;
+        if state == State::Running && cancel_requested && version == token + 1 {
+            return Verdict::Write(What::Stop { token });
+        }
+        if state == State::Running && version == token {
+            return match said {
+                Said::Heartbeat => Verdict::Answer(Reply::Stale),
+                _ => Verdict::Write(What::Settle { token, said }),
+            };
+        }
+        Verdict::Answer(self.answer_from_history(row, token, said))
+    }
+
+    /// The token does not hold the task any more: was this very settlement accepted before?
+    fn answer_from_history(&self, row: &Row, token: Version, said: Said) -> Reply {
+        let held = row.mark_at(token).is_some_and(|mark| matches!(mark.deed, Deed::Started(_)));
+        let Some(next) = row.mark_at(token + 1).filter(|_| held) else { return Reply::Stale };
+        match (next.deed, said) {
+            (Deed::CancelRequested, _) => Reply::Cancelled,
+            _ if self.has(Bug::RepeatRefused) => Reply::Stale,
+            (Deed::Completed, Said::Completed(letter))
+                if row.result == Some(letter) || self.has(Bug::RepeatIgnoresResult) =>
+            {
+                Reply::Accepted
+            }
+            (Deed::Failed(cause), Said::Failed { retryable }) if cause == (Cause::Told { retryable }) => Reply::Accepted,
+            (Deed::GivenBack, Said::Released) => Reply::Accepted,
+            _ => Reply::Stale,
+        }
+    }
+
+    /// Whether everything that was accepted would be accepted again now, and change nothing.
+    pub(crate) fn repeats_are_accepted(&self, row: &Row) -> bool {
+        row.accepted.iter().all(|&(token, said)| {
+            let writes = matches!(said, Said::Completed(letter) if self.complete(row, token, letter).is_some());
+            !writes && self.judge(row, token, said) == Verdict::Answer(Reply::Accepted) && is_told(row, token, said)
+        })
+    }
+}

@@ -1,0 +1,159 @@
+//! The model's store: rows, and writes that are conditional exactly as the contract in `punctual_core::store` says.
+//!
+//! Called by the [`Protocol`]'s actions. A function that answers none has changed nothing.
+
+use punctual_core::state::State;
+
+use crate::bounds::{Bounds, LateBeats, Route};
+use crate::bug::Bug;
+use crate::machine::{Happening, Write, decide};
+use crate::protocol::Protocol;
+use crate::row::{Deed, HoldLeft, Mark, Row, Stand, Version};
+
+/// What a write compares; only bugs compare less than all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// State and version, as the contract says.
+    Full,
+    /// The state alone.
+    StateOnly,
+    /// Nothing: the caller has compared what it thought fit.
+    Waived,
+}
+
+impl Protocol {
+    /// `claim`: a due task is given to the taker; one that has expired fails instead.
+    pub(crate) fn claim(&self, row: &Row, route: Route) -> Option<Row> {
+        let spoilt = self.has(Bug::CancelledIsClaimed) && row.stand.state == State::Cancelled;
+        let stand = if spoilt { Stand { state: State::Pending, ..row.stand } } else { row.stand };
+        if stand.state != State::Pending || row.due_in > 0 {
+            return None;
+        }
+        let happening = match (row.expires_in, route) {
+            (Some(0), _) => Happening::Expire,
+            (_, Route::Pull) => Happening::Lease(Self::lease()),
+            (_, Route::Push) => Happening::Claim(HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true }),
+        };
+        let mut after = row.clone();
+        self.apply(&mut after, &*decide(stand, happening)?, Guard::Waived);
+        if after.stand.state == State::Running {
+            self.hand_out(&mut after);
+        }
+        Some(after)
+    }
+
+    /// `start`: what is queued at that version begins.
+    pub(crate) fn start(&self, row: &Row, version: Version) -> Option<Row> {
+        let spoilt = self.has(Bug::StartsTwice) && row.stand.state == State::Running && row.stand.version == version + 1;
+        let fits = row.stand.state == State::Queued && row.stand.version == version;
+        if !fits && !spoilt {
+            return None;
+        }
+        let hold = HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true };
+        let mut after = row.clone();
+        self.apply(&mut after, &*decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(hold))?, Guard::Waived);
+        self.hand_out(&mut after);
+        Some(after)
+    }
+
+    /// `extend`: a sign of life of the holder. The answer tells it the new end of its lease.
+    pub(crate) fn extend(&self, row: &Row, token: Version) -> Option<Row> {
+        let Stand { state, version, cancel_requested, .. } = row.stand;
+        let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
+        let late = row.hold?.ticks == 0;
+        if state != State::Running || cancel_requested || !fits || late && self.bounds.late_beats == LateBeats::Refused {
+            return None;
+        }
+        let mut after = row.clone();
+        let hold = after.hold.as_mut()?;
+        let end = if self.has(Bug::HeartbeatPassesDeadline) { Bounds::LEASE } else { Bounds::LEASE.min(hold.deadline) };
+        hold.ticks = hold.ticks.max(end);
+        if !hold.of_node && (row.promised > 0 || self.bounds.late_beats != LateBeats::Untrusted) {
+            after.promised = hold.ticks;
+        }
+        Some(after)
+    }
+
+    /// `apply`: one conditional write; whether it was done.
+    pub(crate) fn apply(&self, row: &mut Row, write: &Write, guard: Guard) -> bool {
+        let fits = match guard {
+            Guard::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
+            Guard::StateOnly => row.stand.state == write.from,
+            Guard::Waived => true,
+        };
+        if !fits {
+            return false;
+        }
+        let write = self.spoilt(row, write);
+        row.stand = Stand {
+            state: write.to,
+            version: write.version,
+            attempts: write.attempts.unwrap_or(row.stand.attempts),
+            crashes: write.crashes.unwrap_or(row.stand.crashes),
+            cancel_requested: write.cancel_requested,
+        };
+        row.due_in = write.due_in.unwrap_or(row.due_in);
+        if !write.cancel_requested {
+            row.hold = write.hold;
+            row.promised = 0;
+        }
+        row.result = write.result.or(row.result);
+        row.trail.extend(write.marks);
+        true
+    }
+
+    /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
+    pub(crate) fn is_overdue(&self, row: &Row) -> bool {
+        let early = u8::from(self.has(Bug::ExpiryOffByOne));
+        match row.stand.state {
+            State::Pending => row.expires_in == Some(0),
+            State::Queued if self.has(Bug::UnstartedNotReaped) => false,
+            State::Running if self.has(Bug::StopsNotReaped) && row.stand.cancel_requested => false,
+            _ => row.hold.is_some_and(|hold| hold.ticks <= early),
+        }
+    }
+
+    /// The hold of a pull worker.
+    fn lease() -> HoldLeft {
+        HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::DEADLINE, of_node: false }
+    }
+
+    /// Remembers the token that a run was given, and what its worker was promised: a hold of one of our own nodes is
+    /// good only while the others take that node for alive, which is no promise.
+    fn hand_out(&self, row: &mut Row) {
+        row.handed = if self.has(Bug::TokenIsAttempt) { row.stand.attempts } else { row.stand.version };
+        row.promised = row.hold.filter(|hold| !hold.of_node).map_or(0, |hold| hold.ticks);
+    }
+
+    /// The write as a planted bug makes it.
+    fn spoilt(&self, row: &Row, write: &Write) -> Write {
+        let mut write = write.clone();
+        // Where the version was not compared the row counts on from its own.
+        let base = row.stand.version;
+        write.version = base + write.version - write.expected_version;
+        for mark in &mut write.marks {
+            mark.version = base + mark.version - write.expected_version;
+        }
+        let does = |deed: Deed| write.marks.iter().any(|mark| mark.deed == deed);
+        if self.has(Bug::CancelKeepsVersion) && does(Deed::CancelRequested) {
+            renumber(&mut write, base);
+        } else if self.has(Bug::RedriveResetsVersion) && does(Deed::Redriven) {
+            renumber(&mut write, 1);
+        } else if self.has(Bug::AttemptCountedAtCompletion) && does(Deed::Claimed) {
+            write.attempts = None;
+        } else if self.has(Bug::AttemptCountedAtCompletion) && does(Deed::Completed) {
+            write.attempts = Some(row.stand.attempts + 1);
+        } else if self.has(Bug::GiveBackCounts) && does(Deed::GivenBack) {
+            write.attempts = None;
+        }
+        write
+    }
+}
+
+/// Gives a write of one step this version.
+fn renumber(write: &mut Write, version: Version) {
+    write.version = version;
+    for mark in &mut write.marks {
+        *mark = Mark { version, ..*mark };
+    }
+}

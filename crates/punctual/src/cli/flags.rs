@@ -1,0 +1,64 @@
+//! The flags that set something, for `serve` and for whoever needs the same settings.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::config::{Config, Faults, Origin, Settings};
+
+/// Flags win over the environment, which wins over the file.
+#[derive(Args)]
+pub struct Flags {
+    /// A file of settings over the defaults.
+    #[arg(long, value_name = "FILE", env = "PUNCTUAL_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 picks a free one [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// The directory of the embedded store [default: ./punctual-data].
+    #[arg(long, value_name = "DIRECTORY")]
+    data: Option<String>,
+    /// Where tasks are kept [default: sqlite].
+    #[arg(long)]
+    store: Option<String>,
+    /// What carries dispatched tasks to the webhook workers [default: embedded].
+    #[arg(long)]
+    broker: Option<String>,
+    /// What elects the leader [default: store].
+    #[arg(long)]
+    coordinator: Option<String>,
+    /// What this process does, with commas between [default: api,scheduler,worker,leader].
+    #[arg(long)]
+    roles: Option<String>,
+}
+
+impl Flags {
+    /// Every setting in force, and what they mean.
+    pub fn load(&self) -> Result<(Settings, Config), Faults> {
+        let mut settings = Settings::defaults();
+        let mut faults = Faults::default();
+        if let Some(path) = &self.config {
+            settings.lay_file(path, &mut faults);
+        }
+        // What is not Unicode is no setting of ours, or else a value that no setting has.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        settings.lay_environment(std::env::vars_os().filter_map(text), &mut faults);
+        let flags = [
+            ("listen", "--listen", &self.listen),
+            ("data", "--data", &self.data),
+            ("store", "--store", &self.store),
+            ("broker", "--broker", &self.broker),
+            ("coordinator", "--coordinator", &self.coordinator),
+            ("roles", "--roles", &self.roles),
+        ];
+        for (key, flag, given) in flags {
+            if let Some(text) = given {
+                settings.lay_text(key, text, Origin::Flag(flag), &mut faults);
+            }
+        }
+        let config = Config::new(&settings, faults)?;
+        Ok((settings, config))
+    }
+}

@@ -1,0 +1,328 @@
+//! The configuration: read once at the start, complete, within its bounds, and never changed.
+//!
+//! `punctual.default.toml` documents every setting and holds its default; the types here hold its bounds. The command
+//! line loads a [`Config`] and hands it to `serve`, which gives each part its own.
+
+mod choice;
+mod fault;
+mod reader;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use punctual_core::networks::{AllowedNetworks, Network};
+use punctual_core::retry::RetryPolicy;
+use punctual_core::task::limits;
+use serde::Deserialize;
+use tracing_subscriber::EnvFilter;
+
+pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, Roles, StoreChoice};
+pub use self::fault::Faults;
+use self::reader::Reader;
+pub use self::settings::{DEFAULT_FILE, Origin, Settings};
+
+/// Everything that can be set.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the HTTP interface listens.
+    pub listen: SocketAddr,
+    /// The directory of the embedded store.
+    pub data: PathBuf,
+    /// Where tasks are kept.
+    pub store: StoreChoice,
+    /// What carries dispatched tasks to the webhook workers.
+    pub broker: BrokerChoice,
+    /// What elects the leader.
+    pub coordinator: CoordinatorChoice,
+    /// What this process does.
+    pub roles: Roles,
+    /// The bounds of the HTTP interface.
+    pub limits: Limits,
+    /// What a task gets that does not say.
+    pub tasks: Tasks,
+    /// How due tasks are found and claimed.
+    pub scheduler: Scheduler,
+    /// How webhooks are called.
+    pub webhooks: Webhooks,
+    /// The leases of pull workers.
+    pub leases: Leases,
+    /// Signs of life, and what their absence means.
+    pub workers: Workers,
+    /// How the process ends.
+    pub shutdown: Shutdown,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// The bounds of the HTTP interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of one task's payload.
+    pub payload_bytes: usize,
+    /// Bytes of a request that carries one task.
+    pub body_bytes: usize,
+    /// Bytes of a request that carries a batch.
+    pub batch_bytes: usize,
+    /// Tasks in a batch.
+    pub batch_tasks: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Requests that are worked on at a time.
+    pub requests_in_flight: usize,
+    /// Requests over `body_bytes` that are read at a time.
+    pub large_bodies: usize,
+    /// Pull workers that wait at a time.
+    pub waiting_workers: usize,
+    /// How long a client may take to send its headers.
+    pub header_read_timeout: Duration,
+    /// How long an answer may take.
+    pub request_timeout: Duration,
+}
+
+/// What a task gets that does not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Tasks {
+    /// How it is retried.
+    pub retry_policy: RetryPolicy,
+    /// How long one run may take.
+    pub timeout: Duration,
+}
+
+/// How due tasks are found and claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct Scheduler {
+    /// How far ahead the wheel looks.
+    pub prefetch_window: Duration,
+    /// How often the store is searched for what no wheel knows of.
+    pub sweep_interval: Duration,
+    /// Tasks claimed in one write.
+    pub claim_batch: usize,
+    /// How long a dispatched task may stay unstarted.
+    pub visibility: Duration,
+}
+
+/// How webhooks are called.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// Webhooks on their way at a time.
+    pub concurrency: usize,
+    /// The same for one target.
+    pub per_target: usize,
+    /// How long a target has to accept a connection.
+    pub connect_timeout: Duration,
+    /// Bytes read of an answer.
+    pub response_bytes: usize,
+    /// Special networks that may be called all the same; loopback is among them while authentication is off.
+    pub allow_networks: AllowedNetworks,
+}
+
+/// The leases of pull workers.
+#[derive(Clone, Copy, Debug)]
+pub struct Leases {
+    /// For a worker that does not ask.
+    pub default: Duration,
+    /// The longest a worker may ask for.
+    pub max: Duration,
+}
+
+/// Signs of life, and what their absence means.
+#[derive(Clone, Copy, Debug)]
+pub struct Workers {
+    /// How often a process shows that it is alive.
+    pub heartbeat: Duration,
+    /// After how long a silent process is taken for dead.
+    pub lost_after: Duration,
+    /// Lost workers that make a task poison; zero means never.
+    pub poison_after: u32,
+}
+
+/// How the process ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Shutdown {
+    /// How long running work may take to end.
+    pub drain: Duration,
+}
+
+/// What is logged.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// How a line looks.
+    pub format: LogFormat,
+    /// Which events are logged, as filter directives.
+    pub level: String,
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+const MIB: i64 = 1_024 * 1_024;
+const GIB: i64 = 1_024 * MIB;
+const DAY: Duration = Duration::from_hours(24);
+const HOUR: Duration = Duration::from_hours(1);
+const YEAR: Duration = Duration::from_hours(366 * 24);
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+
+impl Config {
+    /// Interprets settings. `faults` may hold some already, from reading the layers.
+    pub fn new(settings: &Settings, mut faults: Faults) -> Result<Self, Faults> {
+        let mut read = Reader::new(settings, &mut faults);
+        let config = Self {
+            listen: read.text("listen", listen_address),
+            data: read.text("data", data_directory),
+            store: read.text("store", StoreChoice::parse),
+            broker: read.text("broker", BrokerChoice::parse),
+            coordinator: read.text("coordinator", CoordinatorChoice::parse),
+            roles: read.list("roles", Role::parse).into_iter().collect(),
+            limits: Limits::read(&mut read),
+            tasks: Tasks::read(&mut read),
+            scheduler: Scheduler::read(&mut read),
+            webhooks: Webhooks::read(&mut read),
+            leases: Leases::read(&mut read),
+            workers: Workers::read(&mut read),
+            shutdown: Shutdown { drain: read.seconds("shutdown.drain_seconds", Duration::ZERO..=HOUR) },
+            log: Log {
+                format: read.word("log.format", r#""text" or "json""#),
+                level: read.text("log.level", log_level),
+            },
+        };
+        read.require("roles", !config.roles.is_empty(), "must name at least one role");
+        faults.or(config)
+    }
+}
+
+impl Limits {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let limits = Self {
+            payload_bytes: read.number("limits.payload_bytes", 1..=16 * MIB),
+            body_bytes: read.number("limits.body_bytes", 1_024..=64 * MIB),
+            batch_bytes: read.number("limits.batch_bytes", 1_024..=GIB),
+            batch_tasks: read.number("limits.batch_tasks", 1..=i64::try_from(limits::BATCH).unwrap_or(i64::MAX)),
+            connections: read.number("limits.connections", 1..=1_000_000),
+            requests_in_flight: read.number("limits.requests_in_flight", 1..=1_000_000),
+            large_bodies: read.number("limits.large_bodies", 1..=1_000),
+            waiting_workers: read.number("limits.waiting_workers", 1..=1_000_000),
+            header_read_timeout: read.seconds("limits.header_read_timeout_seconds", MILLISECOND..=HOUR),
+            request_timeout: read.seconds("limits.request_timeout_seconds", MILLISECOND..=HOUR),
+        };
+        let fits = limits.payload_bytes <= limits.body_bytes;
+        read.require("limits.body_bytes", fits, "must be at least limits.payload_bytes, so that a task fits");
+        let fits = limits.body_bytes <= limits.batch_bytes;
+        read.require("limits.batch_bytes", fits, "must be at least limits.body_bytes, so that every task fits a batch");
+        limits
+    }
+}
+
+impl Tasks {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let retry_policy = RetryPolicy {
+            max_retries: read.number("tasks.max_retries", 0..=i64::from(limits::RETRIES)),
+            backoff: read.word("tasks.backoff", r#""fixed", "linear" or "exponential""#),
+            backoff_millis: millis(read.seconds("tasks.backoff_seconds", Duration::ZERO..=YEAR)),
+            max_backoff_millis: millis(read.seconds("tasks.max_backoff_seconds", Duration::ZERO..=YEAR)),
+            jitter: read.word("tasks.jitter", r#""none" or "full""#),
+        };
+        let grows = retry_policy.backoff_millis <= retry_policy.max_backoff_millis;
+        read.require("tasks.max_backoff_seconds", grows, "must be at least tasks.backoff_seconds");
+        Self { retry_policy, timeout: read.seconds("tasks.timeout_seconds", MILLISECOND..=7 * DAY) }
+    }
+}
+
+impl Scheduler {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let scheduler = Self {
+            prefetch_window: read.seconds("scheduler.prefetch_window_seconds", SECOND..=HOUR),
+            sweep_interval: read.seconds("scheduler.sweep_interval_seconds", 10 * MILLISECOND..=HOUR),
+            claim_batch: read.number("scheduler.claim_batch", 1..=10_000),
+            visibility: read.seconds("scheduler.visibility_seconds", SECOND..=DAY),
+        };
+        let overlaps = scheduler.sweep_interval <= scheduler.prefetch_window;
+        let advice = "must be at most scheduler.prefetch_window_seconds, or tasks fall between two looks";
+        read.require("scheduler.sweep_interval_seconds", overlaps, advice);
+        scheduler
+    }
+}
+
+impl Webhooks {
+    fn read(read: &mut Reader<'_>) -> Self {
+        // Only a process on loopback runs without authentication, so whoever can submit is on this machine.
+        let mut networks = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
+        networks.extend(read.list("webhooks.allow_networks", |text| match text.parse::<Network>() {
+            Ok(network) => Ok(network.to_string()),
+            Err(fault) => Err(fault.to_string()),
+        }));
+        let networks = AllowedNetworks::parse(networks.iter().map(String::as_str));
+        let webhooks = Self {
+            concurrency: read.number("webhooks.concurrency", 1..=100_000),
+            per_target: read.number("webhooks.per_target", 1..=100_000),
+            connect_timeout: read.seconds("webhooks.connect_timeout_seconds", MILLISECOND..=HOUR),
+            response_bytes: read.number("webhooks.response_bytes", 1_024..=64 * MIB),
+            allow_networks: networks.expect("invariant: each is a network"),
+        };
+        let shared = webhooks.per_target <= webhooks.concurrency;
+        read.require("webhooks.per_target", shared, "must be at most webhooks.concurrency");
+        webhooks
+    }
+}
+
+impl Leases {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let leases = Self {
+            default: read.seconds("leases.default_seconds", SECOND..=HOUR),
+            max: read.seconds("leases.max_seconds", SECOND..=HOUR),
+        };
+        read.require("leases.max_seconds", leases.default <= leases.max, "must be at least leases.default_seconds");
+        leases
+    }
+}
+
+impl Workers {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let workers = Self {
+            heartbeat: read.seconds("workers.heartbeat_seconds", 10 * MILLISECOND..=HOUR),
+            lost_after: read.seconds("workers.lost_after_seconds", 20 * MILLISECOND..=DAY),
+            poison_after: read.number("workers.poison_after", 0..=1_000),
+        };
+        let patient = workers.heartbeat * 2 <= workers.lost_after;
+        let advice = "must be at least twice workers.heartbeat_seconds, or one late heartbeat kills";
+        read.require("workers.lost_after_seconds", patient, advice);
+        workers
+    }
+}
+
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let advice = "must be an IP address and a port, such as 127.0.0.1:7400";
+    let address: SocketAddr = text.parse().map_err(|_| advice.to_owned())?;
+    if address.ip().is_loopback() {
+        Ok(address)
+    } else {
+        let advice = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted";
+        Err(advice.to_owned())
+    }
+}
+
+fn data_directory(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() || text.contains('\0') {
+        Err("must be the path of a directory".to_owned())
+    } else {
+        Ok(PathBuf::from(text))
+    }
+}
+
+fn log_level(text: &str) -> Result<String, String> {
+    let advice = "must be error, warn, info, debug or trace, or directives such as info,punctual_store=debug";
+    EnvFilter::builder().parse(text).map(|_| text.to_owned()).map_err(|_| advice.to_owned())
+}

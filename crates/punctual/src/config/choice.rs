@@ -1,0 +1,95 @@
+//! The parts this build can be put together from: its roles and its adapters. What it does not know yet is refused
+//! with a sentence that says so.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// What a process does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Speaks HTTP.
+    Api,
+    /// Claims what is due.
+    Scheduler,
+    /// Calls webhooks.
+    Worker,
+    /// Stands for election, and as the leader rescues what was lost.
+    Leader,
+}
+
+/// The roles of a process.
+pub type Roles = BTreeSet<Role>;
+
+/// Where tasks are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreChoice {
+    /// In the data directory, by `SQLite`.
+    Sqlite,
+}
+
+/// What carries dispatched tasks to the webhook workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BrokerChoice {
+    /// A queue in this process.
+    Embedded,
+}
+
+/// What elects the leader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinatorChoice {
+    /// A table of the store.
+    Store,
+}
+
+impl Role {
+    /// The role with this name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "api" => Ok(Role::Api),
+            "scheduler" => Ok(Role::Scheduler),
+            "worker" => Ok(Role::Worker),
+            "leader" => Ok(Role::Leader),
+            "dashboard" => Err("there is no dashboard in this version; leave that role out".to_owned()),
+            _ => Err(format!("{name:?} is not a role; there are api, scheduler, worker and leader")),
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Api => "api",
+            Role::Scheduler => "scheduler",
+            Role::Worker => "worker",
+            Role::Leader => "leader",
+        })
+    }
+}
+
+impl StoreChoice {
+    /// The store with this name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name == "sqlite" { Ok(Self::Sqlite) } else { Err(only("store", "sqlite", name)) }
+    }
+}
+
+impl BrokerChoice {
+    /// The broker with this name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name == "embedded" { Ok(Self::Embedded) } else { Err(only("broker", "embedded", name)) }
+    }
+}
+
+impl CoordinatorChoice {
+    /// The coordinator with this name.
+    pub fn parse(name: &str) -> Result<Self, String> {
+        if name == "store" { Ok(Self::Store) } else { Err(only("coordinator", "store", name)) }
+    }
+}
+
+fn only(port: &str, known: &str, asked: &str) -> String {
+    match asked.split_once("://") {
+        Some((scheme, _)) => format!("this build knows the {port} {known} only; {scheme}:// is not supported yet"),
+        None => format!("this build knows the {port} {known} only"),
+    }
+}

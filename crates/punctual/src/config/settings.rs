@@ -1,0 +1,203 @@
+//! The layers of the configuration, laid over each other before anything is interpreted.
+//!
+//! The embedded default file is the bottom layer and also the list of what exists: a key that it does not have is
+//! unknown, and a value must be of the type it has there. Above it lie the file, the environment and the flags.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::fault::Faults;
+
+/// The default file, comments and all.
+pub const DEFAULT_FILE: &str = include_str!("../../punctual.default.toml");
+
+/// What the environment variables that hold settings begin with.
+const PREFIX: &str = "PUNCTUAL_";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The embedded default file.
+    Default,
+    /// The file named by `--config`.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+    /// This flag.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("by default"),
+            Origin::File(path) => write!(f, "in {}", path.display()),
+            Origin::Environment(name) => write!(f, "from {name}"),
+            Origin::Flag(flag) => write!(f, "from {flag}"),
+        }
+    }
+}
+
+/// A value and where it came from.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The value, of the type it has in the default file.
+    pub value: Value,
+    /// Where it came from.
+    pub origin: Origin,
+}
+
+/// Every setting by its dotted key.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    by_key: BTreeMap<String, Setting>,
+    defaults: BTreeMap<String, Value>,
+}
+
+impl Settings {
+    /// The bottom layer.
+    pub fn defaults() -> Self {
+        let table: Table = DEFAULT_FILE.parse().expect("invariant: a test reads the default file");
+        let defaults: BTreeMap<String, Value> = flatten(table).into_iter().collect();
+        let setting = |value: &Value| Setting { value: value.clone(), origin: Origin::Default };
+        let by_key = defaults.iter().map(|(key, value)| (key.clone(), setting(value))).collect();
+        Self { by_key, defaults }
+    }
+
+    /// Lays the file at `path` over what is there.
+    pub fn lay_file(&mut self, path: &Path, faults: &mut Faults) {
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) => return faults.source(format!("cannot read {}", path.display()), error.to_string()),
+        };
+        match text.parse::<Table>() {
+            Ok(table) => {
+                let origin = Origin::File(path.to_owned());
+                for (key, value) in flatten(table) {
+                    self.set(&key, value, origin.clone(), faults);
+                }
+            }
+            Err(error) => {
+                let at = error.span().map_or(0, |span| span.start);
+                let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+                faults.source(format!("{} is not TOML", path.display()), format!("line {line}: {}", error.message()));
+            }
+        }
+    }
+
+    /// Lays the environment over what is there.
+    pub fn lay_environment(&mut self, variables: impl Iterator<Item = (String, String)>, faults: &mut Faults) {
+        let mut ours: Vec<_> = variables.filter(|(name, _)| is_setting(name)).collect();
+        ours.sort();
+        for (name, text) in ours {
+            let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");
+            self.lay_text(&key, &text, Origin::Environment(name), faults);
+        }
+    }
+
+    /// Lays one value, as a flag or a variable brings it, over what is there.
+    pub fn lay_text(&mut self, key: &str, text: &str, origin: Origin, faults: &mut Faults) {
+        let value = match self.defaults.get(key) {
+            Some(Value::Integer(_)) => {
+                text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float)).ok()
+            }
+            Some(Value::Array(_)) => {
+                let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+                Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
+            }
+            _ => None,
+        };
+        self.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), origin, faults);
+    }
+
+    /// The value in force. A key that the default file does not have is a fault of the program.
+    pub fn get(&self, key: &str) -> &Setting {
+        self.by_key.get(key).expect("invariant: a test reads every key")
+    }
+
+    /// The value of the default file.
+    pub fn default_of(&self, key: &str) -> Setting {
+        let value = self.defaults.get(key).expect("invariant: a test reads every key");
+        Setting { value: value.clone(), origin: Origin::Default }
+    }
+
+    /// Every setting in force, by its key.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Setting)> {
+        self.by_key.iter().map(|(key, setting)| (key.as_str(), setting))
+    }
+
+    fn set(&mut self, key: &str, value: Value, origin: Origin, faults: &mut Faults) {
+        let Some(default) = self.defaults.get(key) else {
+            return faults.key(key, &origin, self.advice_on_unknown(key));
+        };
+        let setting = Setting { value, origin };
+        match wanted_type(key, default, &setting.value) {
+            Some(wanted) => faults.value(key, &setting, wanted),
+            None => drop(self.by_key.insert(key.to_owned(), setting)),
+        }
+    }
+
+    fn advice_on_unknown(&self, key: &str) -> String {
+        let sections = self.defaults.keys().filter_map(|known| Some(known.split_once('.')?.0));
+        let inside = format!("{key}.");
+        if let Some(example) = self.defaults.keys().find(|known| known.starts_with(&inside)) {
+            return format!("is a section; name one of its keys, such as {example}");
+        }
+        let nearest = self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| distance(known, key));
+        match nearest {
+            Some(known) if distance(known, key) <= 2 => format!("unknown key; did you mean {known}?"),
+            _ => "unknown key; `punctual config --default` lists those there are".to_owned(),
+        }
+    }
+}
+
+/// Whether an environment variable is meant for us. Kubernetes gives every pod variables of this shape for a service
+/// called `punctual`; to refuse those would keep us from starting beside it.
+fn is_setting(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(PREFIX) else { return false };
+    let of_kubernetes = rest == "PORT" || rest.starts_with("PORT_") || rest.starts_with("SERVICE_");
+    rest != "CONFIG" && !of_kubernetes
+}
+
+/// The type a value should have had, if it has another.
+fn wanted_type(key: &str, default: &Value, value: &Value) -> Option<&'static str> {
+    match (default, value) {
+        (Value::Integer(_), Value::Float(_)) if key.ends_with("_seconds") => None,
+        _ if default.same_type(value) => None,
+        (Value::Integer(_), _) if key.ends_with("_seconds") => Some("must be a number of seconds"),
+        (Value::Integer(_), _) => Some("must be a whole number"),
+        (Value::Array(_), _) => Some("must be a list of strings"),
+        _ => Some("must be a string"),
+    }
+}
+
+/// The leaves of a table by their dotted keys. An empty section is a leaf too, so that a misspelt one is noticed.
+fn flatten(table: Table) -> Vec<(String, Value)> {
+    table
+        .into_iter()
+        .flat_map(|(key, value)| match value {
+            Value::Table(section) if !section.is_empty() => {
+                flatten(section).into_iter().map(|(inner, value)| (format!("{key}.{inner}"), value)).collect()
+            }
+            leaf => vec![(key, leaf)],
+        })
+        .collect()
+}
+
+/// The number of single-character edits between two keys.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.bytes().enumerate() {
+            let substituted = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}

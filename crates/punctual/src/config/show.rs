@@ -1,0 +1,33 @@
+//! Prints the settings in force as TOML that `--config` would take, each that is not the default with its origin.
+
+use std::fmt;
+
+use super::settings::{Origin, Setting, Settings};
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys without a section come first: in TOML whatever follows a section's head belongs to it.
+        for (key, setting) in self.iter().filter(|(key, _)| !key.contains('.')) {
+            line(f, key, setting)?;
+        }
+        let mut current = "";
+        for (section, key, setting) in self.iter().filter_map(|(key, setting)| {
+            let (section, key) = key.split_once('.')?;
+            Some((section, key, setting))
+        }) {
+            if section != current {
+                writeln!(f, "\n[{section}]")?;
+                current = section;
+            }
+            line(f, key, setting)?;
+        }
+        Ok(())
+    }
+}
+
+fn line(f: &mut fmt::Formatter<'_>, key: &str, setting: &Setting) -> fmt::Result {
+    match &setting.origin {
+        Origin::Default => writeln!(f, "{key} = {}", setting.value),
+        origin => writeln!(f, "{key} = {} # {origin}", setting.value),
+    }
+}

@@ -1,0 +1,171 @@
+//! The default file against the types, the layers against each other, and the faults.
+
+use std::path::Path;
+
+use punctual_core::networks::is_forbidden;
+
+use super::*;
+
+/// The configuration made of a file's text, an environment and flags, as the command line makes it.
+fn load(file: &str, environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Result<Config, String> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("punctual.toml");
+    std::fs::write(&path, file).unwrap();
+    let mut settings = Settings::defaults();
+    let mut faults = Faults::default();
+    settings.lay_file(&path, &mut faults);
+    let variables = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    settings.lay_environment(variables, &mut faults);
+    for (flag, text) in flags {
+        settings.lay_text(&flag[2..], text, Origin::Flag(flag), &mut faults);
+    }
+    let place = format!("{}/", directory.path().display());
+    Config::new(&settings, faults).map_err(|faults| faults.to_string().replace(&place, ""))
+}
+
+#[test]
+fn the_default_file_is_complete_and_within_its_bounds() {
+    let config = load("", &[], &[]).unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:7400");
+    assert_eq!(config.data, Path::new("./punctual-data"));
+    assert_eq!(config.roles, [Role::Api, Role::Scheduler, Role::Worker, Role::Leader].into());
+    assert_eq!(config.tasks.retry_policy, RetryPolicy::default());
+    assert_eq!(config.limits.payload_bytes, 256 * 1_024);
+    assert_eq!(config.shutdown.drain, Duration::from_secs(25));
+    assert_eq!(config.log.format, LogFormat::Text);
+}
+
+#[test]
+fn every_key_of_the_default_file_is_read() {
+    // A value that no setting but these two can have: whoever reads the key complains.
+    for (key, _) in Settings::defaults().iter() {
+        let mut settings = Settings::defaults();
+        let mut faults = Faults::default();
+        settings.lay_text(key, "-1", Origin::Flag("--test"), &mut faults);
+        if !["data", "log.level"].contains(&key) {
+            let faults = Config::new(&settings, faults).expect_err(key).to_string();
+            assert!(faults.starts_with(key), "{key}: {faults}");
+        }
+    }
+}
+
+#[test]
+fn the_flag_wins_over_the_environment_over_the_file_over_the_default() {
+    let file = "listen = '127.0.0.1:1'\ndata = 'file'\n[webhooks]\nper_target = 1\nconnect_timeout_seconds = 0.25";
+    let environment = [("PUNCTUAL_LISTEN", "127.0.0.1:2"), ("PUNCTUAL_WEBHOOKS__PER_TARGET", "2"), ("OTHER", "x")];
+    let config = load(file, &environment, &[("--listen", "127.0.0.1:3")]).unwrap();
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.webhooks.per_target, 2);
+    assert_eq!(config.data, Path::new("file"));
+    assert_eq!(config.webhooks.connect_timeout, Duration::from_millis(250));
+    assert_eq!(config.webhooks.concurrency, 512);
+}
+
+#[test]
+fn lists_come_with_commas() {
+    let networks = [("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8")];
+    let config = load("", &networks, &[("--roles", "api,worker")]).unwrap();
+    assert_eq!(config.roles, [Role::Api, Role::Worker].into());
+    let allows = |address: &str| !is_forbidden(address.parse().unwrap(), &config.webhooks.allow_networks);
+    assert!(["127.0.0.1", "::1", "10.1.2.3", "fd00::1"].into_iter().all(allows));
+    assert!(!allows("192.168.0.1"));
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    let file =
+        "listne = 'x'\nroles = 3\n[limits]\npayload_bytes = 0\nbatch_tasks = 'many'\n[limts]\n[tasks]\njitter = 'some'";
+    let environment = [("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "soon"), ("PUNCTUAL_WEBHOOKS", "none")];
+    let flags =
+        [("--store", "postgres://user:secret@host/db"), ("--listen", "0.0.0.0:80"), ("--roles", "api,dashboard")];
+    let expected = r#"the configuration has 11 faults:
+  limits.batch_tasks = "many" in punctual.toml: must be a whole number
+  limits.payload_bytes = 0 in punctual.toml: must be between 1 and 16777216
+  limts in punctual.toml: unknown key; did you mean limits?
+  listen = "0.0.0.0:80" from --listen: authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted
+  listne in punctual.toml: unknown key; did you mean listen?
+  roles = 3 in punctual.toml: must be a list of strings
+  roles = ["api", "dashboard"] from --roles: there is no dashboard in this version; leave that role out
+  shutdown.drain_seconds = "soon" from PUNCTUAL_SHUTDOWN__DRAIN_SECONDS: must be a number of seconds
+  store = "postgres://…" from --store: this build knows the store sqlite only; postgres:// is not supported yet
+  tasks.jitter = "some" in punctual.toml: must be "none" or "full"
+  webhooks from PUNCTUAL_WEBHOOKS: is a section; name one of its keys, such as webhooks.allow_networks"#;
+    let told = load(file, &environment, &flags).unwrap_err();
+    let (head, faults) = told.split_once('\n').unwrap();
+    let mut faults: Vec<&str> = faults.lines().collect();
+    faults.sort_unstable();
+    assert_eq!(format!("{head}\n{}", faults.join("\n")), expected);
+}
+
+#[test]
+fn one_fault_is_one_sentence() {
+    for (flag, text, sentence) in [
+        ("--listen", "localhost:7400", "must be an IP address and a port, such as 127.0.0.1:7400"),
+        (
+            "--listen",
+            "[::]:7400",
+            "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted",
+        ),
+        ("--broker", "amqp://host", "this build knows the broker embedded only; amqp:// is not supported yet"),
+        ("--coordinator", "etcd", "this build knows the coordinator store only"),
+        ("--roles", "", "must name at least one role"),
+        ("--roles", "cook", r#""cook" is not a role; there are api, scheduler, worker and leader"#),
+        ("--data", "", "must be the path of a directory"),
+    ] {
+        let told = load("", &[], &[(flag, text)]).unwrap_err();
+        assert!(told.ends_with(sentence) && told.contains(&format!("from {flag}: ")), "{told}");
+        assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn settings_that_contradict_each_other_are_refused() {
+    for (file, key) in [
+        ("[limits]\nbody_bytes = 2048", "limits.body_bytes"),
+        ("[limits]\nbatch_bytes = 2048", "limits.batch_bytes"),
+        ("[tasks]\nmax_backoff_seconds = 1", "tasks.max_backoff_seconds"),
+        ("[scheduler]\nsweep_interval_seconds = 31", "scheduler.sweep_interval_seconds"),
+        ("[webhooks]\nconcurrency = 63", "webhooks.per_target"),
+        ("[leases]\nmax_seconds = 59", "leases.max_seconds"),
+        ("[workers]\nheartbeat_seconds = 31", "workers.lost_after_seconds"),
+    ] {
+        let told = load(file, &[], &[]).unwrap_err();
+        assert!(told.starts_with(&format!("{key} = ")) && told.lines().count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_told_with_its_line() {
+    let told = load("listen = '127.0.0.1:1'\ndata = ", &[], &[]).unwrap_err();
+    assert!(told.starts_with("punctual.toml is not TOML: line 2: "), "{told}");
+    let mut faults = Faults::default();
+    Settings::defaults().lay_file(Path::new("missing.toml"), &mut faults);
+    assert!(faults.to_string().starts_with("cannot read missing.toml: "), "{faults}");
+}
+
+#[test]
+fn variables_that_kubernetes_makes_are_not_settings() {
+    let environment = [
+        ("PUNCTUAL_PORT", "tcp://10.0.0.1:7400"),
+        ("PUNCTUAL_PORT_7400_TCP_ADDR", "10.0.0.1"),
+        ("PUNCTUAL_SERVICE_HOST", "10.0.0.1"),
+        ("PUNCTUAL_CONFIG", "punctual.toml"),
+    ];
+    assert!(load("", &environment, &[]).is_ok());
+    assert!(load("", &[("PUNCTUAL_PORTS", "1")], &[]).is_err());
+}
+
+#[test]
+fn what_is_shown_is_read_again() {
+    let mut settings = Settings::defaults();
+    let mut faults = Faults::default();
+    settings.lay_text(
+        "webhooks.per_target",
+        "7",
+        Origin::Environment("PUNCTUAL_WEBHOOKS__PER_TARGET".into()),
+        &mut faults,
+    );
+    let shown = settings.to_string();
+    assert!(shown.contains("per_target = 7 # from PUNCTUAL_WEBHOOKS__PER_TARGET\n"), "{shown}");
+    assert_eq!(load(&shown, &[], &[]).unwrap().webhooks.per_target, 7);
+}

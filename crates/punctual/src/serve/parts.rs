@@ -1,0 +1,72 @@
+//! The adapters and the shared state that the roles are built from.
+
+use std::sync::Arc;
+
+use punctual_api::metrics::Metrics;
+use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::broker::Broker;
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::coordinator::Coordinator;
+use punctual_core::ids::NodeId;
+use punctual_core::store::Store;
+use punctual_core::workers::Registry;
+use punctual_scheduler::hints::Hints;
+use punctual_scheduler::targets::Targets;
+use punctual_scheduler::waking::WakingStore;
+use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
+
+use crate::config::{BrokerChoice, Config, CoordinatorChoice, StoreChoice};
+
+/// What the roles of a process share.
+pub struct Parts {
+    pub node: NodeId,
+    pub clock: Arc<dyn Clock>,
+    pub store: Arc<dyn Store>,
+    pub coordinator: Arc<dyn Coordinator>,
+    pub registry: Arc<dyn Registry>,
+    pub broker: Arc<dyn Broker>,
+    pub hints: Arc<Hints>,
+    pub targets: Arc<Targets>,
+    pub webhooks: Webhooks,
+    pub metrics: Metrics,
+    pub worker_stats: Arc<WorkerStats>,
+}
+
+impl Parts {
+    /// Opens what the configuration names.
+    pub fn open(config: &Config, node: NodeId) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let StoreChoice::Sqlite = config.store;
+        let sqlite = Arc::new(SqliteStore::open(&config.data, Arc::clone(&clock), node, Options::default())?);
+        let CoordinatorChoice::Store = config.coordinator;
+        let hints = Arc::new(Hints::default());
+        let inner: Arc<dyn Store> = Arc::clone(&sqlite) as _;
+        let BrokerChoice::Embedded = config.broker;
+        let metrics = Metrics::new(clock.now());
+        let lateness = metrics.clone();
+        Ok(Self {
+            node,
+            store: Arc::new(WakingStore::new(inner, Arc::clone(&hints))),
+            coordinator: Arc::clone(&sqlite) as _,
+            registry: sqlite,
+            // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
+            broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
+            hints,
+            targets: Arc::new(Targets::new(config.webhooks.per_target)),
+            webhooks: Webhooks::new(
+                WebhookConfig {
+                    allowed: config.webhooks.allow_networks.clone(),
+                    connect_timeout: config.webhooks.connect_timeout,
+                    response_bytes: config.webhooks.response_bytes,
+                    idle_per_target: config.webhooks.per_target,
+                    ..WebhookConfig::default()
+                },
+                None,
+            )?,
+            worker_stats: Arc::new(WorkerStats::new(move |late_millis| lateness.started_late(late_millis))),
+            metrics,
+            clock,
+        })
+    }
+}

@@ -1,0 +1,249 @@
+//! The roles of a process while they run, and the order in which they end.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use punctual_api::readiness::{Probes, probe};
+use punctual_api::server::ServerLimits;
+use punctual_api::sightings::SightingsFlusher;
+use punctual_api::{Api, ApiConfig};
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::store::Store;
+use punctual_leader::elector::{self, Elector};
+use punctual_leader::membership::Membership;
+use punctual_leader::reaper::{self, Reaper};
+use punctual_scheduler::desk::Desk;
+use punctual_scheduler::dispatcher::{self, Dispatcher};
+use punctual_scheduler::settle::Settler;
+use punctual_worker::Consumer;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::task::{Id, JoinError, JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use super::parts::Parts;
+use super::tally::Tally;
+use crate::config::{Config, Role};
+
+/// How long open requests may take to end once the drain is over.
+const HTTP_GOODBYE: Duration = Duration::from_secs(5);
+/// How often the reaper looks.
+const REAP_INTERVAL: Duration = Duration::from_millis(500);
+/// How long a silent leader stays leader, and how often it renews.
+const LEADERSHIP: elector::Config =
+    elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_secs(10) };
+
+/// Roles that run, grouped by when they end.
+pub struct Running {
+    claiming: Group,
+    draining: Group,
+    serving: Group,
+    leading: Group,
+    api: Api,
+    store: Arc<dyn Store>,
+    broker: Arc<dyn Broker>,
+}
+
+impl Running {
+    /// Starts every role the configuration names.
+    pub fn start(config: &Config, parts: Parts, listener: TcpListener) -> Self {
+        let has = |role: Role| config.roles.contains(&role);
+        let (mut claiming, mut draining) = (Group::default(), Group::default());
+        let (mut serving, mut leading) = (Group::default(), Group::default());
+        let (dispatcher, desk) = dispatcher(config, &parts, has(Role::Scheduler));
+        let api = api(config, &parts, desk);
+        if has(Role::Api) || has(Role::Scheduler) {
+            claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
+        }
+        if has(Role::Worker) {
+            let consumer = consumer(config, &parts);
+            draining.spawn("worker", |stop| async move {
+                let report = consumer.run(stop).await;
+                tracing::info!(drained = report.drained, given_back = report.given_back, "webhooks drained");
+            });
+        }
+        if has(Role::Api) {
+            let (app, limits) = (punctual_api::router(api.clone()), server_limits(config));
+            serving.spawn("api", |stop| async move {
+                if let Err(error) = punctual_api::server::serve(listener, app, limits, stop).await {
+                    tracing::error!(error = %error, "the HTTP interface failed");
+                }
+            });
+            let flusher = SightingsFlusher::new(api.clone());
+            serving.spawn("sightings", |stop| flusher.run(stop));
+        }
+        let tally = Tally::new(parts.metrics.clone(), Arc::clone(&parts.worker_stats));
+        serving.spawn("tally", |stop| tally.run(stop));
+        let membership = Membership::new(Arc::clone(&parts.registry), parts.node, config.workers.heartbeat);
+        leading.spawn("membership", |stop| membership.run(stop));
+        if has(Role::Leader) {
+            let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, LEADERSHIP);
+            let reaper = Arc::new(reaper(config, &parts));
+            leading.spawn("leader", |stop| {
+                let lead = move |stop| {
+                    let reaper = Arc::clone(&reaper);
+                    async move { reaper.run(stop).await }
+                };
+                elector.run(lead, stop)
+            });
+        }
+        Self { claiming, draining, serving, leading, api, store: parts.store, broker: parts.broker }
+    }
+
+    /// Runs until the signal, or until a role ends that should not; then ends everything in order.
+    pub async fn until(mut self, signal: CancellationToken) -> anyhow::Result<()> {
+        let ended = tokio::select! {
+            () = signal.cancelled() => None,
+            role = self.claiming.ended() => Some(role),
+            role = self.draining.ended() => Some(role),
+            role = self.serving.ended() => Some(role),
+            role = self.leading.ended() => Some(role),
+        };
+        self.api.drain();
+        self.claiming.stop().await;
+        self.draining.stop().await;
+        self.serving.stop().await;
+        self.leading.stop().await;
+        self.broker.close().await;
+        if let Err(error) = self.store.close().await {
+            tracing::warn!(error = %error, "the store was not closed cleanly; it recovers when it is opened");
+        }
+        match ended {
+            Some(role) => bail!("the {role} ended by itself, so the process ended too; the log says why"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Tasks that are stopped together.
+#[derive(Default)]
+struct Group {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+    names: Vec<(Id, &'static str)>,
+}
+
+impl Group {
+    fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F) {
+        let handle = self.tasks.spawn(run(self.stop.clone()));
+        self.names.push((handle.id(), name));
+    }
+
+    /// Returns the name of the first task that ends, or never for an empty group.
+    async fn ended(&mut self) -> &'static str {
+        match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => self.name(id),
+            Some(Err(error)) => {
+                tracing::error!(error = %error, "a part of the server panicked");
+                self.name(JoinError::id(&error))
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn name(&self, id: Id) -> &'static str {
+        self.names.iter().find(|(known, _)| *known == id).map_or("unknown part", |(_, name)| name)
+    }
+
+    async fn stop(&mut self) {
+        self.stop.cancel();
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(error = %error, "a part of the server panicked");
+            }
+        }
+    }
+}
+
+fn dispatcher(config: &Config, parts: &Parts, push: bool) -> (Dispatcher, Desk) {
+    let deps = dispatcher::Deps {
+        store: Arc::clone(&parts.store),
+        broker: Arc::clone(&parts.broker),
+        clock: Arc::clone(&parts.clock),
+        hints: Arc::clone(&parts.hints),
+        targets: Arc::clone(&parts.targets),
+        node: parts.node,
+    };
+    let config = dispatcher::Config {
+        prefetch_window: config.scheduler.prefetch_window,
+        sweep_interval: config.scheduler.sweep_interval,
+        claim_batch: config.scheduler.claim_batch,
+        visibility: config.scheduler.visibility,
+        waiting_workers: config.limits.waiting_workers,
+        push,
+    };
+    let (dispatcher, desk, _) = Dispatcher::new(deps, config);
+    (dispatcher, desk)
+}
+
+fn consumer(config: &Config, parts: &Parts) -> Consumer {
+    let deps = punctual_worker::Deps {
+        store: Arc::clone(&parts.store),
+        broker: Arc::clone(&parts.broker),
+        clock: Arc::clone(&parts.clock),
+        targets: Arc::clone(&parts.targets),
+        webhooks: parts.webhooks.clone(),
+        stats: Arc::clone(&parts.worker_stats),
+        node: parts.node,
+    };
+    let config = punctual_worker::Config {
+        concurrency: config.webhooks.concurrency,
+        drain: config.shutdown.drain,
+        broker_ends_with_us: true,
+        ..punctual_worker::Config::named(format!("worker_{:016x}", parts.node.number()))
+    };
+    Consumer::new(deps, config)
+}
+
+fn reaper(config: &Config, parts: &Parts) -> Reaper {
+    let config = reaper::Config {
+        interval: REAP_INTERVAL,
+        lost_after: config.workers.lost_after,
+        poison_after: config.workers.poison_after,
+        // The embedded store is locked by one process: whoever else is in its registry is dead.
+        alone: true,
+    };
+    let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
+    Reaper::new(store, registry, clock, parts.node, config)
+}
+
+fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
+    let broker = Arc::clone(&parts.broker);
+    let broker = probe(move || {
+        let broker = Arc::clone(&broker);
+        async move { broker.depth(WEBHOOK_POOL).await.map(drop) }
+    });
+    Api::new(punctual_api::Parts {
+        store: Arc::clone(&parts.store),
+        registry: Arc::clone(&parts.registry),
+        desk,
+        settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node),
+        clock: Arc::clone(&parts.clock),
+        node: parts.node,
+        config: ApiConfig {
+            payload_bytes: config.limits.payload_bytes,
+            body_bytes: config.limits.body_bytes,
+            batch_body_bytes: config.limits.batch_bytes,
+            batch_tasks: config.limits.batch_tasks,
+            retry_policy: config.tasks.retry_policy,
+            timeout_millis: u64::try_from(config.tasks.timeout.as_millis()).unwrap_or(u64::MAX),
+            networks: config.webhooks.allow_networks.clone(),
+            requests_in_flight: config.limits.requests_in_flight,
+            large_bodies: config.limits.large_bodies,
+            waiting_workers: config.limits.waiting_workers,
+            request_deadline: config.limits.request_timeout,
+            worker_lost_after: config.workers.lost_after,
+        },
+        metrics: parts.metrics.clone(),
+        probes: Probes { broker: Some(broker), migrations: None },
+    })
+}
+
+fn server_limits(config: &Config) -> ServerLimits {
+    ServerLimits {
+        connections: config.limits.connections,
+        header_read: config.limits.header_read_timeout,
+        drain: HTTP_GOODBYE,
+        ..ServerLimits::default()
+    }
+}

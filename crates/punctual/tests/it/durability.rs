@@ -1,0 +1,5 @@
+//! What was acknowledged is kept: through `kill -9`, through SIGTERM, and through a second server that tries to start.
+
+mod crash;
+mod shutdown;
+mod start;

@@ -1,0 +1,86 @@
+//! Which crate may know which: ARCHITECTURE.md's rule, held against what the manifests say.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Where a crate stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layer {
+    /// Domain and ports.
+    Core,
+    /// Wire types and SDK.
+    Client,
+    /// Implements ports.
+    Adapter,
+    /// Calls ports.
+    Service,
+    /// Speaks to a running server, as a user does.
+    Tool,
+    /// For tests and proofs only.
+    Testkit,
+    /// Puts everything together.
+    Binary,
+}
+
+fn layer(name: &str) -> Layer {
+    match name {
+        "punctual-core" => Layer::Core,
+        "punctual-client" => Layer::Client,
+        "punctual-store" | "punctual-broker" => Layer::Adapter,
+        "punctual-scheduler" | "punctual-leader" | "punctual-worker" | "punctual-api" => Layer::Service,
+        "punctual-bench" => Layer::Tool,
+        "punctual-testkit" | "punctual-model" => Layer::Testkit,
+        "punctual" => Layer::Binary,
+        _ => panic!("{name} is new here: say in this test where it stands"),
+    }
+}
+
+/// Whether a crate of one layer may depend on a crate of another, tests apart.
+fn may_know(from: Layer, to: Layer) -> bool {
+    match from {
+        Layer::Core => false,
+        Layer::Client | Layer::Adapter => to == Layer::Core,
+        Layer::Service => [Layer::Core, Layer::Client, Layer::Service].contains(&to),
+        Layer::Tool | Layer::Testkit => [Layer::Core, Layer::Client].contains(&to),
+        Layer::Binary => to != Layer::Testkit,
+    }
+}
+
+#[test]
+fn dependencies_point_inwards() {
+    let crates = workspace();
+    assert!(crates.contains_key("punctual-core") && crates.contains_key("punctual"), "the workspace was not found");
+    let mut faults = Vec::new();
+    for (name, dependencies) in &crates {
+        for dependency in dependencies.iter().filter(|dependency| crates.contains_key(*dependency)) {
+            if !may_know(layer(name), layer(dependency)) {
+                faults.push(format!("{name} must not depend on {dependency}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+/// Every crate of the workspace with what it depends on outside its tests.
+fn workspace() -> BTreeMap<String, Vec<String>> {
+    let asked = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs");
+    assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
+    let metadata: Value = serde_json::from_slice(&asked.stdout).expect("cargo answers JSON");
+    let text = |value: &Value| value.as_str().expect("a name").to_owned();
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    list(&metadata["packages"])
+        .iter()
+        .map(|package| {
+            let outside_tests = |dependency: &&Value| dependency["kind"] != "dev";
+            let dependencies = list(&package["dependencies"]);
+            let names = dependencies.iter().filter(outside_tests).map(|dependency| text(&dependency["name"]));
+            (text(&package["name"]), names.collect())
+        })
+        .collect()
+}

@@ -1,0 +1,6 @@
+//! What surrounds the tasks: health, metrics, the published contract, request ids, workers.
+
+mod metrics;
+mod openapi;
+mod schema;
+mod service;

@@ -1,0 +1,287 @@
+//! `/openapi.json`: complete, sound in itself, and true.
+
+use std::collections::BTreeSet;
+
+use punctual_testkit::http::Reply;
+use serde_json::{Map, Value, json};
+
+use super::schema::{conforms, references, resolve};
+use crate::it::world::{Caller, boom, id_of, nobody, shared, worker_id};
+
+/// The calls of the contract about tasks, leases and health, without the names of their parameters.
+const CALLS: [&str; 24] = [
+    "POST /v1/tasks",
+    "GET /v1/tasks",
+    "POST /v1/tasks/batch",
+    "GET /v1/tasks/{}",
+    "PATCH /v1/tasks/{}",
+    "DELETE /v1/tasks/{}",
+    "POST /v1/tasks/{}/run",
+    "POST /v1/tasks/{}/redrive",
+    "GET /v1/tasks/{}/runs",
+    "GET /v1/tasks/{}/events",
+    "GET /v1/tasks/{}/explain",
+    "POST /v1/tasks/{}/complete",
+    "POST /v1/tasks/{}/fail",
+    "POST /v1/tasks/{}/heartbeat",
+    "POST /v1/tasks/{}/release",
+    "POST /v1/leases",
+    "POST /v1/leases/settle",
+    "GET /v1/workers",
+    "GET /healthz",
+    "GET /readyz",
+    "GET /metrics",
+    // Further routes may be documented; these are what this test calls.
+    "GET /openapi.json",
+    "POST /v1/tasks (refused)",
+    "GET /v1/tasks/{} (missing)",
+];
+
+const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+async fn document(caller: &Caller) -> Value {
+    let answer = caller.api.get("/openapi.json").await;
+    let document = answer.expect(200);
+    assert_eq!(answer.header("content-type").and_then(|media| media.split(';').next()), Some("application/json"));
+    document
+}
+
+/// `/a/{name}/b` as `/a/{}/b`.
+fn nameless(path: &str) -> String {
+    let segments = path.split('/').map(|segment| if segment.starts_with('{') { "{}" } else { segment });
+    segments.collect::<Vec<_>>().join("/")
+}
+
+/// Every operation as (method and nameless path, path item's path, operation).
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let each = paths.iter().flat_map(|(path, item)| {
+        let of = METHODS.iter().filter_map(|method| item.get(*method).map(|operation| (*method, operation.clone())));
+        of.map(|(method, operation)| (format!("{} {}", method.to_uppercase(), nameless(path)), path.clone(), operation))
+            .collect::<Vec<_>>()
+    });
+    each.collect()
+}
+
+#[tokio::test]
+async fn the_document_is_openapi_3_1_and_names_every_call() {
+    let caller = shared().await;
+    let document = document(&caller).await;
+    assert!(document["openapi"].as_str().is_some_and(|version| version.starts_with("3.1")), "{}", document["openapi"]);
+    for member in ["title", "version"] {
+        assert!(document["info"][member].as_str().is_some_and(|text| !text.is_empty()), "info.{member}");
+    }
+    let documented: BTreeSet<String> = operations(&document).into_iter().map(|(call, ..)| call).collect();
+    // The document need not document itself.
+    for call in CALLS.iter().filter(|call| !call.contains('(') && **call != "GET /openapi.json") {
+        assert!(documented.contains(*call), "{call} is not in the document: {documented:#?}");
+    }
+}
+
+#[tokio::test]
+async fn the_document_is_sound_in_itself() {
+    let caller = shared().await;
+    let document = document(&caller).await;
+    let mut found = Vec::new();
+    references(&document, &mut found);
+    for reference in found {
+        resolve(&document, &reference).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let mut names = BTreeSet::new();
+    for (call, path, operation) in operations(&document) {
+        let responses = operation["responses"].as_object().cloned().unwrap_or_default();
+        assert!(!responses.is_empty(), "{call} has no responses");
+        assert!(responses.keys().any(|status| status.starts_with('2')), "{call} never succeeds");
+        for (status, response) in &responses {
+            let described = response.get("description").is_some() || response.get("$ref").is_some();
+            assert!(described, "{call}: the response {status} has no description");
+        }
+        if let Some(name) = operation["operationId"].as_str() {
+            assert!(names.insert(name.to_owned()), "{name} is the name of two operations");
+        }
+        let declared = parameters(&document, &path, &operation);
+        for segment in path.split('/').filter_map(|segment| segment.strip_prefix('{')) {
+            let name = segment.trim_end_matches('}');
+            assert!(
+                declared.contains(&("path".to_owned(), name.to_owned())),
+                "{call} does not declare {name}: {declared:?}"
+            );
+        }
+    }
+}
+
+/// The (place, name) of each parameter of an operation.
+fn parameters(document: &Value, path: &str, operation: &Value) -> BTreeSet<(String, String)> {
+    let of_path = document["paths"][path]["parameters"].as_array().cloned().unwrap_or_default();
+    let own = operation["parameters"].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let each = of_path.iter().chain(&own).map(|parameter| match parameter["$ref"].as_str() {
+        Some(reference) => resolve(document, reference).expect("a reference leads somewhere").clone(),
+        None => parameter.clone(),
+    });
+    each.map(|parameter| (text(&parameter["in"]), text(&parameter["name"]))).collect()
+}
+
+#[tokio::test]
+async fn filters_and_headers_are_documented() {
+    let caller = shared().await;
+    let document = document(&caller).await;
+    let of = |wanted: &str| {
+        let found = operations(&document).into_iter().find(|(call, ..)| call == wanted);
+        let (_, path, operation) = found.unwrap_or_else(|| panic!("no {wanted}"));
+        let names = parameters(&document, &path, &operation).into_iter().map(|(_, name)| name.to_lowercase());
+        names.collect::<BTreeSet<_>>()
+    };
+    let list = of("GET /v1/tasks");
+    for name in [
+        "limit",
+        "cursor",
+        "status",
+        "type",
+        "queue",
+        "schedule_id",
+        "priority_min",
+        "created_after",
+        "created_before",
+        "execute_after",
+        "execute_before",
+        "order",
+    ] {
+        assert!(list.contains(name), "the filter {name} is not in the document: {list:?}");
+    }
+    assert!(of("POST /v1/tasks").contains("idempotency-key"));
+    assert!(of("POST /v1/tasks/batch").contains("return"));
+    assert!(of("PATCH /v1/tasks/{}").contains("if-match"));
+}
+
+/// Compares real answers with the document.
+struct Checker {
+    document: Value,
+    checked: BTreeSet<String>,
+}
+
+impl Checker {
+    #[track_caller]
+    fn check(&mut self, call: &str, answer: &Reply) {
+        let wanted = call.split(" (").next().unwrap_or(call);
+        let found = operations(&self.document).into_iter().find(|(documented, ..)| documented == wanted);
+        let Some((_, _, operation)) = found else {
+            assert_eq!(wanted, "GET /openapi.json", "{wanted} is not in the document");
+            self.checked.insert(call.to_owned());
+            return;
+        };
+        let response = self.response(&operation, answer.status()).unwrap_or_else(|| {
+            panic!(
+                "{call} may answer {:?} according to the document\n{answer}",
+                operation["responses"].as_object().map(Map::keys)
+            )
+        });
+        if let Some(content) = response["content"].as_object().filter(|_| !answer.body().is_empty()) {
+            let media = answer.header("content-type").and_then(|media| media.split(';').next()).unwrap_or_default();
+            let documented = content.iter().find(|(known, _)| known.split(';').next() == Some(media));
+            let (_, documented) =
+                documented.unwrap_or_else(|| panic!("{call}: {media:?} is not one of {:?}\n{answer}", content.keys()));
+            if media.ends_with("json") {
+                let schema = &documented["schema"];
+                assert!(!schema.is_null(), "{call}: JSON without a schema");
+                conforms(&self.document, schema, &answer.value(), "")
+                    .unwrap_or_else(|error| panic!("{call}: {error}\n{answer}"));
+            }
+        } else {
+            assert!(answer.body().is_empty(), "{call} answers a body that the document does not know\n{answer}");
+        }
+        self.checked.insert(call.to_owned());
+    }
+
+    /// The documented response for a status, by its number, its class or as the default.
+    fn response(&self, operation: &Value, status: u16) -> Option<Value> {
+        let responses = operation["responses"].as_object()?;
+        let class = format!("{}XX", status / 100);
+        let response =
+            [status.to_string(), class, "default".to_owned()].iter().find_map(|key| responses.get(key))?.clone();
+        match response["$ref"].as_str() {
+            Some(reference) => resolve(&self.document, reference).ok().cloned(),
+            None => Some(response),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_call_answers_as_the_document_says() {
+    let caller = shared().await;
+    let mut checker = Checker { document: document(&caller).await, checked: BTreeSet::new() };
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json"] {
+        checker.check(&format!("GET {path}"), &caller.api.get(path).await);
+    }
+    check_tasks(&caller, &mut checker).await;
+    check_runs(&caller, &mut checker).await;
+    let unchecked: Vec<&&str> = CALLS.iter().filter(|call| !checker.checked.contains(**call)).collect();
+    assert!(unchecked.is_empty(), "{unchecked:?} were not called");
+}
+
+async fn check_tasks(caller: &Caller, checker: &mut Checker) {
+    let api = &caller.api;
+    let waiting = json!({
+        "type": "t", "delay_seconds": 600, "payload": {"a": 1}, "metadata": {"k": "v"},
+        "callback_url": "http://127.0.0.1:9",
+        "callback_headers": {"x-a": "b"}, "expires_at": "2101-01-01T00:00:00Z", "idempotency_key": "k",
+    });
+    let submitted = api.post("/v1/tasks", &waiting).await;
+    checker.check("POST /v1/tasks", &submitted);
+    checker.check("POST /v1/tasks", &api.post("/v1/tasks", &waiting).await);
+    checker.check("POST /v1/tasks (refused)", &api.post("/v1/tasks", &json!({"type": "", "x": 1})).await);
+    checker.check("POST /v1/tasks", &api.call("POST", "/v1/tasks").body("application/json", "{").send().await);
+    checker.check("POST /v1/tasks", &api.call("POST", "/v1/tasks").body("text/plain", "{}").send().await);
+    let batch = json!({"tasks": [{"type": "t", "delay_seconds": 600}, {"type": ""}]});
+    checker.check("POST /v1/tasks/batch", &api.post("/v1/tasks/batch", &batch).await);
+    checker.check("POST /v1/tasks/batch", &api.post("/v1/tasks/batch?return=ids", &batch).await);
+    checker.check("GET /v1/tasks", &api.get("/v1/tasks?limit=1").await);
+    checker.check("GET /v1/tasks", &api.get("/v1/tasks?limit=0").await);
+    let path = format!("/v1/tasks/{}", id_of(&submitted.expect(201)));
+    checker.check("GET /v1/tasks/{}", &api.get(&path).await);
+    checker.check("GET /v1/tasks/{} (missing)", &api.get(&format!("/v1/tasks/{}", nobody())).await);
+    checker.check("PATCH /v1/tasks/{}", &api.patch(&path, &json!({"priority": 7})).await);
+    checker.check(
+        "PATCH /v1/tasks/{}",
+        &api.call("PATCH", &path).header("if-match", "\"0\"").json(&json!({"priority": 7})).send().await,
+    );
+    for tail in ["runs", "events", "explain"] {
+        checker.check(&format!("GET /v1/tasks/{{}}/{tail}"), &api.get(&format!("{path}/{tail}")).await);
+    }
+    checker.check("POST /v1/tasks/{}/redrive", &api.post(&format!("{path}/redrive"), &json!({})).await);
+    checker.check("DELETE /v1/tasks/{}", &api.delete(&path).await);
+    checker.check("PATCH /v1/tasks/{}", &api.patch(&path, &json!({"priority": 7})).await);
+    let soon = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
+    checker.check("POST /v1/tasks/{}/run", &api.call("POST", &format!("/v1/tasks/{soon}/run")).send().await);
+}
+
+async fn check_runs(caller: &Caller, checker: &mut Checker) {
+    let api = &caller.api;
+    let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 1, "wait_seconds": 20});
+    for verb in ["complete", "fail", "release", "heartbeat"] {
+        caller.submit(json!({"type": "t", "queue": "q", "payload": 1})).await;
+        let answer = api.post("/v1/leases", &wanted).await;
+        checker.check("POST /v1/leases", &answer);
+        let lease = answer.expect(200)["leases"][0].clone();
+        let mut stale = lease.clone();
+        stale["token"] = json!(0);
+        let body = match verb {
+            "complete" => json!({"result": 1}),
+            "fail" => boom(),
+            _ => json!({}),
+        };
+        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.tell(verb, &stale, body.clone()).await);
+        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.tell(verb, &lease, body).await);
+        let path = format!("/v1/tasks/{}", id_of(&lease["task"]));
+        for tail in ["runs", "events", "explain"] {
+            checker.check(&format!("GET /v1/tasks/{{}}/{tail}"), &api.get(&format!("{path}/{tail}")).await);
+        }
+        checker.check("GET /v1/tasks/{}", &api.get(&path).await);
+        let item =
+            json!({"task_id": lease["task"]["task_id"], "token": lease["token"], "outcome": "completed", "result": 1});
+        let items = json!({"items": [item, {"task_id": nobody(), "token": 1, "outcome": "released"}]});
+        checker.check("POST /v1/leases/settle", &api.post("/v1/leases/settle", &items).await);
+        checker.check("DELETE /v1/tasks/{}", &api.delete(&path).await);
+    }
+    checker.check("GET /v1/workers", &api.get("/v1/workers").await);
+}

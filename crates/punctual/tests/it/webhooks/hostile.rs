@@ -1,0 +1,82 @@
+//! Targets that hang, drip or flood: they hold up nobody else.
+
+use std::time::{Duration, Instant};
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::json;
+
+use super::hook;
+use crate::it::world::{SOON, World, id_of, quick, shared};
+
+#[tokio::test]
+async fn a_dead_target_does_not_hold_up_the_others() {
+    let world = World::start().await;
+    let caller = world.caller();
+    let (dead, alive) = (Sink::start(), Sink::start());
+    dead.answer("/hook", Answer::hang());
+    let tasks = (0..600).map(|_| hook(&dead, "/hook", json!({"timeout_seconds": 60, "priority": 9}))).collect();
+    caller.submit_all(tasks).await;
+    dead.wait_for("/hook", 1, SOON).await;
+    let begun = Instant::now();
+    let tasks = (0..50).map(|_| hook(&alive, "/hook", json!({"priority": 0}))).collect();
+    let tasks = caller.submit_all(tasks).await;
+    alive.wait_for("/hook", 50, Duration::from_secs(10)).await;
+    for task in tasks {
+        caller.until(&id_of(&task), "COMPLETED").await;
+    }
+    assert!(begun.elapsed() < Duration::from_secs(15), "the others took {:?}", begun.elapsed());
+    let hanging = dead.most_at_once();
+    assert!((2..=64).contains(&hanging), "{hanging} calls hung at one target at a time");
+}
+
+#[tokio::test]
+async fn a_slot_that_hung_is_free_after_the_timeout() {
+    let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "2")).await;
+    let caller = world.caller();
+    let sink = Sink::start();
+    sink.script("/hook", [Answer::hang(), Answer::hang(), Answer::status(200)]);
+    let tasks = (0..6).map(|_| hook(&sink, "/hook", json!({"timeout_seconds": 1}))).collect();
+    for task in caller.submit_all(tasks).await {
+        caller.until(&id_of(&task), "COMPLETED").await;
+    }
+    assert!(sink.most_at_once() <= 2, "{} calls at a time", sink.most_at_once());
+    eventually("the hanging calls were given up", SOON, async || match sink.waiting() {
+        0 => Ok(()),
+        waiting => Err(format!("{waiting} waiting")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn endless_and_dripping_answers_come_to_an_end() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.answer("/endless", Answer::endless());
+    let endless =
+        caller.submit_id(hook(&sink, "/endless", json!({"timeout_seconds": 10, "retry_policy": quick(0)}))).await;
+    // 2xx is completed; of the body no more is read than a result may be long.
+    let task = caller.until(&endless, "COMPLETED").await;
+    assert!(task["result"].is_null());
+    sink.script("/drip", [Answer::trickle(), Answer::json(&json!("whole"))]);
+    let drip = caller.submit_id(hook(&sink, "/drip", json!({"timeout_seconds": 1}))).await;
+    caller.until(&drip, "COMPLETED").await;
+    eventually("no connection is left hanging", SOON, async || match sink.waiting() {
+        0 => Ok(()),
+        waiting => Err(format!("{waiting} waiting")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_connection_that_was_closed_between_uses_is_not_a_failure_of_the_task() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    // The target closes after every answer, as if its idle time were over.
+    sink.answer("/hook", Answer::status(200).header("connection", "close"));
+    for _ in 0..10 {
+        let id = caller.submit_id(hook(&sink, "/hook", json!({"retry_policy": quick(3)}))).await;
+        caller.until(&id, "COMPLETED").await;
+    }
+    assert!(sink.hits("/hook").len() >= 10);
+}

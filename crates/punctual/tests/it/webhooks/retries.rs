@@ -1,0 +1,107 @@
+//! From the first attempt to the dead letter, and back.
+
+use std::time::Duration;
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::{Value, json};
+
+use super::hook;
+use crate::it::world::{SOON, in_seconds, quick, seconds_between, shared, written};
+
+#[tokio::test]
+async fn attempts_count_up_tokens_grow_and_the_id_stays() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.script("/thrice", [Answer::status(500), Answer::status(500), Answer::status(200)]);
+    let id = caller.submit_id(hook(&sink, "/thrice", json!({"payload": {"n": 1}}))).await;
+    let done = caller.until(&id, "COMPLETED").await;
+    assert_eq!(done["retry_count"], 2);
+    let hits = sink.hits("/thrice");
+    let attempts: Vec<&str> = hits.iter().map(|hit| hit.header("Punctual-Attempt")).collect();
+    assert_eq!(attempts, ["1", "2", "3"]);
+    let tokens: Vec<u64> =
+        hits.iter().map(|hit| hit.header("Punctual-Fencing-Token").parse().expect("a token")).collect();
+    assert!(tokens.is_sorted_by(|a, b| a < b), "the tokens grow: {tokens:?}");
+    for hit in &hits {
+        assert_eq!((hit.header("webhook-id"), hit.header("Idempotency-Key")), (id.as_str(), id.as_str()));
+        assert_eq!(hit.body, br#"{"n":1}"#);
+    }
+    let waits: Vec<f64> = hits.windows(2).map(|pair| seconds_between(pair[0].at, pair[1].at)).collect();
+    assert!(waits.iter().all(|wait| (0.1..10.0).contains(wait)), "retried after {waits:?} s");
+    let runs = caller.runs(&id).await;
+    assert_eq!(runs.len(), 3, "{runs:#?}");
+    caller.trail(&id).await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_keeps_all_and_is_driven_again() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.answer("/broken", Answer::status(500).body("broken"));
+    let id =
+        caller.submit_id(hook(&sink, "/broken", json!({"payload": {"version": 1}, "retry_policy": quick(2)}))).await;
+    let dead = caller.until(&id, "DEAD_LETTERED").await;
+    assert_eq!(dead["payload"], json!({"version": 1}));
+    assert!(dead["last_error"]["code"].is_string(), "{dead:#}");
+    assert_eq!((sink.hits("/broken").len(), caller.runs(&id).await.len()), (3, 3));
+    let tokens = |sink: &Sink| {
+        sink.hits("/broken")
+            .iter()
+            .map(|hit| hit.header("Punctual-Fencing-Token").parse().expect("a token"))
+            .collect::<Vec<u64>>()
+    };
+
+    // Still broken: the retries begin from zero, so there are three more attempts.
+    let answer = caller.api.call("POST", &format!("/v1/tasks/{id}/redrive")).send().await;
+    assert!(answer.status() < 300, "{answer}");
+    sink.wait_for("/broken", 6, SOON).await;
+    caller.until(&id, "DEAD_LETTERED").await;
+    assert_eq!(sink.hits("/broken").len(), 6);
+
+    sink.answer("/broken", Answer::json(&json!("mended")));
+    let answer = caller.api.post(&format!("/v1/tasks/{id}/redrive"), &json!({"payload": {"version": 2}})).await;
+    assert!(answer.status() < 300, "{answer}");
+    let done = caller.until(&id, "COMPLETED").await;
+    assert_eq!((&done["result"], &done["payload"]), (&json!("mended"), &json!({"version": 2})));
+    assert_eq!(sink.hits("/broken")[6].body, br#"{"version":2}"#);
+    assert!(tokens(&sink).is_sorted_by(|a, b| a < b), "the tokens grow, re-driven or not: {:?}", tokens(&sink));
+    caller.trail(&id).await;
+}
+
+#[tokio::test]
+async fn an_answer_to_a_cancelled_run_is_discarded() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    for (n, answer) in [Answer::json(&json!("late")), Answer::status(500), Answer::status(404)].into_iter().enumerate()
+    {
+        let path = format!("/{n}");
+        sink.answer(&path, answer.after(Duration::from_secs(2)));
+        let id = caller.submit_id(hook(&sink, &path, json!({}))).await;
+        sink.wait_for(&path, 1, SOON).await;
+        caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(202);
+        let task = caller.until(&id, "CANCELLED").await;
+        assert!(task["result"].is_null(), "{task:#}");
+        // Until after the target has answered, or has been left alone.
+        eventually("the call is over", SOON, async || match sink.waiting() {
+            0 => Ok(()),
+            waiting => Err(format!("{waiting} waiting")),
+        })
+        .await;
+        let task = caller.task(&id).await;
+        assert_eq!((&task["status"], &task["result"]), (&json!("CANCELLED"), &Value::Null), "{task:#}");
+        assert_eq!(sink.hits(&path).len(), 1, "a cancelled run was retried");
+        caller.trail(&id).await;
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_has_expired_is_not_sent() {
+    let caller = shared().await;
+    let sink = Sink::start();
+    sink.answer("/hook", Answer::status(503).header("Retry-After", "3"));
+    let id = caller.submit_id(hook(&sink, "/hook", json!({"expires_at": written(in_seconds(2.0))}))).await;
+    let task = caller.until(&id, "FAILED").await;
+    assert_eq!(task["last_error"]["code"], "expired", "{task:#}");
+    assert_eq!(sink.hits("/hook").len(), 1);
+}

@@ -1,0 +1,104 @@
+//! The workbench of these tests: a store in a temporary directory, a dispatcher and its desk.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::store::{Inserted, Store};
+use punctual_core::task::Task;
+use punctual_scheduler::desk::{Ask, Desk, Wants};
+use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
+use punctual_scheduler::hints::Hints;
+use punctual_scheduler::settle::Settler;
+use punctual_scheduler::targets::Targets;
+use punctual_scheduler::waking::WakingStore;
+use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
+use tempfile::TempDir;
+
+pub const NODE: NodeId = NodeId::new(1);
+
+pub struct Bench {
+    pub store: Arc<dyn Store>,
+    pub clock: Arc<ManualClock>,
+    pub broker: Arc<EmbeddedBroker>,
+    pub targets: Arc<Targets>,
+    pub dispatcher: Dispatcher,
+    pub desk: Desk,
+    pub settler: Settler,
+    _directory: TempDir,
+}
+
+impl Bench {
+    pub fn new() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub fn with(configure: impl FnOnce(&mut Config)) -> Self {
+        let directory = TempDir::new().unwrap();
+        let clock = Arc::new(ManualClock::new(START));
+        let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
+        let hints = Arc::new(Hints::default());
+        let store: Arc<dyn Store> = Arc::new(WakingStore::new(Arc::new(inner.unwrap()), Arc::clone(&hints)));
+        let (broker, targets) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(Targets::new(2)));
+        let mut config = Config {
+            prefetch_window: Duration::from_secs(30),
+            // Long, so that what is found is found by a hint or by the first sweep.
+            sweep_interval: Duration::from_hours(1),
+            claim_batch: 1_000,
+            visibility: Duration::from_mins(1),
+            waiting_workers: 100,
+            push: true,
+        };
+        configure(&mut config);
+        let deps = Deps {
+            store: Arc::clone(&store),
+            broker: Arc::clone(&broker) as _,
+            clock: Arc::clone(&clock) as _,
+            hints,
+            targets: Arc::clone(&targets),
+            node: NODE,
+        };
+        let (dispatcher, desk, _) = Dispatcher::new(deps, config);
+        let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
+        Self { store, clock, broker, targets, dispatcher, desk, settler, _directory: directory }
+    }
+
+    pub async fn submit(&self, task: TaskBuilder) -> TaskId {
+        match self.store.insert(vec![task.build()]).await.unwrap().remove(0) {
+            Inserted::Created(task) => task.id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn task(&self, id: TaskId) -> Task {
+        self.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
+    }
+
+    /// A turn of the dispatcher after another until nothing is left to do.
+    pub async fn turns(&mut self) {
+        while self.dispatcher.run_once().await.unwrap().more {}
+    }
+
+    /// Leases at once, through the dispatcher.
+    pub async fn lease(&mut self, queue: &str, max_tasks: usize) -> Vec<Task> {
+        let desk = self.desk.clone();
+        let ask = ask(queue_of(queue), max_tasks, Duration::ZERO);
+        let asked = tokio::spawn(async move { desk.lease(ask).await });
+        while !asked.is_finished() {
+            self.dispatcher.run_once().await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        asked.await.unwrap().unwrap()
+    }
+}
+
+fn queue_of(queue: &str) -> Wants {
+    Wants::Queues(vec![queue.to_owned()])
+}
+
+pub fn ask(wants: Wants, max_tasks: usize, wait: Duration) -> Ask {
+    Ask { tenant: TENANT.into(), worker: "worker_a".into(), wants, max_tasks, lease_millis: 60_000, wait }
+}

@@ -1,0 +1,190 @@
+//! Due tasks and their takers meet.
+
+use std::time::Duration;
+
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::state::State;
+use punctual_core::store::Store;
+use punctual_scheduler::desk::{DeskError, Wants};
+use punctual_scheduler::dispatcher::Report;
+use punctual_testkit::fixtures::{at, task};
+use tokio_util::sync::CancellationToken;
+
+use crate::bench::{Bench, ask};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
+    let bench = Bench::new();
+    let (desk, store, stop) = (bench.desk.clone(), bench.store.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
+    let asked = tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 10, LONG)).await });
+    tokio::task::yield_now().await;
+    store.insert(vec![task().build()]).await.unwrap();
+    let leased = tokio::time::timeout(Duration::from_secs(5), asked).await.unwrap().unwrap().unwrap();
+    assert_eq!(leased.len(), 1);
+    assert_eq!((leased[0].state(), leased[0].position.version, leased[0].position.attempts), (State::Running, 3, 1));
+    stop.cancel();
+    dispatcher.await.unwrap();
+}
+
+#[tokio::test]
+async fn nothing_is_handed_out_before_its_time() {
+    let mut bench = Bench::new();
+    bench.submit(task().due(at(10_000))).await;
+    assert!(bench.lease("default", 10).await.is_empty());
+    bench.clock.advance_millis(9_999);
+    assert!(bench.lease("default", 10).await.is_empty());
+    bench.clock.advance_millis(1);
+    assert_eq!(bench.lease("default", 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_no_hint_told_of_is_found_by_the_sweep() {
+    let mut bench = Bench::with(|config| config.sweep_interval = Duration::ZERO);
+    // Beyond the prefetch window, so the board drops the hint.
+    bench.submit(task().due(at(120_000))).await;
+    bench.turns().await;
+    bench.clock.advance_millis(120_000);
+    assert_eq!(bench.lease("default", 10).await.len(), 1);
+}
+
+#[tokio::test]
+async fn the_more_urgent_goes_first_and_then_the_older() {
+    let mut bench = Bench::new();
+    let low = bench.submit(task().priority(1).due(at(-5_000))).await;
+    let old = bench.submit(task().due(at(-3_000))).await;
+    let new = bench.submit(task().due(at(-1_000))).await;
+    let urgent = bench.submit(task().priority(9)).await;
+    let leased: Vec<_> = bench.lease("default", 3).await.iter().map(|task| task.id).collect();
+    assert_eq!(leased, [urgent, old, new]);
+    assert_eq!(bench.lease("default", 3).await[0].id, low);
+}
+
+#[tokio::test]
+async fn a_worker_is_served_by_type_across_queues_and_by_nothing_else() {
+    let mut bench = Bench::new();
+    bench.submit(task().queue("a").kind("mail")).await;
+    bench.submit(task().queue("b").kind("mail")).await;
+    bench.submit(task().queue("b").kind("other")).await;
+    bench.submit(task().queue("b").kind("mail").tenant("somebody else")).await;
+    let desk = bench.desk.clone();
+    let asked = tokio::spawn(async move { desk.lease(ask(Wants::Kinds(vec!["mail".into()]), 10, LONG)).await });
+    while !asked.is_finished() {
+        bench.dispatcher.run_once().await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    let leased = asked.await.unwrap().unwrap();
+    assert_eq!(leased.len(), 2);
+    assert!(leased.iter().all(|task| task.lane.key.kind == "mail"));
+}
+
+#[tokio::test]
+async fn many_single_leases_share_a_backlog_without_sharing_a_task() {
+    let bench = Bench::new();
+    for _ in 0..50 {
+        bench.submit(task()).await;
+    }
+    let (desk, stop) = (bench.desk.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
+    let mut asked = Vec::new();
+    for _ in 0..50 {
+        let desk = desk.clone();
+        asked.push(tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await }));
+    }
+    let mut leased = std::collections::HashSet::new();
+    for asked in asked {
+        for task in asked.await.unwrap().unwrap() {
+            assert!(leased.insert(task.id), "{} was leased twice", task.id);
+        }
+    }
+    assert_eq!(leased.len(), 50);
+    stop.cancel();
+    dispatcher.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_claimed_for_a_worker_that_hung_up_is_given_back_uncounted() {
+    let mut bench = Bench::new();
+    let id = bench.submit(task()).await;
+    let desk = bench.desk.clone();
+    let mut asked = Box::pin(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await });
+    // Polled once, so that the worker waits; the dispatcher claims for it; then it hangs up unread.
+    assert!(futures_poll(&mut asked).is_none());
+    assert_eq!(bench.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
+    assert_eq!(bench.task(id).await.state(), State::Running);
+    drop(asked);
+    bench.turns().await;
+    let task = bench.task(id).await;
+    assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
+    assert_eq!(bench.lease("default", 1).await[0].id, id);
+}
+
+#[tokio::test]
+async fn more_workers_than_may_wait_are_turned_away() {
+    let mut bench = Bench::with(|config| config.waiting_workers = 2);
+    let mut asked = Vec::new();
+    for _ in 0..3 {
+        let desk = bench.desk.clone();
+        asked.push(tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await }));
+        tokio::task::yield_now().await;
+        bench.turns().await;
+    }
+    let refused = asked.pop().unwrap().await.unwrap();
+    assert!(matches!(refused, Err(DeskError::Crowded)), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_stopping_dispatcher_answers_whoever_waits() {
+    let bench = Bench::new();
+    let (desk, stop) = (bench.desk.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
+    let waiting = desk.clone();
+    let asked = tokio::spawn(async move { waiting.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await });
+    tokio::task::yield_now().await;
+    stop.cancel();
+    dispatcher.await.unwrap();
+    assert!(asked.await.unwrap().is_ok_and(|tasks| tasks.is_empty()));
+    let late = desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await;
+    assert!(matches!(late, Err(DeskError::Closed)));
+}
+
+#[tokio::test]
+async fn a_crowded_target_does_not_hold_the_others() {
+    let mut bench = Bench::new();
+    for _ in 0..10 {
+        bench.submit(task().push("http://dead.example:80").due(at(-1_000))).await;
+    }
+    bench.submit(task().push("http://live.example:80")).await;
+    bench.turns().await;
+    // Two places for each target.
+    assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
+    assert_eq!((bench.targets.free("http://dead.example:80"), bench.targets.free("http://live.example:80")), (0, 1));
+    bench.targets.give_back("http://dead.example:80");
+    bench.turns().await;
+    assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 4);
+}
+
+#[tokio::test]
+async fn what_cannot_be_published_is_given_back_uncounted() {
+    let mut bench = Bench::new();
+    let id = bench.submit(task().push("http://live.example:80")).await;
+    bench.turns().await;
+    let queued = bench.task(id).await;
+    assert_eq!((queued.state(), queued.position.attempts), (State::Queued, 1));
+    let second = bench.submit(task().push("http://live.example:80")).await;
+    bench.broker.close().await;
+    bench.turns().await;
+    let task = bench.task(second).await;
+    assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
+}
+
+/// Polls a future once.
+fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}

@@ -1,0 +1,142 @@
+//! What pull workers say of the tasks they hold.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::{By, Event, State, transition};
+use punctual_core::store::Applied;
+use punctual_core::trail::{Actor, RunError};
+use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+use punctual_testkit::fixtures::{TENANT, json, task};
+
+use crate::bench::{Bench, NODE};
+
+const ACCEPTED: Settled = Settled::Accepted { lease_expires_at: None };
+
+fn completed(text: &str) -> Outcome {
+    Outcome::Completed { result: Some(json(text)) }
+}
+
+fn failed(retryable: bool) -> Outcome {
+    let error = RunError { code: "boom".into(), message: "it broke".into(), details: None };
+    Outcome::Failed { error, retryable, retry_after_millis: None }
+}
+
+impl Bench {
+    async fn running(&mut self) -> (TaskId, u64) {
+        self.submit(task()).await;
+        let leased = self.lease("default", 1).await.remove(0);
+        (leased.id, leased.position.version)
+    }
+
+    async fn say(&self, id: TaskId, token: u64, outcome: Outcome) -> Settled {
+        self.settler.settle(TENANT, vec![Settlement { id, token, outcome }]).await.unwrap().remove(0)
+    }
+
+    async fn cancel(&self, id: TaskId) {
+        let by = By { now: punctual_testkit::fixtures::START, node: NODE, actor: Actor::Client };
+        let change = transition(&self.task(id).await.position, Event::Cancel, &by).unwrap();
+        assert!(matches!(self.store.apply(vec![(id, change)]).await.unwrap()[..], [Applied::Done(_)]));
+    }
+}
+
+#[tokio::test]
+async fn a_completion_is_recorded_once_however_often_it_is_said() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    for _ in 0..3 {
+        assert_eq!(bench.say(id, token, completed("1")).await, ACCEPTED);
+    }
+    assert_eq!(bench.say(id, token, completed("2")).await, Settled::Stale { state: State::Completed });
+    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Stale { state: State::Completed });
+    let task = bench.task(id).await;
+    assert_eq!((task.state(), task.position.version, task.result), (State::Completed, token + 1, Some(json("1"))));
+}
+
+#[tokio::test]
+async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
+    let waiting = bench.task(id).await;
+    assert_eq!((waiting.state(), waiting.retry_count()), (State::Pending, 1));
+    bench.clock.advance_millis(1_000);
+    let again = bench.lease("default", 1).await.remove(0);
+    assert!(again.position.version > token);
+    // The first worker still repeats what was accepted, also while the second one runs.
+    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, completed("1")).await, Settled::Stale { state: State::Running });
+    assert_eq!(bench.say(id, again.position.version, completed("1")).await, ACCEPTED);
+}
+
+#[tokio::test]
+async fn a_failure_not_worth_retrying_is_a_dead_letter() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    assert_eq!(bench.say(id, token, failed(false)).await, ACCEPTED);
+    assert_eq!(bench.task(id).await.state(), State::DeadLettered);
+}
+
+#[tokio::test]
+async fn a_release_is_not_counted() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    assert_eq!(bench.say(id, token, Outcome::Released).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, Outcome::Released).await, ACCEPTED);
+    let task = bench.task(id).await;
+    assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
+}
+
+#[tokio::test]
+async fn a_heartbeat_extends_and_a_stale_one_does_not() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    bench.clock.advance_millis(30_000);
+    let beat = || Outcome::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
+    let expires = punctual_testkit::fixtures::at(90_000);
+    assert_eq!(bench.say(id, token, beat()).await, Settled::Accepted { lease_expires_at: Some(expires) });
+    assert_eq!(bench.say(id, token - 1, beat()).await, Settled::Stale { state: State::Running });
+    assert_eq!(bench.say(TaskId::new(), token, beat()).await, Settled::NotFound);
+    let task = bench.task(id).await;
+    assert_eq!((task.progress, task.checkpoint), (Some(json("0.5")), Some(json(r#"{"at":7}"#))));
+}
+
+#[tokio::test]
+async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
+    for outcome in [completed("1"), failed(true), Outcome::Released, Outcome::Heartbeat { progress: None, checkpoint: None }] {
+        let mut bench = Bench::new();
+        let (id, token) = bench.running().await;
+        bench.cancel(id).await;
+        assert_eq!(bench.task(id).await.state(), State::Running);
+        assert_eq!(bench.say(id, token, outcome.clone()).await, Settled::Cancelled);
+        let task = bench.task(id).await;
+        assert_eq!((task.state(), task.result), (State::Cancelled, None));
+        assert_eq!(bench.say(id, token, outcome).await, Settled::Cancelled);
+    }
+}
+
+#[tokio::test]
+async fn another_tenants_task_is_not_found() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    let item = || Settlement { id, token, outcome: completed("1") };
+    let answers = bench.settler.settle("somebody else", vec![item()]).await.unwrap();
+    assert_eq!(answers, [Settled::NotFound]);
+    assert_eq!(bench.task(id).await.state(), State::Running);
+    assert_eq!(bench.settler.settle(TENANT, vec![item()]).await.unwrap(), [ACCEPTED]);
+}
+
+#[tokio::test]
+async fn a_batch_is_answered_item_by_item() {
+    let mut bench = Bench::new();
+    let (first, first_token) = bench.running().await;
+    let (second, second_token) = bench.running().await;
+    let items = vec![
+        Settlement { id: first, token: first_token, outcome: completed("1") },
+        Settlement { id: TaskId::new(), token: 3, outcome: completed("1") },
+        Settlement { id: second, token: second_token, outcome: failed(true) },
+        Settlement { id: second, token: second_token + 5, outcome: completed("1") },
+        Settlement { id: first, token: first_token, outcome: completed("1") },
+    ];
+    let answers = bench.settler.settle(TENANT, items).await.unwrap();
+    assert!(matches!(answers[..], [ACCEPTED, Settled::NotFound, ACCEPTED, Settled::Stale { .. }, ACCEPTED]), "{answers:?}");
+}

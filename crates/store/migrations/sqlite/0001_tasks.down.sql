@@ -1,0 +1,12 @@
+DROP TABLE probe;
+DROP TABLE nodes;
+DROP TABLE workers;
+DROP TABLE leases;
+DROP TABLE quarantine;
+DROP TABLE idempotency;
+DROP TABLE counts;
+DROP TABLE history;
+DROP TABLE tasks;
+DROP TABLE bodies;
+DROP TABLE ids;
+DROP TABLE lanes;

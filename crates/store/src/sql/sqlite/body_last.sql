@@ -1,0 +1,1 @@
+SELECT ifnull(max(seq), 0) FROM bodies

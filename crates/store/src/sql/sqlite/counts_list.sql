@@ -1,0 +1,1 @@
+SELECT lane, state, tasks FROM counts WHERE tasks > 0

@@ -1,0 +1,9 @@
+-- The columns are those that `row.rs` names.
+SELECT
+    h.seq, h.id, h.lane, h.state, h.version, h.attempts, h.crashes, 0,
+    h.execute_at, h.due_at, h.expires_at, h.worker, h.started_at, h.progress, h.checkpoint, h.trail,
+    b.created_at, b.payload, b.callback_url, b.callback_headers, b.retry_policy, b.timeout_millis, b.metadata,
+    b.schedule_id, b.idempotency_key,
+    h.completed_at, h.result
+FROM history AS h LEFT JOIN bodies AS b ON b.seq = h.seq
+WHERE h.seq = ?1

@@ -1,0 +1,5 @@
+UPDATE tasks SET
+    lease_expires_at = ?2,
+    progress = ifnull(?3, progress),
+    checkpoint = ifnull(?4, checkpoint)
+WHERE seq = ?1

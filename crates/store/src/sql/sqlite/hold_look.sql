@@ -1,0 +1,5 @@
+SELECT
+    t.seq, t.lane, t.state, t.version, t.cancel_requested, t.worker, t.holder, t.node, t.held_since, t.lease_expires_at,
+    t.deadline_at, t.lease_millis
+FROM ids AS i CROSS JOIN tasks AS t ON t.seq = i.seq
+WHERE i.id = ?1

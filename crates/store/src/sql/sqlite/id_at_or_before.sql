@@ -1,0 +1,1 @@
+SELECT id, seq FROM ids WHERE id <= ?1 ORDER BY id DESC LIMIT 1

@@ -1,0 +1,1 @@
+SELECT seq FROM ids WHERE id = ?1

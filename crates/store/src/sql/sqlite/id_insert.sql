@@ -1,0 +1,1 @@
+INSERT INTO ids (id, seq) VALUES (?1, ?2) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT tenant, queue, kind, priority, target FROM lanes WHERE id = ?1

@@ -1,0 +1,4 @@
+SELECT due_at FROM tasks INDEXED BY tasks_waiting
+WHERE state = 1 AND lane = ?1
+ORDER BY due_at, id
+LIMIT 1

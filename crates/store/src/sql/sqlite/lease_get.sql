@@ -1,0 +1,1 @@
+SELECT holder, term, expires_at FROM leases WHERE name = ?1

@@ -1,0 +1,1 @@
+SELECT id, lane, state FROM tasks WHERE seq = ?1

@@ -1,0 +1,282 @@
+//! The embedded store: one SQLite database in a directory of its own.
+//!
+//! One thread writes ([`writer`]), a few read beside it ([`reader`]), and [`ports`] makes
+//! jobs for them out of calls. Each verb of the store is a file of its own, and each SQL
+//! statement one under `src/sql/sqlite`. What is acknowledged is on the disk: the log is
+//! synced at every commit, and no answer is given before it.
+
+mod apply;
+mod checkpoint;
+mod claim;
+mod connection;
+mod counts;
+mod directory;
+mod extend;
+mod fault;
+mod get;
+mod heads;
+mod insert;
+mod job;
+mod lanes;
+mod leases;
+mod list;
+mod list_source;
+mod overdue;
+mod ports;
+mod quarantine;
+mod queue;
+mod reader;
+mod registry;
+mod row;
+mod session;
+mod start;
+mod tally;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use rusqlite::Connection;
+use tracing::warn;
+
+use crate::migrations::{self, MigrationError, Status};
+use connection::{OLDEST_SQLITE, open_writer};
+use directory::Directory;
+use fault::{Fault, closed};
+use queue::Way;
+use reader::Readers;
+use session::Session;
+use writer::{Weight, Writer};
+
+/// How a store is opened.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Threads that read beside the writer.
+    pub readers: usize,
+    /// Calls of one kind that may wait before further ones are refused as overloaded.
+    pub queue_jobs: usize,
+    /// Bytes that waiting calls of one kind may hold, likewise.
+    pub queue_bytes: usize,
+    /// Calls that are committed together at the most.
+    pub group_jobs: usize,
+    /// Tasks that are committed together, about.
+    pub group_rows: usize,
+    /// Pages in the log after which they are moved into the database.
+    pub checkpoint_pages: u32,
+    /// What the log's file is cut to when it has grown beyond it.
+    pub log_limit_bytes: i64,
+    /// Memory for pages of the database that the writer keeps.
+    pub writer_cache_bytes: usize,
+    /// The same for each reader.
+    pub reader_cache_bytes: usize,
+    /// Lanes that the writer remembers.
+    pub cached_lanes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            readers: 3,
+            queue_jobs: 10_000,
+            queue_bytes: 256 << 20,
+            group_jobs: 1_000,
+            group_rows: 10_000,
+            checkpoint_pages: 4_000,
+            log_limit_bytes: 64 << 20,
+            writer_cache_bytes: 64 << 20,
+            reader_cache_bytes: 8 << 20,
+            cached_lanes: 100_000,
+        }
+    }
+}
+
+/// Why a store could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory cannot be made, read or locked.
+    #[error("the data directory {} cannot be used: {reason}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// What the operating system says.
+        reason: String,
+    },
+    /// Another process has it open.
+    #[error("the data directory {} is in use by another punctual process", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// This binary was built with a SQLite that must not be trusted with data.
+    #[error("this binary contains SQLite {found}, which can corrupt a database under load: 3.51.3 or newer is needed")]
+    OldSqlite {
+        /// The version that it contains.
+        found: &'static str,
+    },
+    /// The schema is not one that this binary can work with.
+    #[error("the database in {} cannot be used: {reason}", path.display())]
+    Schema {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: MigrationError,
+    },
+    /// The database cannot be opened.
+    #[error("the database in {} cannot be opened: {reason}", path.display())]
+    Database {
+        /// The directory.
+        path: PathBuf,
+        /// What SQLite or the operating system says.
+        reason: String,
+    },
+}
+
+/// The embedded store: tasks, leases and the registry (see the module). Clones share it.
+#[derive(Clone)]
+pub struct SqliteStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    writer: Writer,
+    readers: Readers,
+    threads: Mutex<Option<Threads>>,
+}
+
+struct Threads {
+    writer: JoinHandle<()>,
+    readers: Vec<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the store in `directory`, which is made if it is missing, and brings its schema up to date. `clock` is the
+    /// store's clock from now on, and `node` the process in whose name it takes tasks.
+    pub fn open(
+        directory: impl AsRef<Path>,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        options: Options,
+    ) -> Result<Self, OpenError> {
+        let Database { directory, mut connection } = Database::open(directory.as_ref(), &options)?;
+        let path = directory.path().to_owned();
+        migrations::up(&mut connection, clock.now())
+            .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
+        let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
+        registry::bury_the_past(&mut Session::new(&connection, Arc::clone(&clock), node, 1))
+            .map_err(|reason| fault(reason.tell().to_string()))?;
+        directory.sync().map_err(|reason| fault(reason.to_string()))?;
+
+        let (readers, reader_threads) = Readers::start(directory.database(), &clock, node, &options)
+            .map_err(|reason| fault(reason.to_string()))?;
+        let (writer, writer_thread) = Writer::start(connection, directory, clock, node, options)
+            .inspect_err(|_| readers.close())
+            .map_err(|reason| fault(reason.to_string()))?;
+        let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
+        Ok(Self { shared: Arc::new(Shared { writer, readers, threads }) })
+    }
+
+    fn writer(&self) -> &Writer {
+        &self.shared.writer
+    }
+
+    fn readers(&self) -> &Readers {
+        &self.shared.readers
+    }
+
+    /// Writes a trifle and reads it.
+    async fn check(&self) -> Result<(), StoreError> {
+        let write = |session: &mut Session<'_>| -> Result<(), Fault> {
+            let now = session.now().as_millis();
+            session.connection.prepare_cached(include_str!("sql/sqlite/probe_write.sql"))?.execute([now])?;
+            Ok(())
+        };
+        self.writer().call(Way::Urgent, Weight::SMALL, write).await?;
+        let read = |session: &mut Session<'_>| -> Result<i64, Fault> {
+            let mut query = session.connection.prepare_cached(include_str!("sql/sqlite/probe_read.sql"))?;
+            Ok(query.query_row([], |row| row.get(0))?)
+        };
+        match self.readers().call(read).await? {
+            1 => Ok(()),
+            _ => Err(StoreError::Corrupt("what was written is not there".to_owned())),
+        }
+    }
+
+    /// Hands live rows that a reader could not read to the writer, which looks again and takes them out of the way.
+    async fn review(&self, rows: Vec<i64>) {
+        if rows.is_empty() {
+            return;
+        }
+        let weight = Weight { bytes: Weight::SMALL.bytes, rows: rows.len() };
+        let reviewed = self.writer().call(Way::Progress, weight, move |session| quarantine::review(session, &rows));
+        if let Err(fault) = reviewed.await {
+            warn!(%fault, "tasks that cannot be read could not be put in quarantine");
+        }
+    }
+
+    /// Does what waits, writes everything into one file, and closes it. The threads are waited for, the readers first:
+    /// they would keep the writer from emptying the log.
+    async fn close(&self) -> Result<(), StoreError> {
+        let Some(threads) = self.shared.threads.lock().take() else { return Err(closed()) };
+        let shared = Arc::clone(&self.shared);
+        let ended = tokio::task::spawn_blocking(move || {
+            shared.readers.close();
+            let readers: Vec<_> = threads.readers.into_iter().map(JoinHandle::join).collect();
+            shared.writer.close();
+            threads.writer.join().is_ok() && readers.iter().all(Result::is_ok)
+        });
+        match ended.await {
+            Ok(true) => Ok(()),
+            _ => Err(StoreError::Unavailable("a thread of the store died".to_owned())),
+        }
+    }
+}
+
+/// A store that is dropped without being closed ends its threads when they have done what waits.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.readers.close();
+        self.writer.close();
+    }
+}
+
+/// A database that is open for migrations only, with its directory locked.
+pub struct Database {
+    directory: Directory,
+    connection: Connection,
+}
+
+impl Database {
+    /// Opens the database in `directory`, and makes both if they are missing, without looking at the schema.
+    pub fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
+        if rusqlite::version_number() < OLDEST_SQLITE {
+            return Err(OpenError::OldSqlite { found: rusqlite::version() });
+        }
+        let directory = Directory::lock(directory)?;
+        let connection = open_writer(&directory.database(), options).map_err(|reason| OpenError::Database {
+            path: directory.path().to_owned(),
+            reason: reason.to_string(),
+        })?;
+        Ok(Self { directory, connection })
+    }
+
+    /// Applies every migration that is missing; gives their numbers.
+    pub fn up(&mut self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
+        migrations::up(&mut self.connection, now)
+    }
+
+    /// Takes back every migration above `to`; gives their numbers.
+    pub fn down(&mut self, to: u32) -> Result<Vec<u32>, MigrationError> {
+        migrations::down(&mut self.connection, to)
+    }
+
+    /// Every migration, and when it was applied.
+    pub fn status(&self) -> Result<Vec<Status>, MigrationError> {
+        migrations::status(&self.connection)
+    }
+}

@@ -1,0 +1,197 @@
+//! Applies changes: each one conditional write, as the state machine made it.
+//!
+//! `claim` and `start` make their changes here too, so that a row is changed in one place
+//! only.
+
+use std::sync::Arc;
+
+use punctual_core::ids::TaskId;
+use punctual_core::lane::{Lane, LaneKey};
+use punctual_core::state::{Change, State};
+use punctual_core::store::Applied;
+use punctual_core::task::Edit;
+use punctual_core::time::Timestamp;
+use rusqlite::OptionalExtension;
+
+use super::fault::Fault;
+use super::row::{
+    instant_column, json_column, map_column, node_column, number_column, policy_column,
+};
+use super::session::Session;
+
+/// Applies changes, each by itself; answers in order.
+pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
+    changes.iter().map(|(id, change)| apply_one(session, *id, change)).collect()
+}
+
+fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Applied, Fault> {
+    let Some(place) = look(session, id, change.from)? else { return Ok(Applied::Lost) };
+    let fits = place.state == i64::from(change.from.code()) && place.version == number_column(change.expected_version);
+    if !fits || !is_of_tenant(session, place.lane, change.tenant.as_deref())? {
+        return Ok(Applied::Lost);
+    }
+    if change.from.is_final() {
+        // Only dead letters come back.
+        if change.from != State::DeadLettered || change.to.is_final() {
+            return Ok(Applied::Lost);
+        }
+        return redrive(session, &place, change);
+    }
+    if change.to.is_final() {
+        finish(session, place.seq, place.lane, change)?;
+        return Ok(Applied::Done(None));
+    }
+    let lane = match &change.edit {
+        Some(edit) => edit_task(session, &place, edit)?,
+        None => place.lane,
+    };
+    change_task(session, place.seq, change)?;
+    session.tally.moved((place.lane, change.from), (lane, change.to));
+    waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
+}
+
+/// Where a row stands.
+struct Place {
+    seq: i64,
+    lane: i64,
+    state: i64,
+    version: i64,
+    due_at: i64,
+}
+
+/// Finds the row that a change from `from` is about.
+fn look(session: &Session<'_>, id: TaskId, from: State) -> Result<Option<Place>, Fault> {
+    let sql = if from.is_final() {
+        include_str!("../sql/sqlite/history_look.sql")
+    } else {
+        include_str!("../sql/sqlite/task_look.sql")
+    };
+    let place = session.connection.prepare_cached(sql)?.query_row([id.uuid().as_bytes()], |row| {
+        Ok(Place { seq: row.get(0)?, lane: row.get(1)?, state: row.get(2)?, version: row.get(3)?, due_at: row.get(4)? })
+    });
+    Ok(place.optional()?)
+}
+
+fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> Result<bool, Fault> {
+    let Some(tenant) = tenant else { return Ok(true) };
+    Ok(session.lanes.get(session.connection, lane)?.is_some_and(|lane| lane.key.tenant == tenant))
+}
+
+/// A live task stays live.
+pub(crate) fn change_task(session: &Session<'_>, seq: i64, change: &Change) -> Result<(), Fault> {
+    if change.cancel_requested {
+        let mut ask = session.connection.prepare_cached(include_str!("../sql/sqlite/task_ask_to_stop.sql"))?;
+        ask.execute((seq, number_column(change.version), change.trail.as_bytes()))?;
+        return Ok(());
+    }
+    let hold = change.hold.as_ref();
+    let runs = change.to == State::Running;
+    let holder = hold.map(|hold| hold.worker.as_str());
+    let mut update = session.connection.prepare_cached(include_str!("../sql/sqlite/task_change.sql"))?;
+    update.execute((
+        seq,
+        change.to.code(),
+        number_column(change.version),
+        change.attempts,
+        change.crashes,
+        instant_column(change.due_at),
+        holder.filter(|_| runs),
+        holder.filter(|_| !runs),
+        hold.and_then(|hold| hold.node).map(node_column),
+        hold.map(|hold| hold.since.as_millis()),
+        hold.map(|hold| hold.expires_at.as_millis()),
+        hold.map(|hold| hold.deadline_at.as_millis()),
+        hold.map(|hold| number_column(hold.lease_millis)),
+        runs.then_some(change.at.as_millis()),
+        change.trail.as_bytes(),
+    ))?;
+    Ok(())
+}
+
+/// A live task comes to rest: its row moves to the history.
+pub(crate) fn finish(session: &mut Session<'_>, seq: i64, lane: i64, change: &Change) -> Result<(), Fault> {
+    let connection = session.connection;
+    connection.prepare_cached(include_str!("../sql/sqlite/task_finish.sql"))?.execute((
+        seq,
+        change.to.code(),
+        number_column(change.version),
+        change.attempts,
+        change.crashes,
+        change.at.as_millis(),
+        json_column(change.result.as_ref()),
+        change.trail.as_bytes(),
+    ))?;
+    connection.prepare_cached(include_str!("../sql/sqlite/task_delete.sql"))?.execute([seq])?;
+    session.tally.add(lane, change.from, -1);
+    Ok(())
+}
+
+/// A dead letter comes back to life.
+fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<Applied, Fault> {
+    let connection = session.connection;
+    connection.prepare_cached(include_str!("../sql/sqlite/history_redrive.sql"))?.execute((
+        place.seq,
+        change.to.code(),
+        number_column(change.version),
+        change.attempts,
+        change.crashes,
+        instant_column(change.due_at),
+        change.trail.as_bytes(),
+    ))?;
+    connection.prepare_cached(include_str!("../sql/sqlite/history_delete.sql"))?.execute([place.seq])?;
+    session.tally.add(place.lane, change.to, 1);
+    let lane = match &change.edit {
+        Some(edit) => {
+            let lane = edit_task(session, place, edit)?;
+            session.tally.moved((place.lane, change.to), (lane, change.to));
+            lane
+        }
+        None => place.lane,
+    };
+    waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
+}
+
+/// Writes what the submitter changed; gives the lane that the task is in from now on.
+fn edit_task(session: &mut Session<'_>, place: &Place, edit: &Edit) -> Result<i64, Fault> {
+    let connection = session.connection;
+    let lane = match edit.priority {
+        Some(priority) => {
+            let lane = lane_of(session, place.lane)?;
+            let key = LaneKey { priority, ..lane.key.clone() };
+            session.lanes.resolve(connection, &key)?.id.number()
+        }
+        None => place.lane,
+    };
+    if lane != place.lane || edit.execute_at.is_some() || edit.expires_at.is_some() {
+        connection.prepare_cached(include_str!("../sql/sqlite/task_edit.sql"))?.execute((
+            place.seq,
+            lane,
+            instant_column(edit.execute_at),
+            edit.expires_at.is_some(),
+            instant_column(edit.expires_at.flatten()),
+        ))?;
+    }
+    if edit.payload.is_some() || edit.retry_policy.is_some() || edit.metadata.is_some() {
+        connection.prepare_cached(include_str!("../sql/sqlite/body_edit.sql"))?.execute((
+            place.seq,
+            json_column(edit.payload.as_ref()),
+            edit.retry_policy.is_some(),
+            edit.retry_policy.as_ref().and_then(policy_column),
+            edit.metadata.is_some(),
+            edit.metadata.as_ref().and_then(map_column),
+        ))?;
+    }
+    Ok(lane)
+}
+
+fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: i64) -> Result<Applied, Fault> {
+    if state != State::Pending {
+        return Ok(Applied::Done(None));
+    }
+    Ok(Applied::Done(Some((lane_of(session, lane)?, Timestamp::from_millis(due_at)))))
+}
+
+fn lane_of(session: &mut Session<'_>, lane: i64) -> Result<Arc<Lane>, Fault> {
+    let found = session.lanes.get(session.connection, lane)?;
+    found.ok_or_else(|| Fault::Corrupt(format!("lane {lane} has tasks but is not there")))
+}

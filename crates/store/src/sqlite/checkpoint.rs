@@ -1,0 +1,66 @@
+//! Moves what is in the write-ahead log into the database, so that the log stays small.
+//!
+//! The writer does it between transactions: it sees whether it succeeded, and no caller
+//! waits for it who is not behind it anyway. A reader that is still on an old state of the
+//! database keeps the log from being begun anew; reads are short, so that it grows by
+//! little. When it has grown too much all the same, the writer waits for the readers.
+
+use rusqlite::Connection;
+
+use super::fault::Fault;
+
+/// When the log is this many times longer than wanted, the writer waits for the readers.
+const TOO_LONG: i64 = 8;
+
+/// When to move the log into the database.
+pub(crate) struct Checkpoints {
+    /// After so many pages.
+    every: i64,
+    /// At this length of the log.
+    next: i64,
+    /// Its length when it was last looked at.
+    last: i64,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(every: u32) -> Self {
+        let every = i64::from(every.max(1));
+        Self { every, next: every, last: 0 }
+    }
+
+    /// Looks at the log after a commit, and moves it if it is long enough.
+    pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
+        let length = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?.length;
+        if length < self.last {
+            self.next = self.every;
+        }
+        self.last = length;
+        if length < self.next {
+            return Ok(());
+        }
+        let too_long = length >= self.every.saturating_mul(TOO_LONG);
+        let mode = if too_long { "PRAGMA wal_checkpoint(RESTART)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
+        let moved = checkpoint(connection, mode)?;
+        // If a reader was in the way, trying again at every commit would only add an fsync to each.
+        self.next = moved.length.saturating_add(self.every);
+        Ok(())
+    }
+}
+
+/// Moves the whole log and empties it.
+pub(crate) fn truncate(connection: &Connection) -> Result<(), Fault> {
+    let Moved { busy, .. } = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+    if busy { Err(Fault::Busy) } else { Ok(()) }
+}
+
+struct Moved {
+    /// Somebody was in the way.
+    busy: bool,
+    /// How many pages are in the log.
+    length: i64,
+}
+
+fn checkpoint(connection: &Connection, sql: &str) -> Result<Moved, Fault> {
+    let mut query = connection.prepare_cached(sql)?;
+    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)? }))?)
+}

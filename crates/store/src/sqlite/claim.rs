@@ -1,0 +1,170 @@
+//! Takes due tasks for a taker.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use punctual_core::lane::{Lane, LaneId};
+use punctual_core::state::{By, Change, Event, Position, State, transition};
+use punctual_core::store::{Claim, Claimed, Taker};
+use punctual_core::task::{Hold, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use rusqlite::OptionalExtension;
+
+use super::fault::Fault;
+use super::row::{self, Unreadable};
+use super::session::Session;
+use super::{apply, quarantine};
+
+/// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
+const MOST_EXPIRED: usize = 1_000;
+
+/// How many rows are read at once behind expired ones.
+const BEHIND_EXPIRED: usize = 256;
+
+/// Makes claims one after the other.
+pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
+    claims.iter().map(|claim| claim_one(session, claim)).collect()
+}
+
+fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault> {
+    let now = session.now();
+    let actor = match &claim.taker {
+        Taker::Dispatch { .. } => Actor::Scheduler,
+        Taker::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
+    };
+    let by = session.by(now, actor);
+    let node_name = session.node.to_string();
+    let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
+    let mut claimed = Claimed::default();
+    for (lane, most) in &claim.lanes {
+        let want = claim.limit.saturating_sub(claimed.tasks.len()).min(*most);
+        if want > 0 {
+            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by, node_name: &node_name }, &mut claimed)?;
+            visited.push(*lane);
+        }
+    }
+    visited.sort_unstable();
+    visited.dedup();
+    for lane in visited {
+        claimed.next_due.push((lane, next_due(session, lane)?));
+    }
+    Ok(claimed)
+}
+
+/// How tasks are taken.
+struct Taking<'a> {
+    taker: &'a Taker,
+    by: &'a By<'a>,
+    node_name: &'a str,
+}
+
+/// Takes up to `want` due tasks of a lane.
+fn take(
+    session: &mut Session<'_>,
+    lane: LaneId,
+    want: usize,
+    taking: &Taking<'_>,
+    claimed: &mut Claimed,
+) -> Result<(), Fault> {
+    let known = session.lanes.get(session.connection, lane.number())?;
+    let wanted = claimed.tasks.len() + want;
+    let mut chunk = want;
+    while claimed.tasks.len() < wanted && claimed.expired < MOST_EXPIRED {
+        let due = due(session, lane, known.as_ref(), taking.by.now, chunk)?;
+        let all_seen = due.len() < chunk;
+        for (seq, row) in due {
+            if claimed.tasks.len() == wanted {
+                break;
+            }
+            match row {
+                Ok(task) if task.expires_at.is_some_and(|at| at <= taking.by.now) => {
+                    let expired = made(&task.position, Event::Expire, taking.by);
+                    apply::finish(session, seq, lane.number(), &expired)?;
+                    claimed.expired += 1;
+                }
+                Ok(task) => claimed.tasks.push(take_one(session, seq, task, taking)?),
+                Err(Unreadable(column)) => quarantine::put_away(session, seq, column)?,
+            }
+        }
+        if all_seen {
+            break;
+        }
+        chunk = chunk.max(BEHIND_EXPIRED);
+    }
+    Ok(())
+}
+
+fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking<'_>) -> Result<Task, Fault> {
+    let now = taking.by.now;
+    let until = |millis: u64| now.plus_millis(row::number_column(millis));
+    let event = match taking.taker {
+        Taker::Dispatch { visibility_millis } => Event::Claim(Hold {
+            worker: taking.node_name.to_owned(),
+            node: Some(session.node),
+            since: now,
+            expires_at: until(*visibility_millis),
+            deadline_at: until(*visibility_millis),
+            lease_millis: *visibility_millis,
+        }),
+        Taker::Worker { name, lease_millis } => Event::Lease(Hold {
+            worker: name.clone(),
+            node: None,
+            since: now,
+            expires_at: until((*lease_millis).min(task.body.timeout_millis)),
+            deadline_at: until(task.body.timeout_millis),
+            lease_millis: *lease_millis,
+        }),
+    };
+    let change = made(&task.position, event, taking.by);
+    apply::change_task(session, seq, &change)?;
+    let lane = task.lane.id.number();
+    session.tally.moved((lane, change.from), (lane, change.to));
+    advance(&mut task, change);
+    Ok(task)
+}
+
+/// The due tasks of a lane, first due first, with their numbers.
+fn due(
+    session: &Session<'_>,
+    lane: LaneId,
+    known: Option<&Arc<Lane>>,
+    now: Timestamp,
+    most: usize,
+) -> Result<Vec<(i64, Result<Task, Unreadable>)>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/claim_due.sql"))?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut rows = query.query((lane.number(), now.as_millis(), most))?;
+    let mut due = Vec::new();
+    while let Some(row) = rows.next()? {
+        due.push((row.get(row::SEQ)?, row::live(row, known.cloned())));
+    }
+    Ok(due)
+}
+
+fn next_due(session: &Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/lane_next_due.sql"))?;
+    Ok(query.query_row([lane.number()], |row| row.get(0)).optional()?.map(Timestamp::from_millis))
+}
+
+/// The change of a row that the query found in the state that the event needs.
+pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
+    transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
+}
+
+/// The task after a change to a held state.
+pub(crate) fn advance(task: &mut Task, change: Change) {
+    task.position = Position {
+        state: change.to,
+        version: change.version,
+        attempts: change.attempts.unwrap_or(task.position.attempts),
+        crashes: change.crashes.unwrap_or(task.position.crashes),
+        cancel_requested: change.cancel_requested,
+    };
+    if change.to == State::Running {
+        task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
+        task.started_at = Some(change.at);
+    }
+    task.hold = change.hold;
+    task.trail.extend(&change.trail);
+}

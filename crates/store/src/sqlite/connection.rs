@@ -1,0 +1,64 @@
+//! How a connection to the database is opened: for the writer, and for the readers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::Options;
+
+/// The first release of SQLite without the defect that could corrupt a database whose write-ahead log is reset while
+/// another connection checkpoints it.
+pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
+
+/// How long to wait for somebody who has the database open by hand.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// More statements than there are, so that each is prepared once a connection.
+const STATEMENTS: usize = 128;
+
+/// Pages of 4 KiB: what the kernel and most disks write at once.
+const PAGE_BYTES: u32 = 4_096;
+
+/// Opens the database to write, and makes it if it is missing.
+pub(crate) fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE)?;
+    // The page size holds for a database that has no page yet, so it comes first.
+    connection.pragma_update(None, "page_size", PAGE_BYTES)?;
+    let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        return Err(rusqlite::Error::InvalidParameterName(format!("the file system allows journal mode {mode} only")));
+    }
+    // FULL: a commit is on the disk when it returns.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.pragma_update(None, "cache_size", kibibytes(options.writer_cache_bytes))?;
+    // The writer checkpoints by itself, between transactions, where it sees whether that succeeded.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    // What a long reader made the log grow to is given back.
+    connection.pragma_update(None, "journal_size_limit", options.log_limit_bytes)?;
+    Ok(connection)
+}
+
+/// Opens the database to read.
+pub(crate) fn open_reader(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
+    let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    connection.pragma_update(None, "query_only", true)?;
+    connection.pragma_update(None, "cache_size", kibibytes(options.reader_cache_bytes))?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    Ok(connection)
+}
+
+fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
+    // Each connection belongs to one thread: SQLite need not lock it.
+    let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.pragma_update(None, "temp_store", "memory")?;
+    Ok(connection)
+}
+
+/// A negative cache size is in kibibytes, a positive one in pages.
+fn kibibytes(bytes: usize) -> i64 {
+    -i64::try_from(bytes / 1_024).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,22 @@
+//! Counts live tasks by lane and state.
+
+use punctual_core::state::State;
+use punctual_core::store::Count;
+
+use super::fault::Fault;
+use super::session::Session;
+
+/// Reads the counts, which every transaction keeps (see `tally.rs`).
+pub(crate) fn counts(session: &mut Session<'_>) -> Result<Vec<Count>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/counts_list.sql"))?;
+    let mut rows = query.query([])?;
+    let mut counts = Vec::new();
+    while let Some(row) = rows.next()? {
+        let lane = session.lanes.get(session.connection, row.get(0)?)?;
+        let tasks = u64::try_from(row.get::<_, i64>(2)?).unwrap_or(0);
+        if let (Some(lane), Some(state)) = (lane, State::from_code(row.get(1)?)) {
+            counts.push(Count { lane, state, tasks });
+        }
+    }
+    Ok(counts)
+}

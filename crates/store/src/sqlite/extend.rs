@@ -1,0 +1,58 @@
+//! Extends the holds of those who show signs of life.
+
+use punctual_core::state::State;
+use punctual_core::store::Beat;
+use punctual_core::task::Hold;
+
+use super::fault::Fault;
+use super::row::{self, Unreadable, json_column, number_column};
+use super::session::Session;
+use super::quarantine;
+
+/// Extends holds; answers in order.
+pub(crate) fn extend(session: &mut Session<'_>, beats: &[Beat]) -> Result<Vec<Option<Hold>>, Fault> {
+    beats.iter().map(|beat| extend_one(session, beat)).collect()
+}
+
+fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fault> {
+    let connection = session.connection;
+    let Some((seq, lane, hold)) = held(session, beat)? else { return Ok(None) };
+    let tenant = session.lanes.get(connection, lane)?;
+    if tenant.is_none_or(|lane| lane.key.tenant != beat.tenant) {
+        return Ok(None);
+    }
+    let mut hold = match hold {
+        Ok(hold) => hold,
+        Err(Unreadable(column)) => {
+            quarantine::put_away(session, seq, column)?;
+            return Ok(None);
+        }
+    };
+    // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
+    let asked = session.now().plus_millis(number_column(hold.lease_millis));
+    hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
+    connection.prepare_cached(include_str!("../sql/sqlite/hold_extend.sql"))?.execute((
+        seq,
+        hold.expires_at.as_millis(),
+        json_column(beat.progress.as_ref()),
+        json_column(beat.checkpoint.as_ref()),
+    ))?;
+    Ok(Some(hold))
+}
+
+type Held = (i64, i64, Result<Hold, Unreadable>);
+
+/// The hold of the task that the beat's token holds, with the task's number and lane.
+fn held(session: &Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/hold_look.sql"))?;
+    let mut rows = query.query([beat.id.uuid().as_bytes()])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let (state, version, asked_to_stop): (i64, i64, bool) = (row.get(2)?, row.get(3)?, row.get(4)?);
+    if state != i64::from(State::Running.code()) || version != number_column(beat.token) || asked_to_stop {
+        return Ok(None);
+    }
+    let hold = row::get::<Option<String>>(row, 5, "worker")
+        .and_then(|worker| row::hold(row, 6, worker.as_deref()))
+        .and_then(|hold| hold.ok_or(Unreadable("lease_expires_at")));
+    Ok(Some((row.get(0)?, row.get(1)?, hold)))
+}

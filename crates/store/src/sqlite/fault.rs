@@ -1,0 +1,49 @@
+//! What can go wrong with the database, and what the callers are told of it.
+
+use punctual_core::store::StoreError;
+use rusqlite::ErrorCode;
+
+/// Why a job did not succeed.
+#[derive(Debug)]
+pub(crate) enum Fault {
+    /// SQLite said no.
+    Sqlite(rusqlite::Error),
+    /// What is stored makes no sense.
+    Corrupt(String),
+    /// Somebody else has the database open and is in the way.
+    Busy,
+    /// The job panicked: a fault of ours.
+    Panicked,
+}
+
+impl Fault {
+    /// Whether the disk may hold something else than the connection believes.
+    pub(crate) fn is_suspect(&self) -> bool {
+        matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
+    }
+
+    /// What the callers are told.
+    pub(crate) fn tell(&self) -> StoreError {
+        match self {
+            Fault::Sqlite(error) => match error.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => StoreError::Full(error.to_string()),
+                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(error.to_string()),
+                _ => StoreError::Unavailable(error.to_string()),
+            },
+            Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
+            Fault::Busy => StoreError::Unavailable("somebody else is using the database".to_owned()),
+            Fault::Panicked => StoreError::Unavailable("the store met a fault of its own, see its log".to_owned()),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for Fault {
+    fn from(error: rusqlite::Error) -> Self {
+        Fault::Sqlite(error)
+    }
+}
+
+/// What calls on a closed store are told.
+pub(crate) fn closed() -> StoreError {
+    StoreError::Unavailable("the store is closed".to_owned())
+}

@@ -1,0 +1,112 @@
+//! Stores submitted tasks, or recognises them.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::{Position, State};
+use punctual_core::store::Inserted;
+use punctual_core::task::{NewTask, Task};
+use rusqlite::{Connection, OptionalExtension};
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::get;
+use super::row::{instant_column, map_column, number_column, policy_column};
+use super::session::Session;
+
+/// Stores tasks; answers in order.
+pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
+    tasks.into_iter().map(|task| insert_one(session, task)).collect()
+}
+
+fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
+    let connection = session.connection;
+    if let Some((first, same)) = submitted_before(connection, &task)? {
+        return if same { replay(session, first) } else { Ok(Inserted::KeyReused(first)) };
+    }
+    let seq = session.next_seq()?;
+    let mut insert_id = connection.prepare_cached(include_str!("../sql/sqlite/id_insert.sql"))?;
+    if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
+        // The same task again: its submitter did not hear the answer.
+        return replay(session, task.id);
+    }
+    let lane = session.lanes.resolve(connection, &task.lane)?;
+    write_body(connection, seq, &task)?;
+    connection.prepare_cached(include_str!("../sql/sqlite/task_insert.sql"))?.execute((
+        seq,
+        task.id.uuid().as_bytes(),
+        lane.id.number(),
+        State::Pending.code(),
+        task.execute_at.as_millis(),
+        instant_column(task.expires_at),
+        task.trail.as_bytes(),
+    ))?;
+    session.tally.add(lane.id.number(), State::Pending, 1);
+    Ok(Inserted::Created(Task {
+        id: task.id,
+        lane,
+        position: Position { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
+        created_at: task.created_at,
+        execute_at: task.execute_at,
+        due_at: task.execute_at,
+        expires_at: task.expires_at,
+        hold: None,
+        worker: None,
+        started_at: None,
+        completed_at: None,
+        result: None,
+        progress: None,
+        checkpoint: None,
+        body: task.body,
+        trail: task.trail,
+    }))
+}
+
+/// The task that was submitted under the same key, and whether its content was the same. If there is none, the key is
+/// this task's from now on.
+fn submitted_before(connection: &Connection, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
+    let Some(idempotency) = &task.idempotency else { return Ok(None) };
+    let mut put = connection.prepare_cached(include_str!("../sql/sqlite/idempotency_insert.sql"))?;
+    let is_new = put.execute((
+        &task.lane.tenant,
+        &idempotency.key,
+        task.id.uuid().as_bytes(),
+        idempotency.fingerprint,
+        task.created_at.as_millis(),
+    ))?;
+    if is_new == 1 {
+        return Ok(None);
+    }
+    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/idempotency_get.sql"))?;
+    let first = query
+        .query_row((&task.lane.tenant, &idempotency.key), |row| {
+            Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, [u8; 32]>(1)?))
+        })
+        .optional()?;
+    let (id, fingerprint) =
+        first.ok_or_else(|| Fault::Corrupt(format!("the idempotency key of {} is there and is not", task.id)))?;
+    Ok(Some((TaskId::from_uuid(Uuid::from_bytes(id)), fingerprint == idempotency.fingerprint)))
+}
+
+fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
+    match get::by_id(session, first)? {
+        Some(Ok(task)) => Ok(Inserted::Replayed(task)),
+        Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
+        None => Err(Fault::Corrupt(format!("{first} has an idempotency key but is not there"))),
+    }
+}
+
+fn write_body(connection: &Connection, seq: i64, task: &NewTask) -> Result<(), Fault> {
+    let body = &task.body;
+    connection.prepare_cached(include_str!("../sql/sqlite/body_insert.sql"))?.execute((
+        seq,
+        task.created_at.as_millis(),
+        body.payload.get(),
+        body.callback.as_ref().map(|callback| callback.url.as_str()),
+        body.callback.as_ref().and_then(|callback| map_column(&callback.headers)),
+        policy_column(&body.retry_policy),
+        number_column(body.timeout_millis),
+        map_column(&body.metadata),
+        body.schedule_id.map(|id| id.uuid().into_bytes()),
+        body.idempotency_key.as_deref(),
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Named leases: the coordinator on the store.
+
+use punctual_core::coordinator::Lease;
+use punctual_core::ids::NodeId;
+use rusqlite::OptionalExtension;
+
+use super::fault::Fault;
+use super::row::{node_column, node_from_column, number_column};
+use super::session::Session;
+
+/// Takes the lease if it is free. Its holder may ask again, having missed the answer: it gets the same term.
+pub(crate) fn acquire(
+    session: &mut Session<'_>,
+    name: &str,
+    holder: NodeId,
+    ttl_millis: u64,
+) -> Result<Option<Lease>, Fault> {
+    let now = session.now();
+    let mut get = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_get.sql"))?;
+    let held: Option<(i64, i64, i64)> =
+        get.query_row([name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let term = match held {
+        Some((by, term, until)) if until > now.as_millis() => {
+            if node_from_column(by) != holder {
+                return Ok(None);
+            }
+            term
+        }
+        Some((_, term, _)) => term + 1,
+        None => 1,
+    };
+    let until = now.plus_millis(number_column(ttl_millis));
+    let mut put = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_put.sql"))?;
+    put.execute((name, node_column(holder), term, until.as_millis()))?;
+    Ok(Some(Lease { name: name.to_owned(), holder, term: term.cast_unsigned() }))
+}
+
+/// Holds on to the lease.
+pub(crate) fn renew(session: &mut Session<'_>, lease: &Lease, ttl_millis: u64) -> Result<bool, Fault> {
+    let now = session.now();
+    let until = now.plus_millis(number_column(ttl_millis));
+    let mut renew = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_renew.sql"))?;
+    let holder = node_column(lease.holder);
+    let renewed =
+        renew.execute((&lease.name, holder, number_column(lease.term), now.as_millis(), until.as_millis()))?;
+    Ok(renewed == 1)
+}
+
+/// Gives the lease up.
+pub(crate) fn release(session: &mut Session<'_>, lease: &Lease) -> Result<(), Fault> {
+    let mut release = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_release.sql"))?;
+    release.execute((&lease.name, node_column(lease.holder), number_column(lease.term)))?;
+    Ok(())
+}

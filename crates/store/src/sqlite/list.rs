@@ -1,0 +1,151 @@
+//! Lists tasks page by page, over the live ones and the history at once.
+//!
+//! The newest first is the last submitted first; the soonest first is by `execute_at`, and
+//! among equals the first submitted first. Both orders are those of an index, and a task
+//! keeps its place in them when it moves from the live ones to the history, so that pages
+//! have neither gap nor repeat. A page looks at a bounded number of rows: one that finds
+//! little says where the next page begins.
+
+use std::collections::HashMap;
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::store::{Cursor, Filter, Page};
+use punctual_core::task::Task;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::Fault;
+use super::get::{self, Found};
+use super::session::Session;
+use super::list_source::{Candidate, Source, Sources};
+
+/// How much work one page may be. A row that is looked at costs [`LOOK`], one that is read [`READ`]: about as long as
+/// they take, so that no page takes longer than a few dozen milliseconds.
+const BUDGET: usize = 100_000;
+const LOOK: usize = 1;
+const READ: usize = 10;
+
+/// What a listing found.
+#[derive(Default)]
+pub(crate) struct Listed {
+    pub page: Page,
+    /// The numbers of live rows that could not be read.
+    pub unreadable: Vec<i64>,
+}
+
+/// Lists at most `limit` tasks strictly after the cursor.
+pub(crate) fn list(session: &mut Session<'_>, filter: &Filter, after: Option<Cursor>, limit: usize) -> Result<Listed, Fault> {
+    if limit == 0 {
+        return Ok(Listed::default());
+    }
+    let connection = session.connection;
+    let from = start(connection, filter, after)?;
+    let wants = |is_final: bool| filter.states.is_empty() || filter.states.iter().any(|state| state.is_final() == is_final);
+    let only_dead = !filter.states.is_empty() && filter.states.iter().all(|state| *state == State::DeadLettered);
+    let mut sources = Vec::with_capacity(2);
+    if wants(false) {
+        sources.push(Sources::live(connection, filter.by_execute_at, from)?);
+    }
+    if wants(true) {
+        sources.push(Sources::finished(connection, filter.by_execute_at, only_dead, from)?);
+    }
+    let mut source = Source::merged(&mut sources, filter.by_execute_at)?;
+
+    let mut lanes = HashMap::new();
+    let mut listed = Listed::default();
+    let mut spent = 0;
+    while let Some(candidate) = source.next()? {
+        if filter.by_execute_at && filter.execute_before.is_some_and(|before| candidate.execute_at >= before) {
+            return Ok(listed);
+        }
+        let end = Cursor { execute_at: candidate.execute_at, id: candidate.id };
+        spent += LOOK;
+        if fits(session, filter, &candidate, &mut lanes)? {
+            spent += READ;
+            match read(session, &candidate)? {
+                Some(Ok(task)) => listed.page.tasks.extend(fits_whole(filter, &task).then_some(task)),
+                Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.seq),
+                Some(Err(bad)) => session.complain(bad.seq, candidate.id, bad.fault),
+                None => {}
+            }
+        }
+        if listed.page.tasks.len() >= limit || spent >= BUDGET {
+            listed.page.next = Some(end);
+            return Ok(listed);
+        }
+    }
+    Ok(listed)
+}
+
+/// Where a listing begins.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct From {
+    /// Strictly after this instant, or at it with a greater number.
+    pub execute_at: i64,
+    pub seq: i64,
+}
+
+/// The place of the cursor in the order of the listing.
+fn start(connection: &Connection, filter: &Filter, after: Option<Cursor>) -> Result<From, Fault> {
+    let earliest = filter.execute_after.map_or(i64::MIN, |at| at.as_millis().saturating_sub(1));
+    let Some(after) = after else {
+        let seq = i64::MAX;
+        return Ok(From { execute_at: earliest, seq });
+    };
+    let execute_at = after.execute_at.as_millis();
+    if filter.by_execute_at && execute_at < earliest {
+        return Ok(From { execute_at: earliest, seq: i64::MAX });
+    }
+    Ok(From { execute_at, seq: number_of(connection, after.id, filter.by_execute_at)? })
+}
+
+/// The number of the cursor's task. If it is gone, the numbers of those submitted around it tell where it was.
+fn number_of(connection: &Connection, id: TaskId, ascending: bool) -> Result<i64, Fault> {
+    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/id_at_or_before.sql"))?;
+    let found: Option<([u8; 16], i64)> =
+        query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(match found {
+        Some((same, seq)) if same == *id.uuid().as_bytes() => seq,
+        // The one before it comes next when the newest come first.
+        Some((_, seq)) => seq + i64::from(!ascending),
+        None => 0,
+    })
+}
+
+/// Whether a row can be one of those asked for, as far as its narrow columns and its lane tell.
+fn fits(
+    session: &mut Session<'_>,
+    filter: &Filter,
+    candidate: &Candidate,
+    lanes: &mut HashMap<i64, bool>,
+) -> Result<bool, Fault> {
+    let in_time = filter.execute_after.is_none_or(|after| candidate.execute_at >= after)
+        && filter.execute_before.is_none_or(|before| candidate.execute_at < before);
+    let in_state = filter.states.is_empty() || filter.states.iter().any(|state| i64::from(state.code()) == candidate.state);
+    if !in_time || !in_state {
+        return Ok(false);
+    }
+    if let Some(fits) = lanes.get(&candidate.lane) {
+        return Ok(*fits);
+    }
+    let fits = session.lanes.get(session.connection, candidate.lane)?.is_some_and(|lane| {
+        lane.key.tenant == filter.tenant
+            && filter.kind.as_ref().is_none_or(|kind| lane.key.kind == *kind)
+            && filter.queue.as_ref().is_none_or(|queue| lane.key.queue == *queue)
+            && filter.priority_min.is_none_or(|least| lane.key.priority >= least)
+    });
+    lanes.insert(candidate.lane, fits);
+    Ok(fits)
+}
+
+/// Whether a task is one of those asked for, as far as its body tells.
+fn fits_whole(filter: &Filter, task: &Task) -> bool {
+    filter.created_after.is_none_or(|after| task.created_at >= after)
+        && filter.created_before.is_none_or(|before| task.created_at < before)
+        && filter.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
+        && filter.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))
+}
+
+fn read(session: &mut Session<'_>, candidate: &Candidate) -> Result<Found, Fault> {
+    if candidate.is_live { get::live(session, candidate.seq) } else { get::finished(session, candidate.seq) }
+}

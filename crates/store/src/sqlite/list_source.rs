@@ -1,0 +1,146 @@
+//! The rows of a listing in its order: those of the live tasks and those of the history, merged.
+
+use std::cmp::Ordering;
+
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use rusqlite::{CachedStatement, Connection, Rows};
+
+use super::fault::Fault;
+use super::list::From;
+use super::row;
+
+/// A row that may be part of a listing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Candidate {
+    pub seq: i64,
+    pub id: TaskId,
+    pub lane: i64,
+    pub state: i64,
+    pub execute_at: Timestamp,
+    pub is_live: bool,
+}
+
+/// The statements that give the rows of one table in the order of the listing, one after the other.
+pub(crate) struct Sources<'c> {
+    first: CachedStatement<'c>,
+    then: Option<CachedStatement<'c>>,
+    from: From,
+    is_live: bool,
+}
+
+impl<'c> Sources<'c> {
+    /// The live tasks.
+    pub(crate) fn live(connection: &'c Connection, by_execute_at: bool, from: From) -> Result<Self, Fault> {
+        let (first, then) = if by_execute_at {
+            let same_time = include_str!("../sql/sqlite/list_live_same_time.sql");
+            (same_time, Some(include_str!("../sql/sqlite/list_live_later.sql")))
+        } else {
+            (include_str!("../sql/sqlite/list_live_newest.sql"), None)
+        };
+        Self::prepare(connection, first, then, from, true)
+    }
+
+    /// The history, or the dead letters in it.
+    pub(crate) fn finished(
+        connection: &'c Connection,
+        by_execute_at: bool,
+        only_dead: bool,
+        from: From,
+    ) -> Result<Self, Fault> {
+        let (first, then) = match (by_execute_at, only_dead) {
+            (true, _) => {
+                let same_time = include_str!("../sql/sqlite/list_final_same_time.sql");
+                (same_time, Some(include_str!("../sql/sqlite/list_final_later.sql")))
+            }
+            (false, true) => (include_str!("../sql/sqlite/list_dead_newest.sql"), None),
+            (false, false) => (include_str!("../sql/sqlite/list_final_newest.sql"), None),
+        };
+        Self::prepare(connection, first, then, from, false)
+    }
+
+    fn prepare(
+        connection: &'c Connection,
+        first: &str,
+        then: Option<&str>,
+        from: From,
+        is_live: bool,
+    ) -> Result<Self, Fault> {
+        let then = then.map(|sql| connection.prepare_cached(sql)).transpose()?;
+        Ok(Self { first: connection.prepare_cached(first)?, then, from, is_live })
+    }
+
+    fn stream(&mut self) -> Result<Stream<'_>, Fault> {
+        let rows = match &mut self.then {
+            Some(then) => {
+                let same_time = self.first.query((self.from.execute_at, self.from.seq))?;
+                [Some(same_time), Some(then.query([self.from.execute_at])?)]
+            }
+            None => [Some(self.first.query([self.from.seq])?), None],
+        };
+        Ok(Stream { rows, is_live: self.is_live, head: None })
+    }
+}
+
+/// The rows of both tables in the order of the listing.
+pub(crate) struct Source<'s> {
+    streams: Vec<Stream<'s>>,
+    by_execute_at: bool,
+}
+
+struct Stream<'s> {
+    rows: [Option<Rows<'s>>; 2],
+    is_live: bool,
+    head: Option<Candidate>,
+}
+
+impl<'s> Source<'s> {
+    pub(crate) fn merged(sources: &'s mut [Sources<'_>], by_execute_at: bool) -> Result<Self, Fault> {
+        let mut streams = Vec::with_capacity(sources.len());
+        for sources in sources {
+            let mut stream = sources.stream()?;
+            stream.advance()?;
+            streams.push(stream);
+        }
+        Ok(Self { streams, by_execute_at })
+    }
+
+    /// The next row of the listing.
+    pub(crate) fn next(&mut self) -> Result<Option<Candidate>, Fault> {
+        let by_execute_at = self.by_execute_at;
+        let order = |a: &Candidate, b: &Candidate| -> Ordering {
+            if by_execute_at { (a.execute_at, a.seq).cmp(&(b.execute_at, b.seq)) } else { b.seq.cmp(&a.seq) }
+        };
+        let first = self
+            .streams
+            .iter_mut()
+            .filter_map(|stream| stream.head.map(|head| (head, stream)))
+            .min_by(|(a, _), (b, _)| order(a, b));
+        let Some((head, stream)) = first else { return Ok(None) };
+        stream.advance()?;
+        Ok(Some(head))
+    }
+}
+
+impl Stream<'_> {
+    fn advance(&mut self) -> Result<(), Fault> {
+        self.head = None;
+        for rows in &mut self.rows {
+            if let Some(open) = rows {
+                if let Some(found) = open.next()? {
+                    self.head = Some(Candidate {
+                        seq: found.get(0)?,
+                        id: row::id(found, 1).map_err(|_| Fault::Corrupt("a task has no id".to_owned()))?,
+                        lane: found.get(2)?,
+                        state: found.get(3)?,
+                        execute_at: Timestamp::from_millis(found.get(4)?),
+                        is_live: self.is_live,
+                    });
+                    return Ok(());
+                }
+                *rows = None;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+//! Finds what the reaper takes back: holds that ran out, holds of dead nodes, waiting tasks that expired.
+
+use std::collections::BTreeSet;
+
+use punctual_core::ids::NodeId;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::fault::Fault;
+use super::get;
+use super::session::Session;
+use super::row::node_column;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Overdue {
+    pub tasks: Vec<Task>,
+    /// The numbers of rows that could not be read.
+    pub unreadable: Vec<i64>,
+}
+
+/// Finds overdue tasks, each once. Every look goes down an index to what is overdue, and to nothing else.
+pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) -> Result<Overdue, Fault> {
+    let now = session.now();
+    let dead: BTreeSet<i64> = dead.iter().copied().map(node_column).collect();
+    let mut found: BTreeSet<i64> = BTreeSet::new();
+    for node in holders(session.connection)? {
+        let until = if node.is_some_and(|node| dead.contains(&node)) { i64::MAX } else { now.as_millis() };
+        expired_holds(session.connection, node, until, limit, &mut found)?;
+    }
+    expired_waiting(session.connection, now, limit, &mut found)?;
+    let mut overdue = Overdue::default();
+    for seq in found {
+        match get::live(session, seq)? {
+            Some(Ok(task)) => overdue.tasks.push(task),
+            Some(Err(_)) => overdue.unreadable.push(seq),
+            None => {}
+        }
+    }
+    Ok(overdue)
+}
+
+/// The nodes that hold something, each found by one seek; none stands for the pull workers, which have no node.
+pub(crate) fn holders(connection: &Connection) -> Result<Vec<Option<i64>>, Fault> {
+    let mut first = connection.prepare_cached(include_str!("../sql/sqlite/held_first_node.sql"))?;
+    let mut next = connection.prepare_cached(include_str!("../sql/sqlite/held_next_node.sql"))?;
+    let mut holders = Vec::new();
+    let mut node: Option<Option<i64>> = first.query_row([], |row| row.get(0)).optional()?;
+    while let Some(holder) = node {
+        holders.push(holder);
+        node = next.query_row([holder.unwrap_or(i64::MIN)], |row| row.get(0)).optional()?;
+    }
+    Ok(holders)
+}
+
+fn expired_holds(
+    connection: &Connection,
+    node: Option<i64>,
+    until: i64,
+    limit: usize,
+    found: &mut BTreeSet<i64>,
+) -> Result<(), Fault> {
+    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/held_expired.sql"))?;
+    let mut rows = query.query((node, until, room(limit, found)))?;
+    while let Some(row) = rows.next()? {
+        found.insert(row.get(0)?);
+    }
+    Ok(())
+}
+
+fn expired_waiting(
+    connection: &Connection,
+    now: Timestamp,
+    limit: usize,
+    found: &mut BTreeSet<i64>,
+) -> Result<(), Fault> {
+    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/waiting_expired.sql"))?;
+    let mut rows = query.query((now.as_millis(), room(limit, found)))?;
+    while let Some(row) = rows.next()? {
+        found.insert(row.get(0)?);
+    }
+    Ok(())
+}
+
+fn room(limit: usize, found: &BTreeSet<i64>) -> i64 {
+    i64::try_from(limit.saturating_sub(found.len())).unwrap_or(i64::MAX)
+}

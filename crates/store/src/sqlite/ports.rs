@@ -1,0 +1,141 @@
+//! The ports that the store implements: each call becomes a job of the writer or of a reader.
+
+use async_trait::async_trait;
+use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::LaneId;
+use punctual_core::state::Change;
+use punctual_core::store::{
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+};
+use punctual_core::task::{Hold, NewTask, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::workers::{Registry, WorkerSighting};
+
+use super::queue::Way;
+use super::session::Session;
+use super::writer::Weight;
+use super::{
+    SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, registry, start,
+};
+
+/// What a task takes beside its texts, roughly.
+const TASK_BYTES: usize = 512;
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+        let weight = Weight { bytes, rows: tasks.len() };
+        self.writer().call(Way::Submission, weight, move |session| insert::insert(session, tasks)).await
+    }
+
+    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        let rows = claims.iter().map(|claim| claim.limit + claim.lanes.len()).sum();
+        let weight = Weight { bytes: Weight::SMALL.bytes, rows };
+        self.writer().call(Way::Progress, weight, move |session| claim::claim(session, &claims)).await
+    }
+
+    async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
+        let weight = Weight { bytes: starts.len() * Weight::SMALL.bytes, rows: starts.len() };
+        self.writer().call(Way::Progress, weight, move |session| start::start(session, &starts)).await
+    }
+
+    async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+        let result = |change: &Change| change.result.as_ref().map_or(0, |result| result.get().len());
+        let bytes = changes.iter().map(|(_, change)| result(change) + TASK_BYTES).sum();
+        let weight = Weight { bytes, rows: changes.len() };
+        self.writer().call(Way::Progress, weight, move |session| apply::apply(session, &changes)).await
+    }
+
+    async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
+        let length = |json: &Option<_>| json.as_ref().map_or(0, |json: &punctual_core::json::Json| json.get().len());
+        let bytes = beats.iter().map(|beat| length(&beat.progress) + length(&beat.checkpoint) + TASK_BYTES).sum();
+        let weight = Weight { bytes, rows: beats.len() };
+        self.writer().call(Way::Progress, weight, move |session| extend::extend(session, &beats)).await
+    }
+
+    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| get::get(session, &tenant, &ids)).await
+    }
+
+    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        let listed = self.readers().call(move |session| list::list(session, &filter, after, limit)).await?;
+        self.review(listed.unreadable).await;
+        Ok(listed.page)
+    }
+
+    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
+        self.readers().call(move |session| heads::heads(session, after, before, limit)).await
+    }
+
+    async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
+        let found = self.readers().call(move |session| overdue::overdue(session, &dead, limit)).await?;
+        self.review(found.unreadable).await;
+        Ok(found.tasks)
+    }
+
+    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
+        self.readers().call(counts::counts).await
+    }
+
+    async fn check(&self) -> Result<(), StoreError> {
+        self.check().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.close().await
+    }
+}
+
+#[async_trait]
+impl Coordinator for SqliteStore {
+    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
+        let name = name.to_owned();
+        let work = move |session: &mut Session<'_>| leases::acquire(session, &name, holder, ttl_millis);
+        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+    }
+
+    async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
+        let lease = lease.clone();
+        let work = move |session: &mut Session<'_>| leases::renew(session, &lease, ttl_millis);
+        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+    }
+
+    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+        let lease = lease.clone();
+        self.writer().call(Way::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
+    }
+}
+
+#[async_trait]
+impl Registry for SqliteStore {
+    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
+        let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
+        let work = move |session: &mut Session<'_>| registry::saw_workers(session, &sightings);
+        self.writer().call(Way::Progress, weight, work).await
+    }
+
+    async fn workers(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| registry::workers(session, &tenant, after.as_deref(), limit)).await
+    }
+
+    async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let work = move |session: &mut Session<'_>| registry::forget_workers(session, before);
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
+    async fn saw_node(&self, node: NodeId) -> Result<(), StoreError> {
+        self.writer().call(Way::Urgent, Weight::SMALL, move |session| registry::saw_node(session, node)).await
+    }
+
+    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
+        self.readers().call(move |session| registry::dead_nodes(session, before)).await
+    }
+
+    async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
+        self.writer().call(Way::Progress, Weight::SMALL, move |session| registry::bury(session, node)).await
+    }
+}

@@ -1,0 +1,46 @@
+//! Takes live rows that cannot be read out of the way of the others.
+//!
+//! A row that claims, starts or the reaper's reads stumble over is moved, as it is, to the
+//! table `quarantine`: the next claim does not meet it again, nothing of it is lost, and
+//! somebody can look at it. Its body stays where it is. It is logged once, here.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use rusqlite::OptionalExtension;
+use tracing::error;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::get;
+use super::session::Session;
+
+/// Moves one row that somebody could not read, and says so in the log.
+pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
+    let connection = session.connection;
+    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/task_place.sql"))?;
+    let row = query.query_row([seq], |row| Ok((row.get::<_, [u8; 16]>(0).ok(), row.get(1)?, row.get(2)?)));
+    let Some((id, lane, state)): Option<(_, i64, i64)> = row.optional()? else { return Ok(()) };
+    let reason = format!("its {column} cannot be read");
+    connection.prepare_cached(include_str!("../sql/sqlite/quarantine_insert.sql"))?.execute((
+        seq,
+        session.now().as_millis(),
+        &reason,
+    ))?;
+    connection.prepare_cached(include_str!("../sql/sqlite/task_delete.sql"))?.execute([seq])?;
+    if let Some(state) = State::from_code(state) {
+        session.tally.add(lane, state, -1);
+    }
+    let id = id.map_or_else(|| "without an id".to_owned(), |id| TaskId::from_uuid(Uuid::from_bytes(id)).to_string());
+    error!(task.id = id, task.seq = seq, reason, "a task cannot be read and was put in quarantine");
+    Ok(())
+}
+
+/// Moves the rows that a reader could not read, if they still cannot be read.
+pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Fault> {
+    for seq in rows {
+        if let Some(Err(bad)) = get::live(session, *seq)? {
+            put_away(session, *seq, bad.fault.0)?;
+        }
+    }
+    Ok(())
+}

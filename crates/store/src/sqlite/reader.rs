@@ -1,0 +1,131 @@
+//! The threads that read, each with a connection of its own, beside the writer.
+//!
+//! Every job reads in one transaction, so that it sees one state of the database: a task
+//! that moves to the history while it is looked for is found on one side or the other.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::store::StoreError;
+use rusqlite::Connection;
+use tracing::warn;
+
+use super::Options;
+use super::connection::open_reader;
+use super::fault::Fault;
+use super::job::{Job, job};
+use super::queue::{Bounds, Entry, Portion, Queue, Way};
+use super::session::Session;
+
+/// Lanes that each reader remembers; the writer's memory is the one that matters.
+const LANES: usize = 20_000;
+
+/// The callers' end of the readers' queue.
+pub(crate) struct Readers {
+    queue: Arc<Queue<Box<dyn Job>>>,
+}
+
+impl Readers {
+    /// Starts the threads.
+    pub(crate) fn start(
+        path: PathBuf,
+        clock: &Arc<dyn Clock>,
+        node: NodeId,
+        options: &Options,
+    ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
+        let queue = Arc::new(Queue::new(Bounds { jobs: options.queue_jobs, bytes: usize::MAX }));
+        let readers = Self { queue };
+        let mut threads = Vec::new();
+        for _ in 0..options.readers.max(1) {
+            let queue = Arc::clone(&readers.queue);
+            let thread = Thread { queue, path: path.clone(), clock: Arc::clone(clock), node, options: options.clone() };
+            let spawned = thread::Builder::new().name("punctual-read".to_owned()).spawn(move || thread.run());
+            match spawned {
+                Ok(handle) => threads.push(handle),
+                Err(error) => {
+                    readers.close();
+                    return Err(error);
+                }
+            }
+        }
+        Ok((readers, threads))
+    }
+
+    /// Has `work` done on one state of the database.
+    pub(crate) async fn call<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let (job, answer) = job(work);
+        self.queue.put(Way::Progress, Entry { job, bytes: 0, rows: 1 })?;
+        answer.wait().await
+    }
+
+    /// Refuses further calls; the threads end when they have done what waits.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+}
+
+struct Thread {
+    queue: Arc<Queue<Box<dyn Job>>>,
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
+    node: NodeId,
+    options: Options,
+}
+
+impl Thread {
+    /// Serves until the queue is closed. After an I/O error the connection is opened again.
+    fn run(self) {
+        loop {
+            let ended = match open_reader(&self.path, &self.options) {
+                Ok(connection) => self.serve(&connection),
+                Err(error) => {
+                    let fault = Fault::from(error);
+                    let Some(jobs) = self.queue.take(ONE) else { return };
+                    jobs.into_iter().for_each(|job| job.answer(Err(fault.tell())));
+                    Err(fault)
+                }
+            };
+            match ended {
+                Ok(()) => return,
+                Err(fault) => warn!(fault = %fault.tell(), "a connection for reading failed and is opened again"),
+            }
+        }
+    }
+
+    fn serve(&self, connection: &Connection) -> Result<(), Fault> {
+        let mut session = Session::new(connection, Arc::clone(&self.clock), self.node, LANES);
+        while let Some(jobs) = self.queue.take(ONE) {
+            for mut job in jobs {
+                let outcome = read(&mut session, job.as_mut());
+                job.answer(outcome.as_ref().map_err(Fault::tell).copied());
+                match outcome {
+                    Err(fault) if fault.is_suspect() => return Err(fault),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One job at a time: the next is for another thread.
+const ONE: Portion = Portion { jobs: 1, rows: usize::MAX };
+
+fn read(session: &mut Session<'_>, job: &mut dyn Job) -> Result<(), Fault> {
+    session.connection.prepare_cached("BEGIN")?.execute([])?;
+    let outcome = job.run(session);
+    // All that a reader sees is committed.
+    session.lanes.keep();
+    if !session.connection.is_autocommit() {
+        session.connection.prepare_cached("COMMIT")?.execute([])?;
+    }
+    outcome
+}

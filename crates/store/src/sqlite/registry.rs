@@ -1,0 +1,96 @@
+//! Remembers workers and nodes.
+
+use punctual_core::ids::NodeId;
+use punctual_core::time::Timestamp;
+use punctual_core::workers::WorkerSighting;
+
+use super::fault::Fault;
+use super::overdue::holders;
+use super::row::{node_column, node_from_column};
+use super::session::Session;
+
+/// Remembers workers.
+pub(crate) fn saw_workers(session: &mut Session<'_>, sightings: &[WorkerSighting]) -> Result<(), Fault> {
+    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_saw.sql"))?;
+    for sighting in sightings {
+        saw.execute((
+            &sighting.tenant,
+            &sighting.name,
+            names_column(&sighting.queues),
+            names_column(&sighting.kinds),
+            sighting.first_seen_at.as_millis(),
+            sighting.last_seen_at.as_millis(),
+        ))?;
+    }
+    Ok(())
+}
+
+/// Lists the workers of a tenant by name.
+pub(crate) fn workers(
+    session: &Session<'_>,
+    tenant: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<WorkerSighting>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_list.sql"))?;
+    let mut rows = query.query((tenant, after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
+    let mut workers = Vec::new();
+    while let Some(row) = rows.next()? {
+        workers.push(WorkerSighting {
+            tenant: tenant.to_owned(),
+            name: row.get(0)?,
+            queues: names(&row.get::<_, String>(1)?),
+            kinds: names(&row.get::<_, String>(2)?),
+            first_seen_at: Timestamp::from_millis(row.get(3)?),
+            last_seen_at: Timestamp::from_millis(row.get(4)?),
+        });
+    }
+    Ok(workers)
+}
+
+/// Forgets workers last seen before the cutoff.
+pub(crate) fn forget_workers(session: &mut Session<'_>, before: Timestamp) -> Result<u64, Fault> {
+    let mut forget = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_forget.sql"))?;
+    Ok(forget.execute([before.as_millis()])? as u64)
+}
+
+/// Remembers that a node lives.
+pub(crate) fn saw_node(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
+    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/node_saw.sql"))?;
+    saw.execute((node_column(node), session.now().as_millis()))?;
+    Ok(())
+}
+
+/// Nodes last seen before the cutoff.
+pub(crate) fn dead_nodes(session: &Session<'_>, before: Timestamp) -> Result<Vec<NodeId>, Fault> {
+    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/node_silent.sql"))?;
+    let nodes = query.query_map([before.as_millis()], |row| row.get(0).map(node_from_column))?;
+    Ok(nodes.collect::<Result<_, _>>()?)
+}
+
+/// Forgets a node that holds nothing.
+pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
+    let mut bury = session.connection.prepare_cached(include_str!("../sql/sqlite/node_bury.sql"))?;
+    bury.execute([node_column(node)])?;
+    Ok(())
+}
+
+/// Declares every other node that holds something dead. Whoever opens the store has the lock of its directory: no
+/// process that took tasks from it before is alive, and its holds need not run out first.
+pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
+    let own = node_column(session.node);
+    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/node_saw.sql"))?;
+    for node in holders(session.connection)?.into_iter().flatten().filter(|node| *node != own) {
+        saw.execute((node, 0))?;
+    }
+    Ok(())
+}
+
+fn names_column(names: &[String]) -> String {
+    serde_json::to_string(names).expect("invariant: a list of strings can be written")
+}
+
+/// What cannot be read is only what a worker asked for when it was last seen; it will say so again.
+fn names(column: &str) -> Vec<String> {
+    serde_json::from_str(column).unwrap_or_default()
+}

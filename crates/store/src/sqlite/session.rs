@@ -1,0 +1,72 @@
+//! What a job works with: a connection, and what its thread remembers from one job to the next.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::By;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use rusqlite::Connection;
+use tracing::error;
+
+use super::fault::Fault;
+use super::lanes::Lanes;
+use super::row::Unreadable;
+use super::tally::Tally;
+
+/// After so many complaints there is nothing new to say.
+const MOST_COMPLAINTS: usize = 10_000;
+
+/// A connection and its thread's memory. The writer's session writes, inside its transaction; the readers' cannot.
+pub(crate) struct Session<'c> {
+    pub connection: &'c Connection,
+    pub lanes: Lanes,
+    pub tally: Tally,
+    pub node: NodeId,
+    clock: Arc<dyn Clock>,
+    last_seq: Option<i64>,
+    complaints: HashSet<i64>,
+}
+
+impl<'c> Session<'c> {
+    pub(crate) fn new(connection: &'c Connection, clock: Arc<dyn Clock>, node: NodeId, lanes: usize) -> Self {
+        Self {
+            connection,
+            lanes: Lanes::new(lanes),
+            tally: Tally::default(),
+            node,
+            clock,
+            last_seq: None,
+            complaints: HashSet::new(),
+        }
+    }
+
+    /// The store's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// This node, acting for `actor`.
+    pub(crate) fn by<'a>(&self, now: Timestamp, actor: Actor<'a>) -> By<'a> {
+        By { now, node: self.node, actor }
+    }
+
+    /// The number of a new task. One that is rolled back leaves a gap.
+    pub(crate) fn next_seq(&mut self) -> Result<i64, Fault> {
+        let last = match self.last_seq {
+            Some(last) => last,
+            None => self.connection.query_row(include_str!("../sql/sqlite/body_last.sql"), [], |row| row.get(0))?,
+        };
+        self.last_seq = Some(last + 1);
+        Ok(last + 1)
+    }
+
+    /// Logs once that a final row cannot be read. (A live one is put in quarantine, which logs it.)
+    pub(crate) fn complain(&mut self, seq: i64, id: TaskId, fault: Unreadable) {
+        if self.complaints.len() < MOST_COMPLAINTS && self.complaints.insert(seq) {
+            error!(task.id = %id, column = fault.0, "a finished task cannot be read and is left out of listings");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Begins the runs of queued tasks.
+
+use std::borrow::Cow;
+
+use punctual_core::state::{Event, State};
+use punctual_core::store::Start;
+use punctual_core::task::{Hold, Task};
+use punctual_core::trail::Actor;
+use rusqlite::OptionalExtension;
+
+use super::claim::{advance, made};
+use super::fault::Fault;
+use super::row::number_column;
+use super::session::Session;
+use super::{apply, get, quarantine};
+
+/// Begins tasks; answers in order.
+pub(crate) fn start(session: &mut Session<'_>, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
+    starts.iter().map(|start| start_one(session, start)).collect()
+}
+
+fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, Fault> {
+    let Some(seq) = queued_at(session, start)? else { return Ok(None) };
+    let mut task = match get::live(session, seq)? {
+        Some(Ok(task)) => task,
+        Some(Err(bad)) => {
+            quarantine::put_away(session, seq, bad.fault.0)?;
+            return Ok(None);
+        }
+        None => return Ok(None),
+    };
+    let now = session.now();
+    let lasts = task.body.timeout_millis.saturating_add(start.grace_millis);
+    let end = now.plus_millis(number_column(lasts));
+    let hold = Hold {
+        worker: start.worker.clone(),
+        node: Some(session.node),
+        since: now,
+        expires_at: end,
+        deadline_at: end,
+        lease_millis: lasts,
+    };
+    let by = session.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
+    let change = made(&task.position, Event::Start(hold), &by);
+    apply::change_task(session, seq, &change)?;
+    let lane = task.lane.id.number();
+    session.tally.moved((lane, change.from), (lane, change.to));
+    advance(&mut task, change);
+    Ok(Some(task))
+}
+
+/// The number of the task if it is queued at that version.
+fn queued_at(session: &Session<'_>, start: &Start) -> Result<Option<i64>, Fault> {
+    let mut look = session.connection.prepare_cached(include_str!("../sql/sqlite/task_look.sql"))?;
+    let place = look.query_row([start.id.uuid().as_bytes()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
+    });
+    let queued = (i64::from(State::Queued.code()), number_column(start.version));
+    Ok(place.optional()?.filter(|(_, state, version)| (*state, *version) == queued).map(|(seq, ..)| seq))
+}

@@ -1,0 +1,69 @@
+//! How the numbers of live tasks change in a transaction, by lane and state.
+//!
+//! Kept in memory while the transaction lasts and written into `counts` at its end, one
+//! row for each lane and state that changed, however many tasks moved. So the counts are
+//! as durable and as exact as the tasks, and reading them costs nothing.
+
+use std::collections::HashMap;
+
+use punctual_core::state::State;
+use rusqlite::Connection;
+
+use super::fault::Fault;
+
+/// The changes of a transaction (see the module).
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// Of the jobs that are done.
+    group: HashMap<(i64, u8), i64>,
+    /// Of the job under way.
+    job: HashMap<(i64, u8), i64>,
+}
+
+impl Tally {
+    /// So many tasks of a lane came into a state (or left it); final ones are not counted.
+    pub(crate) fn add(&mut self, lane: i64, state: State, tasks: i64) {
+        if !state.is_final() {
+            *self.job.entry((lane, state.code())).or_default() += tasks;
+        }
+    }
+
+    /// A task went from one lane and state to another.
+    pub(crate) fn moved(&mut self, from: (i64, State), to: (i64, State)) {
+        if from != to {
+            self.add(from.0, from.1, -1);
+            self.add(to.0, to.1, 1);
+        }
+    }
+
+    /// The job under way is done.
+    pub(crate) fn keep(&mut self) {
+        for (place, tasks) in self.job.drain() {
+            *self.group.entry(place).or_default() += tasks;
+        }
+    }
+
+    /// The job under way was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.job.clear();
+    }
+
+    /// The transaction was rolled back, or a new one begins.
+    pub(crate) fn clear(&mut self) {
+        self.job.clear();
+        self.group.clear();
+    }
+
+    /// Writes what the transaction changed.
+    pub(crate) fn write(&mut self, connection: &Connection) -> Result<(), Fault> {
+        self.group.retain(|_, tasks| *tasks != 0);
+        if self.group.is_empty() {
+            return Ok(());
+        }
+        let mut add = connection.prepare_cached(include_str!("../sql/sqlite/counts_add.sql"))?;
+        for ((lane, state), tasks) in self.group.drain() {
+            add.execute((lane, state, tasks))?;
+        }
+        Ok(())
+    }
+}

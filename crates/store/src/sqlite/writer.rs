@@ -1,0 +1,258 @@
+//! The one thread that writes, and its group commit.
+//!
+//! It takes all that waits, up to a bound, does it in one transaction, and answers the
+//! callers after the commit, which returns when everything is on the disk: one fsync for
+//! many calls. A job that fails is undone by itself and the others go on; if the commit
+//! fails, nobody is told that anything was done. A caller that stops waiting does not undo
+//! its job. After an I/O error the connection is not trusted any more (see [`Thread::run`]).
+
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::store::StoreError;
+use rusqlite::Connection;
+use tracing::{error, info, warn};
+
+use super::Options;
+use super::checkpoint::{Checkpoints, truncate};
+use super::connection::open_writer;
+use super::directory::Directory;
+use super::fault::Fault;
+use super::job::{Job, job};
+use super::queue::{Bounds, Entry, Portion, Queue, Way};
+use super::session::Session;
+
+/// The callers' end of the writer's queue.
+pub(crate) struct Writer {
+    queue: Arc<Queue<Box<dyn Job>>>,
+}
+
+/// What a job weighs, for the bounds of the queue and of a transaction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    /// Roughly how much memory it holds.
+    pub bytes: usize,
+    /// Roughly how many rows it touches.
+    pub rows: usize,
+}
+
+impl Weight {
+    /// Of a job that touches a row or two.
+    pub(crate) const SMALL: Self = Self { bytes: 256, rows: 1 };
+}
+
+impl Writer {
+    /// Starts the thread. It has the directory's lock, and gives it up when the database is closed.
+    pub(crate) fn start(
+        connection: Connection,
+        directory: Directory,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        options: Options,
+    ) -> io::Result<(Self, JoinHandle<()>)> {
+        let queue = Arc::new(Queue::new(Bounds { jobs: options.queue_jobs, bytes: options.queue_bytes }));
+        let thread = Thread { queue: Arc::clone(&queue), directory, clock, node, options };
+        let handle = thread::Builder::new().name("punctual-write".to_owned()).spawn(move || thread.run(connection))?;
+        Ok((Self { queue }, handle))
+    }
+
+    /// Has `work` done inside a transaction; the answer comes after the commit.
+    pub(crate) async fn call<T, F>(&self, way: Way, weight: Weight, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        let (job, answer) = job(work);
+        self.queue.put(way, Entry { job, bytes: weight.bytes, rows: weight.rows })?;
+        answer.wait().await
+    }
+
+    /// Refuses further calls; the thread ends when it has done what waits.
+    pub(crate) fn close(&self) {
+        self.queue.close();
+    }
+}
+
+struct Thread {
+    queue: Arc<Queue<Box<dyn Job>>>,
+    directory: Directory,
+    clock: Arc<dyn Clock>,
+    node: NodeId,
+    options: Options,
+}
+
+/// Whatever ends the thread, nobody waits for it for ever.
+struct AbandonAtTheEnd(Arc<Queue<Box<dyn Job>>>);
+
+impl Drop for AbandonAtTheEnd {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
+impl Thread {
+    /// Serves until the queue is closed. When the disk fails, what the kernel holds of the files and what is on the disk
+    /// may differ, and a later fsync that succeeds proves nothing about it: the connection is closed and opened again,
+    /// everything in the log is written anew into the database and synced, and only then the next caller is served.
+    fn run(self, connection: Connection) {
+        let _abandon = AbandonAtTheEnd(Arc::clone(&self.queue));
+        let mut trusted = Some(connection);
+        loop {
+            let connection = match trusted.take() {
+                Some(connection) => connection,
+                None => match self.reopen() {
+                    Ok(connection) => connection,
+                    Err(fault) => {
+                        warn!(fault = %fault.tell(), "the database cannot be trusted yet");
+                        let Some(group) = self.queue.take(self.portion()) else { return };
+                        tell(group, &fault);
+                        continue;
+                    }
+                },
+            };
+            match self.serve(&connection) {
+                Ok(()) => {
+                    self.finish(connection);
+                    return;
+                }
+                Err(fault) => error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked"),
+            }
+        }
+    }
+
+    /// Serves until the queue is closed, or until the disk fails.
+    fn serve(&self, connection: &Connection) -> Result<(), Fault> {
+        let mut session = Session::new(connection, Arc::clone(&self.clock), self.node, self.options.cached_lanes);
+        let mut checkpoints = Checkpoints::new(self.options.checkpoint_pages);
+        while let Some(group) = self.queue.take(self.portion()) {
+            commit(&mut session, group)?;
+            match checkpoints.tend(connection) {
+                Err(fault) if fault.is_suspect() => return Err(fault),
+                Err(fault) => warn!(fault = %fault.tell(), "the log could not be moved into the database; it grows"),
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn reopen(&self) -> Result<Connection, Fault> {
+        let connection = open_writer(&self.directory.database(), &self.options)?;
+        truncate(&connection)?;
+        let now = self.clock.now().as_millis();
+        connection.prepare_cached(include_str!("../sql/sqlite/probe_write.sql"))?.execute([now])?;
+        info!("the database was opened again and answers");
+        Ok(connection)
+    }
+
+    /// Leaves one file that holds everything.
+    fn finish(&self, connection: Connection) {
+        if let Err(fault) = truncate(&connection) {
+            warn!(fault = %fault.tell(), "the log could not be moved into the database; it will be when it is opened");
+        }
+        drop(connection);
+        if let Err(error) = self.directory.sync() {
+            warn!(%error, "the directory could not be synced");
+        }
+    }
+
+    fn portion(&self) -> Portion {
+        Portion { jobs: self.options.group_jobs, rows: self.options.group_rows }
+    }
+}
+
+/// Does the jobs in one transaction and answers them. Fails only if the connection cannot be trusted any more.
+fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fault> {
+    let alone = group.len() == 1;
+    let mut waiting = group.into_iter();
+    loop {
+        if let Err(fault) = execute(session, "BEGIN IMMEDIATE") {
+            return roll_back(session, waiting.collect(), fault);
+        }
+        let mut done: Vec<Box<dyn Job>> = Vec::with_capacity(waiting.len());
+        let mut lost = None;
+        while let Some(mut job) = waiting.next() {
+            let Err(fault) = run(session, job.as_mut(), alone) else {
+                done.push(job);
+                continue;
+            };
+            job.answer(Err(fault.tell()));
+            // After some faults SQLite itself rolls back everything.
+            if fault.is_suspect() || session.connection.is_autocommit() {
+                lost = Some(fault);
+                break;
+            }
+        }
+        match lost {
+            None => return finish(session, done),
+            Some(fault) if fault.is_suspect() => {
+                done.extend(waiting);
+                return roll_back(session, done, fault);
+            }
+            Some(fault) => roll_back(session, done, fault)?,
+        }
+        if waiting.len() == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Runs one job. If it fails, what it did is undone, and nothing else.
+fn run(session: &mut Session<'_>, job: &mut dyn Job, alone: bool) -> Result<(), Fault> {
+    if alone {
+        job.run(session)?;
+    } else {
+        execute(session, "SAVEPOINT job")?;
+        if let Err(fault) = job.run(session) {
+            session.lanes.forget();
+            session.tally.forget();
+            if !session.connection.is_autocommit() {
+                execute(session, "ROLLBACK TO job")?;
+                execute(session, "RELEASE job")?;
+            }
+            return Err(fault);
+        }
+        execute(session, "RELEASE job")?;
+    }
+    session.tally.keep();
+    Ok(())
+}
+
+/// Commits, and answers those who were waiting for it.
+fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Fault> {
+    if done.is_empty() {
+        return roll_back(session, done, Fault::Panicked);
+    }
+    let written = session.tally.write(session.connection).and_then(|()| execute(session, "COMMIT"));
+    if let Err(fault) = written {
+        error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+        return roll_back(session, done, fault);
+    }
+    session.lanes.keep();
+    for job in done {
+        job.answer(Ok(()));
+    }
+    Ok(())
+}
+
+/// Undoes the transaction and tells its jobs. Fails if the connection cannot be trusted any more.
+fn roll_back(session: &mut Session<'_>, jobs: Vec<Box<dyn Job>>, fault: Fault) -> Result<(), Fault> {
+    session.lanes.forget();
+    session.tally.clear();
+    let undone = if session.connection.is_autocommit() { Ok(()) } else { execute(session, "ROLLBACK") };
+    tell(jobs, &fault);
+    if fault.is_suspect() { Err(fault) } else { undone }
+}
+
+fn tell(jobs: Vec<Box<dyn Job>>, fault: &Fault) {
+    for job in jobs {
+        job.answer(Err(fault.tell()));
+    }
+}
+
+fn execute(session: &Session<'_>, sql: &str) -> Result<(), Fault> {
+    session.connection.prepare_cached(sql)?.execute([])?;
+    Ok(())
+}

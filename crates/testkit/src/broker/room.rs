@@ -1,0 +1,110 @@
+//! The bounds of a pool: what it takes, what it refuses, and who is told of room.
+
+use std::sync::Arc;
+
+use punctual_core::broker::{BrokerError, Message};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
+
+/// A batch that does not fit is refused as a whole, and nothing of it is ever delivered, in any pool.
+pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
+    let broker = factory.open(10).await;
+    let kept: Vec<Message> = (0..7).map(|_| message(POOL, 5)).collect();
+    publish(&broker, kept.clone()).await;
+    let refused = |batch: Vec<Message>| {
+        let broker = Arc::clone(&broker);
+        async move {
+            let answer = broker.publish(batch).await;
+            assert!(matches!(answer, Err(BrokerError::Full)), "{answer:?}");
+        }
+    };
+    refused((0..4).map(|_| message(POOL, 9)).collect()).await;
+    refused((0..1_000).map(|_| message(POOL, 9)).collect()).await;
+    assert_eq!(depth(&broker, POOL).await, 7);
+    let last: Vec<Message> = (0..3).map(|_| message(POOL, 5)).collect();
+    publish(&broker, last.clone()).await;
+    refused(vec![message(POOL, 9)]).await;
+    refused(vec![message("other", 5), message(POOL, 5), message("other", 5)]).await;
+    assert_eq!((depth(&broker, POOL).await, depth(&broker, "other").await), (10, 0));
+    let mut subscription = subscribe(&broker, POOL, 1).await;
+    for expected in kept.into_iter().chain(last) {
+        let delivery = next(&mut subscription).await;
+        assert_eq!(delivery.message, expected);
+        delivery.ack();
+    }
+    nothing_comes(&mut subscription).await;
+    publish(&broker, (0..10).map(|_| message(POOL, 5)).collect()).await;
+}
+
+/// `room` more messages are taken and not one more; when there is none, `wait_for_room` returns once there is.
+pub async fn room_tells_what_publish_would_take(factory: &dyn BrokerFactory) {
+    let broker = factory.open(10).await;
+    let mut subscription = subscribe(&broker, POOL, 10).await;
+    timeout(SOON, broker.wait_for_room(POOL)).await.expect("there is room");
+    for _ in 0..5 {
+        let room_now = room(&broker, POOL).await;
+        assert!((1..=10).contains(&room_now), "{room_now} of 10");
+        let too_many = broker.publish((0..=room_now).map(|_| message(POOL, 5)).collect()).await;
+        assert!(matches!(too_many, Err(BrokerError::Full)), "{too_many:?}");
+        publish(&broker, (0..room_now).map(|_| message(POOL, 5)).collect()).await;
+        assert_eq!(room(&broker, POOL).await, 0);
+
+        let waiter = tokio::spawn({
+            let broker = Arc::clone(&broker);
+            async move {
+                // It may wake for nothing; whoever waits asks again.
+                while room(&broker, POOL).await == 0 {
+                    broker.wait_for_room(POOL).await;
+                }
+            }
+        });
+        for _ in 0..4 {
+            next(&mut subscription).await.ack();
+        }
+        timeout(SOON, waiter).await.expect("the waiter is told of room").expect("the waiter lives");
+    }
+}
+
+/// Everybody who waits for room is told, not only the first.
+pub async fn wait_for_room_wakes_every_waiter(factory: &dyn BrokerFactory) {
+    let broker = factory.open(20).await;
+    for _ in 0..10 {
+        let room_now = room(&broker, POOL).await;
+        publish(&broker, (0..room_now).map(|_| message(POOL, 5)).collect()).await;
+        let mut waiters = JoinSet::new();
+        for _ in 0..10 {
+            let broker = Arc::clone(&broker);
+            waiters.spawn(async move {
+                while room(&broker, POOL).await == 0 {
+                    broker.wait_for_room(POOL).await;
+                }
+            });
+        }
+        tokio::task::yield_now().await;
+        let mut subscription = subscribe(&broker, POOL, 20).await;
+        for _ in 0..20 {
+            next(&mut subscription).await.ack();
+        }
+        timeout(SOON, waiters.join_all()).await.expect("all who waited are told of room");
+    }
+}
+
+/// The depth of a pool is what waits in it, and not what was delivered.
+pub async fn depth_counts_what_waits(factory: &dyn BrokerFactory) {
+    let broker = factory.open(PLENTY).await;
+    assert_eq!(depth(&broker, POOL).await, 0);
+    publish(&broker, (0..5).map(|_| message(POOL, 5)).collect()).await;
+    publish(&broker, vec![message("other", 5)]).await;
+    assert_eq!((depth(&broker, POOL).await, depth(&broker, "other").await), (5, 1));
+    let mut subscription = subscribe(&broker, POOL, 1).await;
+    let delivery = next(&mut subscription).await;
+    assert_eq!(depth(&broker, POOL).await, 4);
+    delivery.ack();
+    let delivery = next(&mut subscription).await;
+    assert_eq!(depth(&broker, POOL).await, 3);
+    drop(subscription);
+    drop(delivery);
+    assert_eq!(depth(&broker, POOL).await, 4, "what was given back waits again");
+}

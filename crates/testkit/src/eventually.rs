@@ -1,0 +1,43 @@
+//! Waiting for a condition with a deadline: the one way in which black-box tests wait.
+//!
+//! A probe answers `Ok` with what the test was waiting for, or `Err` with what it saw
+//! instead; the last thing seen is in the message when the time is up.
+
+use std::time::{Duration, Instant};
+
+/// Between two looks: short beside anything that a test measures, long enough not to load the machine.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Probes until the answer is `Ok`, and panics with the last `Err` once `within` has passed.
+pub async fn eventually<T>(what: &str, within: Duration, mut probe: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let begun = Instant::now();
+    loop {
+        match probe().await {
+            Ok(found) => return found,
+            Err(seen) if begun.elapsed() > within => panic!("{what}: not within {within:?}; last seen: {seen}"),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_first_success_is_returned() {
+        let mut looks = 0;
+        let found = eventually("three looks", Duration::from_secs(5), async || {
+            looks += 1;
+            if looks == 3 { Ok(looks) } else { Err(format!("{looks} looks")) }
+        })
+        .await;
+        assert_eq!(found, 3);
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a miracle: not within 20ms; last seen: nothing yet")]
+    async fn the_last_thing_seen_is_told() {
+        eventually("a miracle", Duration::from_millis(20), async || Err::<(), _>("nothing yet".to_owned())).await;
+    }
+}

@@ -1,0 +1,76 @@
+//! What Punctual's tests share: the conformance suites of the ports, and fixtures.
+//!
+//! Adapters stamp the suites ([`store_conformance!`], [`broker_conformance!`],
+//! [`coordinator_conformance!`], [`registry_conformance!`]) in their own test files:
+//! every sentence of a port's contract becomes a test of the same name. The suites
+//! know the ports and nothing of any adapter.
+
+#![allow(clippy::unwrap_used, reason = "this crate is tests: a panic is their verdict")]
+
+use std::time::Duration;
+
+pub mod broker;
+pub mod coordinator;
+pub mod eventually;
+pub mod fixtures;
+pub mod http;
+pub mod process;
+pub mod registry;
+pub mod sink;
+pub mod store;
+mod wire;
+
+/// No test of a suite takes this long; one that does hangs.
+const HANGS_AFTER: Duration = Duration::from_mins(2);
+
+/// Runs one test of a suite on a runtime of its own, and fails it when it hangs.
+pub fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(4)
+        .enable_all()
+        .build()
+        .expect("a runtime can be built");
+    runtime.block_on(async { tokio::time::timeout(HANGS_AFTER, test).await.expect("the test hangs") });
+    runtime.shutdown_background();
+}
+
+/// Makes a `#[test]` of each named function of a suite, each with a factory of its own.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! stamp {
+    ($suite:ident, $factory:expr; $($sentence:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $sentence() {
+                $crate::run(async { $crate::$suite::$sentence(&$factory).await });
+            }
+        )+
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    /// The names of the sentences in the contract at the head of a port's file.
+    fn sentences(port: &'static str) -> Vec<&'static str> {
+        let named = |line: &'static str| line.strip_prefix("//! - `").and_then(|rest| rest.split('`').next());
+        port.lines().filter_map(named).collect()
+    }
+
+    #[test]
+    fn every_sentence_of_a_contract_is_stamped() {
+        for (port, suite) in [
+            (include_str!("../../core/src/store.rs"), include_str!("store.rs")),
+            (include_str!("../../core/src/broker.rs"), include_str!("broker.rs")),
+            (include_str!("../../core/src/coordinator.rs"), include_str!("coordinator.rs")),
+            (include_str!("../../core/src/workers.rs"), include_str!("registry.rs")),
+        ] {
+            let (_, stamped) = suite.split_once("$crate::stamp!").expect("a suite has a macro that stamps it");
+            let stamped: Vec<&str> = stamped.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+            let sentences = sentences(port);
+            assert!(sentences.len() > 3, "the contract was not found");
+            for sentence in sentences {
+                assert!(stamped.contains(&sentence), "{sentence} is a sentence of a contract, but no test");
+            }
+        }
+    }
+}

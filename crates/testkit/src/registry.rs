@@ -1,0 +1,154 @@
+//! The conformance suite of [`punctual_core::workers::Registry`]: each sentence of its
+//! contract is a function here of the same name.
+
+use punctual_core::ids::NodeId;
+use punctual_core::time::Timestamp;
+use punctual_core::workers::WorkerSighting;
+
+use crate::fixtures::{START, at};
+use crate::store::{StoreFactory, StoreFixture};
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// [`StoreFactory`](crate::store::StoreFactory) with a fresh place) opens.
+#[macro_export]
+macro_rules! registry_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { registry, $factory;
+            a_sighting_is_remembered,
+            workers_are_listed_by_tenant,
+            nodes_that_are_silent_are_dead,
+            a_buried_node_is_forgotten,
+
+            a_silent_worker_is_forgotten,
+        }
+    };
+}
+
+/// First and last instant and the latest wishes are kept, over a restart too.
+pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = saw("w-é", &["q1", "äöü, \"x\""], &["k1"], START);
+    fixture.registry.saw_workers(vec![first.clone(), saw("v", &[], &[], START)]).await.expect("it is remembered");
+    assert_eq!(one(&fixture, "w-é").await, first);
+    assert_eq!(one(&fixture, "v").await, saw("v", &[], &[], START));
+
+    let second = saw("w-é", &["q2"], &["k2", "k3"], at(5_000));
+    fixture.registry.saw_workers(vec![second.clone()]).await.expect("it is remembered");
+    let known = WorkerSighting { first_seen_at: START, ..second };
+    assert_eq!(one(&fixture, "w-é").await, known);
+
+    let twice = vec![saw("w-é", &["q3"], &[], at(6_000)), saw("w-é", &["q4"], &[], at(7_000))];
+    fixture.registry.saw_workers(twice).await.expect("twice in one batch is no fault");
+    let known = WorkerSighting { first_seen_at: START, ..saw("w-é", &["q4"], &[], at(7_000)) };
+    assert_eq!(one(&fixture, "w-é").await, known);
+    fixture.registry.saw_workers(vec![]).await.expect("nobody was seen");
+
+    let fixture = fixture.reopen().await;
+    assert_eq!(one(&fixture, "w-é").await, known);
+}
+
+/// A tenant's workers are listed by name, page by page, and nobody else's.
+pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let names: Vec<String> = (0..25).map(|number| format!("w{:02}", number * 7 % 25)).collect();
+    let sightings = |tenant: &str| -> Vec<WorkerSighting> {
+        names.iter().map(|name| WorkerSighting { tenant: tenant.into(), ..saw(name, &[tenant], &[], START) }).collect()
+    };
+    let tenants = ["acme", "ACME", "", "ünï"];
+    for tenant in tenants {
+        fixture.registry.saw_workers(sightings(tenant)).await.expect("they are remembered");
+    }
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    for tenant in tenants {
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = fixture.registry.workers(tenant, after.clone(), 4).await.expect("workers answers");
+            assert!(page.len() <= 4);
+            let Some(last) = page.last() else { break };
+            after = Some(last.name.clone());
+            listed.extend(page);
+        }
+        assert!(listed.iter().all(|worker| worker.tenant == tenant && worker.queues == [tenant]));
+        assert_eq!(listed.into_iter().map(|worker| worker.name).collect::<Vec<_>>(), sorted);
+    }
+    assert!(fixture.registry.workers("nobody", None, 10).await.expect("workers answers").is_empty());
+}
+
+/// Workers last seen before the cutoff are forgotten and counted; one seen at it stays.
+pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let elsewhere = WorkerSighting { tenant: "other".into(), ..saw("old", &[], &[], START) };
+    let seen = vec![saw("old", &[], &[], at(-1)), saw("edge", &[], &[], START), saw("new", &[], &[], at(1)), elsewhere];
+    fixture.registry.saw_workers(seen).await.expect("they are remembered");
+    assert_eq!(fixture.registry.forget_workers(START).await.expect("forget answers"), 1);
+    assert_eq!(names(&fixture, "acme").await, ["edge", "new"]);
+    assert_eq!(fixture.registry.forget_workers(at(1)).await.expect("forget answers"), 2, "of every tenant");
+    assert_eq!(names(&fixture, "acme").await, ["new"]);
+    assert_eq!(names(&fixture, "other").await, Vec::<String>::new());
+    fixture.registry.saw_workers(vec![saw("old", &[], &[], at(9))]).await.expect("it is remembered");
+    assert_eq!(one(&fixture, "old").await.first_seen_at, at(9), "who was forgotten is new");
+}
+
+/// A node is dead when it was last seen before the cutoff, by the store's clock, and lives when it is seen again.
+pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let nodes = [NodeId::new(1), NodeId::new(u64::MAX >> 1), NodeId::random()];
+    for node in nodes {
+        fixture.registry.saw_node(node).await.expect("it is remembered");
+        fixture.advance(1_000);
+    }
+    assert_eq!(dead(&fixture, &nodes, START).await, []);
+    assert_eq!(dead(&fixture, &nodes, at(1)).await, [nodes[0]]);
+    assert_eq!(dead(&fixture, &nodes, at(1_000)).await, [nodes[0]], "at the cutoff it is not silent");
+    assert_eq!(dead(&fixture, &nodes, at(10_000)).await, nodes);
+    fixture.registry.saw_node(nodes[0]).await.expect("it is remembered");
+    assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..]);
+    let fixture = fixture.reopen().await;
+    assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "who was silent is known after a restart");
+}
+
+/// A buried node is named no more, and one that nobody knows can be buried too.
+pub async fn a_buried_node_is_forgotten(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let nodes = [NodeId::new(11), NodeId::new(12)];
+    for node in nodes {
+        fixture.registry.saw_node(node).await.expect("it is remembered");
+    }
+    fixture.advance(1_000);
+    fixture.registry.bury(nodes[0]).await.expect("it is forgotten");
+    fixture.registry.bury(nodes[0]).await.expect("twice is no fault");
+    fixture.registry.bury(NodeId::random()).await.expect("nobody knew it");
+    assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
+    fixture.registry.saw_node(nodes[0]).await.expect("it is remembered");
+    assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
+    assert_eq!(dead(&fixture, &nodes, at(5_000)).await, nodes);
+}
+
+fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerSighting {
+    let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    WorkerSighting {
+        tenant: "acme".into(),
+        name: name.into(),
+        queues: texts(queues),
+        kinds: texts(kinds),
+        first_seen_at: at,
+        last_seen_at: at,
+    }
+}
+
+async fn one(fixture: &StoreFixture<'_>, name: &str) -> WorkerSighting {
+    let workers = fixture.registry.workers("acme", None, 100).await.expect("workers answers");
+    workers.into_iter().find(|worker| worker.name == name).expect("it was seen")
+}
+
+async fn names(fixture: &StoreFixture<'_>, tenant: &str) -> Vec<String> {
+    let workers = fixture.registry.workers(tenant, None, 100).await.expect("workers answers");
+    workers.into_iter().map(|worker| worker.name).collect()
+}
+
+/// Which of these nodes are dead. (The store may know of its own process too.)
+async fn dead(fixture: &StoreFixture<'_>, of: &[NodeId], before: Timestamp) -> Vec<NodeId> {
+    let dead = fixture.registry.dead_nodes(before).await.expect("dead_nodes answers");
+    of.iter().copied().filter(|node| dead.contains(node)).collect()
+}

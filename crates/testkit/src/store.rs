@@ -1,0 +1,156 @@
+//! The conformance suite of [`punctual_core::store::Store`].
+//!
+//! Each sentence of the port's contract is a function here of the same name; beside them
+//! stand the nasty cases that belong to a sentence, under names of their own, and
+//! [`random_histories_match_a_model`]. [`store_conformance!`](crate::store_conformance)
+//! makes a test of each. Nothing here knows how a store is made.
+
+mod apply;
+mod batches;
+mod cancellation;
+mod claim;
+mod claim_expiry;
+mod claim_races;
+mod close;
+mod counts;
+mod durability;
+mod edits;
+mod extend;
+mod fixture;
+mod get;
+mod heads;
+mod history;
+mod insert;
+mod keys;
+mod list;
+mod list_moving;
+mod model;
+mod overdue;
+mod random;
+mod start;
+mod tokens;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use punctual_core::clock::ManualClock;
+use punctual_core::coordinator::Coordinator;
+use punctual_core::ids::NodeId;
+use punctual_core::store::Store;
+use punctual_core::workers::Registry;
+
+pub use apply::*;
+pub use batches::*;
+pub use cancellation::*;
+pub use claim::*;
+pub use claim_expiry::*;
+pub use claim_races::*;
+pub use close::*;
+pub use counts::*;
+pub use durability::*;
+pub use edits::*;
+pub use extend::*;
+pub use fixture::*;
+pub use get::*;
+pub use heads::*;
+pub use history::*;
+pub use insert::*;
+pub use keys::*;
+pub use list::*;
+pub use list_moving::*;
+pub use overdue::*;
+pub use random::*;
+pub use start::*;
+pub use tokens::*;
+
+/// A place for data of its own, empty at first, that a store is opened over. Every test makes one.
+#[async_trait]
+pub trait StoreFactory: Send + Sync {
+    /// Opens the ports over the data of this place, as the process `node`, with `clock` as the store's clock. The
+    /// ports that were opened over it before have been closed.
+    async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports;
+}
+
+/// The ports that a store implements.
+pub struct Ports {
+    /// The tasks.
+    pub store: Arc<dyn Store>,
+    /// The leases.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// The workers and nodes.
+    pub registry: Arc<dyn Registry>,
+}
+
+/// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a
+/// [`StoreFactory`](crate::store::StoreFactory) with a fresh place) opens.
+#[macro_export]
+macro_rules! store_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { store, $factory;
+            insert_is_durable_before_it_returns,
+            insert_gives_the_first_task_again,
+            insert_refuses_a_key_with_another_body,
+            insert_handles_a_key_twice_in_one_batch,
+            claim_takes_what_is_due_in_order,
+            claim_takes_nothing_early,
+            claim_gives_each_task_to_one,
+            claim_fails_what_has_expired,
+            claim_tells_when_a_lane_is_due_next,
+            claim_counts_the_attempt,
+            start_begins_what_is_queued_at_that_version,
+            apply_is_conditional_on_state_version_and_tenant,
+            apply_moves_final_tasks_to_the_history_and_back,
+            apply_answers_each_change_of_a_batch,
+            extend_needs_the_token,
+            extend_never_passes_the_deadline,
+            get_is_bound_to_the_tenant,
+            list_pages_without_gap_or_repeat,
+            heads_pages_every_lane_due_before,
+            overdue_finds_lost_holds_and_expired_tasks,
+            counts_by_lane_and_state,
+
+            insert_answers_what_was_submitted,
+            insert_takes_ten_thousand_in_order,
+            insert_keeps_every_byte,
+            insert_creates_once_under_concurrency,
+            keys_are_compared_exactly,
+            every_write_is_durable,
+            claim_keeps_its_limits_over_many_lanes,
+            claim_answers_claims_one_after_the_other,
+            claim_gives_whole_tasks,
+            claim_of_an_unknown_lane_gives_nothing,
+            claim_gets_past_many_expired_tasks,
+            claim_races_with_cancel_and_edit,
+            start_gives_the_whole_task,
+            start_is_won_by_one,
+            tokens_only_grow,
+            versions_beyond_32_bits_are_kept,
+            apply_is_won_by_one,
+            apply_writes_what_the_change_says,
+            apply_writes_every_edit,
+            apply_moves_an_edited_task_to_its_new_lane,
+            apply_leaves_the_hold_of_a_run_asked_to_stop,
+            apply_tells_where_a_waiting_task_waits,
+            apply_walks_a_life_in_one_batch,
+            apply_takes_ten_thousand_in_order,
+            redrive_begins_anew,
+            extend_keeps_progress_and_checkpoint_for_the_next_attempt,
+            extend_changes_no_version,
+            get_answers_in_order,
+            list_is_bound_to_the_tenant,
+            list_filters_by_each_field,
+            list_filters_by_awkward_labels,
+            list_is_the_same_for_every_page_size,
+            list_misses_nothing_while_tasks_move,
+            heads_follow_every_change,
+            overdue_is_drained_page_by_page,
+            overdue_names_each_task_once,
+            counts_follow_every_change,
+            empty_calls_answer_nothing,
+            check_answers_while_open,
+            close_refuses_what_follows,
+            a_dropped_call_happened_or_not,
+            random_histories_match_a_model,
+        }
+    };
+}

@@ -1,0 +1,46 @@
+//! `get`: what may be read, and in which order it is answered.
+
+use punctual_core::ids::TaskId;
+
+use super::{StoreFactory, StoreFixture, assert_same, complete};
+use crate::fixtures::{Dice, TENANT, task};
+
+/// An id of another tenant is as good as one that does not exist, live or final.
+pub async fn get_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let tenants = ["acme", "ACME", "acme ", "acm", "", "ácme", "acme'--"];
+    for tenant in tenants {
+        let live = fixture.insert_one(task().tenant(tenant).queue("live")).await;
+        let done = fixture.running(task().tenant(tenant).queue("done")).await;
+        let done = fixture.apply(&done, complete(None)).await;
+        for reader in tenants {
+            let answers = fixture.store.get(reader, vec![live.id, done.id]).await.expect("get answers");
+            if reader == tenant {
+                assert_same(answers[0].as_ref().expect("it is its own"), &live);
+                assert_same(answers[1].as_ref().expect("it is its own"), &done);
+            } else {
+                assert!(answers.iter().all(Option::is_none), "{reader:?} reads what belongs to {tenant:?}");
+            }
+        }
+    }
+}
+
+/// Live, final, foreign, unknown and repeated ids are answered each in its place.
+pub async fn get_answers_in_order(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let mut own = fixture.insert(task().times(400)).await;
+    for done in fixture.lease(own[0].lane.id, 200).await {
+        fixture.apply(&done, complete(None)).await;
+    }
+    let foreign = fixture.insert(task().tenant("other").times(50)).await;
+    own.truncate(300);
+    let mut wanted: Vec<TaskId> = own.iter().chain(&own[150..250]).chain(&foreign).map(|task| task.id).collect();
+    wanted.extend((0..50).map(|_| TaskId::new()));
+    Dice::new(2).shuffle(&mut wanted);
+    let answers = fixture.store.get(TENANT, wanted.clone()).await.expect("get answers");
+    assert_eq!(answers.len(), wanted.len());
+    for (answer, id) in answers.iter().zip(wanted) {
+        let is_own = own.iter().any(|task| task.id == id);
+        assert_eq!(answer.as_ref().map(|task| task.id), is_own.then_some(id));
+    }
+}

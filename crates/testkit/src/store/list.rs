@@ -1,0 +1,239 @@
+//! `list`: orders, pages and filters over what stands still.
+
+use punctual_core::ids::ScheduleId;
+use punctual_core::state::{Event, State};
+use punctual_core::store::Filter;
+use punctual_core::task::Task;
+use uuid::Uuid;
+
+use super::{StoreFactory, StoreFixture, all_of, assert_same, complete, fail, fail_for_good, ids};
+use crate::fixtures::{Dice, TENANT, at, task};
+
+/// Newest first and soonest first, with and without filters, in pages of every size: each task once, in order.
+pub async fn list_pages_without_gap_or_repeat(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored = population(&fixture).await;
+    for by_execute_at in [false, true] {
+        for (filter, keeps) in filters(&stored) {
+            let filter = Filter { by_execute_at, ..filter };
+            let mut expected: Vec<&Task> = stored.iter().filter(|task| keeps(task)).collect();
+            expected.sort_by_key(|task| std::cmp::Reverse(task.id));
+            if by_execute_at {
+                expected.sort_by_key(|task| (task.execute_at, task.id));
+            }
+            let listed = fixture.list(filter.clone(), 7).await;
+            assert_same_tasks(&listed, &expected, &filter);
+        }
+    }
+}
+
+/// The pages of 1, 2, 3, … tasks add up to the same listing.
+pub async fn list_is_the_same_for_every_page_size(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored = population(&fixture).await;
+    for by_execute_at in [false, true] {
+        let filter = Filter { by_execute_at, ..all_of(TENANT) };
+        let whole = ids(&fixture.list(filter.clone(), 1_000).await);
+        assert_eq!(whole.len(), stored.len());
+        for page in [1, 2, 3, 5, whole.len() - 1, whole.len(), whole.len() + 1] {
+            assert_eq!(ids(&fixture.list(filter.clone(), page).await), whole, "in pages of {page}");
+        }
+        let rare = Filter { states: vec![State::DeadLettered], kind: Some("kind.2".into()), ..filter };
+        let whole = ids(&fixture.list(rare.clone(), 1_000).await);
+        assert!(!whole.is_empty());
+        assert_eq!(ids(&fixture.list(rare, 1).await), whole);
+    }
+}
+
+/// Every filter by itself keeps what it says, at its bounds too: `after` is inclusive, `before` is not.
+pub async fn list_filters_by_each_field(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored = population(&fixture).await;
+    for (filter, keeps) in filters(&stored) {
+        let expected: Vec<&Task> = stored.iter().rev().filter(|task| keeps(task)).collect();
+        assert_same_tasks(&fixture.list(filter.clone(), 1_000).await, &expected, &filter);
+    }
+    let nothing = Filter { queue: Some("nowhere".into()), ..all_of(TENANT) };
+    assert!(fixture.list(nothing, 10).await.is_empty());
+}
+
+/// A tenant lists its own tasks, live and final, and no others, whatever the filter.
+pub async fn list_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let tenants = ["acme", "ACME", "acme ", "", "ácme"];
+    for tenant in tenants {
+        let done = fixture.running(task().tenant(tenant).label("l", "v")).await;
+        fixture.apply(&done, complete(None)).await;
+        fixture.insert_one(task().tenant(tenant).label("l", "v")).await;
+    }
+    for tenant in tenants {
+        let labelled = Filter { metadata: [("l".to_owned(), "v".to_owned())].into(), ..all_of(tenant) };
+        let urgent = Filter { priority_min: Some(0), by_execute_at: true, ..all_of(tenant) };
+        let states = Filter { states: State::ALL.to_vec(), queue: Some("default".into()), ..all_of(tenant) };
+        for filter in [all_of(tenant), labelled, urgent, states] {
+            let listed = fixture.list(filter, 1).await;
+            assert_eq!(listed.len(), 2);
+            assert!(listed.iter().all(|task| task.tenant() == tenant), "{tenant:?} lists what is not its own");
+        }
+    }
+    assert!(fixture.list(all_of("nobody"), 10).await.is_empty());
+}
+
+/// Labels are compared whole and by themselves: no quoting, path, pattern or prefix has a meaning in them.
+pub async fn list_filters_by_awkward_labels(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let labels = [
+        ("a", "b"),
+        ("a", "B"),
+        ("A", "b"),
+        ("a", "b "),
+        ("a.b", "c"),
+        ("a\"b", "c\"d"),
+        ("$", "$.a"),
+        ("$[0]", "%"),
+        ("'", "''"),
+        ("\\", "\\\\"),
+        ("%", "_"),
+        ("é", "e\u{301}"),
+        ("e\u{301}", "é"),
+        ("日本", "🗾"),
+        ("", ""),
+        ("a", ""),
+        ("a", "null"),
+        ("n", "1"),
+        ("n", "1.0"),
+        ("n", "true"),
+        ("a]", "["),
+        ("#", "/"),
+        ("\u{1}", "\t\n"),
+    ];
+    let stored = fixture
+        .insert(labels.iter().map(|(key, value)| task().label(key, value).label("all", "x").build()).collect())
+        .await;
+    for ((key, value), task) in labels.iter().zip(&stored) {
+        let of = |more: &[(&str, &str)]| {
+            let pairs = more.iter().copied().chain([(*key, *value)]);
+            let metadata = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            Filter { metadata, ..all_of(TENANT) }
+        };
+        assert_eq!(ids(&fixture.list(of(&[]), 10).await), [task.id], "{key:?} = {value:?}");
+        assert_eq!(ids(&fixture.list(of(&[("all", "x")]), 10).await), [task.id], "{key:?} = {value:?} and another");
+        assert!(fixture.list(of(&[("all", "y")]), 10).await.is_empty(), "all labels must be there");
+    }
+}
+
+type Keeps = Box<dyn Fn(&Task) -> bool>;
+
+/// Filters over [`population`], each with what it is to keep.
+fn filters(stored: &[Task]) -> Vec<(Filter, Keeps)> {
+    let of = || all_of(TENANT);
+    let schedule = stored.iter().find_map(|task| task.body.schedule_id).expect("some have a schedule");
+    let mut filters: Vec<(Filter, Keeps)> = vec![
+        (of(), Box::new(|_| true)),
+        (Filter { kind: Some("kind.1".into()), ..of() }, Box::new(|task| task.lane.key.kind == "kind.1")),
+        (Filter { queue: Some("q2".into()), ..of() }, Box::new(|task| task.lane.key.queue == "q2")),
+        (Filter { schedule_id: Some(schedule), ..of() }, Box::new(move |task| task.body.schedule_id == Some(schedule))),
+        (Filter { priority_min: Some(7), ..of() }, Box::new(|task| task.lane.key.priority >= 7)),
+        (Filter { priority_min: Some(0), ..of() }, Box::new(|_| true)),
+        (Filter { created_after: Some(at(20)), ..of() }, Box::new(|task| task.created_at >= at(20))),
+        (Filter { created_before: Some(at(20)), ..of() }, Box::new(|task| task.created_at < at(20))),
+        (Filter { execute_after: Some(at(50)), ..of() }, Box::new(|task| task.execute_at >= at(50))),
+        (Filter { execute_before: Some(at(50)), ..of() }, Box::new(|task| task.execute_at < at(50))),
+        (
+            Filter { metadata: [("parity".to_owned(), "odd".to_owned())].into(), ..of() },
+            Box::new(|task| task.body.metadata["parity"] == "odd"),
+        ),
+        (
+            Filter { states: vec![State::Queued, State::Completed], ..of() },
+            Box::new(|task| [State::Queued, State::Completed].contains(&task.state())),
+        ),
+        (
+            Filter {
+                states: vec![State::Pending, State::Running, State::DeadLettered],
+                kind: Some("kind.2".into()),
+                priority_min: Some(3),
+                created_after: Some(at(5)),
+                created_before: Some(at(70)),
+                execute_after: Some(at(-10)),
+                execute_before: Some(at(80)),
+                metadata: [("parity".to_owned(), "even".to_owned())].into(),
+                ..of()
+            },
+            Box::new(|task| {
+                [State::Pending, State::Running, State::DeadLettered].contains(&task.state())
+                    && task.lane.key.kind == "kind.2"
+                    && task.lane.key.priority >= 3
+                    && (at(5)..at(70)).contains(&task.created_at)
+                    && (at(-10)..at(80)).contains(&task.execute_at)
+                    && task.body.metadata["parity"] == "even"
+            }),
+        ),
+    ];
+    for state in State::ALL {
+        filters.push((Filter { states: vec![state], ..of() }, Box::new(move |task| task.state() == state)));
+    }
+    filters
+}
+
+/// Ninety tasks in all states, in nine lanes, many with the same instants; and some of another tenant.
+async fn population(fixture: &StoreFixture<'_>) -> Vec<Task> {
+    let schedules = [1, 2].map(|number| ScheduleId::from_uuid(Uuid::from_u128(number)));
+    let mut dice = Dice::new(4);
+    let mut stored = Vec::new();
+    for number in 0..90_i64 {
+        let of = task()
+            .kind(&format!("kind.{}", number % 3))
+            .queue(&format!("q{}", number % 9 / 3))
+            .priority(u8::try_from(number % 9).unwrap())
+            .created_at(at(number / 2))
+            .due(at(i64::try_from(dice.below(12)).unwrap() * 10 - 20))
+            .label("parity", if number % 2 == 0 { "even" } else { "odd" });
+        let of = if number % 4 == 0 { of.schedule(schedules[usize::try_from(number / 4 % 2).unwrap()]) } else { of };
+        stored.push(fixture.insert_one(of).await);
+        fixture.insert_one(task().tenant("other").label("parity", "odd")).await;
+    }
+    fixture.advance(1_000);
+    for (number, task) in stored.iter_mut().enumerate() {
+        *task = bring_to(fixture, task, number % 8).await;
+    }
+    stored
+}
+
+/// Brings a waiting task to one of eight ends. (Its place in its lane does not matter: the change names it.)
+async fn bring_to(fixture: &StoreFixture<'_>, task: &Task, end: usize) -> Task {
+    let hold = |task: &Task| punctual_core::task::Hold {
+        worker: "w".into(),
+        node: None,
+        since: fixture.now(),
+        expires_at: at(9_000_000),
+        deadline_at: at(9_000_000),
+        lease_millis: task.body.timeout_millis,
+    };
+    if end == 0 {
+        return task.clone();
+    }
+    if end == 1 {
+        return fixture.apply(task, Event::Cancel).await;
+    }
+    if end == 2 {
+        return fixture.apply(task, Event::Expire).await;
+    }
+    if end == 3 {
+        return fixture.apply(task, Event::Claim(hold(task))).await;
+    }
+    let running = fixture.apply(task, Event::Lease(hold(task))).await;
+    match end {
+        4 => running,
+        5 => fixture.apply(&running, complete(Some("1"))).await,
+        6 => fixture.apply(&running, fail_for_good(&running)).await,
+        _ => fixture.apply(&running, fail(&running)).await,
+    }
+}
+
+fn assert_same_tasks(listed: &[Task], expected: &[&Task], filter: &Filter) {
+    let expected_ids: Vec<_> = expected.iter().map(|task| task.id).collect();
+    assert_eq!(ids(listed), expected_ids, "{filter:?}");
+    for (listed, expected) in listed.iter().zip(expected) {
+        assert_same(listed, expected);
+    }
+}

@@ -1,0 +1,42 @@
+//! Gives back what was dispatched and never begun, when this node shuts down.
+
+use std::collections::BTreeMap;
+
+use punctual_core::broker::Message;
+use punctual_core::ids::TaskId;
+use punctual_core::state::{By, Change, Event, State, transition};
+use punctual_core::store::Applied;
+use punctual_core::trail::Actor;
+use tokio_util::sync::CancellationToken;
+
+use crate::consumer::Deps;
+use crate::patience::persist;
+
+/// Gives back the tasks of these messages that are still queued as they say, uncounted; answers how many. What
+/// cannot be given back before `stop` is found by the reaper.
+pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &CancellationToken) -> usize {
+    let mut by_tenant: BTreeMap<String, Vec<(TaskId, u64)>> = BTreeMap::new();
+    for message in messages {
+        by_tenant.entry(message.tenant).or_default().push((message.task_id, message.version));
+    }
+    let mut changes: Vec<(TaskId, Change)> = Vec::new();
+    for (tenant, queued) in by_tenant {
+        // Only the task itself knows how many attempts to go back to.
+        let ask = || deps.store.get(&tenant, queued.iter().map(|(id, _)| *id).collect());
+        let tasks = persist("cannot read tasks", None, stop, ask).await.unwrap_or_default();
+        let now = deps.clock.now();
+        let by = By { now, node: deps.node, actor: Actor::Node };
+        changes.extend(queued.into_iter().zip(tasks).filter_map(|((id, version), task)| {
+            let position = task?.position;
+            let ours = position.state == State::Queued && position.version == version;
+            let change = ours.then(|| transition(&position, Event::GiveBack(now), &by).ok())??;
+            Some((id, change))
+        }));
+    }
+    if changes.is_empty() {
+        return 0;
+    }
+    let ask = || deps.store.apply(changes.clone());
+    let applied = persist("cannot give tasks back", None, stop, ask).await.unwrap_or_default();
+    applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count()
+}

@@ -1,0 +1,126 @@
+//! Keeps webhooks out of networks they may not reach.
+//!
+//! A host that is an address is judged before anything is sent. A host name is resolved
+//! here, for the HTTP client, and only addresses that may be called are handed to it: it
+//! connects to what was judged, so a name that changes between the look and the call
+//! gains nothing.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use punctual_core::callback::literal_address;
+use punctual_core::networks::{AllowedNetworks, is_forbidden};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Url;
+
+/// Addresses of one name that are tried; the rest of a longer list is not worth the wait.
+const ADDRESSES: usize = 16;
+
+/// Judges targets (see the module). Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    allowed: Arc<AllowedNetworks>,
+}
+
+/// Why a name leads nowhere.
+#[derive(Debug, thiserror::Error)]
+pub enum Nowhere {
+    /// None of its addresses may be called.
+    #[error("its addresses may not be called")]
+    Blocked,
+    /// It could not be resolved.
+    #[error("{0}")]
+    Unresolved(io::Error),
+}
+
+impl Guard {
+    /// Lets pass what is on the public internet or in one of these networks.
+    pub fn new(allowed: AllowedNetworks) -> Self {
+        Self { allowed: Arc::new(allowed) }
+    }
+
+    /// Whether the URL's host is itself an address that may not be called.
+    pub fn blocks(&self, url: &Url) -> bool {
+        literal_address(url).is_some_and(|address| is_forbidden(address, &self.allowed))
+    }
+
+    /// Those of a name's addresses that may be called.
+    pub fn pass(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Nowhere> {
+        let mut found = found.peekable();
+        if found.peek().is_none() {
+            return Err(Nowhere::Unresolved(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
+        }
+        let passed: Vec<_> =
+            found.filter(|address| !is_forbidden(address.ip(), &self.allowed)).take(ADDRESSES).collect();
+        if passed.is_empty() { Err(Nowhere::Blocked) } else { Ok(passed) }
+    }
+}
+
+impl Resolve for Guard {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.clone();
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(Nowhere::Unresolved)?;
+            let passed = guard.pass(found)?;
+            Ok(Box::new(passed.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_literal_address_is_judged_however_it_is_written() {
+        let guard = Guard::new(AllowedNetworks::none());
+        for text in [
+            "http://127.0.0.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://127.1/",
+            "http://[::1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://0/",
+            "http://169.254.169.254/latest/meta-data",
+            "http://\u{ff11}\u{ff12}\u{ff17}.0.0.1/",
+        ] {
+            assert!(guard.blocks(&url(text)), "{text}");
+        }
+        for text in ["http://1.1.1.1/", "http://[2606:4700::1111]/", "http://localhost/"] {
+            assert!(!guard.blocks(&url(text)), "{text}");
+        }
+        assert!(!Guard::new(AllowedNetworks::loopback()).blocks(&url("http://127.0.0.1/")));
+    }
+
+    #[test]
+    fn of_a_names_addresses_only_those_pass_that_may_be_called() {
+        let guard = Guard::new(AllowedNetworks::none());
+        let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
+        };
+        let mixed = addresses(&["10.0.0.1", "1.1.1.1", "::1", "::ffff:127.0.0.1", "2606:4700::1111"]);
+        assert_eq!(guard.pass(mixed.into_iter()).unwrap(), addresses(&["1.1.1.1", "2606:4700::1111"]));
+        assert!(matches!(guard.pass(addresses(&["127.0.0.1", "::1"]).into_iter()), Err(Nowhere::Blocked)));
+        assert!(matches!(guard.pass(std::iter::empty()), Err(Nowhere::Unresolved(_))));
+        let many = vec![addresses(&["1.1.1.1"])[0]; 1_000];
+        assert_eq!(guard.pass(many.into_iter()).unwrap().len(), ADDRESSES);
+    }
+
+    #[tokio::test]
+    async fn the_resolver_hands_out_nothing_forbidden() {
+        let refused = Guard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
+        assert!(matches!(refused.err().unwrap().downcast_ref(), Some(Nowhere::Blocked)));
+        let passed = Guard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
+        assert!(passed.map(|address| address.ip()).all(|ip| ip.is_loopback()));
+    }
+}

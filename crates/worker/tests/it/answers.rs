@@ -1,0 +1,90 @@
+//! What an answer means, over the wire.
+
+use punctual_core::json::Json;
+use punctual_core::task::limits;
+use punctual_testkit::sink::{Answer, Sink};
+use punctual_worker::outcome::Outcome;
+
+use crate::support::{call, failed, failure};
+
+async fn answered(answer: Answer) -> Outcome {
+    let sink = Sink::start();
+    sink.answer("/", answer);
+    let outcome = call(&sink.url("/")).await;
+    assert_eq!(sink.hits("/").len(), 1, "one request for one call");
+    outcome
+}
+
+#[tokio::test]
+async fn a_status_decides() {
+    for status in [200, 201, 202, 204, 299] {
+        let wanted = Outcome::Completed { result: None, http_status: status };
+        assert_eq!(answered(Answer::status(status)).await, wanted);
+    }
+    for (status, code, retryable) in [
+        (300, "redirected", true),
+        (304, "redirected", true),
+        (400, "http_400", false),
+        (404, "http_404", false),
+        (408, "http_408", true),
+        (410, "http_410", false),
+        (425, "http_425", true),
+        (429, "http_429", true),
+        (500, "http_500", true),
+        (503, "http_503", true),
+        (599, "http_599", true),
+        (999, "http_999", true),
+    ] {
+        assert_eq!(failure(answered(Answer::status(status)).await), (code.to_owned(), Some(status), retryable));
+    }
+}
+
+#[tokio::test]
+async fn a_json_body_is_the_result() {
+    let exact = format!("\"{}\"", "a".repeat(limits::RESULT - 2));
+    let over = format!("\"{}\"", "a".repeat(limits::RESULT - 1));
+    for (body, result) in [
+        (r#"{"invoice": 17.0}"#, Some(r#"{"invoice": 17.0}"#)),
+        ("", None),
+        ("thanks", None),
+        (exact.as_str(), Some(exact.as_str())),
+        (over.as_str(), None),
+    ] {
+        let result = result.map(|text| Json::parse(text).unwrap());
+        let wanted = Outcome::Completed { result, http_status: 200 };
+        assert!(answered(Answer::status(200).body(body)).await == wanted, "{} bytes", body.len());
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_kept_with_the_beginning_of_its_body() {
+    let failed = failed(answered(Answer::status(422).body("no such customer\0")).await);
+    assert_eq!(failed.error.message, "the webhook answered 422");
+    assert_eq!(failed.error.details.as_deref(), Some("{\"response_body\":\"no such customer\u{fffd}\"}"));
+}
+
+#[tokio::test]
+async fn retry_after_is_honoured_where_it_means_something() {
+    for (status, value, millis) in [
+        (429, "3", Some(3_000)),
+        (503, " 3 ", Some(3_000)),
+        (408, "Fri, 22 May 2026 18:00:05 GMT", Some(5_000)),
+        (425, "Friday, 22-May-26 17:00:00 GMT", Some(0)),
+        (429, "-10", Some(0)),
+        (429, "1000000000000", Some(86_400_000)),
+        (429, "tomorrow", None),
+        (500, "3", None),
+        (404, "3", None),
+    ] {
+        let failed = failed(answered(Answer::status(status).header("Retry-After", value)).await);
+        assert_eq!(failed.retry_after_millis, millis, "{status} {value}");
+    }
+}
+
+#[tokio::test]
+async fn a_202_may_say_that_it_goes_on() {
+    let going_on = Answer::status(202).header("Punctual-Completion", "async");
+    assert_eq!(answered(going_on).await, Outcome::Accepted);
+    let unknown = Answer::status(202).header("Punctual-Completion", "later");
+    assert_eq!(answered(unknown).await, Outcome::Completed { result: None, http_status: 202 });
+}

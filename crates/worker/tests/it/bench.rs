@@ -1,0 +1,155 @@
+//! A worker over a real store and broker, and a hand that dispatches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::broker::{Message, WEBHOOK_POOL};
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::Route;
+use punctual_core::state::{By, Event, State, transition};
+use punctual_core::store::{Applied, Claim, Inserted, Taker};
+use punctual_core::task::{NewTask, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use punctual_scheduler::targets::Targets;
+use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT};
+use punctual_worker::{Config, Consumer, Deps, Report, WorkerStats};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::support::{AMPLE, webhooks};
+
+/// Places of every target.
+pub const PLACES: usize = 1_000;
+/// By how much every run of the bench is late.
+pub const LATE: i64 = 250;
+
+pub struct Bench {
+    pub deps: Deps,
+    pub config: Config,
+    pub shutdown: CancellationToken,
+    /// The sum of what `on_started` was told.
+    pub lateness: Arc<AtomicU64>,
+    _data: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn open() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let node = NodeId::random();
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(START.plus_millis(LATE)));
+        let store = SqliteStore::open(data.path(), Arc::clone(&clock), node, Options::default()).unwrap();
+        let lateness = Arc::new(AtomicU64::new(0));
+        let sum = Arc::clone(&lateness);
+        let deps = Deps {
+            store: Arc::new(store),
+            broker: Arc::new(EmbeddedBroker::new(10_000)),
+            clock,
+            targets: Arc::new(Targets::new(PLACES)),
+            webhooks: webhooks(),
+            stats: Arc::new(WorkerStats::new(move |millis| _ = sum.fetch_add(millis, Ordering::Relaxed))),
+            node,
+        };
+        let config = Config { drain: AMPLE, ..Config::named("webhook-1".to_owned()) };
+        Self { deps, config, shutdown: CancellationToken::new(), lateness, _data: data }
+    }
+
+    /// Starts a worker.
+    pub fn start(&self) -> JoinHandle<Report> {
+        tokio::spawn(Consumer::new(self.deps.clone(), self.config.clone()).run(self.shutdown.clone()))
+    }
+
+    /// Tells the worker to stop, and waits for it.
+    pub async fn stop(&self, worker: JoinHandle<Report>) -> Report {
+        self.shutdown.cancel();
+        worker.await.unwrap()
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.deps.clock.now()
+    }
+
+    pub async fn insert(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
+        let inserted = self.deps.store.insert(tasks).await.unwrap();
+        let id = |inserted: &Inserted| match inserted {
+            Inserted::Created(task) => task.id,
+            other => panic!("{other:?}"),
+        };
+        inserted.iter().map(id).collect()
+    }
+
+    /// Claims everything that is due and publishes it, as the dispatcher does.
+    pub async fn dispatch(&self) -> Vec<Message> {
+        let heads = self.deps.store.heads(None, self.now().plus_millis(1), 1_000).await.unwrap();
+        let claim = Claim {
+            lanes: heads.iter().map(|head| (head.lane.id, 10_000)).collect(),
+            limit: 10_000,
+            taker: Taker::Dispatch { visibility_millis: 60_000 },
+        };
+        let claimed = self.deps.store.claim(vec![claim]).await.unwrap().remove(0);
+        let messages: Vec<Message> = claimed.tasks.iter().map(message).collect();
+        self.publish(messages.clone()).await;
+        messages
+    }
+
+    pub async fn publish(&self, messages: Vec<Message>) {
+        for message in &messages {
+            self.deps.targets.take(&message.target);
+        }
+        self.deps.broker.publish(messages).await.unwrap();
+    }
+
+    pub async fn submit(&self, tasks: Vec<NewTask>) -> Vec<TaskId> {
+        let ids = self.insert(tasks).await;
+        self.dispatch().await;
+        ids
+    }
+
+    pub async fn get(&self, id: TaskId) -> Task {
+        self.deps.store.get(TENANT, vec![id]).await.unwrap().remove(0).expect("the task is there")
+    }
+
+    /// The task, once it is in this state.
+    pub async fn until(&self, id: TaskId, state: State) -> Task {
+        eventually(state.as_str(), AMPLE, async || {
+            let task = self.get(id).await;
+            if task.state() == state { Ok(task) } else { Err(task.state().as_str().to_owned()) }
+        })
+        .await
+    }
+
+    /// Waits until all places and slots have been given back.
+    pub async fn until_idle(&self, target: &str) {
+        eventually("all places given back", Duration::from_secs(5), async || {
+            let taken = (PLACES - self.deps.targets.free(target), self.deps.stats.in_flight());
+            if taken == (0, 0) { Ok(()) } else { Err(format!("{taken:?}")) }
+        })
+        .await;
+    }
+
+    /// Changes a task behind the worker's back.
+    pub async fn change(&self, id: TaskId, event: Event<'_>) {
+        let by = By { now: self.now(), node: NodeId::new(1), actor: Actor::Reaper };
+        let change = transition(&self.get(id).await.position, event, &by).unwrap();
+        let applied = self.deps.store.apply(vec![(id, change)]).await.unwrap();
+        assert!(matches!(applied[0], Applied::Done(_)));
+    }
+}
+
+fn message(task: &Task) -> Message {
+    let key = &task.lane.key;
+    let Route::Push(target) = &key.route else { panic!("not for webhooks") };
+    Message {
+        task_id: task.id,
+        version: task.position.version,
+        tenant: key.tenant.clone(),
+        priority: key.priority,
+        pool: WEBHOOK_POOL.to_owned(),
+        target: target.clone(),
+    }
+}

@@ -1,0 +1,116 @@
+//! A store that fails as it is told to, and counts what it is asked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::LaneId;
+use punctual_core::state::Change;
+use punctual_core::store::{
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+};
+use punctual_core::task::{Hold, NewTask, Task};
+use punctual_core::time::Timestamp;
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    /// It fails and nothing was done.
+    Refused,
+    /// It fails and everything was done.
+    Unanswered,
+    /// It never returns.
+    Hangs,
+    /// It fails for good if it concerns this task.
+    Corrupt(TaskId),
+}
+
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    /// The fates of the next calls to `start` and of those to `apply`; then all is well.
+    pub starts: Mutex<VecDeque<Fate>>,
+    pub applies: Mutex<VecDeque<Fate>>,
+    /// How many tasks each call to `start` and to `apply` had.
+    pub started: Mutex<Vec<usize>>,
+    pub applied: Mutex<Vec<usize>>,
+}
+
+impl Faulty {
+    pub fn new(inner: Arc<dyn Store>) -> Self {
+        Self {
+            inner,
+            starts: Mutex::default(),
+            applies: Mutex::default(),
+            started: Mutex::default(),
+            applied: Mutex::default(),
+        }
+    }
+}
+
+async fn meet<T>(
+    fate: Option<Fate>,
+    ids: &[TaskId],
+    call: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let unavailable = || Err(StoreError::Unavailable("as told".to_owned()));
+    match fate {
+        None => call.await,
+        Some(Fate::Refused) => unavailable(),
+        Some(Fate::Unanswered) => {
+            call.await?;
+            unavailable()
+        }
+        Some(Fate::Hangs) => std::future::pending().await,
+        Some(Fate::Corrupt(id)) if ids.contains(&id) => Err(StoreError::Corrupt("as told".to_owned())),
+        Some(Fate::Corrupt(_)) => call.await,
+    }
+}
+
+#[async_trait]
+impl Store for Faulty {
+    async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
+        self.started.lock().unwrap().push(starts.len());
+        let fate = self.starts.lock().unwrap().pop_front();
+        let ids: Vec<TaskId> = starts.iter().map(|start| start.id).collect();
+        meet(fate, &ids, self.inner.start(starts)).await
+    }
+
+    async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+        self.applied.lock().unwrap().push(changes.len());
+        let fate = self.applies.lock().unwrap().pop_front();
+        let ids: Vec<TaskId> = changes.iter().map(|(id, _)| *id).collect();
+        meet(fate, &ids, self.inner.apply(changes)).await
+    }
+
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        self.inner.insert(tasks).await
+    }
+    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        self.inner.claim(claims).await
+    }
+    async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
+        self.inner.extend(beats).await
+    }
+    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
+        self.inner.get(tenant, ids).await
+    }
+    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        self.inner.list(filter, after, limit).await
+    }
+    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
+        self.inner.heads(after, before, limit).await
+    }
+    async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
+        self.inner.overdue(dead, limit).await
+    }
+    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
+        self.inner.counts().await
+    }
+    async fn check(&self) -> Result<(), StoreError> {
+        self.inner.check().await
+    }
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}

@@ -1,0 +1,13 @@
+//! The worker against real servers on loopback, the well-behaved and the hostile, and over a real store.
+
+mod answers;
+mod bench;
+mod faulty;
+mod hostile;
+mod requests;
+mod runs;
+mod shutdown;
+mod support;
+mod targets;
+mod tls;
+mod trouble;

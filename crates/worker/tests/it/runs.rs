@@ -1,0 +1,192 @@
+//! Runs from the broker to the history.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use punctual_core::state::{Event, Failure, State};
+use punctual_core::trail::{FailedHow, RunError};
+use punctual_scheduler::dispatcher::{self, Dispatcher};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{self, json, retry_policy};
+use punctual_testkit::sink::{Answer, Sink};
+use punctual_worker::Ended;
+
+use crate::bench::{Bench, LATE};
+use crate::support::{AMPLE, Gate};
+
+#[tokio::test]
+async fn a_task_is_called_and_completed() {
+    let (bench, sink) = (Bench::open(), Sink::start());
+    sink.answer("/hook", Answer::status(201).body(r#"{"done": true}"#));
+    let worker = bench.start();
+    let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
+    let task = bench.until(ids[0], State::Completed).await;
+    assert_eq!(task.result, Some(json(r#"{"done": true}"#)));
+    let hits = sink.hits("/hook");
+    assert_eq!((hits.len(), hits[0].header("punctual-attempt"), hits[0].header("x-test")), (1, "1", "1"));
+    let runs = task.trail.runs(task.id);
+    let end = runs[0].end.as_ref().unwrap();
+    assert_eq!((runs.len(), runs[0].worker.as_ref()), (1, "webhook-1"));
+    assert_eq!(hits[0].header("punctual-fencing-token"), runs[0].token.to_string());
+    assert_eq!((end.outcome, end.http_status), ("completed", Some(201)));
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+    assert_eq!(bench.deps.stats.ended(Ended::Completed), 1);
+    assert_eq!(bench.lateness.load(Ordering::Relaxed), u64::try_from(LATE).unwrap());
+}
+
+#[tokio::test]
+async fn a_failure_is_retried_or_buried() {
+    let (bench, sink) = (Bench::open(), Sink::start());
+    let worker = bench.start();
+    for (answer, state, code, wait) in [
+        (Answer::status(404), State::DeadLettered, "http_404", None),
+        (Answer::status(500), State::Pending, "http_500", Some(1_000)),
+        (Answer::status(503).header("retry-after", "7"), State::Pending, "http_503", Some(7_000)),
+        (Answer::status(307), State::Pending, "redirected", Some(1_000)),
+        (Answer::reset(), State::Pending, "connection_failed", Some(1_000)),
+    ] {
+        sink.answer("/hook", answer);
+        let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
+        let task = bench.until(ids[0], state).await;
+        assert_eq!(task.trail.last_error().unwrap().1.code, code);
+        assert_eq!(task.position.attempts, 1, "{code}");
+        if let Some(millis) = wait {
+            assert_eq!(task.due_at, bench.now().plus_millis(millis), "{code}");
+        }
+    }
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+    assert_eq!((bench.deps.stats.ended(Ended::Retried), bench.deps.stats.ended(Ended::DeadLettered)), (4, 1));
+}
+
+#[tokio::test]
+async fn calls_are_bounded_and_none_is_forgotten() {
+    let (mut bench, sink) = (Bench::open(), Sink::start());
+    bench.config.concurrency = 8;
+    sink.answer("/hook", Answer::status(200).after(Duration::from_millis(5)));
+    bench.submit(fixtures::task().push(&sink.url("")).times(200)).await;
+    let worker = bench.start();
+    eventually("all completed", AMPLE, async || match bench.deps.stats.ended(Ended::Completed) {
+        200 => Ok(()),
+        completed => Err(completed.to_string()),
+    })
+    .await;
+    assert!(sink.most_at_once() <= 8, "{} at once", sink.most_at_once());
+    assert_eq!(sink.hits("/hook").len(), 200);
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+}
+
+#[tokio::test]
+async fn a_202_may_keep_its_task_running_and_frees_its_place() {
+    let (mut bench, sink) = (Bench::open(), Sink::start());
+    bench.config.concurrency = 1;
+    let going_on = Answer::status(202).header("punctual-completion", "async");
+    sink.script("/hook", [going_on, Answer::status(200)]);
+    let worker = bench.start();
+    let first = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await[0];
+    sink.wait_for("/hook", 1, AMPLE).await;
+    let second = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await[0];
+    bench.until(second, State::Completed).await;
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+    assert_eq!(bench.get(first).await.state(), State::Running);
+    assert_eq!(bench.deps.stats.ended(Ended::Accepted), 1);
+}
+
+#[tokio::test]
+async fn a_second_delivery_calls_nobody() {
+    let (bench, sink) = (Bench::open(), Sink::start());
+    let ids = bench.insert(vec![fixtures::task().push(&sink.url("")).build()]).await;
+    let messages = bench.dispatch().await;
+    bench.publish(messages.clone()).await;
+    let worker = bench.start();
+    bench.until(ids[0], State::Completed).await;
+    bench.publish(messages).await;
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+    assert_eq!(sink.hits("/hook").len(), 1);
+}
+
+#[tokio::test]
+async fn a_task_cancelled_while_it_runs_ends_cancelled() {
+    let (bench, gate) = (Bench::open(), Gate::start().await);
+    let worker = bench.start();
+    let ids = bench.submit(vec![fixtures::task().push(&gate.target()).build()]).await;
+    gate.until_called(1).await;
+    bench.change(ids[0], Event::Cancel).await;
+    gate.open();
+    let task = bench.until(ids[0], State::Cancelled).await;
+    assert_eq!(task.result, None, "what came of it is discarded");
+    bench.stop(worker).await;
+    assert_eq!(bench.deps.stats.ended(Ended::Cancelled), 1);
+}
+
+#[tokio::test]
+async fn an_outcome_that_comes_too_late_changes_nothing() {
+    let (bench, gate) = (Bench::open(), Gate::start().await);
+    let worker = bench.start();
+    let ids = bench.submit(vec![fixtures::task().push(&gate.target()).build()]).await;
+    gate.until_called(1).await;
+    let failure = Failure {
+        how: FailedHow::Lost,
+        error: RunError { code: "worker_lost".into(), message: "taken back".into(), details: None },
+        http_status: None,
+        retryable: true,
+        retry_after_millis: None,
+        policy: retry_policy(),
+        poison_after: 0,
+        dice: 0,
+    };
+    bench.change(ids[0], Event::Fail(failure)).await;
+    let before = bench.get(ids[0]).await;
+    gate.open();
+    bench.stop(worker).await;
+    let after = bench.get(ids[0]).await;
+    assert_eq!((after.position, after.due_at), (before.position, before.due_at));
+    assert_eq!(bench.deps.stats.ended(Ended::Lost), 1);
+}
+
+#[tokio::test]
+async fn a_dead_target_does_not_hold_up_the_others() {
+    let (mut bench, dead, healthy) = (Bench::open(), Sink::start(), Sink::start());
+    dead.answer("/hook", Answer::hang());
+    bench.config.concurrency = 100;
+    bench.config.drain = Duration::ZERO;
+    bench.deps.targets = std::sync::Arc::new(punctual_scheduler::targets::Targets::new(4));
+    let mut tasks = fixtures::task().push(&dead.url("")).priority(9).times(100);
+    tasks.extend(fixtures::task().push(&healthy.url("")).times(100));
+    bench.insert(tasks).await;
+    let deps = dispatcher::Deps {
+        store: bench.deps.store.clone(),
+        broker: bench.deps.broker.clone(),
+        clock: bench.deps.clock.clone(),
+        hints: std::sync::Arc::default(),
+        targets: bench.deps.targets.clone(),
+        node: bench.deps.node,
+    };
+    let config = dispatcher::Config {
+        prefetch_window: Duration::from_secs(10),
+        sweep_interval: Duration::from_secs(1),
+        claim_batch: 1_000,
+        visibility: Duration::from_secs(60),
+        waiting_workers: 1,
+        push: true,
+    };
+    let (dispatcher, _desk, _stats) = Dispatcher::new(deps, config);
+    let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());
+    let dispatching = tokio::spawn(dispatcher.run(stop_dispatching.clone()));
+    healthy.wait_for("/hook", 100, AMPLE).await;
+    eventually("the dead target's places are full", AMPLE, async || match dead.waiting() {
+        4 => Ok(()),
+        waiting => Err(waiting.to_string()),
+    })
+    .await;
+    assert_eq!(dead.most_at_once(), 4);
+    assert!(healthy.most_at_once() <= 4);
+    stop_dispatching.cancel();
+    dispatching.await.unwrap();
+    let report = bench.stop(worker).await;
+    assert_eq!((report.drained, report.given_back), (0, 4));
+}

@@ -1,0 +1,79 @@
+//! Which targets are called at all, and on which machines.
+
+use std::process::Command;
+
+use punctual_core::networks::AllowedNetworks;
+use punctual_testkit::sink::Sink;
+use punctual_worker::outcome::Outcome;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+use crate::support::{AMPLE, call, client, failure, judged, now, task};
+
+#[tokio::test]
+async fn a_forbidden_target_sees_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let guarded = client(AllowedNetworks::parse(["10.0.0.0/8"]).unwrap());
+    let mut words = Vec::new();
+    for host in ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0", "LocalHost"] {
+        for scheme in ["http", "https"] {
+            let task = task(&format!("{scheme}://{host}:{port}/"));
+            let outcome = judged(guarded.call(&task, now(), Instant::now() + AMPLE).await);
+            let Outcome::Failed(failed) = outcome.clone() else { panic!("{host}: {outcome:?}") };
+            words.push(failed.error.message.into_owned());
+            assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
+        }
+    }
+    words.dedup();
+    assert_eq!(words.len(), 1, "the words tell nothing about the target: {words:?}");
+    listener.into_std().unwrap().accept().expect_err("nobody came");
+}
+
+#[tokio::test]
+async fn a_name_is_called_at_an_address_that_passed() {
+    let sink = Sink::start();
+    let url = sink.url("/").replace("127.0.0.1", "localhost");
+    assert!(matches!(call(&url).await, Outcome::Completed { .. }));
+    assert!(sink.hits("/")[0].header("host").starts_with("localhost:"));
+}
+
+#[tokio::test]
+async fn a_name_without_addresses_is_a_failed_resolution() {
+    // A label this long is refused by the resolver before anybody is asked.
+    let url = format!("http://{}.localhost/", "a".repeat(70));
+    assert_eq!(failure(call(&url).await), ("dns_failed".to_owned(), None, true));
+}
+
+#[tokio::test]
+async fn what_is_no_callback_goes_nowhere() {
+    for url in ["", "not a url", "ftp://127.0.0.1/"] {
+        assert_eq!(failure(call(url).await), ("invalid_callback".to_owned(), None, false), "{url}");
+    }
+    let mut none = task("http://127.0.0.1/");
+    none.body.callback = None;
+    let outcome = judged(client(AllowedNetworks::loopback()).call(&none, now(), Instant::now() + AMPLE).await);
+    assert_eq!(failure(outcome), ("invalid_callback".to_owned(), None, false));
+}
+
+/// Set for the process in which the next test looks at a barren environment.
+const BARREN: &str = "PUNCTUAL_TEST_BARREN";
+
+#[tokio::test]
+async fn without_certificates_and_despite_proxies_plain_http_works() {
+    if std::env::var_os(BARREN).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "targets::without_certificates_and_despite_proxies_plain_http_works"]).env(BARREN, "1");
+        again.env("SSL_CERT_FILE", "/nowhere/at/all").env("SSL_CERT_DIR", "/nowhere/at/all");
+        for proxy in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            again.env(proxy, "http://127.0.0.1:1");
+        }
+        let output = again.output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+        return;
+    }
+    let sink = Sink::start();
+    assert!(matches!(call(&sink.url("/")).await, Outcome::Completed { .. }));
+    assert_eq!(sink.hits("/").len(), 1);
+}

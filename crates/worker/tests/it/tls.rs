@@ -1,0 +1,85 @@
+//! Secure targets: a certificate is believed for its own host, if its root is.
+//!
+//! `localhost.crt` is signed with its own key, `localhost.key`; only the process below that
+//! is told to takes it for a root.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use punctual_worker::outcome::Outcome;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, Stream};
+
+use crate::support::{call, failed, webhooks};
+
+/// A server that answers 204 over TLS, and counts the requests that got through.
+struct Secure {
+    address: SocketAddr,
+    requests: Arc<AtomicUsize>,
+}
+
+impl Secure {
+    fn start(ip: &str) -> Self {
+        webhooks();
+        let certificate = CertificateDer::from_pem_slice(include_bytes!("localhost.crt")).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("localhost.key")).unwrap();
+        let config = ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        let listener = TcpListener::bind((ip, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
+        let (config, counted) = (Arc::new(config), Arc::clone(&requests));
+        std::thread::spawn(move || {
+            for mut tcp in listener.incoming().flatten() {
+                let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
+                let mut stream = Stream::new(&mut session, &mut tcp);
+                let mut seen = [0; 4_096];
+                // A handshake that the client breaks off is an error here, and what the tests are about.
+                if stream.read(&mut seen).is_ok_and(|length| length > 0) {
+                    counted.fetch_add(1, Ordering::SeqCst);
+                    stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();
+                }
+            }
+        });
+        Self { address, requests }
+    }
+
+    fn url(&self) -> String {
+        format!("https://{}/", self.address)
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_certificate_is_not_believed() {
+    let server = Secure::start("127.0.0.1");
+    let failed = failed(call(&server.url()).await);
+    assert_eq!((failed.error.code.as_ref(), failed.http_status, failed.retryable), ("tls_failed", None, true));
+    assert!(failed.error.message.contains("certificate"), "{}", failed.error.message);
+    assert_eq!(server.requests.load(Ordering::SeqCst), 0);
+}
+
+/// Set for the process that takes the certificate for a root.
+const TRUSTING: &str = "PUNCTUAL_TEST_TRUSTING";
+
+#[tokio::test]
+async fn a_known_certificate_is_believed_for_its_own_host() {
+    if std::env::var_os(TRUSTING).is_none() {
+        let mut again = Command::new(std::env::current_exe().unwrap());
+        again.args(["--exact", "tls::a_known_certificate_is_believed_for_its_own_host"]).env(TRUSTING, "1");
+        again.env("SSL_CERT_FILE", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/localhost.crt"));
+        let output = again.output().unwrap();
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && shown.contains("1 passed"), "{shown}");
+        return;
+    }
+    let server = Secure::start("127.0.0.1");
+    for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
+        assert_eq!(call(&url).await, Outcome::Completed { result: None, http_status: 204 }, "{url}");
+    }
+    let other = Secure::start("127.0.0.2");
+    assert_eq!(failed(call(&other.url()).await).error.code, "tls_failed");
+    assert_eq!(other.requests.load(Ordering::SeqCst), 0);
+}

@@ -1,0 +1,89 @@
+//! A store that fails while runs begin and end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::state::State;
+use punctual_core::store::Store;
+use punctual_testkit::fixtures;
+use punctual_testkit::sink::{Answer, Sink};
+use punctual_worker::Ended;
+
+use crate::bench::Bench;
+use crate::faulty::{Fate, Faulty};
+use crate::support::AMPLE;
+
+fn faulty() -> (Bench, Arc<Faulty>) {
+    let mut bench = Bench::open();
+    let faulty = Arc::new(Faulty::new(Arc::clone(&bench.deps.store)));
+    bench.deps.store = Arc::clone(&faulty) as Arc<dyn Store>;
+    (bench, faulty)
+}
+
+#[tokio::test]
+async fn many_runs_begin_and_end_in_few_writes() {
+    let ((bench, faulty), sink) = (faulty(), Sink::start());
+    bench.submit(fixtures::task().push(&sink.url("")).times(100)).await;
+    let worker = bench.start();
+    sink.wait_for("/hook", 100, AMPLE).await;
+    bench.stop(worker).await;
+    assert_eq!(*faulty.started.lock().unwrap(), [100], "what waits together begins together");
+    let writes = faulty.applied.lock().unwrap().clone();
+    assert_eq!(writes.iter().sum::<usize>(), 100);
+    assert!(writes.len() < 100, "{writes:?}");
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_asked_again() {
+    let ((bench, faulty), sink) = (faulty(), Sink::start());
+    faulty.starts.lock().unwrap().extend([Fate::Refused; 3]);
+    faulty.applies.lock().unwrap().extend([Fate::Refused; 3]);
+    let worker = bench.start();
+    let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
+    bench.until(ids[0], State::Completed).await;
+    bench.stop(worker).await;
+    assert_eq!(sink.hits("/hook").len(), 1);
+    assert_eq!(bench.deps.stats.ended(Ended::Completed), 1);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_lost_does_no_harm() {
+    let ((bench, faulty), sink) = (faulty(), Sink::start());
+    faulty.applies.lock().unwrap().push_back(Fate::Unanswered);
+    let worker = bench.start();
+    let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
+    bench.until(ids[0], State::Completed).await;
+    bench.stop(worker).await;
+    assert_eq!(bench.get(ids[0]).await.trail.runs(ids[0]).len(), 1);
+    bench.until_idle(&sink.url("")).await;
+}
+
+#[tokio::test]
+async fn one_broken_task_does_not_hold_up_its_batch() {
+    let ((bench, faulty), sink) = (faulty(), Sink::start());
+    let ids = bench.submit(fixtures::task().push(&sink.url("")).times(10)).await;
+    let (no_start, no_end) = (ids[3], ids[4]);
+    faulty.starts.lock().unwrap().extend([Fate::Corrupt(no_start); 100]);
+    faulty.applies.lock().unwrap().extend([Fate::Corrupt(no_end); 100]);
+    let worker = bench.start();
+    for id in ids.iter().filter(|id| ![no_start, no_end].contains(id)) {
+        bench.until(*id, State::Completed).await;
+    }
+    bench.until_idle(&sink.url("")).await;
+    bench.stop(worker).await;
+    assert_eq!((bench.get(no_start).await.state(), bench.get(no_end).await.state()), (State::Queued, State::Running));
+}
+
+#[tokio::test]
+async fn the_end_does_not_wait_for_a_store_that_hangs() {
+    let ((mut bench, faulty), sink) = (faulty(), Sink::start());
+    sink.script("/hook", [Answer::status(200), Answer::hang()]);
+    bench.config.drain = Duration::from_millis(50);
+    bench.config.goodbye = Duration::from_millis(50);
+    bench.submit(fixtures::task().push(&sink.url("")).times(2)).await;
+    faulty.applies.lock().unwrap().extend([Fate::Hangs; 100]);
+    let worker = bench.start();
+    sink.wait_for("/hook", 2, AMPLE).await;
+    let report = tokio::time::timeout(AMPLE, bench.stop(worker)).await.expect("the worker ends");
+    assert_eq!(report.given_back, 0);
+}
