@@ -13,8 +13,8 @@ use std::task::Poll;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Method, StatusCode, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use tokio::time::Instant;
@@ -40,12 +40,19 @@ async fn attend(State(api): State<Api>, request: Request, next: Next) -> Respons
     let id = RequestId::of(request.headers());
     let method = method_label(request.method());
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let version = request.version();
     let span = tracing::error_span!("request", %id);
     let answered = run(&api, request, next, &id).instrument(span.clone()).await;
     let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
+    // The rest of a refused body is not read, so the connection ends with the answer; the caller should not learn that
+    // from its next request.
+    let unread = matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT);
+    if unread && version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
     api.metrics.answered(method, route, status, elapsed);
     span.in_scope(|| {
@@ -92,9 +99,6 @@ async fn run(api: &Api, mut request: Request, next: Next, id: &RequestId) -> Res
 }
 
 fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {
-    if matches!(*request.method(), Method::TRACE | Method::CONNECT) {
-        return Err(Problem::new(Code::MethodNotAllowed, "this method is not offered anywhere").allowing(""));
-    }
     if request.uri().path().starts_with("/v1/") && !accepts_json(request.headers()) {
         return Err(Problem::new(Code::NotAcceptable, "answers are application/json or application/problem+json"));
     }

@@ -55,6 +55,12 @@ codes! {
     InvalidIdempotencyKey = BAD_REQUEST, "invalid_idempotency_key", "The idempotency key is not acceptable";
     /// The cursor was not made by this listing.
     InvalidCursor = BAD_REQUEST, "invalid_cursor", "The cursor is not one of this listing";
+    /// The bytes are no HTTP request, or one that two readers would read differently.
+    MalformedRequest = BAD_REQUEST, "malformed_request", "The bytes are not a request";
+    /// The path and query are too long.
+    UriTooLong = URI_TOO_LONG, "uri_too_long", "The path is too long";
+    /// The head of the request is too large.
+    HeadersTooLarge = REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "The head of the request is too large";
     /// A header is not of the form it must have.
     InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
     /// There is nothing here (for this tenant).
@@ -90,7 +96,7 @@ codes! {
     /// The task is not at the version the caller expects.
     VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "The task is at another version";
     /// Something of ours is broken.
-    Internal = INTERNAL_SERVER_ERROR, "internal", "Something went wrong inside the server";
+    Internal = INTERNAL_SERVER_ERROR, "internal_error", "Something went wrong inside the server";
     /// The store does not answer.
     StoreUnavailable = SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
     /// The store has no room.

@@ -6,7 +6,9 @@
 
 mod connection;
 mod framing;
+mod open_files;
 mod pulse;
+mod refusal;
 
 use std::io;
 use std::sync::Arc;
@@ -52,6 +54,24 @@ impl Default for ServerLimits {
             ping: Duration::from_secs(20),
             drain: Duration::from_secs(15),
         }
+    }
+}
+
+impl ServerLimits {
+    /// These limits, with no more connections than fit the open files that the process may have.
+    #[must_use]
+    pub fn within_open_files(mut self) -> Self {
+        if let Some(room) = open_files::room_for_connections()
+            && room < self.connections
+        {
+            tracing::warn!(
+                asked = self.connections,
+                connections = room,
+                "fewer connections, by the limit of open files"
+            );
+            self.connections = room;
+        }
+        self
     }
 }
 

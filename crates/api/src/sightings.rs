@@ -4,6 +4,7 @@
 //! few seconds in one batch, so that asking for work costs no write.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -65,9 +66,9 @@ impl Sightings {
     /// The workers of `tenant` by name, strictly after `after`, at most `limit`.
     pub fn of(&self, tenant: &str, after: Option<&str>, limit: usize) -> Vec<WorkerSighting> {
         let seen = self.0.lock();
-        let workers = seen.by_tenant.get(tenant).into_iter().flatten();
-        let after = |name: &str| after.is_none_or(|after| name > after);
-        workers.filter(|(name, _)| after(name)).take(limit).map(|(_, sighting)| sighting.clone()).collect()
+        let Some(workers) = seen.by_tenant.get(tenant) else { return Vec::new() };
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, sighting)| sighting.clone()).collect()
     }
 
     fn take(&self) -> Vec<WorkerSighting> {

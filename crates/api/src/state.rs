@@ -108,6 +108,23 @@ pub struct ApiConfig {
     pub request_deadline: Duration,
     /// A worker not seen for this long is shown as lost.
     pub worker_lost_after: Duration,
+    /// How long leases are.
+    pub leases: LeaseMillis,
+}
+
+/// How long leases are, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseMillis {
+    /// For a worker that does not say it.
+    pub default: u64,
+    /// The longest that a worker can ask for.
+    pub most: u64,
+}
+
+impl Default for LeaseMillis {
+    fn default() -> Self {
+        Self { default: 60_000, most: 3_600_000 }
+    }
 }
 
 impl Default for ApiConfig {
@@ -125,6 +142,7 @@ impl Default for ApiConfig {
             waiting_workers: 10_000,
             request_deadline: Duration::from_secs(30),
             worker_lost_after: Duration::from_mins(1),
+            leases: LeaseMillis::default(),
         }
     }
 }

@@ -235,6 +235,7 @@ async fn what_has_two_readings_is_refused_and_closed() {
     for (what, bytes) in corpus {
         let answer = server.exchange(format!("{bytes}{smuggled}").as_bytes()).await;
         assert!(answer.starts_with("HTTP/1.1 400"), "{what}: {answer}");
+        assert!(answer.contains("\r\nrequest-id: ") && answer.contains("\"malformed_request\""), "{what}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{what}: {answer}");
     }
     let mut peer = server.connect().await;
@@ -264,7 +265,7 @@ async fn heads_are_bounded() {
     let many = format!("GET / HTTP/1.1\r\nhost: a\r\n{}\r\n", "x: y\r\n".repeat(200));
     for head in [long, many] {
         let answer = server.exchange(head.as_bytes()).await;
-        assert!(answer.starts_with("HTTP/1.1 431"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 431") && answer.contains("\"headers_too_large\""), "{answer}");
     }
     let server = Server::start(ServerLimits::default()).await;
     let path = format!("GET /{} HTTP/1.1\r\nhost: a\r\n\r\n", "y".repeat(100 * 1024));

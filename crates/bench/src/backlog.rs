@@ -20,9 +20,14 @@ pub async fn run(client: &Client, options: &Options, server: &Server, waiting: u
     let (empty_submit, empty_drain) = median(client, options).await?;
     let far = now().plus_millis(7 * 86_400_000);
     let spread = 86_400_000_usize;
-    preload(client, options, waiting, "backlog", move |number| {
-        Some(far.plus_millis(i64::try_from(number.wrapping_mul(7_919) % spread).unwrap_or(0)))
-    }, None)
+    preload(
+        client,
+        options,
+        waiting,
+        "backlog",
+        move |number| Some(far.plus_millis(i64::try_from(number.wrapping_mul(7_919) % spread).unwrap_or(0))),
+        None,
+    )
     .await?;
     let rss = server.rss_megabytes();
     let (full_submit, full_drain) = median(client, options).await?;

@@ -115,7 +115,8 @@ impl Client {
             .iter()
             .map(|lease| Completed { task_id: &lease.task.task_id, token: lease.token, outcome: "completed" })
             .collect();
-        let answer = self.post("/v1/leases/settle", "application/json", serde_json::to_string(&Settle { items })?).await?;
+        let answer =
+            self.post("/v1/leases/settle", "application/json", serde_json::to_string(&Settle { items })?).await?;
         let settled: Settled = serde_json::from_slice(&answer).context("the settlement's answer is not as agreed")?;
         match settled.items.iter().find(|item| item.status != 200) {
             Some(refused) => bail!("a completion was refused with {}", refused.status),

@@ -18,7 +18,13 @@ use crate::submit::{preload, progress};
 use crate::workers::Workers;
 
 /// Submits everything ahead, then measures arrivals at waiting pull workers or at a sink.
-pub async fn run(client: &Client, options: &Options, rate: usize, seconds: usize, webhook: bool) -> anyhow::Result<Report> {
+pub async fn run(
+    client: &Client,
+    options: &Options,
+    rate: usize,
+    seconds: usize,
+    webhook: bool,
+) -> anyhow::Result<Report> {
     let tasks = rate * seconds;
     // Ahead of the first due instant: time for a preload of 10,000 tasks a second.
     let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 10 + 2_000;
@@ -75,7 +81,12 @@ impl Sink {
             all: Notify::new(),
         });
         let app = axum::Router::new()
-            .route("/hook", axum::routing::post(async move |State(seen): State<Arc<Seen>>, headers: HeaderMap| hit(&seen, &headers, expected)))
+            .route(
+                "/hook",
+                axum::routing::post(async move |State(seen): State<Arc<Seen>>, headers: HeaderMap| {
+                    hit(&seen, &headers, expected)
+                }),
+            )
             .with_state(Arc::clone(&seen));
         tokio::spawn(async move { axum::serve(listener, app).await });
         Ok(Self { address, arrivals, expected, seen })

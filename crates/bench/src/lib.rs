@@ -121,7 +121,9 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         Scenario::Submit { tasks, single } => submit::run(&client, options, tasks, single).await?,
         Scenario::Drain { tasks, webhook: false } => drain::run(&client, options, tasks).await?,
         Scenario::Drain { tasks, webhook: true } => drain::run_webhooks(&client, options, tasks).await?,
-        Scenario::Lateness { rate, seconds, webhook } => lateness::run(&client, options, rate, seconds, webhook).await?,
+        Scenario::Lateness { rate, seconds, webhook } => {
+            lateness::run(&client, options, rate, seconds, webhook).await?
+        }
         Scenario::Herd { tasks } => herd::run(&client, options, tasks).await?,
         Scenario::Backlog { waiting } => backlog::run(&client, options, &server, waiting).await?,
         Scenario::Idle { seconds } => idle::run(&server, seconds).await?,

@@ -41,7 +41,8 @@ impl Server {
         let mut lines = BufReader::new(stdout).lines();
         let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line())
             .await
-            .context("the server did not start within 30 seconds")??.unwrap_or_default();
+            .context("the server did not start within 30 seconds")??
+            .unwrap_or_default();
         let Some(url) = line.strip_prefix("listening on ") else { bail!("the server did not start: {line:?}") };
         Ok(Self { url: url.to_owned(), child: Some(child), _data: Some(data) })
     }

@@ -43,13 +43,17 @@ pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if text.chars().count() > limits::URL {
         return Err(CallbackFault::TooLong);
     }
-    // The parser would drop them silently, and two readers of the text would see two URLs.
-    if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+    // The parser would drop blanks and turn backslashes, and two readers of the text would see two URLs.
+    if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(CallbackFault::NotAUrl);
     }
     let mut url = Url::parse(text).map_err(|_| CallbackFault::NotAUrl)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(CallbackFault::Scheme);
+    }
+    // So it would with slashes too few or too many: `http:a` and `http:///a` are not the host `a` to everybody.
+    if text[url.scheme().len()..].strip_prefix("://").is_none_or(|rest| rest.starts_with('/')) {
+        return Err(CallbackFault::NotAUrl);
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err(CallbackFault::UserInfo);
@@ -134,7 +138,6 @@ mod tests {
                 "http://xn--bcher-kva.example/%C3%BC",
                 "http://xn--bcher-kva.example:80",
             ),
-            ("http:\\\\example.com\\x", "http://example.com/x", "http://example.com:80"),
         ] {
             assert_eq!(target_of(text), Ok((url.to_owned(), target.to_owned())), "{text}");
         }
@@ -156,6 +159,13 @@ mod tests {
             ("/relative", NotAUrl),
             ("example.com/x", NotAUrl),
             ("http://", NotAUrl),
+            ("http:example.com", NotAUrl),
+            ("http:/example.com", NotAUrl),
+            ("http:///example.com", NotAUrl),
+            ("http:\\\\example.com", NotAUrl),
+            ("http://example.com\\@127.0.0.1/", NotAUrl),
+            ("//example.com/", NotAUrl),
+            ("https://:443/", NotAUrl),
             ("http://exa mple.com/", NotAUrl),
             ("http://example.com/\n", NotAUrl),
             ("http://exam\tple.com/", NotAUrl),

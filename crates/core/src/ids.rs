@@ -178,7 +178,9 @@ mod tests {
         let id = TaskId::new();
         assert_eq!(id.to_string().parse(), Ok(id));
         let bare = id.uuid().to_string();
-        for other in [bare.clone(), format!("run_{bare}"), format!("task_{}", bare.to_uppercase()), format!("task_{{{bare}}}")] {
+        for other in
+            [bare.clone(), format!("run_{bare}"), format!("task_{}", bare.to_uppercase()), format!("task_{{{bare}}}")]
+        {
             if other != id.to_string() {
                 assert!(other.parse::<TaskId>().is_err(), "{other}");
             }

@@ -153,7 +153,17 @@ mod tests {
     #[test]
     fn what_readers_disagree_about_is_refused() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
-        for bad in [r#"{"a":1,"a":2}"#, r#"{"x":{"\u0061":1,"a":2}}"#, "1e400", r#""\ud800""#, "NaN", "01", "{} {}", "", deep.as_str()] {
+        for bad in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"x":{"\u0061":1,"a":2}}"#,
+            "1e400",
+            r#""\ud800""#,
+            "NaN",
+            "01",
+            "{} {}",
+            "",
+            deep.as_str(),
+        ] {
             assert!(Json::parse(bad).is_err(), "{}", &bad[..bad.len().min(40)]);
         }
     }

@@ -288,7 +288,8 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             attempts: Some(0),
             crashes: Some(0),
             due_at: Some(by.now),
-            edit: payload.map(|payload| Box::new(Edit { payload: Some(payload), ..Edit::default() })),
+            // Whoever re-drives wants it run, also past the expiry its submitter once gave.
+            edit: Some(Box::new(Edit { payload, expires_at: Some(None), ..Edit::default() })),
             ..draft.step(Pending, Step::Redriven)
         },
         (state, _) => return Err(Illegal { state }),
@@ -345,16 +346,18 @@ impl Draft<'_> {
         let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
         let retry = failure.retryable && !poisoned && failure.policy.allows_retry_after(attempts);
         let error = if poisoned {
-            let message = format!("the worker was lost {crashes} times while it ran this task; last: {}", failure.error.message);
+            let message =
+                format!("the worker was lost {crashes} times while it ran this task; last: {}", failure.error.message);
             RunError { code: "poisoned".into(), message: message.into(), details: None }
         } else {
             failure.error
         };
         let step = Step::Failed { outcome: failure.how, error, http_status: failure.http_status };
         let to = if retry { State::Pending } else { State::DeadLettered };
-        let delay = failure
-            .retry_after_millis
-            .map_or_else(|| failure.policy.delay_millis(attempts, failure.dice), |asked| asked.min(MAX_RETRY_AFTER_MILLIS));
+        let delay = failure.retry_after_millis.map_or_else(
+            || failure.policy.delay_millis(attempts, failure.dice),
+            |asked| asked.min(MAX_RETRY_AFTER_MILLIS),
+        );
         let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));
         Change { crashes: Some(crashes), due_at, ..self.step(to, step) }
     }

@@ -12,7 +12,8 @@
 //! - `claim_takes_what_is_due_in_order`: by due instant, then id; lanes in the order given; never over a limit.
 //! - `claim_takes_nothing_early`: what is due after `now` stays.
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
-//! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out.
+//! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out, a retry
+//!   as little as the first run.
 //! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still has one.
 //! - `claim_counts_the_attempt`: attempts and token grow before anybody sees the task.
 //! - `start_begins_what_is_queued_at_that_version`: anything else is left alone and answers `None`.
@@ -22,6 +23,7 @@
 //!   task in a batch are applied one after the other.
 //! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop extends nothing.
 //! - `extend_never_passes_the_deadline`, and keeps progress and checkpoint for the next attempt.
+//! - `extend_can_detach_a_run_from_its_node`: the death of that node then does not end the run.
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset cursors.
 //! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant, once, with its first
@@ -153,6 +155,8 @@ pub struct Beat {
     pub progress: Option<Json>,
     /// What the next attempt can resume from.
     pub checkpoint: Option<Json>,
+    /// The run goes on outside of the node that began it, and outlives it.
+    pub detach: bool,
 }
 
 /// A page of a listing.

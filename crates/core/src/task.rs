@@ -187,6 +187,11 @@ impl Task {
         if self.position.state == State::Pending { attempts } else { attempts.saturating_sub(1) }
     }
 
+    /// Whether no run of it may begin any more, a retry as little as the first.
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
+    }
+
     /// When it changed last.
     pub fn updated_at(&self) -> Timestamp {
         self.trail.last().map_or(self.created_at, |entry| entry.at)

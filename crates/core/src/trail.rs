@@ -291,7 +291,14 @@ mod tests {
 
     fn entry(version: u64, to: State, step: Step<'static>) -> Entry<'static> {
         let actor = Actor::Worker("w1".into());
-        Entry { at: Timestamp::from_millis(1_000 + i64::try_from(version).unwrap()), version, to, node: NodeId::new(7), actor, step }
+        Entry {
+            at: Timestamp::from_millis(1_000 + i64::try_from(version).unwrap()),
+            version,
+            to,
+            node: NodeId::new(7),
+            actor,
+            step,
+        }
     }
 
     fn failed() -> Step<'static> {
@@ -302,7 +309,11 @@ mod tests {
     #[test]
     fn what_was_pushed_is_read_back_in_order() {
         let mut trail = Trail::default();
-        let entries = [entry(1, State::Pending, Step::Submitted), entry(2, State::Queued, Step::Claimed), entry(4, State::Pending, failed())];
+        let entries = [
+            entry(1, State::Pending, Step::Submitted),
+            entry(2, State::Queued, Step::Claimed),
+            entry(4, State::Pending, failed()),
+        ];
         for entry in &entries {
             trail.push(entry);
         }

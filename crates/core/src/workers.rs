@@ -38,7 +38,12 @@ pub trait Registry: Send + Sync {
     async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
 
     /// The workers of a tenant, by name, strictly after `after`.
-    async fn workers(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<WorkerSighting>, StoreError>;
+    async fn workers(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<WorkerSighting>, StoreError>;
 
     /// Forgets workers last seen before the cutoff.
     async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError>;

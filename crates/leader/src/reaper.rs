@@ -119,7 +119,7 @@ impl Reaper {
     fn decide(&self, task: &Task) -> Option<(TaskId, Change)> {
         let now = self.clock.now();
         let by = By { now, node: self.node, actor: Actor::Reaper };
-        let expired = task.expires_at.is_some_and(|at| at <= now);
+        let expired = task.has_expired(now);
         let event = match (task.state(), &task.hold) {
             (State::Blocked | State::Pending | State::Queued, _) if expired => Event::Expire,
             (State::Queued, _) => Event::GiveBack(now),

@@ -32,13 +32,10 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let store = Arc::new(store.unwrap());
-        let config = Config {
-            interval: Duration::from_secs(1),
-            lost_after: Duration::from_mins(1),
-            poison_after: 3,
-            alone,
-        };
-        let reaper = Reaper::new(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, NODE, config);
+        let config =
+            Config { interval: Duration::from_secs(1), lost_after: Duration::from_mins(1), poison_after: 3, alone };
+        let reaper =
+            Reaper::new(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, NODE, config);
         Self { store, clock, reaper, _directory: directory }
     }
 
@@ -83,7 +80,10 @@ async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
         assert_eq!(bench.reap().await.reaped, 1);
         let now = bench.task(task.id).await;
         if lost < 3 {
-            assert_eq!((now.state(), now.retry_count(), last_error(&now).as_str()), (State::Pending, lost, "worker_lost"));
+            assert_eq!(
+                (now.state(), now.retry_count(), last_error(&now).as_str()),
+                (State::Pending, lost, "worker_lost")
+            );
         } else {
             assert_eq!((now.state(), last_error(&now).as_str()), (State::DeadLettered, "poisoned"));
         }

@@ -9,15 +9,17 @@ pub enum Route {
     Push,
 }
 
-/// What becomes of a heartbeat that comes when its lease has run out and nobody has taken the task back yet.
+/// What a worker relies on. The store also extends a hold that has run out, or that was tied to a node now dead, as long
+/// as nobody has taken the task back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LateBeats {
-    /// The hold is extended, as the store's contract says; but a worker that was late once gives its lease up for lost.
-    Untrusted,
-    /// The hold is extended, and the worker relies on what it was told.
-    Trusted,
-    /// The hold is not extended.
-    Refused,
+pub enum Reliance {
+    /// On a lease of its own, as long as none of its heartbeats was late.
+    Unbroken,
+    /// On whatever a heartbeat was answered.
+    AnyAnswer,
+    /// On whatever a heartbeat was answered; and, other than in the store's contract, the reaper's write is
+    /// conditional on the hold being overdue still.
+    AnyAnswerRechecked,
 }
 
 /// The bounds of a world. All that is not bounded here (time, how often and how late something is said) is
@@ -40,8 +42,8 @@ pub struct Bounds {
     pub clients: usize,
     /// How often the server crashes.
     pub crashes: u8,
-    /// What a late heartbeat does.
-    pub late_beats: LateBeats,
+    /// What workers rely on.
+    pub reliance: Reliance,
 }
 
 impl Bounds {
@@ -50,55 +52,51 @@ impl Bounds {
     /// Ticks of a pull worker's run at the most, with heartbeats.
     pub const DEADLINE: u8 = 2;
 
-    /// One task for pull workers, with everything that can happen to it.
-    pub fn pull() -> Self {
+    /// One task of this route, a whole life: a retry, a give-back, a re-drive, a crash.
+    pub fn life(route: Route) -> Self {
         Self {
-            tasks: vec![Route::Pull],
+            tasks: vec![route],
             max_retries: 1,
             poison_after: 0,
             expires_in: None,
             redrives: 1,
             give_backs: 1,
-            clients: 2,
+            clients: 1,
             crashes: 1,
-            late_beats: LateBeats::Untrusted,
+            reliance: Reliance::Unbroken,
         }
     }
 
-    /// One task that is dispatched through a broker by nodes that may be presumed dead.
-    pub fn push() -> Self {
-        Self { tasks: vec![Route::Push], ..Self::pull() }
+    /// One task for which two requests at a time race, and the reaper with them.
+    pub fn races(route: Route) -> Self {
+        Self { redrives: 0, clients: 2, ..Self::life(route) }
     }
 
-    /// One task that expires unless it is started in time, and is poison when its worker is lost.
-    pub fn expiring() -> Self {
-        Self { expires_in: Some(2), poison_after: 1, ..Self::pull() }
+    /// One task that expires unless it is started in time, and is poison when a pull worker of it is lost.
+    pub fn expiring(route: Route) -> Self {
+        Self { expires_in: Some(2), poison_after: 1, crashes: 0, ..Self::life(route) }
     }
 
     /// Two tasks, one of each route, under one clock and one server.
     pub fn two_tasks() -> Self {
-        Self {
-            tasks: vec![Route::Pull, Route::Push],
-            max_retries: 0,
-            redrives: 0,
-            give_backs: 0,
-            clients: 1,
-            crashes: 0,
-            ..Self::pull()
-        }
+        let tasks = vec![Route::Pull, Route::Push];
+        Self { tasks, max_retries: 0, redrives: 0, crashes: 0, ..Self::life(Route::Pull) }
     }
 
-    /// A world in which planted bugs are found quickly.
-    pub fn small(route: Route) -> Self {
-        Self { tasks: vec![route], clients: 1, ..Self::pull() }
+    /// A whole life with races: minutes, not seconds. For `examples/explore.rs`.
+    pub fn deep(route: Route) -> Self {
+        Self { clients: 2, ..Self::life(route) }
     }
 
-    /// Every world in which the protocol must hold, by name.
-    pub fn all() -> [(&'static str, Self); 4] {
+    /// Every world in which the tests see that the protocol holds, by name.
+    pub fn all() -> [(&'static str, Self); 7] {
         [
-            ("pull", Self::pull()),
-            ("push", Self::push()),
-            ("expiring", Self::expiring()),
+            ("a life, pulled", Self::life(Route::Pull)),
+            ("a life, pushed", Self::life(Route::Push)),
+            ("races, pulled", Self::races(Route::Pull)),
+            ("races, pushed", Self::races(Route::Push)),
+            ("expiring, pulled", Self::expiring(Route::Pull)),
+            ("expiring, pushed", Self::expiring(Route::Push)),
             ("two tasks", Self::two_tasks()),
         ]
     }

@@ -28,6 +28,8 @@ pub enum Bug {
     TokenIsAttempt,
     /// A re-drive begins at version 1 again.
     RedriveResetsVersion,
+    /// A re-drive leaves the expiry that has passed.
+    RedriveKeepsExpiry,
     /// The reaper takes back at `expires_at <= now + 1`, when the worker still has `now < expires_at`.
     ExpiryOffByOne,
     /// The reaper writes if the task still runs, whatever the version it read.
@@ -36,6 +38,8 @@ pub enum Bug {
     AttemptCountedAtCompletion,
     /// A task that was given back keeps the attempt.
     GiveBackCounts,
+    /// A lease, two steps in one write, leaves the first out of the trail.
+    LeaseSkipsAStep,
     /// The policy allows one retry more than it says.
     OneRetryTooMany,
     /// A request to stop leaves the version.
@@ -64,16 +68,18 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 21] = [
+    pub const ALL: [Bug; 23] = [
         Bug::TokenIgnored,
         Bug::HeartbeatIgnoresToken,
         Bug::HeartbeatPassesDeadline,
         Bug::TokenIsAttempt,
         Bug::RedriveResetsVersion,
+        Bug::RedriveKeepsExpiry,
         Bug::ExpiryOffByOne,
         Bug::ReaperIgnoresVersion,
         Bug::AttemptCountedAtCompletion,
         Bug::GiveBackCounts,
+        Bug::LeaseSkipsAStep,
         Bug::OneRetryTooMany,
         Bug::CancelKeepsVersion,
         Bug::StopIgnoredByCompletion,
@@ -95,8 +101,10 @@ impl Bug {
             Bug::HeartbeatIgnoresToken => Law::Fenced,
             Bug::HeartbeatPassesDeadline => Law::WithinDeadline,
             Bug::TokenIsAttempt | Bug::RedriveResetsVersion => Law::TokensGrow,
+            Bug::RedriveKeepsExpiry => Law::RedrivenRuns,
             Bug::ExpiryOffByOne | Bug::ReaperIgnoresVersion => Law::LeaseKept,
             Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts => Law::AttemptsCounted,
+            Bug::LeaseSkipsAStep => Law::TrailGapless,
             Bug::OneRetryTooMany => Law::AttemptsBounded,
             Bug::CancelKeepsVersion | Bug::StopIgnoredByCompletion => Law::StopIsKept,
             Bug::CancelledIsClaimed => Law::NoLeaseAfterCancel,
@@ -109,11 +117,12 @@ impl Bug {
         })
     }
 
-    /// A small world in which it shows.
+    /// A world in which it shows.
     pub fn bounds(self) -> Bounds {
         match self {
-            Bug::StartsTwice | Bug::UnstartedNotReaped => Bounds::small(Route::Push),
-            _ => Bounds::small(Route::Pull),
+            Bug::StartsTwice | Bug::UnstartedNotReaped => Bounds::life(Route::Push),
+            Bug::RedriveKeepsExpiry => Bounds::expiring(Route::Pull),
+            _ => Bounds::life(Route::Pull),
         }
     }
 }

@@ -6,7 +6,11 @@ use std::fmt::Write as _;
 use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::law::Law;
-use crate::protocol::{Action, Protocol, World};
+use crate::protocol::Protocol;
+use crate::world::{Action, World};
+
+/// A run, world by world, each with what led there.
+pub type Way = Vec<(Option<Action>, World)>;
 
 /// What a run of the checker found.
 #[derive(Debug)]
@@ -17,42 +21,61 @@ pub struct Report {
     pub steps: usize,
     /// The most steps from the start to a world.
     pub depth: usize,
-    /// The laws that were broken, each with the shortest way there that was met.
-    pub broken: Vec<(Law, Vec<(Option<Action>, World)>)>,
+    /// The laws that were broken, each with a way there.
+    pub broken: Vec<(Law, Way)>,
     /// What should have been seen somewhere, and was not.
     pub unseen: Vec<&'static str>,
 }
 
-/// Explores everything, or until `until` is broken.
-pub fn check(protocol: Protocol, until: Option<Law>, threads: usize) -> Report {
-    let finish = match until {
-        Some(law) => HasDiscoveries::AnyOf(BTreeSet::from([law.sentence()])),
-        None => HasDiscoveries::AnyFailures,
-    };
-    let checker = protocol.checker().threads(threads).finish_when(finish).spawn_bfs().join();
+/// Explores everything there is, or until a law is broken.
+pub fn check(protocol: &Protocol) -> Report {
+    explore(protocol, HasDiscoveries::AnyFailures, None)
+}
+
+/// The shortest way to break this law, if there is one.
+pub fn shortest_way(protocol: &Protocol, law: Law) -> Option<Way> {
+    let mut shortest: Option<Way> = None;
+    // Of the ways of about one length the checker keeps the last that it meets: it is asked again for a shorter one.
+    loop {
+        let until = HasDiscoveries::AnyOf(BTreeSet::from([law.sentence()]));
+        let shorter = explore(protocol, until, shortest.as_ref().map(Vec::len));
+        let found = shorter.broken.into_iter().find(|(broken, _)| *broken == law);
+        match found {
+            Some((_, way)) => shortest = Some(way),
+            None => return shortest,
+        }
+    }
+}
+
+/// `within` is the number of worlds that a way must be shorter than.
+fn explore(protocol: &Protocol, until: HasDiscoveries, within: Option<usize>) -> Report {
+    let builder = protocol.clone().checker().threads(2).finish_when(until);
+    let builder = if let Some(worlds) = within { builder.target_max_depth(worlds) } else { builder };
+    let checker = builder.spawn_bfs().join();
     let mut found = checker.discoveries();
-    let broken = Law::ALL.into_iter().filter_map(|law| Some((law, way(found.remove(law.sentence())?.into_vec())))).collect();
-    let wanted = checker.model().properties().into_iter().filter(|property| !property.expectation.discovery_is_failure());
+    let way_to = |law: Law| Some((law, way(found.remove(law.sentence())?.into_vec())));
+    let broken = Law::ALL.into_iter().filter_map(way_to).collect();
+    let sights = protocol.properties().into_iter().filter(|property| !property.expectation.discovery_is_failure());
     Report {
         worlds: checker.unique_state_count(),
         steps: checker.state_count(),
         depth: checker.max_depth(),
         broken,
-        unseen: wanted.map(|property| property.name).filter(|name| !found.contains_key(name)).collect(),
+        unseen: sights.map(|sight| sight.name).filter(|name| !found.contains_key(name)).collect(),
     }
 }
 
 /// The checker names the action that leaves a world; people want the one that led there.
-fn way(path: Vec<(World, Option<Action>)>) -> Vec<(Option<Action>, World)> {
+fn way(path: Vec<(World, Option<Action>)>) -> Way {
     let mut before = None;
     path.into_iter().map(|(world, next)| (std::mem::replace(&mut before, next), world)).collect()
 }
 
-/// A way through the worlds, a line a step: what happened, and the tasks after it.
-pub fn tell(way: &[(Option<Action>, World)]) -> String {
+/// A way, two lines a step: what happened, and the tasks after it.
+pub fn tell(way: &Way) -> String {
     let mut text = String::new();
     for (number, (action, world)) in way.iter().enumerate() {
-        let action = action.map_or_else(|| "submitted".to_owned(), |action| format!("{action:?}"));
+        let action = action.map_or_else(|| "submitted".to_owned(), |action| action.to_string());
         let rows: Vec<String> = world.rows.iter().map(ToString::to_string).collect();
         writeln!(text, "{number:>3}. {action}\n       {}", rows.join(" | ")).expect("invariant: a string takes all");
     }

@@ -9,45 +9,47 @@ use punctual_core::state::State;
 use crate::bounds::Bounds;
 use crate::row::{Cause, Deed, Mark, Row, Said, Version};
 
-/// A sentence that is true in every reachable world.
+/// A sentence that is true in every reachable world: [`Law::sentence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Law {
-    /// See [`Law::sentence`], which says it; so for all of them.
+    /// Tokens against each other.
     TokensGrow,
-    /// One completion at the most.
+    /// How often a task completes.
     OneCompletion,
-    /// By whom.
+    /// Who completes it.
     NewestCompletes,
-    /// The fence.
+    /// What an old token can do: nothing.
     Fenced,
-    /// No way out.
+    /// What becomes of a finished task: nothing.
     FinalAbsorbs,
-    /// Not more than allowed.
+    /// How many attempts there are.
     AttemptsBounded,
-    /// Neither forgotten nor counted twice.
+    /// How they are counted.
     AttemptsCounted,
-    /// Cancelled is cancelled.
+    /// A cancelled task.
     NoLeaseAfterCancel,
-    /// Discarded outcome.
+    /// A cancelled run.
     StopIsKept,
-    /// One by one.
+    /// The numbers in the trail.
     TrailGapless,
-    /// As the diagram of the API.
+    /// The steps in the trail.
     StepsLegal,
-    /// Idempotent settling.
+    /// A settle that is said again.
     RepeatAccepted,
-    /// No lies.
+    /// An answer and what it stands for.
     AnswersTrue,
-    /// The promise.
+    /// What a worker was promised.
     LeaseKept,
-    /// The bound of a run.
+    /// How long a task is held.
     WithinDeadline,
+    /// What a re-drive is for.
+    RedrivenRuns,
 }
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 15] = [
+    pub const ALL: [Law; 16] = [
         Law::TokensGrow,
         Law::OneCompletion,
         Law::NewestCompletes,
@@ -63,6 +65,7 @@ impl Law {
         Law::AnswersTrue,
         Law::LeaseKept,
         Law::WithinDeadline,
+        Law::RedrivenRuns,
     ];
 
     /// What it says.
@@ -83,6 +86,7 @@ impl Law {
             Law::AnswersTrue => "what is answered as accepted is in the trail, with that result",
             Law::LeaseKept => "nobody ends a run while its holder has been promised the task",
             Law::WithinDeadline => "a task is held exactly while it is queued or runs, and never past the deadline",
+            Law::RedrivenRuns => "a task that was re-driven does not expire",
         }
     }
 }
@@ -129,11 +133,10 @@ pub(crate) fn broken_by(bounds: &Bounds, before: &Row, after: &Row, author: Auth
     if let Author::Holder(token) = author {
         broken.add_unless(token >= newest || (before.stand, before.hold) == (after.stand, after.hold), Law::Fenced);
     }
-    broken.add_unless(after.handed == before.handed || after.handed > before.handed, Law::TokensGrow);
-    let ended = before.stand.state == State::Running && after.newest_token() == newest && after.hold.is_none();
-    let broke_in = after.newest_token() != newest && before.hold.is_some_and(|_| before.stand.state == State::Running);
-    let kept = before.promised == 0 || author == Author::Holder(newest) || !(ended || broke_in);
-    broken.add_unless(kept, Law::LeaseKept);
+    let begins = after.tokens().count() > before.tokens().count();
+    broken.add_unless(!begins || after.handed > before.handed, Law::TokensGrow);
+    let ends = before.stand.state == State::Running && (begins || after.stand.state != State::Running);
+    broken.add_unless(!ends || before.promised == 0 || author == Author::Holder(newest), Law::LeaseKept);
     let mut last = *before.trail.last().expect("invariant: a trail begins with the submission");
     for mark in &after.trail[before.trail.len()..] {
         step(&mut broken, last, *mark, before, author);
@@ -153,6 +156,9 @@ fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &Row, author: Author)
     let redriven = last.to == State::DeadLettered && mark.deed == Deed::Redriven;
     broken.add_unless(!last.to.is_final() || redriven, Law::FinalAbsorbs);
     broken.add_unless(last.deed != Deed::CancelRequested || mark.deed == Deed::Cancelled, Law::StopIsKept);
+    if mark.deed == Deed::Expired {
+        broken.add_unless(before.times(Deed::Redriven) == 0, Law::RedrivenRuns);
+    }
     if mark.deed == Deed::Claimed {
         broken.add_unless(before.times(Deed::Cancelled) == 0, Law::NoLeaseAfterCancel);
     }

@@ -3,92 +3,91 @@
 //! The checker's own `eventually` does not look at cycles and forgets at joins, so the whole graph is walked here. Two
 //! facts are checked: no run goes on for ever (the graph has no cycle), and wherever a task is unfinished something
 //! fair can happen (see [`Protocol::is_fair`]), so that no run stops there. Together: whatever workers, clients, the
-//! broker and crashes do, a world in which the clock, the scheduler and the reaper go on comes to rest.
+//! broker and crashes do, a world in which time passes, tasks are taken and the reaper looks comes to rest.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::Model;
 
-use crate::protocol::{Action, Protocol, World};
+use crate::check::Way;
+use crate::protocol::Protocol;
+use crate::world::{Action, World};
 
 /// What a walk over the whole graph found.
 #[derive(Debug)]
 pub enum Liveness {
     /// Every run comes to rest; so many worlds were seen.
     Rests(usize),
-    /// Nothing fair can happen in this world, and a task is unfinished; how it is reached.
-    Stuck(Vec<(Option<Action>, World)>),
-    /// Runs through this world can come back to it; how it is reached.
-    Endless(Vec<(Option<Action>, World)>),
+    /// Nothing fair can happen any more, and a task is unfinished; the shortest way there.
+    Stuck(Way),
+    /// A run can go on for ever: the shortest way to a world on a cycle or behind one.
+    Endless(Way),
 }
 
-/// Walks every run of the protocol.
+/// Walks every run of the protocol, breadth first.
 pub fn walk(protocol: &Protocol) -> Liveness {
     let mut graph = Graph::default();
     for world in protocol.init_states() {
         graph.number(world, None);
     }
     let mut actions = Vec::new();
-    let mut number = 0;
-    while let Some(world) = graph.worlds.get(number).cloned() {
-        let mut goes_on = world.is_at_rest();
+    while let Some((number, world)) = graph.open.pop_front() {
+        // A world in which a law is broken ends there, and is the checker's to tell of.
+        let mut goes_on = world.is_at_rest() || !world.broken.is_empty();
         protocol.actions(&world, &mut actions);
         for action in actions.drain(..) {
             if let Some(next) = protocol.next_state(&world, action) {
                 goes_on |= protocol.is_fair(&world, &action);
-                graph.link(number, action, next);
+                let to = graph.number(next, Some((number, action)));
+                graph.links.push((number, to));
             }
         }
         if !goes_on {
-            return Liveness::Stuck(graph.way_to(number));
+            return Liveness::Stuck(graph.way_to(protocol, number));
         }
-        number += 1;
     }
     match graph.on_a_cycle() {
-        Some(number) => Liveness::Endless(graph.way_to(number)),
-        None => Liveness::Rests(graph.worlds.len()),
+        Some(number) => Liveness::Endless(graph.way_to(protocol, number)),
+        None => Liveness::Rests(graph.found.len()),
     }
 }
 
-/// The worlds in the order in which they were found.
+/// The worlds, numbered in the order in which they were found. As in the checker, a world is known by its hash.
 #[derive(Default)]
 struct Graph {
-    worlds: Vec<World>,
-    numbers: HashMap<World, usize>,
+    numbers: HashMap<u64, usize>,
     /// From which world, by what, each was found first.
     found: Vec<Option<(usize, Action)>>,
+    /// In the order of their beginnings.
     links: Vec<(usize, usize)>,
-    entries: Vec<usize>,
+    open: VecDeque<(usize, World)>,
 }
 
 impl Graph {
     fn number(&mut self, world: World, found: Option<(usize, Action)>) -> usize {
-        match self.numbers.entry(world) {
+        let mut hasher = DefaultHasher::new();
+        world.hash(&mut hasher);
+        match self.numbers.entry(hasher.finish()) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(new) => {
-                self.worlds.push(new.key().clone());
+                let number = self.found.len();
                 self.found.push(found);
-                self.entries.push(0);
-                *new.insert(self.worlds.len() - 1)
+                self.open.push_back((number, world));
+                *new.insert(number)
             }
         }
     }
 
-    fn link(&mut self, from: usize, action: Action, to: World) {
-        let to = self.number(to, Some((from, action)));
-        self.entries[to] += 1;
-        self.links.push((from, to));
-    }
-
-    /// A world on a cycle or behind one: what is left after everything without a predecessor was taken away, again
-    /// and again. Links are in the order of their beginnings.
+    /// What is left, if anything, after everything without a predecessor was taken away, again and again.
     fn on_a_cycle(&self) -> Option<usize> {
-        let mut entries = self.entries.clone();
+        let mut entries = vec![0_usize; self.found.len()];
+        for (_, to) in &self.links {
+            entries[*to] += 1;
+        }
         let mut free: Vec<usize> = (0..entries.len()).filter(|&number| entries[number] == 0).collect();
-        let mut taken = 0;
         while let Some(number) = free.pop() {
-            taken += 1;
             let begin = self.links.partition_point(|link| link.0 < number);
             for &(_, to) in self.links[begin..].iter().take_while(|link| link.0 == number) {
                 entries[to] -= 1;
@@ -97,18 +96,23 @@ impl Graph {
                 }
             }
         }
-        if taken == entries.len() { None } else { entries.iter().position(|&left| left > 0) }
+        entries.iter().position(|&left| left > 0)
     }
 
-    fn way_to(&self, number: usize) -> Vec<(Option<Action>, World)> {
-        let mut way = Vec::new();
-        let mut at = Some(number);
-        while let Some(number) = at {
-            let found = self.found[number];
-            way.push((found.map(|(_, action)| action), self.worlds[number].clone()));
-            at = found.map(|(from, _)| from);
+    fn way_to(&self, protocol: &Protocol, number: usize) -> Way {
+        let mut actions = Vec::new();
+        let mut at = number;
+        while let Some((from, action)) = self.found[at] {
+            actions.push(action);
+            at = from;
         }
-        way.reverse();
+        actions.reverse();
+        let mut world = protocol.init_states().swap_remove(at);
+        let mut way = vec![(None, world.clone())];
+        for action in actions {
+            world = protocol.next_state(&world, action).expect("invariant: it was found by this action");
+            way.push((Some(action), world.clone()));
+        }
         way
     }
 }

@@ -72,6 +72,8 @@ pub struct Write {
     pub hold: Option<HoldLeft>,
     /// What the run returned.
     pub result: Option<Letter>,
+    /// Whether it does not expire any more.
+    pub expiry_gone: bool,
     /// The steps to append to the trail.
     pub marks: Vec<Mark>,
 }
@@ -81,8 +83,10 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// A tick, which is also the delay before a retry.
 const TICK_MILLIS: u8 = 100;
 
+type Known = HashMap<(Stand, Happening), Option<Rc<Write>>>;
+
 thread_local! {
-    static KNOWN: RefCell<HashMap<(Stand, Happening), Option<Rc<Write>>>> = RefCell::default();
+    static KNOWN: RefCell<Known> = RefCell::default();
 }
 
 /// What [`transition`] makes of it; none where it is illegal.
@@ -146,6 +150,7 @@ fn write(change: &Change) -> Write {
             of_node: hold.node.is_some(),
         }),
         result: change.result.as_ref().map(letter),
+        expiry_gone: change.edit.as_ref().is_some_and(|edit| edit.expires_at == Some(None)),
         marks: Mark::read(&change.trail),
     }
 }

@@ -1,8 +1,9 @@
 //! Operations that have read a task and not yet written: what a crash loses, and what others get in between of.
 
+use std::fmt;
+
 use punctual_core::state::State;
 
-use crate::bounds::Route;
 use crate::bug::Bug;
 use crate::law::Author;
 use crate::machine::Happening;
@@ -46,8 +47,11 @@ pub enum Reaped {
     Stopped,
     /// The run went past its deadline.
     TimedOut,
-    /// The worker was not heard of any more.
-    Lost,
+    /// The worker was not heard of any more, or its node.
+    Lost {
+        /// Whether it was one of our nodes: those do not die of a task.
+        of_node: bool,
+    },
 }
 
 /// See the module.
@@ -59,6 +63,12 @@ pub struct Operation {
     pub read: Stand,
     /// What is to be written.
     pub what: What,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {}, read at v{}: {:?}", self.task, self.read.version, self.what)
+    }
 }
 
 impl Operation {
@@ -78,14 +88,18 @@ impl Protocol {
         match operation.what {
             What::Settle { said: Said::Completed(letter), .. } => Happening::Complete(letter),
             What::Settle { said: Said::Failed { retryable }, .. } => self.failure(Cause::Told { retryable }, 0),
-            What::Settle { said: Said::Released | Said::Heartbeat, .. } | What::GiveBack => Happening::GiveBack,
+            What::Settle { said: Said::Released, .. } | What::GiveBack | What::Reap(Reaped::Unstarted) => {
+                Happening::GiveBack
+            }
+            What::Settle { said: Said::Heartbeat, .. } => unreachable!("a heartbeat settles nothing"),
             What::Stop { .. } | What::Reap(Reaped::Stopped) => Happening::Stopped,
             What::Cancel => Happening::Cancel,
             What::Redrive => Happening::Redrive,
             What::Reap(Reaped::Expired) => Happening::Expire,
-            What::Reap(Reaped::Unstarted) => Happening::GiveBack,
-            What::Reap(Reaped::TimedOut) => self.failure(Cause::TimedOut, self.poison_after(operation.task)),
-            What::Reap(Reaped::Lost) => self.failure(Cause::Lost, self.poison_after(operation.task)),
+            What::Reap(Reaped::TimedOut) => self.failure(Cause::TimedOut, self.bounds.poison_after),
+            What::Reap(Reaped::Lost { of_node }) => {
+                self.failure(Cause::Lost, if of_node { 0 } else { self.bounds.poison_after })
+            }
         }
     }
 
@@ -99,25 +113,20 @@ impl Protocol {
         if ignored { Guard::StateOnly } else { Guard::Full }
     }
 
-    /// What the reaper decides about a task that it was told of, as `punctual_leader::reaper` does.
-    pub(crate) fn reap(&self, row: &Row) -> Option<Reaped> {
-        let expired = row.expires_in == Some(0);
-        match (row.stand.state, row.hold) {
-            (State::Pending | State::Queued, _) if expired => Some(Reaped::Expired),
-            (State::Queued, _) => Some(Reaped::Unstarted),
-            (State::Running, _) if row.stand.cancel_requested => Some(Reaped::Stopped),
-            (State::Running, Some(hold)) if hold.deadline == 0 => Some(Reaped::TimedOut),
-            (State::Running, Some(_)) => Some(Reaped::Lost),
-            _ => None,
-        }
-    }
-
     fn failure(&self, cause: Cause, poison_after: u8) -> Happening {
         let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
         Happening::Fail { cause, max_retries, poison_after }
     }
+}
 
-    fn poison_after(&self, task: usize) -> u8 {
-        if self.bounds.tasks[task] == Route::Pull { self.bounds.poison_after } else { 0 }
+/// What the reaper decides about a task that it was told of, as `punctual_leader::reaper` does.
+pub(crate) fn reaped(row: &Row) -> Option<Reaped> {
+    match (row.stand.state, row.hold) {
+        (State::Pending | State::Queued, _) if row.expires_in == Some(0) => Some(Reaped::Expired),
+        (State::Queued, _) => Some(Reaped::Unstarted),
+        (State::Running, _) if row.stand.cancel_requested => Some(Reaped::Stopped),
+        (State::Running, Some(hold)) if hold.deadline == 0 => Some(Reaped::TimedOut),
+        (State::Running, Some(hold)) => Some(Reaped::Lost { of_node: hold.of_node }),
+        _ => None,
     }
 }

@@ -5,8 +5,9 @@ use stateright::Property;
 
 use crate::bounds::{Bounds, Route};
 use crate::law::Law;
-use crate::protocol::{Protocol, World, comes_too_late};
+use crate::protocol::Protocol;
 use crate::row::{Deed, Row};
+use crate::world::World;
 
 /// The properties of a world of this size.
 pub(crate) fn of(bounds: &Bounds) -> Vec<Property<Protocol>> {
@@ -34,6 +35,7 @@ fn laws() -> Vec<Property<Protocol>> {
         always::<{ Law::AnswersTrue as usize }>(),
         always::<{ Law::LeaseKept as usize }>(),
         always::<{ Law::WithinDeadline as usize }>(),
+        always::<{ Law::RedrivenRuns as usize }>(),
     ]
 }
 
@@ -44,14 +46,16 @@ fn always<const LAW: usize>() -> Property<Protocol> {
 /// What must be seen somewhere.
 fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
     let mut sights = vec![
-        Property::sometimes("a task completes", |_, world: &World| any(world, |row| row.stand.state == State::Completed)),
-        Property::sometimes("a task becomes a dead letter", |_, world: &World| any(world, |row| row.stand.state == State::DeadLettered)),
+        Property::sometimes("a task completes", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Completed)
+        }),
+        Property::sometimes("a task becomes a dead letter", |_, world: &World| {
+            any(world, |row| row.stand.state == State::DeadLettered)
+        }),
         Property::sometimes("a running task is cancelled", |_, world: &World| {
             any(world, |row| row.stand.state == State::Cancelled && row.times(Deed::CancelRequested) > 0)
         }),
-        Property::sometimes("a write comes too late", |_, world: &World| {
-            world.clients.iter().chain(&world.reaper).any(|operation| comes_too_late(world, operation))
-        }),
+        Property::sometimes("a write comes too late", |_, world: &World| world.has_a_late_write()),
         Property::sometimes("every task comes to rest", |_, world: &World| world.is_at_rest()),
     ];
     if bounds.max_retries > 0 {
@@ -75,11 +79,15 @@ fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
         }));
     }
     if bounds.expires_in.is_some() {
-        sights.push(Property::sometimes("a task expires", |_, world: &World| any(world, |row| row.stand.state == State::Failed)));
+        sights.push(Property::sometimes("a task expires", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Failed)
+        }));
     }
     if bounds.tasks.contains(&Route::Pull) {
         sights.push(Property::sometimes("a heartbeat extends a lease", |_, world: &World| {
-            any(world, |row| row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks == hold.deadline && !hold.of_node))
+            any(world, |row| {
+                row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks == hold.deadline && !hold.of_node)
+            })
         }));
     }
     sights

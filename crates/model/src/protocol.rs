@@ -1,4 +1,4 @@
-//! The world and what can happen in it: the [`Model`] that the checker explores.
+//! What can happen in a world, and what comes of it: the [`Model`] that the checker explores.
 
 use punctual_core::state::State;
 use stateright::{Model, Property};
@@ -7,9 +7,10 @@ use crate::bounds::{Bounds, Route};
 use crate::bug::{Bug, Finding};
 use crate::law::{Author, Law, Laws, broken_by, is_told};
 use crate::machine::decide;
-use crate::operation::{Operation, What};
-use crate::row::{Deed, Letter, Row, Said, Stand, Version};
+use crate::operation::{Operation, What, reaped};
+use crate::row::{Deed, Letter, Row, Said, Version};
 use crate::settle::{Reply, Verdict};
+use crate::world::{Action, World};
 
 /// The lease protocol within bounds, perhaps with a bug.
 #[derive(Clone, Debug)]
@@ -18,74 +19,6 @@ pub struct Protocol {
     pub bounds: Bounds,
     /// What is wrong with it.
     pub bug: Option<Bug>,
-}
-
-/// Everything at one moment.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct World {
-    /// The tasks, as they are stored.
-    pub rows: Vec<Row>,
-    /// What workers, clients and the dispatcher have read and not yet written, in order.
-    pub clients: Vec<Operation>,
-    /// What the reaper has read and not yet written.
-    pub reaper: Option<Operation>,
-    /// Crashes to come.
-    pub crashes: u8,
-    /// What was broken on the way here.
-    pub broken: Laws,
-}
-
-/// Something that can happen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Time passes.
-    Tick,
-    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung up, the broker refused
-    /// it) the dispatcher goes on to give it back.
-    Claim {
-        /// The task.
-        task: usize,
-        /// Whether the taker gets it.
-        taken: bool,
-    },
-    /// The broker delivers the message of this version, and a node starts what it names.
-    Start {
-        /// The task.
-        task: usize,
-        /// The version in the message.
-        version: Version,
-    },
-    /// The holder of a token completes: the write without a read.
-    Complete {
-        /// The task.
-        task: usize,
-        /// The token.
-        token: Version,
-        /// The result.
-        letter: Letter,
-    },
-    /// The holder of a token gives a sign of life.
-    Beat {
-        /// The task.
-        task: usize,
-        /// The token.
-        token: Version,
-    },
-    /// The server reads the task to settle what the holder of a token said.
-    Settle {
-        /// The task.
-        task: usize,
-        /// The token.
-        token: Version,
-        /// What it said.
-        said: Said,
-    },
-    /// A client's or the reaper's request reads the task and goes on to write.
-    Open(Operation),
-    /// An operation that has read writes.
-    Write(Operation),
-    /// The server dies; what was not written is lost.
-    Crash,
 }
 
 impl Protocol {
@@ -104,8 +37,9 @@ impl Protocol {
         self.bug == Some(bug)
     }
 
-    /// Whether an action happens sooner or later if it goes on being possible. Workers, clients and the broker owe
-    /// nobody anything; the clock, the scheduler, the reaper and the server's own writes go on.
+    /// Whether an action happens sooner or later if it goes on being possible. What workers say, clients and the broker
+    /// owe nobody anything; time passes, somebody takes what is due, the reaper looks, and the server writes what it
+    /// set out to write.
     pub fn is_fair(&self, world: &World, action: &Action) -> bool {
         match action {
             Action::Tick | Action::Write(_) => true,
@@ -136,16 +70,19 @@ impl Protocol {
 
     fn actions_on(&self, world: &World, task: usize, actions: &mut Vec<Action>) {
         let row = &world.rows[task];
-        actions.push(Action::Claim { task, taken: true });
         if self.has_room(world) && self.may_go_back(row) {
             actions.push(Action::Claim { task, taken: false });
         }
+        actions.push(Action::Claim { task, taken: true });
         if self.bounds.tasks[task] == Route::Push {
             actions.extend(row.messages().map(|version| Action::Start { task, version }));
         }
         for token in row.tokens() {
             actions.extend(Letter::ALL.map(|letter| Action::Complete { task, token, letter }));
-            actions.push(Action::Beat { task, token });
+            actions.push(Action::Beat { task, token, detach: false });
+            if row.hold.is_some_and(|hold| hold.of_node) {
+                actions.push(Action::Beat { task, token, detach: true });
+            }
             let sayable = |said: &Said| *said != Said::Released || self.may_go_back(row) || row.stand.version != token;
             actions.extend(Said::ALL.into_iter().filter(sayable).map(|said| Action::Settle { task, token, said }));
         }
@@ -157,7 +94,7 @@ impl Protocol {
             }
         }
         if world.reaper.is_none() && (self.is_overdue(row) || self.may_seem_dead(row)) {
-            actions.extend(self.reap(row).map(|reaped| Action::Open(open(What::Reap(reaped)))));
+            actions.extend(reaped(row).map(|reaped| Action::Open(open(What::Reap(reaped)))));
         }
     }
 
@@ -219,9 +156,8 @@ impl Protocol {
                 after.broken.add_unless(false, Law::AnswersTrue);
                 Some(after)
             }
-            Verdict::Answer(_) => None,
-            // The write without a read came first and would have found the task so.
-            Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
+            // A completion is written without a read first, and that write would have found the task so.
+            Verdict::Answer(_) | Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
             Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, what }),
         }
     }
@@ -244,37 +180,19 @@ impl Protocol {
     fn wrote(&self, world: &World, operation: &Operation) -> Option<World> {
         let task = operation.task;
         let write = decide(operation.read, self.happening(operation))?;
-        let mut row = world.rows[task].clone();
-        let mut after = if self.apply(&mut row, &write, self.guard(operation)) {
-            if let What::Settle { token, said } = operation.what {
-                row.accepted.push((token, said));
+        let row = &world.rows[task];
+        let saved = matches!(operation.what, What::Reap(_)) && self.was_saved(row);
+        let mut after = match self.apply(row, &write, self.guard(operation)).filter(|_| !saved) {
+            Some(mut row) => {
+                if let What::Settle { token, said } = operation.what {
+                    row.accepted.push((token, said));
+                }
+                self.written(world, task, row, operation.author())?
             }
-            self.written(world, task, row, operation.author())?
-        } else {
-            world.clone()
+            None => world.clone(),
         };
         after.close(operation);
         Some(after)
-    }
-}
-
-impl World {
-    /// Whether every task has come to rest.
-    pub fn is_at_rest(&self) -> bool {
-        self.rows.iter().all(|row| row.stand.state.is_final())
-    }
-
-    fn open(&mut self, operation: Operation) {
-        let place = self.clients.partition_point(|other| *other <= operation);
-        self.clients.insert(place, operation);
-    }
-
-    fn close(&mut self, operation: &Operation) {
-        if self.reaper.as_ref() == Some(operation) {
-            self.reaper = None;
-        } else if let Some(place) = self.clients.iter().position(|other| other == operation) {
-            self.clients.remove(place);
-        }
     }
 }
 
@@ -311,8 +229,8 @@ impl Model for Protocol {
                 self.written(world, task, self.start(&world.rows[task], version)?, Author::Other)
             }
             Action::Complete { task, token, letter } => self.completed(world, task, token, letter),
-            Action::Beat { task, token } => {
-                self.written(world, task, self.extend(&world.rows[task], token)?, Author::Holder(token))
+            Action::Beat { task, token, detach } => {
+                self.written(world, task, self.extend(&world.rows[task], token, detach)?, Author::Holder(token))
             }
             Action::Settle { task, token, said } => self.settled(world, task, token, said),
             Action::Open(operation) => self.opened(world, operation),
@@ -327,10 +245,4 @@ impl Model for Protocol {
     fn properties(&self) -> Vec<Property<Self>> {
         crate::properties::of(&self.bounds)
     }
-}
-
-/// Whether an operation will find the task changed.
-pub(crate) fn comes_too_late(world: &World, operation: &Operation) -> bool {
-    let Stand { state, version, .. } = world.rows[operation.task].stand;
-    (state, version) != (operation.read.state, operation.read.version)
 }

@@ -4,7 +4,7 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::{Bounds, LateBeats, Route};
+use crate::bounds::{Bounds, Reliance, Route};
 use crate::bug::Bug;
 use crate::machine::{Happening, Write, decide};
 use crate::protocol::Protocol;
@@ -32,10 +32,11 @@ impl Protocol {
         let happening = match (row.expires_in, route) {
             (Some(0), _) => Happening::Expire,
             (_, Route::Pull) => Happening::Lease(Self::lease()),
-            (_, Route::Push) => Happening::Claim(HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true }),
+            (_, Route::Push) => {
+                Happening::Claim(HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true })
+            }
         };
-        let mut after = row.clone();
-        self.apply(&mut after, &*decide(stand, happening)?, Guard::Waived);
+        let mut after = self.apply(row, &*decide(stand, happening)?, Guard::Waived)?;
         if after.stand.state == State::Running {
             self.hand_out(&mut after);
         }
@@ -44,62 +45,68 @@ impl Protocol {
 
     /// `start`: what is queued at that version begins.
     pub(crate) fn start(&self, row: &Row, version: Version) -> Option<Row> {
-        let spoilt = self.has(Bug::StartsTwice) && row.stand.state == State::Running && row.stand.version == version + 1;
+        let spoilt =
+            self.has(Bug::StartsTwice) && row.stand.state == State::Running && row.stand.version == version + 1;
         let fits = row.stand.state == State::Queued && row.stand.version == version;
         if !fits && !spoilt {
             return None;
         }
         let hold = HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true };
-        let mut after = row.clone();
-        self.apply(&mut after, &*decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(hold))?, Guard::Waived);
+        let write = decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(hold))?;
+        let mut after = self.apply(row, &write, Guard::Waived)?;
         self.hand_out(&mut after);
         Some(after)
     }
 
-    /// `extend`: a sign of life of the holder. The answer tells it the new end of its lease.
-    pub(crate) fn extend(&self, row: &Row, token: Version) -> Option<Row> {
+    /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer tells it the new end
+    /// of its lease.
+    pub(crate) fn extend(&self, row: &Row, token: Version, detach: bool) -> Option<Row> {
         let Stand { state, version, cancel_requested, .. } = row.stand;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
-        let late = row.hold?.ticks == 0;
-        if state != State::Running || cancel_requested || !fits || late && self.bounds.late_beats == LateBeats::Refused {
+        if state != State::Running || cancel_requested || !fits {
             return None;
         }
         let mut after = row.clone();
         let hold = after.hold.as_mut()?;
         let end = if self.has(Bug::HeartbeatPassesDeadline) { Bounds::LEASE } else { Bounds::LEASE.min(hold.deadline) };
         hold.ticks = hold.ticks.max(end);
-        if !hold.of_node && (row.promised > 0 || self.bounds.late_beats != LateBeats::Untrusted) {
+        hold.of_node &= !detach;
+        if !hold.of_node && (row.promised > 0 || self.bounds.reliance != Reliance::Unbroken) {
             after.promised = hold.ticks;
         }
         Some(after)
     }
 
-    /// `apply`: one conditional write; whether it was done.
-    pub(crate) fn apply(&self, row: &mut Row, write: &Write, guard: Guard) -> bool {
+    /// `apply`: one conditional write; none if it was lost.
+    pub(crate) fn apply(&self, row: &Row, write: &Write, guard: Guard) -> Option<Row> {
         let fits = match guard {
             Guard::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
             Guard::StateOnly => row.stand.state == write.from,
             Guard::Waived => true,
         };
         if !fits {
-            return false;
+            return None;
         }
         let write = self.spoilt(row, write);
-        row.stand = Stand {
+        let mut after = row.clone();
+        after.stand = Stand {
             state: write.to,
             version: write.version,
             attempts: write.attempts.unwrap_or(row.stand.attempts),
             crashes: write.crashes.unwrap_or(row.stand.crashes),
             cancel_requested: write.cancel_requested,
         };
-        row.due_in = write.due_in.unwrap_or(row.due_in);
+        after.due_in = write.due_in.unwrap_or(row.due_in);
         if !write.cancel_requested {
-            row.hold = write.hold;
-            row.promised = 0;
+            after.hold = write.hold;
+            after.promised = 0;
         }
-        row.result = write.result.or(row.result);
-        row.trail.extend(write.marks);
-        true
+        after.result = write.result.or(row.result);
+        if write.expiry_gone {
+            after.expires_in = None;
+        }
+        after.trail.extend(write.marks);
+        Some(after)
     }
 
     /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
@@ -111,6 +118,12 @@ impl Protocol {
             State::Running if self.has(Bug::StopsNotReaped) && row.stand.cancel_requested => false,
             _ => row.hold.is_some_and(|hold| hold.ticks <= early),
         }
+    }
+
+    /// Whether the hold of a task that was found overdue is so no more, and somebody looks.
+    pub(crate) fn was_saved(&self, row: &Row) -> bool {
+        let good = row.hold.is_some_and(|hold| hold.ticks > 0 && !hold.of_node);
+        good && self.bounds.reliance == Reliance::AnyAnswerRechecked
     }
 
     /// The hold of a pull worker.
@@ -145,6 +158,10 @@ impl Protocol {
             write.attempts = Some(row.stand.attempts + 1);
         } else if self.has(Bug::GiveBackCounts) && does(Deed::GivenBack) {
             write.attempts = None;
+        } else if self.has(Bug::RedriveKeepsExpiry) {
+            write.expiry_gone = false;
+        } else if self.has(Bug::LeaseSkipsAStep) && write.marks.len() > 1 {
+            write.marks.remove(0);
         }
         write
     }

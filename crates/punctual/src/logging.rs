@@ -37,7 +37,7 @@ impl Logging {
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
         match log.format {
             LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).init(),
-            LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).init(),
+            LogFormat::Json => builder.json().flatten_event(true).with_span_list(false).init(),
         }
         panic::set_hook(Box::new(|panic| {
             let place = panic.location().map(ToString::to_string).unwrap_or_default();

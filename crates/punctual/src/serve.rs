@@ -9,6 +9,8 @@ mod parts;
 mod running;
 mod tally;
 
+use std::io::Write;
+
 use anyhow::Context;
 use punctual_core::ids::NodeId;
 use tokio::net::TcpListener;
@@ -28,7 +30,8 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     let node = NodeId::random();
     let parts = Parts::open(&config, node)?;
     let running = Running::start(&config, parts, listener);
-    println!("listening on http://{address}");
+    // Whoever closed our stdout does not want to know.
+    drop(writeln!(std::io::stdout(), "listening on http://{address}"));
     tracing::info!(node = %node, address = %address, data = %config.data.display(), "serving");
     running.until(signal).await
 }

@@ -3,10 +3,13 @@
 mod it {
     mod batch;
     mod config;
+    mod documents;
     mod durability;
     mod idempotency;
     mod layering;
     mod leases;
+    mod log;
+    mod openapi;
     mod readme;
     mod surface;
     mod tasks;

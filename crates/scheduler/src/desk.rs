@@ -72,7 +72,9 @@ impl Handout {
 impl Drop for Handout {
     fn drop(&mut self) {
         if !self.tasks.is_empty() && self.returns.send(std::mem::take(&mut self.tasks)).is_err() {
-            tracing::debug!("tasks were claimed for a worker that hung up during the shutdown; their leases will expire");
+            tracing::debug!(
+                "tasks were claimed for a worker that hung up during the shutdown; their leases will expire"
+            );
         }
     }
 }

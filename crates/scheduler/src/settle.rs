@@ -104,7 +104,12 @@ impl Settler {
     }
 
     /// Heartbeats of rightful holders.
-    async fn beat(&self, tenant: &str, items: &[Settlement], answers: &mut [Option<Settled>]) -> Result<(), StoreError> {
+    async fn beat(
+        &self,
+        tenant: &str,
+        items: &[Settlement],
+        answers: &mut [Option<Settled>],
+    ) -> Result<(), StoreError> {
         let (places, beats): (Vec<usize>, Vec<Beat>) = items
             .iter()
             .enumerate()
@@ -117,6 +122,7 @@ impl Settler {
                         token: item.token,
                         progress: progress.clone(),
                         checkpoint: checkpoint.clone(),
+                        detach: false,
                     },
                 )),
                 _ => None,
@@ -133,7 +139,12 @@ impl Settler {
     }
 
     /// Completions of rightful holders, without reading the tasks first.
-    async fn complete(&self, tenant: &str, items: &[Settlement], answers: &mut [Option<Settled>]) -> Result<(), StoreError> {
+    async fn complete(
+        &self,
+        tenant: &str,
+        items: &[Settlement],
+        answers: &mut [Option<Settled>],
+    ) -> Result<(), StoreError> {
         let by = self.by(Actor::Worker("".into()));
         let mut places = Vec::new();
         let mut changes = Vec::new();
@@ -253,7 +264,9 @@ fn answer_from_history(item: &Settlement, task: &Task) -> Settled {
     let Some(next) = task.trail.at_version(item.token + 1).filter(|_| held) else { return stale };
     match (&next.step, &item.outcome) {
         (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => accepted,
-        (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, .. }) if error == said => {
+        (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, .. })
+            if error == said =>
+        {
             accepted
         }
         (Step::GivenBack, Outcome::Released) => accepted,

@@ -43,9 +43,25 @@ impl Waiters {
         self.waiting.get(&number)
     }
 
-    /// The workers that look at a shelf, in the order in which they came.
-    pub fn at(&self, shelf: &Shelf) -> impl Iterator<Item = u64> {
-        self.by_shelf.get(shelf).into_iter().flatten().copied()
+    /// The first workers that look at a shelf, in the order in which they came. Who has hung up is let go on the
+    /// way: a claim for nobody would be two writes and a delay for everybody behind.
+    pub fn first_at(&mut self, shelf: &Shelf, most: usize) -> Vec<u64> {
+        let (mut first, mut gone) = (Vec::new(), Vec::new());
+        for number in self.by_shelf.get(shelf).into_iter().flatten() {
+            let hung_up = self.waiting.get(number).is_none_or(|waiting| waiting.reply.is_closed());
+            if hung_up {
+                gone.push(*number);
+            } else {
+                first.push(*number);
+            }
+            if first.len() == most {
+                break;
+            }
+        }
+        for number in gone {
+            self.remove(number);
+        }
+        first
     }
 
     /// Lets go of workers that have hung up.
@@ -83,10 +99,14 @@ mod tests {
     use std::time::Duration;
     use tokio::sync::oneshot;
 
-    fn waiting(queues: &[&str]) -> Waiting {
+    type Line = oneshot::Receiver<Result<crate::desk::Handout, crate::desk::DeskError>>;
+
+    fn waiting(queues: &[&str]) -> (Waiting, Line) {
         let wants = Wants::Queues(queues.iter().map(ToString::to_string).collect());
-        let ask = Ask { tenant: "t".into(), worker: "w".into(), wants, max_tasks: 1, lease_millis: 1, wait: Duration::ZERO };
-        Waiting { ask, reply: oneshot::channel().0 }
+        let ask =
+            Ask { tenant: "t".into(), worker: "w".into(), wants, max_tasks: 1, lease_millis: 1, wait: Duration::ZERO };
+        let (reply, line) = oneshot::channel();
+        (Waiting { ask, reply }, line)
     }
 
     fn shelf(queue: &str) -> Shelf {
@@ -96,12 +116,13 @@ mod tests {
     #[test]
     fn first_come_first_served_on_every_shelf() {
         let mut waiters = Waiters::default();
-        let first = waiters.add(waiting(&["a", "b"]));
-        let second = waiters.add(waiting(&["b"]));
-        assert!(waiters.at(&shelf("b")).eq([first, second]));
+        let ((one, _line), (two, _other_line)) = (waiting(&["a", "b"]), waiting(&["b"]));
+        let (first, second) = (waiters.add(one), waiters.add(two));
+        assert_eq!(waiters.first_at(&shelf("b"), 9), [first, second]);
+        assert_eq!(waiters.first_at(&shelf("b"), 1), [first]);
         waiters.remove(first);
-        assert!(waiters.at(&shelf("b")).eq([second]));
-        assert_eq!(waiters.at(&shelf("a")).count(), 0);
+        assert_eq!(waiters.first_at(&shelf("b"), 9), [second]);
+        assert!(waiters.first_at(&shelf("a"), 9).is_empty());
         waiters.remove(second);
         assert!(waiters.by_shelf.is_empty());
     }
@@ -109,8 +130,13 @@ mod tests {
     #[test]
     fn who_has_hung_up_is_let_go() {
         let mut waiters = Waiters::default();
-        waiters.add(waiting(&["a"]));
+        waiters.add(waiting(&["a"]).0);
+        let (patient, _line) = waiting(&["a"]);
+        let patient = waiters.add(patient);
+        assert_eq!(waiters.first_at(&shelf("a"), 1), [patient]);
+        assert_eq!(waiters.len(), 1);
+        waiters.add(waiting(&["b"]).0);
         waiters.sweep();
-        assert_eq!(waiters.len(), 0);
+        assert_eq!(waiters.len(), 1);
     }
 }

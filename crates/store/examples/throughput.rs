@@ -25,6 +25,10 @@ use punctual_core::task::{Body, NewTask, Task};
 use punctual_core::trail::Actor;
 use punctual_store::sqlite::{Options, SqliteStore};
 
+/// As the server does.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const BATCH: usize = 1_000;
 const CALLERS: usize = 64;
 
@@ -113,20 +117,28 @@ impl Bench {
         let callers = (0..CALLERS).map(|_| {
             let (store, bench) = (Arc::clone(&self.store), Bench { store: Arc::clone(&self.store), node: self.node });
             tokio::spawn(async move {
+                let mut took = Vec::with_capacity(each);
                 for _ in 0..each {
+                    let start = Instant::now();
                     store.insert(vec![bench.new_task()]).await.expect("insert answers");
+                    took.push(start.elapsed());
                 }
+                took
             })
         });
         let callers: Vec<_> = callers.collect();
+        let mut took = Vec::with_capacity(tasks);
         meter
             .time(async {
                 for caller in callers {
-                    caller.await.expect("a caller lives");
+                    took.extend(caller.await.expect("a caller lives"));
                 }
             })
             .await;
-        meter.tell("insert one by one, 64 callers", each * CALLERS);
+        meter.tell("insert one by one, 64 callers", took.len());
+        took.sort_unstable();
+        let millis = |of: usize| took[(took.len() - 1) * of / 1_000].as_secs_f64() * 1e3;
+        println!("{:<34} {:>9.2} ms, p99 {:.2} ms, longest {:.2} ms", "  its answer, p50", millis(500), millis(990), millis(1_000));
     }
 
     async fn reads(&self, waiting: usize) {
@@ -213,7 +225,8 @@ impl Meter {
         let (processor, start) = (processor_time(), Instant::now());
         let answer = call.await;
         self.busy += start.elapsed();
-        self.processor = self.processor.zip(processor_time().zip(processor)).map(|(sum, (now, then))| sum + (now - then));
+        self.processor =
+            self.processor.zip(processor_time().zip(processor)).map(|(sum, (now, then))| sum + (now - then));
         answer
     }
 
@@ -236,7 +249,7 @@ fn processor_time() -> Option<Duration> {
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let used = threads.filter_map(|thread| {
         let stat = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
-        stat.split_whitespace().next()?.parse().ok()
+        stat.split_whitespace().next()?.parse::<u64>().ok()
     });
     Some(Duration::from_nanos(used.sum()))
 }

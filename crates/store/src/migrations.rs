@@ -43,7 +43,9 @@ pub struct Status {
 #[derive(Debug, thiserror::Error)]
 pub enum MigrationError {
     /// A newer binary has been here.
-    #[error("the database has schema version {found}, but this binary knows versions up to {known}: use a newer binary")]
+    #[error(
+        "the database has schema version {found}, but this binary knows versions up to {known}: use a newer binary"
+    )]
     Newer {
         /// The version of the database.
         found: u32,
@@ -131,7 +133,8 @@ fn applied(connection: &Connection, steps: &[Migration]) -> Result<Vec<(u32, Tim
     if let Some(found) = found.filter(|found| *found > known) {
         return Err(MigrationError::Newer { found, known });
     }
-    let mut query = connection.prepare("SELECT version, checksum, applied_at FROM schema_migrations ORDER BY version")?;
+    let mut query =
+        connection.prepare("SELECT version, checksum, applied_at FROM schema_migrations ORDER BY version")?;
     let mut rows = query.query([])?;
     let mut applied = Vec::new();
     for step in steps {

@@ -30,6 +30,7 @@ mod registry;
 mod row;
 mod session;
 mod start;
+mod statements;
 mod tally;
 mod writer;
 
@@ -52,6 +53,7 @@ use fault::{Fault, closed};
 use queue::Way;
 use reader::Readers;
 use session::Session;
+use statements::Sql;
 use writer::{Weight, Writer};
 
 /// How a store is opened.
@@ -89,7 +91,7 @@ impl Default for Options {
             group_rows: 10_000,
             checkpoint_pages: 4_000,
             log_limit_bytes: 64 << 20,
-            writer_cache_bytes: 64 << 20,
+            writer_cache_bytes: 32 << 20,
             reader_cache_bytes: 8 << 20,
             cached_lanes: 100_000,
         }
@@ -172,8 +174,8 @@ impl SqliteStore {
             .map_err(|reason| fault(reason.tell().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 
-        let (readers, reader_threads) = Readers::start(directory.database(), &clock, node, &options)
-            .map_err(|reason| fault(reason.to_string()))?;
+        let (readers, reader_threads) =
+            Readers::start(directory.database(), &clock, node, &options).map_err(|reason| fault(reason.to_string()))?;
         let (writer, writer_thread) = Writer::start(connection, directory, clock, node, options)
             .inspect_err(|_| readers.close())
             .map_err(|reason| fault(reason.to_string()))?;
@@ -193,13 +195,12 @@ impl SqliteStore {
     async fn check(&self) -> Result<(), StoreError> {
         let write = |session: &mut Session<'_>| -> Result<(), Fault> {
             let now = session.now().as_millis();
-            session.connection.prepare_cached(include_str!("sql/sqlite/probe_write.sql"))?.execute([now])?;
+            session.statements.get(Sql::ProbeWrite)?.execute([now])?;
             Ok(())
         };
         self.writer().call(Way::Urgent, Weight::SMALL, write).await?;
         let read = |session: &mut Session<'_>| -> Result<i64, Fault> {
-            let mut query = session.connection.prepare_cached(include_str!("sql/sqlite/probe_read.sql"))?;
-            Ok(query.query_row([], |row| row.get(0))?)
+            Ok(session.statements.get(Sql::ProbeRead)?.query_row([], |row| row.get(0))?)
         };
         match self.readers().call(read).await? {
             1 => Ok(()),
@@ -258,10 +259,8 @@ impl Database {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });
         }
         let directory = Directory::lock(directory)?;
-        let connection = open_writer(&directory.database(), options).map_err(|reason| OpenError::Database {
-            path: directory.path().to_owned(),
-            reason: reason.to_string(),
-        })?;
+        let connection = open_writer(&directory.database(), options)
+            .map_err(|reason| OpenError::Database { path: directory.path().to_owned(), reason: reason.to_string() })?;
         Ok(Self { directory, connection })
     }
 

@@ -2,7 +2,7 @@
 //! contract is a function here of the same name.
 //!
 //! That something does *not* arrive can only be shown by waiting for it; those waits are
-//! short ([`QUIET`]), and no test needs one to pass in time.
+//! short (`QUIET`), and no test needs one to pass in time.
 
 mod delivery;
 mod room;
@@ -60,6 +60,7 @@ macro_rules! broker_conformance {
             depth_counts_what_waits,
             wait_for_room_wakes_every_waiter,
             a_wake_up_is_never_lost,
+            a_batch_wakes_as_many_as_it_can_feed,
         }
     };
 }

@@ -12,6 +12,7 @@ mod claim;
 mod claim_expiry;
 mod claim_races;
 mod close;
+mod concurrency;
 mod counts;
 mod durability;
 mod edits;
@@ -46,6 +47,7 @@ pub use claim::*;
 pub use claim_expiry::*;
 pub use claim_races::*;
 pub use close::*;
+pub use concurrency::*;
 pub use counts::*;
 pub use durability::*;
 pub use edits::*;
@@ -95,6 +97,7 @@ macro_rules! store_conformance {
             claim_takes_nothing_early,
             claim_gives_each_task_to_one,
             claim_fails_what_has_expired,
+            claim_fails_a_retry_past_the_expiry,
             claim_tells_when_a_lane_is_due_next,
             claim_counts_the_attempt,
             start_begins_what_is_queued_at_that_version,
@@ -103,6 +106,7 @@ macro_rules! store_conformance {
             apply_answers_each_change_of_a_batch,
             extend_needs_the_token,
             extend_never_passes_the_deadline,
+            extend_can_detach_a_run_from_its_node,
             get_is_bound_to_the_tenant,
             list_pages_without_gap_or_repeat,
             heads_pages_every_lane_due_before,
@@ -150,6 +154,7 @@ macro_rules! store_conformance {
             check_answers_while_open,
             close_refuses_what_follows,
             a_dropped_call_happened_or_not,
+            many_at_once_leave_every_task_whole,
             random_histories_match_a_model,
         }
     };

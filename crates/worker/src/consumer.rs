@@ -250,7 +250,7 @@ impl Consumer {
 
     fn take_off(&self, task: Task, at_hand: AtHand, finished: mpsc::Sender<Finished>, phases: &Phases) {
         let executor = Arc::clone(&self.executor);
-        let (stats, drained) = (Arc::clone(&self.deps.stats), Arc::clone(&self.drained));
+        let drained = Arc::clone(&self.drained);
         let (shutdown, abort) = (phases.shutdown.clone(), phases.abort.clone());
         let held_until = Instant::now() + self.held_for(&task);
         self.flights.spawn(async move {
@@ -260,9 +260,7 @@ impl Consumer {
             if shutdown.is_cancelled() && outcome != Outcome::GivenBack {
                 drained.fetch_add(1, Ordering::Relaxed);
             }
-            if outcome == Outcome::Accepted {
-                stats.count(Ended::Accepted);
-            } else if finished.send(Finished::new(&task, outcome, held_until)).await.is_err() {
+            if finished.send(Finished::new(&task, outcome, held_until)).await.is_err() {
                 tracing::error!(task.id = %task.id, "nobody is left to settle a run");
             }
             // Kept until the outcome is on its way: a store that falls behind slows the calls down.

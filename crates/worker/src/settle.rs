@@ -12,7 +12,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Change, Event, Position, State, transition};
-use punctual_core::store::{Applied, Store};
+use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use tokio::sync::mpsc;
@@ -72,12 +72,37 @@ impl Settler {
 
     /// Writes a batch; answers how many tasks were given back.
     async fn settle(&self, batch: Vec<Finished>, give_up: &CancellationToken) -> usize {
-        let writes = batch.into_iter().filter_map(|finished| self.write(finished)).collect();
+        let (accepted, ended) = batch.into_iter().partition(|finished| finished.outcome == Outcome::Accepted);
+        self.detach(accepted, give_up).await;
+        let writes = ended.into_iter().filter_map(|finished| self.write(finished)).collect();
         let (done, lost) = self.apply(writes, give_up).await;
         if !lost.is_empty() {
             self.explain(lost, give_up).await;
         }
         done.into_iter().filter(|ended| *ended == Ended::GivenBack).count()
+    }
+
+    /// What a target has taken on goes on without us: the end of this process must not end it.
+    async fn detach(&self, accepted: Vec<Finished>, give_up: &CancellationToken) {
+        if accepted.is_empty() {
+            return;
+        }
+        let beat = |run: &Finished| Beat {
+            tenant: run.tenant.clone(),
+            id: run.id,
+            token: run.position.version,
+            progress: None,
+            checkpoint: None,
+            detach: true,
+        };
+        let until = accepted.iter().map(|run| run.held_until).max();
+        let ask = || self.store.extend(accepted.iter().map(beat).collect());
+        if persist("cannot detach runs", until, give_up, ask).await.is_err() {
+            tracing::warn!(runs = accepted.len(), "runs that targets took on are still tied to this node");
+        }
+        for _ in &accepted {
+            self.stats.count(Ended::Accepted);
+        }
     }
 
     fn write(&self, finished: Finished) -> Option<Write> {

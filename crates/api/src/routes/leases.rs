@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::json;
+use crate::answer::{self, json};
 use crate::extract::{JsonBody, Tenant};
 use crate::overload::Visit;
 use crate::problem::Problem;
@@ -45,7 +45,10 @@ pub fn router() -> OpenApiRouter<Api> {
     path = "/v1/leases",
     tag = "workers",
     operation_id = "lease",
-    request_body = LeaseRequest,
+    request_body(
+        content = LeaseRequest,
+        example = json!({"worker_id": "mailer-7", "queues": ["mail"], "max_tasks": 10, "wait_seconds": 30}),
+    ),
     responses(
         (status = 200, description = "The leases; empty when nothing was due within the wait", body = LeaseAnswer),
         (status = 422, response = crate::openapi::Invalid),
@@ -58,7 +61,7 @@ async fn lease(
     visit: Option<Extension<Visit>>,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
-    let ask = ask::ask(tenant, request)?;
+    let ask = ask::ask(tenant, request, api.config.leases)?;
     let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.wants.clone());
     let note = || api.sightings.note(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
     note();
@@ -75,8 +78,9 @@ async fn lease(
     }
     let now = api.clock.now();
     api.metrics.leases.inc_by(tasks.len() as u64);
+    let size = tasks.iter().map(|task| task.body.payload.get().len()).sum();
     let leases = tasks.into_iter().filter_map(|task| leased(&api, task, now)).collect();
-    Ok(json(StatusCode::OK, &LeaseAnswer { leases }))
+    answer::sized(size, move || json(StatusCode::OK, &LeaseAnswer { leases })).await
 }
 
 /// The lease on a task that was claimed for its worker a moment ago.

@@ -25,6 +25,7 @@ use tower::Service;
 use super::ServerLimits;
 use super::framing::Framing;
 use super::pulse::{Pulse, Verdict};
+use super::refusal;
 
 /// How long, and for how many bytes, a peer that is still sending is listened to after the last answer: closing a
 /// socket with unread bytes resets it, and the reset can overtake the answer.
@@ -57,6 +58,7 @@ impl Attendant {
             home: Some(home),
             framing: Framing::default(),
             refusal: None,
+            own: Vec::new(),
             pulse: Arc::clone(&pulse),
         };
         self.converse(socket, &pulse).await;
@@ -130,6 +132,8 @@ struct Socket {
     framing: Framing,
     /// Once the framing is in doubt: what is left of [`REFUSAL`] to give to the parser.
     refusal: Option<&'static [u8]>,
+    /// What is left to send of an answer that replaces the parser's own.
+    own: Vec<u8>,
     pulse: Arc<Pulse>,
 }
 
@@ -142,6 +146,22 @@ impl Socket {
         if matches!(result, Ok(1..)) {
             self.pulse.wrote(Instant::now());
         }
+    }
+
+    /// Sends the answer that replaces the parser's own, if there is one.
+    fn poll_own(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.own.is_empty() {
+            let own = std::mem::take(&mut self.own);
+            let result = self.stream().poll_write(cx, &own);
+            self.own = own;
+            let sent = ready!(result)?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.wrote(&Ok(sent));
+            self.own.drain(..sent);
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -178,6 +198,12 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        ready!(self.poll_own(cx))?;
+        if let Some(own) = refusal::documented(buf) {
+            // Taken over whole; what the socket does not take now goes out with the flush.
+            self.own = own;
+            return Poll::Ready(Ok(buf.len()));
+        }
         let result = ready!(self.stream().poll_write(cx, buf));
         self.wrote(&result);
         Poll::Ready(result)
@@ -188,6 +214,10 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [only] = bufs {
+            return self.poll_write(cx, only);
+        }
+        ready!(self.poll_own(cx))?;
         let result = ready!(self.stream().poll_write_vectored(cx, bufs));
         self.wrote(&result);
         Poll::Ready(result)
@@ -198,10 +228,12 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_own(cx))?;
         self.stream().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_own(cx))?;
         self.stream().poll_shutdown(cx)
     }
 }

@@ -187,7 +187,8 @@ fn a_redrive_begins_anew() {
     let dead = Position { attempts: 4, crashes: 3, ..at(State::DeadLettered) };
     let change = step(&dead, Event::Redrive(None));
     assert_eq!((change.to, change.attempts, change.crashes), (State::Pending, Some(0), Some(0)));
-    assert_eq!((change.due_at, change.edit.is_none()), (Some(NOW), true));
+    let edit = change.edit.expect("the expiry is taken away");
+    assert_eq!((change.due_at, edit.expires_at, edit.payload), (Some(NOW), Some(None), None));
     let payload = Json::parse("[1]").unwrap();
     let edit = step(&dead, Event::Redrive(Some(payload.clone()))).edit.expect("it has a new payload");
     assert_eq!(edit.payload, Some(payload));

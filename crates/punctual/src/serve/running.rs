@@ -6,6 +6,7 @@ use anyhow::bail;
 use punctual_api::readiness::{Probes, probe};
 use punctual_api::server::ServerLimits;
 use punctual_api::sightings::SightingsFlusher;
+use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig};
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::store::Store;
@@ -124,7 +125,11 @@ struct Group {
 }
 
 impl Group {
-    fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, name: &'static str, run: impl FnOnce(CancellationToken) -> F) {
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: &'static str,
+        run: impl FnOnce(CancellationToken) -> F,
+    ) {
         let handle = self.tasks.spawn(run(self.stop.clone()));
         self.names.push((handle.id(), name));
     }
@@ -226,17 +231,22 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
             batch_body_bytes: config.limits.batch_bytes,
             batch_tasks: config.limits.batch_tasks,
             retry_policy: config.tasks.retry_policy,
-            timeout_millis: u64::try_from(config.tasks.timeout.as_millis()).unwrap_or(u64::MAX),
+            timeout_millis: millis(config.tasks.timeout),
             networks: config.webhooks.allow_networks.clone(),
             requests_in_flight: config.limits.requests_in_flight,
             large_bodies: config.limits.large_bodies,
             waiting_workers: config.limits.waiting_workers,
             request_deadline: config.limits.request_timeout,
             worker_lost_after: config.workers.lost_after,
+            leases: LeaseMillis { default: millis(config.leases.default), most: millis(config.leases.max) },
         },
         metrics: parts.metrics.clone(),
         probes: Probes { broker: Some(broker), migrations: None },
     })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 fn server_limits(config: &Config) -> ServerLimits {
@@ -246,4 +256,5 @@ fn server_limits(config: &Config) -> ServerLimits {
         drain: HTTP_GOODBYE,
         ..ServerLimits::default()
     }
+    .within_open_files()
 }

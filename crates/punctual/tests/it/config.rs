@@ -30,7 +30,7 @@ async fn refused(arguments: &[&str]) -> Exit {
     if let ["--listen", address] = arguments {
         serve = serve.listen(*address);
     } else {
-        serve = arguments.iter().fold(serve, |serve, argument| serve.arg(argument));
+        serve = arguments.iter().fold(serve, Serve::arg);
     }
     serve.fail(AT_ONCE).await
 }

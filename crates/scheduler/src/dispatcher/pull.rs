@@ -40,7 +40,7 @@ impl Dispatcher {
             if self.board.ready(&shelf).next().is_none() {
                 continue;
             }
-            let workers: Vec<u64> = self.waiters.at(&shelf).take(WORKERS_PER_SHELF).collect();
+            let workers = self.waiters.first_at(&shelf, WORKERS_PER_SHELF);
             if workers.is_empty() {
                 continue;
             }

@@ -102,7 +102,9 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
 
 #[tokio::test]
 async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
-    for outcome in [completed("1"), failed(true), Outcome::Released, Outcome::Heartbeat { progress: None, checkpoint: None }] {
+    for outcome in
+        [completed("1"), failed(true), Outcome::Released, Outcome::Heartbeat { progress: None, checkpoint: None }]
+    {
         let mut bench = Bench::new();
         let (id, token) = bench.running().await;
         bench.cancel(id).await;
@@ -138,5 +140,8 @@ async fn a_batch_is_answered_item_by_item() {
         Settlement { id: first, token: first_token, outcome: completed("1") },
     ];
     let answers = bench.settler.settle(TENANT, items).await.unwrap();
-    assert!(matches!(answers[..], [ACCEPTED, Settled::NotFound, ACCEPTED, Settled::Stale { .. }, ACCEPTED]), "{answers:?}");
+    assert!(
+        matches!(answers[..], [ACCEPTED, Settled::NotFound, ACCEPTED, Settled::Stale { .. }, ACCEPTED]),
+        "{answers:?}"
+    );
 }

@@ -11,13 +11,13 @@ use punctual_core::state::{Change, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
-use rusqlite::OptionalExtension;
+use rusqlite::types::ToSqlOutput;
+use rusqlite::{OptionalExtension, params};
 
 use super::fault::Fault;
-use super::row::{
-    instant_column, json_column, map_column, node_column, number_column, policy_column,
-};
+use super::row::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use super::session::Session;
+use super::statements::Sql;
 
 /// Applies changes, each by itself; answers in order.
 pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
@@ -25,21 +25,17 @@ pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> 
 }
 
 fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Applied, Fault> {
+    if change.to.is_final() {
+        return Ok(if finish(session, id, change)? { Applied::Done(None) } else { Applied::Lost });
+    }
     let Some(place) = look(session, id, change.from)? else { return Ok(Applied::Lost) };
-    let fits = place.state == i64::from(change.from.code()) && place.version == number_column(change.expected_version);
-    if !fits || !is_of_tenant(session, place.lane, change.tenant.as_deref())? {
+    if !fits(change, place.state, place.version) || !is_of_tenant(session, place.lane, change.tenant.as_deref())? {
         return Ok(Applied::Lost);
     }
     if change.from.is_final() {
         // Only dead letters come back.
-        if change.from != State::DeadLettered || change.to.is_final() {
-            return Ok(Applied::Lost);
-        }
-        return redrive(session, &place, change);
-    }
-    if change.to.is_final() {
-        finish(session, place.seq, place.lane, change)?;
-        return Ok(Applied::Done(None));
+        let comes_back = change.from == State::DeadLettered;
+        return if comes_back { redrive(session, &place, change) } else { Ok(Applied::Lost) };
     }
     let lane = match &change.edit {
         Some(edit) => edit_task(session, &place, edit)?,
@@ -60,16 +56,16 @@ struct Place {
 }
 
 /// Finds the row that a change from `from` is about.
-fn look(session: &Session<'_>, id: TaskId, from: State) -> Result<Option<Place>, Fault> {
-    let sql = if from.is_final() {
-        include_str!("../sql/sqlite/history_look.sql")
-    } else {
-        include_str!("../sql/sqlite/task_look.sql")
-    };
-    let place = session.connection.prepare_cached(sql)?.query_row([id.uuid().as_bytes()], |row| {
+fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<Place>, Fault> {
+    let sql = if from.is_final() { Sql::HistoryLook } else { Sql::TaskLook };
+    let place = session.statements.get(sql)?.query_row([id.uuid().as_bytes()], |row| {
         Ok(Place { seq: row.get(0)?, lane: row.get(1)?, state: row.get(2)?, version: row.get(3)?, due_at: row.get(4)? })
     });
     Ok(place.optional()?)
+}
+
+fn fits(change: &Change, state: i64, version: i64) -> bool {
+    state == i64::from(change.from.code()) && version == number_column(change.expected_version)
 }
 
 fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> Result<bool, Fault> {
@@ -78,16 +74,16 @@ fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> R
 }
 
 /// A live task stays live.
-pub(crate) fn change_task(session: &Session<'_>, seq: i64, change: &Change) -> Result<(), Fault> {
+pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) -> Result<(), Fault> {
     if change.cancel_requested {
-        let mut ask = session.connection.prepare_cached(include_str!("../sql/sqlite/task_ask_to_stop.sql"))?;
+        let ask = session.statements.get(Sql::TaskAskToStop)?;
         ask.execute((seq, number_column(change.version), change.trail.as_bytes()))?;
         return Ok(());
     }
     let hold = change.hold.as_ref();
     let runs = change.to == State::Running;
     let holder = hold.map(|hold| hold.worker.as_str());
-    let mut update = session.connection.prepare_cached(include_str!("../sql/sqlite/task_change.sql"))?;
+    let update = session.statements.get(Sql::TaskChange)?;
     update.execute((
         seq,
         change.to.code(),
@@ -108,28 +104,52 @@ pub(crate) fn change_task(session: &Session<'_>, seq: i64, change: &Change) -> R
     Ok(())
 }
 
-/// A live task comes to rest: its row moves to the history.
-pub(crate) fn finish(session: &mut Session<'_>, seq: i64, lane: i64, change: &Change) -> Result<(), Fault> {
-    let connection = session.connection;
-    connection.prepare_cached(include_str!("../sql/sqlite/task_finish.sql"))?.execute((
-        seq,
+/// A live task comes to rest: its row moves to the history. False: it is not where the change expects it.
+pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<bool, Fault> {
+    let [leave, insert] = session.statements.two(Sql::TaskLeave, Sql::HistoryInsert)?;
+    let mut rows = leave.query([id.uuid().as_bytes()])?;
+    let Some(row) = rows.next()? else { return Ok(false) };
+    let lane: i64 = row.get(0)?;
+    if !fits(change, row.get(1)?, row.get(2)?) {
+        return Ok(false);
+    }
+    if let Some(tenant) = &change.tenant
+        && session.lanes.get(session.connection, lane)?.is_none_or(|lane| lane.key.tenant != *tenant)
+    {
+        return Ok(false);
+    }
+    let seq: i64 = row.get(5)?;
+    let mut trail = row.get_ref(14)?.as_blob().unwrap_or_default().to_vec();
+    trail.extend_from_slice(change.trail.as_bytes());
+    let column = |at: usize| row.get_ref(at).map(ToSqlOutput::Borrowed);
+    insert.execute(params![
+        lane,
         change.to.code(),
         number_column(change.version),
-        change.attempts,
-        change.crashes,
+        change.attempts.map_or(row.get(3), Ok)?,
+        change.crashes.map_or(row.get(4), Ok)?,
+        seq,
+        column(6)?,
+        column(7)?,
+        column(8)?,
+        column(9)?,
+        column(10)?,
+        column(11)?,
+        column(12)?,
+        column(13)?,
+        trail,
         change.at.as_millis(),
         json_column(change.result.as_ref()),
-        change.trail.as_bytes(),
-    ))?;
-    connection.prepare_cached(include_str!("../sql/sqlite/task_delete.sql"))?.execute([seq])?;
+    ])?;
+    drop(rows);
+    session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     session.tally.add(lane, change.from, -1);
-    Ok(())
+    Ok(true)
 }
 
 /// A dead letter comes back to life.
 fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<Applied, Fault> {
-    let connection = session.connection;
-    connection.prepare_cached(include_str!("../sql/sqlite/history_redrive.sql"))?.execute((
+    session.statements.get(Sql::HistoryRedrive)?.execute((
         place.seq,
         change.to.code(),
         number_column(change.version),
@@ -138,7 +158,7 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
         instant_column(change.due_at),
         change.trail.as_bytes(),
     ))?;
-    connection.prepare_cached(include_str!("../sql/sqlite/history_delete.sql"))?.execute([place.seq])?;
+    session.statements.get(Sql::HistoryDelete)?.execute([place.seq])?;
     session.tally.add(place.lane, change.to, 1);
     let lane = match &change.edit {
         Some(edit) => {
@@ -153,17 +173,16 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
 
 /// Writes what the submitter changed; gives the lane that the task is in from now on.
 fn edit_task(session: &mut Session<'_>, place: &Place, edit: &Edit) -> Result<i64, Fault> {
-    let connection = session.connection;
     let lane = match edit.priority {
         Some(priority) => {
             let lane = lane_of(session, place.lane)?;
             let key = LaneKey { priority, ..lane.key.clone() };
-            session.lanes.resolve(connection, &key)?.id.number()
+            session.lanes.resolve(session.connection, &key)?.id.number()
         }
         None => place.lane,
     };
     if lane != place.lane || edit.execute_at.is_some() || edit.expires_at.is_some() {
-        connection.prepare_cached(include_str!("../sql/sqlite/task_edit.sql"))?.execute((
+        session.statements.get(Sql::TaskEdit)?.execute((
             place.seq,
             lane,
             instant_column(edit.execute_at),
@@ -172,7 +191,7 @@ fn edit_task(session: &mut Session<'_>, place: &Place, edit: &Edit) -> Result<i6
         ))?;
     }
     if edit.payload.is_some() || edit.retry_policy.is_some() || edit.metadata.is_some() {
-        connection.prepare_cached(include_str!("../sql/sqlite/body_edit.sql"))?.execute((
+        session.statements.get(Sql::BodyEdit)?.execute((
             place.seq,
             json_column(edit.payload.as_ref()),
             edit.retry_policy.is_some(),

@@ -40,9 +40,9 @@ impl Checkpoints {
         }
         let too_long = length >= self.every.saturating_mul(TOO_LONG);
         let mode = if too_long { "PRAGMA wal_checkpoint(RESTART)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
-        let moved = checkpoint(connection, mode)?;
-        // If a reader was in the way, trying again at every commit would only add an fsync to each.
-        self.next = moved.length.saturating_add(self.every);
+        // If a reader is in the way, or the disk is full, trying again at every commit would only add an fsync to each.
+        self.next = length.saturating_add(self.every);
+        checkpoint(connection, mode)?;
         Ok(())
     }
 }

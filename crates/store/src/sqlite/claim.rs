@@ -14,6 +14,7 @@ use rusqlite::OptionalExtension;
 use super::fault::Fault;
 use super::row::{self, Unreadable};
 use super::session::Session;
+use super::statements::Sql;
 use super::{apply, quarantine};
 
 /// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
@@ -78,9 +79,9 @@ fn take(
                 break;
             }
             match row {
-                Ok(task) if task.expires_at.is_some_and(|at| at <= taking.by.now) => {
+                Ok(task) if task.has_expired(taking.by.now) => {
                     let expired = made(&task.position, Event::Expire, taking.by);
-                    apply::finish(session, seq, lane.number(), &expired)?;
+                    apply::finish(session, task.id, &expired)?;
                     claimed.expired += 1;
                 }
                 Ok(task) => claimed.tasks.push(take_one(session, seq, task, taking)?),
@@ -126,13 +127,13 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking
 
 /// The due tasks of a lane, first due first, with their numbers.
 fn due(
-    session: &Session<'_>,
+    session: &mut Session<'_>,
     lane: LaneId,
     known: Option<&Arc<Lane>>,
     now: Timestamp,
     most: usize,
 ) -> Result<Vec<(i64, Result<Task, Unreadable>)>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/claim_due.sql"))?;
+    let query = session.statements.get(Sql::ClaimDue)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let mut rows = query.query((lane.number(), now.as_millis(), most))?;
     let mut due = Vec::new();
@@ -142,8 +143,8 @@ fn due(
     Ok(due)
 }
 
-fn next_due(session: &Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/lane_next_due.sql"))?;
+fn next_due(session: &mut Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {
+    let query = session.statements.get(Sql::LaneNextDue)?;
     Ok(query.query_row([lane.number()], |row| row.get(0)).optional()?.map(Timestamp::from_millis))
 }
 

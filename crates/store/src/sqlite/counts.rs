@@ -5,10 +5,11 @@ use punctual_core::store::Count;
 
 use super::fault::Fault;
 use super::session::Session;
+use super::statements::Sql;
 
 /// Reads the counts, which every transaction keeps (see `tally.rs`).
 pub(crate) fn counts(session: &mut Session<'_>) -> Result<Vec<Count>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/counts_list.sql"))?;
+    let query = session.statements.get(Sql::CountsList)?;
     let mut rows = query.query([])?;
     let mut counts = Vec::new();
     while let Some(row) = rows.next()? {

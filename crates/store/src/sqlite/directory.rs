@@ -30,8 +30,7 @@ impl Directory {
                 sync(parent).map_err(fault)?;
             }
         }
-        let lock =
-            File::options().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(fault)?;
+        let lock = File::options().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(fault)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.to_owned() }),

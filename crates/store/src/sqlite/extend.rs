@@ -5,9 +5,10 @@ use punctual_core::store::Beat;
 use punctual_core::task::Hold;
 
 use super::fault::Fault;
-use super::row::{self, Unreadable, json_column, number_column};
-use super::session::Session;
 use super::quarantine;
+use super::row::{self, Unreadable, json_column, node_column, number_column};
+use super::session::Session;
+use super::statements::Sql;
 
 /// Extends holds; answers in order.
 pub(crate) fn extend(session: &mut Session<'_>, beats: &[Beat]) -> Result<Vec<Option<Hold>>, Fault> {
@@ -15,9 +16,8 @@ pub(crate) fn extend(session: &mut Session<'_>, beats: &[Beat]) -> Result<Vec<Op
 }
 
 fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fault> {
-    let connection = session.connection;
     let Some((seq, lane, hold)) = held(session, beat)? else { return Ok(None) };
-    let tenant = session.lanes.get(connection, lane)?;
+    let tenant = session.lanes.get(session.connection, lane)?;
     if tenant.is_none_or(|lane| lane.key.tenant != beat.tenant) {
         return Ok(None);
     }
@@ -31,11 +31,13 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
     // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
     let asked = session.now().plus_millis(number_column(hold.lease_millis));
     hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
-    connection.prepare_cached(include_str!("../sql/sqlite/hold_extend.sql"))?.execute((
+    hold.node = hold.node.filter(|_| !beat.detach);
+    session.statements.get(Sql::HoldExtend)?.execute((
         seq,
         hold.expires_at.as_millis(),
         json_column(beat.progress.as_ref()),
         json_column(beat.checkpoint.as_ref()),
+        hold.node.map(node_column),
     ))?;
     Ok(Some(hold))
 }
@@ -43,8 +45,8 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
 type Held = (i64, i64, Result<Hold, Unreadable>);
 
 /// The hold of the task that the beat's token holds, with the task's number and lane.
-fn held(session: &Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/hold_look.sql"))?;
+fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
+    let query = session.statements.get(Sql::HoldLook)?;
     let mut rows = query.query([beat.id.uuid().as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (state, version, asked_to_stop): (i64, i64, bool) = (row.get(2)?, row.get(3)?, row.get(4)?);

@@ -10,6 +10,7 @@ use rusqlite::{OptionalExtension, Row};
 use super::fault::Fault;
 use super::row::{self, Unreadable};
 use super::session::Session;
+use super::statements::Sql;
 
 /// A row that is there but cannot be read.
 #[derive(Clone, Debug)]
@@ -52,7 +53,7 @@ fn one(session: &mut Session<'_>, tenant: &str, id: TaskId) -> Result<Option<Tas
 
 /// Reads a task, live or final.
 pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Fault> {
-    let mut find = session.connection.prepare_cached(include_str!("../sql/sqlite/id_get.sql"))?;
+    let find = session.statements.get(Sql::IdGet)?;
     let Some(seq) = find.query_row([id.uuid().as_bytes()], |row| row.get(0)).optional()? else { return Ok(None) };
     match live(session, seq)? {
         Some(task) => Ok(Some(task)),
@@ -62,31 +63,27 @@ pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Faul
 
 /// Reads a live task.
 pub(crate) fn live(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
-    read(session, include_str!("../sql/sqlite/task_read.sql"), seq, row::live)
+    read(session, Sql::TaskRead, seq, row::live)
 }
 
 /// Reads a final task.
 pub(crate) fn finished(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
-    read(session, include_str!("../sql/sqlite/history_read.sql"), seq, row::finished)
+    read(session, Sql::HistoryRead, seq, row::finished)
 }
 
 type Decode = fn(&Row<'_>, Option<Arc<Lane>>) -> Result<Task, Unreadable>;
 
-fn read(session: &mut Session<'_>, sql: &str, seq: i64, decode: Decode) -> Result<Found, Fault> {
-    let mut query = session.connection.prepare_cached(sql)?;
+fn read(session: &mut Session<'_>, sql: Sql, seq: i64, decode: Decode) -> Result<Found, Fault> {
+    let query = session.statements.get(sql)?;
     let mut rows = query.query([seq])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    let lane = lane_of(session, row)?;
+    let lane = row.get(row::LANE).map_or(Ok(None), |lane| session.lanes.get(session.connection, lane))?;
     Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, lane, fault })))
-}
-
-fn lane_of(session: &mut Session<'_>, row: &Row<'_>) -> Result<Option<Arc<Lane>>, Fault> {
-    row.get(row::LANE).map_or(Ok(None), |lane| session.lanes.get(session.connection, lane))
 }
 
 /// Why a task that is nowhere is nowhere: it may have been put in quarantine.
 fn quarantined(session: &mut Session<'_>, id: TaskId) -> Result<Option<(Option<Arc<Lane>>, String)>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/quarantine_get.sql"))?;
+    let query = session.statements.get(Sql::QuarantineGet)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((lane, reason)) = found else { return Ok(None) };
     Ok(Some((session.lanes.get(session.connection, lane)?, reason)))

@@ -7,6 +7,7 @@ use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
 use super::session::Session;
+use super::statements::Sql;
 
 /// Lists heads by lane number. One seek in the index for each lane with something waiting, however much it is.
 pub(crate) fn heads(
@@ -15,7 +16,7 @@ pub(crate) fn heads(
     before: Timestamp,
     limit: usize,
 ) -> Result<Vec<Head>, Fault> {
-    let mut next = session.connection.prepare_cached(include_str!("../sql/sqlite/lane_head_after.sql"))?;
+    let next = session.statements.get(Sql::LaneHeadAfter)?;
     let mut last = after.map_or(i64::MIN, LaneId::number);
     let mut heads = Vec::new();
     while heads.len() < limit {

@@ -4,13 +4,14 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::{Position, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
 use super::fault::Fault;
 use super::get;
 use super::row::{instant_column, map_column, number_column, policy_column};
 use super::session::Session;
+use super::statements::Sql;
 
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
@@ -18,19 +19,18 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
-    let connection = session.connection;
-    if let Some((first, same)) = submitted_before(connection, &task)? {
+    if let Some((first, same)) = submitted_before(session, &task)? {
         return if same { replay(session, first) } else { Ok(Inserted::KeyReused(first)) };
     }
     let seq = session.next_seq()?;
-    let mut insert_id = connection.prepare_cached(include_str!("../sql/sqlite/id_insert.sql"))?;
+    let insert_id = session.statements.get(Sql::IdInsert)?;
     if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
         // The same task again: its submitter did not hear the answer.
         return replay(session, task.id);
     }
-    let lane = session.lanes.resolve(connection, &task.lane)?;
-    write_body(connection, seq, &task)?;
-    connection.prepare_cached(include_str!("../sql/sqlite/task_insert.sql"))?.execute((
+    let lane = session.lanes.resolve(session.connection, &task.lane)?;
+    write_body(session, seq, &task)?;
+    session.statements.get(Sql::TaskInsert)?.execute((
         seq,
         task.id.uuid().as_bytes(),
         lane.id.number(),
@@ -62,9 +62,9 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
 
 /// The task that was submitted under the same key, and whether its content was the same. If there is none, the key is
 /// this task's from now on.
-fn submitted_before(connection: &Connection, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
+fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
     let Some(idempotency) = &task.idempotency else { return Ok(None) };
-    let mut put = connection.prepare_cached(include_str!("../sql/sqlite/idempotency_insert.sql"))?;
+    let put = session.statements.get(Sql::IdempotencyInsert)?;
     let is_new = put.execute((
         &task.lane.tenant,
         &idempotency.key,
@@ -75,7 +75,7 @@ fn submitted_before(connection: &Connection, task: &NewTask) -> Result<Option<(T
     if is_new == 1 {
         return Ok(None);
     }
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/idempotency_get.sql"))?;
+    let query = session.statements.get(Sql::IdempotencyGet)?;
     let first = query
         .query_row((&task.lane.tenant, &idempotency.key), |row| {
             Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, [u8; 32]>(1)?))
@@ -94,9 +94,9 @@ fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
     }
 }
 
-fn write_body(connection: &Connection, seq: i64, task: &NewTask) -> Result<(), Fault> {
+fn write_body(session: &mut Session<'_>, seq: i64, task: &NewTask) -> Result<(), Fault> {
     let body = &task.body;
-    connection.prepare_cached(include_str!("../sql/sqlite/body_insert.sql"))?.execute((
+    session.statements.get(Sql::BodyInsert)?.execute((
         seq,
         task.created_at.as_millis(),
         body.payload.get(),

@@ -14,6 +14,7 @@ use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::fault::Fault;
+use super::statements::Sql;
 
 /// The lanes that a thread has met (see the module).
 #[derive(Default)]
@@ -117,7 +118,7 @@ impl PartialEq for ByKey {
 impl Eq for ByKey {}
 
 fn read(connection: &Connection, id: i64) -> Result<Option<Arc<Lane>>, Fault> {
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/lane_get.sql"))?;
+    let mut query = connection.prepare_cached(Sql::LaneGet.text())?;
     let lane = query.query_row([id], |row| {
         let target: String = row.get(4)?;
         let route = if target.is_empty() { Route::Pull } else { Route::Push(target) };
@@ -133,11 +134,11 @@ fn find_or_make(connection: &Connection, key: &LaneKey) -> Result<i64, Fault> {
         Route::Push(target) => target,
     };
     let columns = (&key.tenant, &key.queue, &key.kind, key.priority, target);
-    let mut find = connection.prepare_cached(include_str!("../sql/sqlite/lane_find.sql"))?;
+    let mut find = connection.prepare_cached(Sql::LaneFind.text())?;
     if let Some(id) = find.query_row(columns, |row| row.get(0)).optional()? {
         return Ok(id);
     }
-    Ok(connection.prepare_cached(include_str!("../sql/sqlite/lane_insert.sql"))?.insert(columns)?)
+    Ok(connection.prepare_cached(Sql::LaneInsert.text())?.insert(columns)?)
 }
 
 #[cfg(test)]

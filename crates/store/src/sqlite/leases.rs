@@ -7,6 +7,7 @@ use rusqlite::OptionalExtension;
 use super::fault::Fault;
 use super::row::{node_column, node_from_column, number_column};
 use super::session::Session;
+use super::statements::Sql;
 
 /// Takes the lease if it is free. Its holder may ask again, having missed the answer: it gets the same term.
 pub(crate) fn acquire(
@@ -16,7 +17,7 @@ pub(crate) fn acquire(
     ttl_millis: u64,
 ) -> Result<Option<Lease>, Fault> {
     let now = session.now();
-    let mut get = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_get.sql"))?;
+    let get = session.statements.get(Sql::LeaseGet)?;
     let held: Option<(i64, i64, i64)> =
         get.query_row([name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
     let term = match held {
@@ -30,7 +31,7 @@ pub(crate) fn acquire(
         None => 1,
     };
     let until = now.plus_millis(number_column(ttl_millis));
-    let mut put = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_put.sql"))?;
+    let put = session.statements.get(Sql::LeasePut)?;
     put.execute((name, node_column(holder), term, until.as_millis()))?;
     Ok(Some(Lease { name: name.to_owned(), holder, term: term.cast_unsigned() }))
 }
@@ -39,7 +40,7 @@ pub(crate) fn acquire(
 pub(crate) fn renew(session: &mut Session<'_>, lease: &Lease, ttl_millis: u64) -> Result<bool, Fault> {
     let now = session.now();
     let until = now.plus_millis(number_column(ttl_millis));
-    let mut renew = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_renew.sql"))?;
+    let renew = session.statements.get(Sql::LeaseRenew)?;
     let holder = node_column(lease.holder);
     let renewed =
         renew.execute((&lease.name, holder, number_column(lease.term), now.as_millis(), until.as_millis()))?;
@@ -48,7 +49,7 @@ pub(crate) fn renew(session: &mut Session<'_>, lease: &Lease, ttl_millis: u64) -
 
 /// Gives the lease up.
 pub(crate) fn release(session: &mut Session<'_>, lease: &Lease) -> Result<(), Fault> {
-    let mut release = session.connection.prepare_cached(include_str!("../sql/sqlite/lease_release.sql"))?;
+    let release = session.statements.get(Sql::LeaseRelease)?;
     release.execute((&lease.name, node_column(lease.holder), number_column(lease.term)))?;
     Ok(())
 }

@@ -12,12 +12,13 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::store::{Cursor, Filter, Page};
 use punctual_core::task::Task;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
 use super::get::{self, Found};
-use super::session::Session;
 use super::list_source::{Candidate, Source, Sources};
+use super::session::Session;
+use super::statements::Sql;
 
 /// How much work one page may be. A row that is looked at costs [`LOOK`], one that is read [`READ`]: about as long as
 /// they take, so that no page takes longer than a few dozen milliseconds.
@@ -34,13 +35,19 @@ pub(crate) struct Listed {
 }
 
 /// Lists at most `limit` tasks strictly after the cursor.
-pub(crate) fn list(session: &mut Session<'_>, filter: &Filter, after: Option<Cursor>, limit: usize) -> Result<Listed, Fault> {
+pub(crate) fn list(
+    session: &mut Session<'_>,
+    filter: &Filter,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<Listed, Fault> {
     if limit == 0 {
         return Ok(Listed::default());
     }
     let connection = session.connection;
-    let from = start(connection, filter, after)?;
-    let wants = |is_final: bool| filter.states.is_empty() || filter.states.iter().any(|state| state.is_final() == is_final);
+    let from = start(session, filter, after)?;
+    let wants =
+        |is_final: bool| filter.states.is_empty() || filter.states.iter().any(|state| state.is_final() == is_final);
     let only_dead = !filter.states.is_empty() && filter.states.iter().all(|state| *state == State::DeadLettered);
     let mut sources = Vec::with_capacity(2);
     if wants(false) {
@@ -86,7 +93,7 @@ pub(crate) struct From {
 }
 
 /// The place of the cursor in the order of the listing.
-fn start(connection: &Connection, filter: &Filter, after: Option<Cursor>) -> Result<From, Fault> {
+fn start(session: &mut Session<'_>, filter: &Filter, after: Option<Cursor>) -> Result<From, Fault> {
     let earliest = filter.execute_after.map_or(i64::MIN, |at| at.as_millis().saturating_sub(1));
     let Some(after) = after else {
         let seq = i64::MAX;
@@ -96,12 +103,12 @@ fn start(connection: &Connection, filter: &Filter, after: Option<Cursor>) -> Res
     if filter.by_execute_at && execute_at < earliest {
         return Ok(From { execute_at: earliest, seq: i64::MAX });
     }
-    Ok(From { execute_at, seq: number_of(connection, after.id, filter.by_execute_at)? })
+    Ok(From { execute_at, seq: number_of(session, after.id, filter.by_execute_at)? })
 }
 
 /// The number of the cursor's task. If it is gone, the numbers of those submitted around it tell where it was.
-fn number_of(connection: &Connection, id: TaskId, ascending: bool) -> Result<i64, Fault> {
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/id_at_or_before.sql"))?;
+fn number_of(session: &mut Session<'_>, id: TaskId, ascending: bool) -> Result<i64, Fault> {
+    let query = session.statements.get(Sql::IdAtOrBefore)?;
     let found: Option<([u8; 16], i64)> =
         query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     Ok(match found {
@@ -121,7 +128,8 @@ fn fits(
 ) -> Result<bool, Fault> {
     let in_time = filter.execute_after.is_none_or(|after| candidate.execute_at >= after)
         && filter.execute_before.is_none_or(|before| candidate.execute_at < before);
-    let in_state = filter.states.is_empty() || filter.states.iter().any(|state| i64::from(state.code()) == candidate.state);
+    let in_state =
+        filter.states.is_empty() || filter.states.iter().any(|state| i64::from(state.code()) == candidate.state);
     if !in_time || !in_state {
         return Ok(false);
     }

@@ -9,6 +9,7 @@ use rusqlite::{CachedStatement, Connection, Rows};
 use super::fault::Fault;
 use super::list::From;
 use super::row;
+use super::statements::Sql;
 
 /// A row that may be part of a listing.
 #[derive(Clone, Copy, Debug)]
@@ -32,12 +33,8 @@ pub(crate) struct Sources<'c> {
 impl<'c> Sources<'c> {
     /// The live tasks.
     pub(crate) fn live(connection: &'c Connection, by_execute_at: bool, from: From) -> Result<Self, Fault> {
-        let (first, then) = if by_execute_at {
-            let same_time = include_str!("../sql/sqlite/list_live_same_time.sql");
-            (same_time, Some(include_str!("../sql/sqlite/list_live_later.sql")))
-        } else {
-            (include_str!("../sql/sqlite/list_live_newest.sql"), None)
-        };
+        let (first, then) =
+            if by_execute_at { (Sql::ListLiveSameTime, Some(Sql::ListLiveLater)) } else { (Sql::ListLiveNewest, None) };
         Self::prepare(connection, first, then, from, true)
     }
 
@@ -49,25 +46,22 @@ impl<'c> Sources<'c> {
         from: From,
     ) -> Result<Self, Fault> {
         let (first, then) = match (by_execute_at, only_dead) {
-            (true, _) => {
-                let same_time = include_str!("../sql/sqlite/list_final_same_time.sql");
-                (same_time, Some(include_str!("../sql/sqlite/list_final_later.sql")))
-            }
-            (false, true) => (include_str!("../sql/sqlite/list_dead_newest.sql"), None),
-            (false, false) => (include_str!("../sql/sqlite/list_final_newest.sql"), None),
+            (true, _) => (Sql::ListFinalSameTime, Some(Sql::ListFinalLater)),
+            (false, true) => (Sql::ListDeadNewest, None),
+            (false, false) => (Sql::ListFinalNewest, None),
         };
         Self::prepare(connection, first, then, from, false)
     }
 
     fn prepare(
         connection: &'c Connection,
-        first: &str,
-        then: Option<&str>,
+        first: Sql,
+        then: Option<Sql>,
         from: From,
         is_live: bool,
     ) -> Result<Self, Fault> {
-        let then = then.map(|sql| connection.prepare_cached(sql)).transpose()?;
-        Ok(Self { first: connection.prepare_cached(first)?, then, from, is_live })
+        let then = then.map(|sql| connection.prepare_cached(sql.text())).transpose()?;
+        Ok(Self { first: connection.prepare_cached(first.text())?, then, from, is_live })
     }
 
     fn stream(&mut self) -> Result<Stream<'_>, Fault> {

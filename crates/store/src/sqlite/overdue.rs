@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use punctual_core::ids::NodeId;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
 use super::get;
-use super::session::Session;
 use super::row::node_column;
+use super::session::Session;
+use super::statements::Sql;
 
 /// What was found.
 #[derive(Default)]
@@ -25,11 +26,11 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
     let now = session.now();
     let dead: BTreeSet<i64> = dead.iter().copied().map(node_column).collect();
     let mut found: BTreeSet<i64> = BTreeSet::new();
-    for node in holders(session.connection)? {
+    for node in holders(session)? {
         let until = if node.is_some_and(|node| dead.contains(&node)) { i64::MAX } else { now.as_millis() };
-        expired_holds(session.connection, node, until, limit, &mut found)?;
+        expired_holds(session, node, until, limit, &mut found)?;
     }
-    expired_waiting(session.connection, now, limit, &mut found)?;
+    expired_waiting(session, now, limit, &mut found)?;
     let mut overdue = Overdue::default();
     for seq in found {
         match get::live(session, seq)? {
@@ -42,11 +43,11 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
 }
 
 /// The nodes that hold something, each found by one seek; none stands for the pull workers, which have no node.
-pub(crate) fn holders(connection: &Connection) -> Result<Vec<Option<i64>>, Fault> {
-    let mut first = connection.prepare_cached(include_str!("../sql/sqlite/held_first_node.sql"))?;
-    let mut next = connection.prepare_cached(include_str!("../sql/sqlite/held_next_node.sql"))?;
-    let mut holders = Vec::new();
+pub(crate) fn holders(session: &mut Session<'_>) -> Result<Vec<Option<i64>>, Fault> {
+    let first = session.statements.get(Sql::HeldFirstNode)?;
     let mut node: Option<Option<i64>> = first.query_row([], |row| row.get(0)).optional()?;
+    let next = session.statements.get(Sql::HeldNextNode)?;
+    let mut holders = Vec::new();
     while let Some(holder) = node {
         holders.push(holder);
         node = next.query_row([holder.unwrap_or(i64::MIN)], |row| row.get(0)).optional()?;
@@ -55,13 +56,13 @@ pub(crate) fn holders(connection: &Connection) -> Result<Vec<Option<i64>>, Fault
 }
 
 fn expired_holds(
-    connection: &Connection,
+    session: &mut Session<'_>,
     node: Option<i64>,
     until: i64,
     limit: usize,
     found: &mut BTreeSet<i64>,
 ) -> Result<(), Fault> {
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/held_expired.sql"))?;
+    let query = session.statements.get(Sql::HeldExpired)?;
     let mut rows = query.query((node, until, room(limit, found)))?;
     while let Some(row) = rows.next()? {
         found.insert(row.get(0)?);
@@ -70,12 +71,12 @@ fn expired_holds(
 }
 
 fn expired_waiting(
-    connection: &Connection,
+    session: &mut Session<'_>,
     now: Timestamp,
     limit: usize,
     found: &mut BTreeSet<i64>,
 ) -> Result<(), Fault> {
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/waiting_expired.sql"))?;
+    let query = session.statements.get(Sql::WaitingExpired)?;
     let mut rows = query.query((now.as_millis(), room(limit, found)))?;
     while let Some(row) = rows.next()? {
         found.insert(row.get(0)?);

@@ -15,9 +15,7 @@ use punctual_core::workers::{Registry, WorkerSighting};
 use super::queue::Way;
 use super::session::Session;
 use super::writer::Weight;
-use super::{
-    SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, registry, start,
-};
+use super::{SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, registry, start};
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
@@ -117,7 +115,12 @@ impl Registry for SqliteStore {
         self.writer().call(Way::Progress, weight, work).await
     }
 
-    async fn workers(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<WorkerSighting>, StoreError> {
+    async fn workers(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<WorkerSighting>, StoreError> {
         let tenant = tenant.to_owned();
         self.readers().call(move |session| registry::workers(session, &tenant, after.as_deref(), limit)).await
     }

@@ -13,20 +13,17 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::get;
 use super::session::Session;
+use super::statements::Sql;
 
 /// Moves one row that somebody could not read, and says so in the log.
 pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
-    let connection = session.connection;
-    let mut query = connection.prepare_cached(include_str!("../sql/sqlite/task_place.sql"))?;
+    let query = session.statements.get(Sql::TaskPlace)?;
     let row = query.query_row([seq], |row| Ok((row.get::<_, [u8; 16]>(0).ok(), row.get(1)?, row.get(2)?)));
     let Some((id, lane, state)): Option<(_, i64, i64)> = row.optional()? else { return Ok(()) };
     let reason = format!("its {column} cannot be read");
-    connection.prepare_cached(include_str!("../sql/sqlite/quarantine_insert.sql"))?.execute((
-        seq,
-        session.now().as_millis(),
-        &reason,
-    ))?;
-    connection.prepare_cached(include_str!("../sql/sqlite/task_delete.sql"))?.execute([seq])?;
+    let now = session.now().as_millis();
+    session.statements.get(Sql::QuarantineInsert)?.execute((seq, now, &reason))?;
+    session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     if let Some(state) = State::from_code(state) {
         session.tally.add(lane, state, -1);
     }

@@ -20,6 +20,7 @@ use super::fault::Fault;
 use super::job::{Job, job};
 use super::queue::{Bounds, Entry, Portion, Queue, Way};
 use super::session::Session;
+use super::statements::Sql;
 
 /// Lanes that each reader remembers; the writer's memory is the one that matters.
 const LANES: usize = 20_000;
@@ -120,12 +121,12 @@ impl Thread {
 const ONE: Portion = Portion { jobs: 1, rows: usize::MAX };
 
 fn read(session: &mut Session<'_>, job: &mut dyn Job) -> Result<(), Fault> {
-    session.connection.prepare_cached("BEGIN")?.execute([])?;
+    session.statements.run(Sql::Begin)?;
     let outcome = job.run(session);
     // All that a reader sees is committed.
     session.lanes.keep();
     if !session.connection.is_autocommit() {
-        session.connection.prepare_cached("COMMIT")?.execute([])?;
+        session.statements.run(Sql::Commit)?;
     }
     outcome
 }

@@ -8,10 +8,11 @@ use super::fault::Fault;
 use super::overdue::holders;
 use super::row::{node_column, node_from_column};
 use super::session::Session;
+use super::statements::Sql;
 
 /// Remembers workers.
 pub(crate) fn saw_workers(session: &mut Session<'_>, sightings: &[WorkerSighting]) -> Result<(), Fault> {
-    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_saw.sql"))?;
+    let saw = session.statements.get(Sql::WorkerSaw)?;
     for sighting in sightings {
         saw.execute((
             &sighting.tenant,
@@ -27,12 +28,12 @@ pub(crate) fn saw_workers(session: &mut Session<'_>, sightings: &[WorkerSighting
 
 /// Lists the workers of a tenant by name.
 pub(crate) fn workers(
-    session: &Session<'_>,
+    session: &mut Session<'_>,
     tenant: &str,
     after: Option<&str>,
     limit: usize,
 ) -> Result<Vec<WorkerSighting>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_list.sql"))?;
+    let query = session.statements.get(Sql::WorkerList)?;
     let mut rows = query.query((tenant, after, i64::try_from(limit).unwrap_or(i64::MAX)))?;
     let mut workers = Vec::new();
     while let Some(row) = rows.next()? {
@@ -50,27 +51,27 @@ pub(crate) fn workers(
 
 /// Forgets workers last seen before the cutoff.
 pub(crate) fn forget_workers(session: &mut Session<'_>, before: Timestamp) -> Result<u64, Fault> {
-    let mut forget = session.connection.prepare_cached(include_str!("../sql/sqlite/worker_forget.sql"))?;
+    let forget = session.statements.get(Sql::WorkerForget)?;
     Ok(forget.execute([before.as_millis()])? as u64)
 }
 
 /// Remembers that a node lives.
 pub(crate) fn saw_node(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
-    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/node_saw.sql"))?;
-    saw.execute((node_column(node), session.now().as_millis()))?;
+    let now = session.now().as_millis();
+    session.statements.get(Sql::NodeSaw)?.execute((node_column(node), now))?;
     Ok(())
 }
 
 /// Nodes last seen before the cutoff.
-pub(crate) fn dead_nodes(session: &Session<'_>, before: Timestamp) -> Result<Vec<NodeId>, Fault> {
-    let mut query = session.connection.prepare_cached(include_str!("../sql/sqlite/node_silent.sql"))?;
+pub(crate) fn dead_nodes(session: &mut Session<'_>, before: Timestamp) -> Result<Vec<NodeId>, Fault> {
+    let query = session.statements.get(Sql::NodeSilent)?;
     let nodes = query.query_map([before.as_millis()], |row| row.get(0).map(node_from_column))?;
     Ok(nodes.collect::<Result<_, _>>()?)
 }
 
 /// Forgets a node that holds nothing.
 pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
-    let mut bury = session.connection.prepare_cached(include_str!("../sql/sqlite/node_bury.sql"))?;
+    let bury = session.statements.get(Sql::NodeBury)?;
     bury.execute([node_column(node)])?;
     Ok(())
 }
@@ -79,9 +80,8 @@ pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault>
 /// process that took tasks from it before is alive, and its holds need not run out first.
 pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     let own = node_column(session.node);
-    let mut saw = session.connection.prepare_cached(include_str!("../sql/sqlite/node_saw.sql"))?;
-    for node in holders(session.connection)?.into_iter().flatten().filter(|node| *node != own) {
-        saw.execute((node, 0))?;
+    for node in holders(session)?.into_iter().flatten().filter(|node| *node != own) {
+        session.statements.get(Sql::NodeSaw)?.execute((node, 0))?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@ use tracing::error;
 use super::fault::Fault;
 use super::lanes::Lanes;
 use super::row::Unreadable;
+use super::statements::{Sql, Statements};
 use super::tally::Tally;
 
 /// After so many complaints there is nothing new to say.
@@ -22,6 +23,7 @@ const MOST_COMPLAINTS: usize = 10_000;
 /// A connection and its thread's memory. The writer's session writes, inside its transaction; the readers' cannot.
 pub(crate) struct Session<'c> {
     pub connection: &'c Connection,
+    pub statements: Statements<'c>,
     pub lanes: Lanes,
     pub tally: Tally,
     pub node: NodeId,
@@ -34,6 +36,7 @@ impl<'c> Session<'c> {
     pub(crate) fn new(connection: &'c Connection, clock: Arc<dyn Clock>, node: NodeId, lanes: usize) -> Self {
         Self {
             connection,
+            statements: Statements::new(connection),
             lanes: Lanes::new(lanes),
             tally: Tally::default(),
             node,
@@ -57,7 +60,7 @@ impl<'c> Session<'c> {
     pub(crate) fn next_seq(&mut self) -> Result<i64, Fault> {
         let last = match self.last_seq {
             Some(last) => last,
-            None => self.connection.query_row(include_str!("../sql/sqlite/body_last.sql"), [], |row| row.get(0))?,
+            None => self.statements.get(Sql::BodyLast)?.query_row([], |row| row.get(0))?,
         };
         self.last_seq = Some(last + 1);
         Ok(last + 1)

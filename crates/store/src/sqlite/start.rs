@@ -12,6 +12,7 @@ use super::claim::{advance, made};
 use super::fault::Fault;
 use super::row::number_column;
 use super::session::Session;
+use super::statements::Sql;
 use super::{apply, get, quarantine};
 
 /// Begins tasks; answers in order.
@@ -50,8 +51,8 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
 }
 
 /// The number of the task if it is queued at that version.
-fn queued_at(session: &Session<'_>, start: &Start) -> Result<Option<i64>, Fault> {
-    let mut look = session.connection.prepare_cached(include_str!("../sql/sqlite/task_look.sql"))?;
+fn queued_at(session: &mut Session<'_>, start: &Start) -> Result<Option<i64>, Fault> {
+    let look = session.statements.get(Sql::TaskLook)?;
     let place = look.query_row([start.id.uuid().as_bytes()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(2)?, row.get::<_, i64>(3)?))
     });

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use punctual_core::state::State;
-use rusqlite::Connection;
 
 use super::fault::Fault;
+use super::statements::{Sql, Statements};
 
 /// The changes of a transaction (see the module).
 #[derive(Default)]
@@ -55,12 +55,12 @@ impl Tally {
     }
 
     /// Writes what the transaction changed.
-    pub(crate) fn write(&mut self, connection: &Connection) -> Result<(), Fault> {
+    pub(crate) fn write(&mut self, statements: &mut Statements<'_>) -> Result<(), Fault> {
         self.group.retain(|_, tasks| *tasks != 0);
         if self.group.is_empty() {
             return Ok(());
         }
-        let mut add = connection.prepare_cached(include_str!("../sql/sqlite/counts_add.sql"))?;
+        let add = statements.get(Sql::CountsAdd)?;
         for ((lane, state), tasks) in self.group.drain() {
             add.execute((lane, state, tasks))?;
         }

@@ -24,6 +24,7 @@ use super::fault::Fault;
 use super::job::{Job, job};
 use super::queue::{Bounds, Entry, Portion, Queue, Way};
 use super::session::Session;
+use super::statements::Sql;
 
 /// The callers' end of the writer's queue.
 pub(crate) struct Writer {
@@ -118,7 +119,9 @@ impl Thread {
                     self.finish(connection);
                     return;
                 }
-                Err(fault) => error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked"),
+                Err(fault) => {
+                    error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked")
+                }
             }
         }
     }
@@ -142,7 +145,7 @@ impl Thread {
         let connection = open_writer(&self.directory.database(), &self.options)?;
         truncate(&connection)?;
         let now = self.clock.now().as_millis();
-        connection.prepare_cached(include_str!("../sql/sqlite/probe_write.sql"))?.execute([now])?;
+        connection.execute(Sql::ProbeWrite.text(), [now])?;
         info!("the database was opened again and answers");
         Ok(connection)
     }
@@ -168,21 +171,20 @@ fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fau
     let alone = group.len() == 1;
     let mut waiting = group.into_iter();
     loop {
-        if let Err(fault) = execute(session, "BEGIN IMMEDIATE") {
+        if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
             return roll_back(session, waiting.collect(), fault);
         }
         let mut done: Vec<Box<dyn Job>> = Vec::with_capacity(waiting.len());
         let mut lost = None;
         while let Some(mut job) = waiting.next() {
-            let Err(fault) = run(session, job.as_mut(), alone) else {
-                done.push(job);
-                continue;
-            };
-            job.answer(Err(fault.tell()));
-            // After some faults SQLite itself rolls back everything.
-            if fault.is_suspect() || session.connection.is_autocommit() {
-                lost = Some(fault);
-                break;
+            match run(session, job.as_mut(), alone) {
+                Ran::Done => done.push(job),
+                Ran::Undone(fault) => job.answer(Err(fault.tell())),
+                Ran::Lost(fault) => {
+                    job.answer(Err(fault.tell()));
+                    lost = Some(fault);
+                    break;
+                }
             }
         }
         match lost {
@@ -199,33 +201,45 @@ fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fau
     }
 }
 
-/// Runs one job. If it fails, what it did is undone, and nothing else.
-fn run(session: &mut Session<'_>, job: &mut dyn Job, alone: bool) -> Result<(), Fault> {
-    if alone {
-        job.run(session)?;
-    } else {
-        execute(session, "SAVEPOINT job")?;
-        if let Err(fault) = job.run(session) {
-            session.lanes.forget();
-            session.tally.forget();
-            if !session.connection.is_autocommit() {
-                execute(session, "ROLLBACK TO job")?;
-                execute(session, "RELEASE job")?;
-            }
-            return Err(fault);
+/// What became of a job.
+enum Ran {
+    /// It is part of the transaction.
+    Done,
+    /// It failed and left nothing behind; the transaction goes on.
+    Undone(Fault),
+    /// The transaction is lost with it.
+    Lost(Fault),
+}
+
+/// Runs one job. If it fails, what it did is undone, and nothing else if possible. A job that is alone needs no savepoint
+/// to go back to: it goes back to the beginning.
+fn run(session: &mut Session<'_>, job: &mut dyn Job, alone: bool) -> Ran {
+    if !alone && let Err(fault) = session.statements.run(Sql::Savepoint) {
+        return Ran::Lost(fault);
+    }
+    if let Err(fault) = job.run(session) {
+        session.lanes.forget();
+        session.tally.forget();
+        // After some faults SQLite itself has rolled back everything.
+        if alone || fault.is_suspect() || session.connection.is_autocommit() {
+            return Ran::Lost(fault);
         }
-        execute(session, "RELEASE job")?;
+        let undone = session.statements.run(Sql::RollbackToSavepoint).and_then(|()| session.statements.run(Sql::Release));
+        return if undone.is_ok() { Ran::Undone(fault) } else { Ran::Lost(fault) };
+    }
+    if !alone && let Err(fault) = session.statements.run(Sql::Release) {
+        return Ran::Lost(fault);
     }
     session.tally.keep();
-    Ok(())
+    Ran::Done
 }
 
 /// Commits, and answers those who were waiting for it.
 fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Fault> {
     if done.is_empty() {
-        return roll_back(session, done, Fault::Panicked);
+        return undo(session);
     }
-    let written = session.tally.write(session.connection).and_then(|()| execute(session, "COMMIT"));
+    let written = session.tally.write(&mut session.statements).and_then(|()| session.statements.run(Sql::Commit));
     if let Err(fault) = written {
         error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
         return roll_back(session, done, fault);
@@ -239,20 +253,19 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Faul
 
 /// Undoes the transaction and tells its jobs. Fails if the connection cannot be trusted any more.
 fn roll_back(session: &mut Session<'_>, jobs: Vec<Box<dyn Job>>, fault: Fault) -> Result<(), Fault> {
-    session.lanes.forget();
-    session.tally.clear();
-    let undone = if session.connection.is_autocommit() { Ok(()) } else { execute(session, "ROLLBACK") };
+    let undone = undo(session);
     tell(jobs, &fault);
     if fault.is_suspect() { Err(fault) } else { undone }
+}
+
+fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
+    session.lanes.forget();
+    session.tally.clear();
+    if session.connection.is_autocommit() { Ok(()) } else { session.statements.run(Sql::Rollback) }
 }
 
 fn tell(jobs: Vec<Box<dyn Job>>, fault: &Fault) {
     for job in jobs {
         job.answer(Err(fault.tell()));
     }
-}
-
-fn execute(session: &Session<'_>, sql: &str) -> Result<(), Fault> {
-    session.connection.prepare_cached(sql)?.execute([])?;
-    Ok(())
 }

@@ -220,3 +220,30 @@ pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
     drop(held);
     assert_eq!(waiting.await.expect("the subscriber lives"), given_back);
 }
+
+/// A batch wakes a subscriber for each of its messages, and those who wait in other pools are not woken in their stead.
+pub async fn a_batch_wakes_as_many_as_it_can_feed(factory: &dyn BrokerFactory) {
+    let broker = factory.open(PLENTY).await;
+    for _ in 0..20 {
+        let mut waiting = JoinSet::new();
+        for pool in ["other", POOL, "other", POOL, POOL, POOL] {
+            let mut subscription = subscribe(&broker, pool, 1).await;
+            waiting.spawn(async move {
+                let delivery = next(&mut subscription).await;
+                (subscription, delivery)
+            });
+            // Lets it come to where it waits.
+            tokio::task::yield_now().await;
+        }
+        publish(&broker, (0..4).map(|_| message(POOL, 5)).collect()).await;
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(waiting.join_next().await.expect("six wait").expect("the subscriber lives"));
+        }
+        assert!(held.iter().all(|(_, delivery)| delivery.message.pool == POOL));
+        publish(&broker, (0..2).map(|_| message("other", 5)).collect()).await;
+        for (_, delivery) in waiting.join_all().await.into_iter().chain(held) {
+            delivery.ack();
+        }
+    }
+}

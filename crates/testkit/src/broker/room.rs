@@ -84,10 +84,9 @@ pub async fn wait_for_room_wakes_every_waiter(factory: &dyn BrokerFactory) {
         }
         tokio::task::yield_now().await;
         let mut subscription = subscribe(&broker, POOL, 20).await;
-        for _ in 0..20 {
-            next(&mut subscription).await.ack();
-        }
+        next(&mut subscription).await.ack();
         timeout(SOON, waiters.join_all()).await.expect("all who waited are told of room");
+        next(&mut subscription).await.ack();
     }
 }
 

@@ -68,8 +68,9 @@ pub async fn claim_takes_nothing_early(factory: &dyn StoreFactory) {
     let now = fixture.insert_one(task().due(START)).await;
     let soon = fixture.insert_one(task().due(at(1))).await;
     let late = fixture.insert_one(task().due(Timestamp::MAX)).await;
+    let ancient = fixture.insert_one(task().due(Timestamp::from_millis(-62_135_596_800_000))).await;
     let lane = now.lane.id;
-    assert_eq!(ids(&fixture.dispatch(lane, 10).await), [now.id]);
+    assert_eq!(ids(&fixture.dispatch(lane, 10).await), [ancient.id, now.id]);
     assert!(fixture.dispatch(lane, 10).await.is_empty());
     fixture.advance(1);
     let run = fixture.lease(lane, 10).await.pop().expect("it is due now");

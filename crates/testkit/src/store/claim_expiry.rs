@@ -5,7 +5,7 @@ use punctual_core::store::{Claim, Taker};
 use punctual_core::trail::Step;
 
 use super::claim::next_due;
-use super::{StoreFactory, StoreFixture, dispatcher, ids, worker};
+use super::{StoreFactory, StoreFixture, dispatcher, fail, ids, worker};
 use crate::fixtures::{TENANT, at, task};
 
 /// A due task past its expiry fails instead of being given out; one whose expiry is ahead is given out.
@@ -71,4 +71,15 @@ pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
     let states = fixture.store.get(TENANT, ids(&expired)).await.expect("get answers");
     assert!(states.iter().flatten().all(|task| task.state() == State::Failed));
     assert_eq!(states.iter().flatten().count(), expired.len());
+}
+
+/// Nothing is delivered past its `expires_at`: a retry as little as the first run.
+pub async fn claim_fails_a_retry_past_the_expiry(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = fixture.running(task().expires_at(at(5_000))).await;
+    fixture.apply(&first, fail(&first)).await;
+    fixture.advance(10_000);
+    assert_eq!(fixture.overdue(Vec::new()).await, [first.id]);
+    assert!(fixture.lease(first.lane.id, 1).await.is_empty(), "a retry was given out past the expiry");
+    assert_eq!(fixture.get(&first).await.state(), State::Failed);
 }

@@ -43,6 +43,7 @@ pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
         token: taken_over.position.version,
         progress: Some(json("1")),
         checkpoint: Some(json("1")),
+        detach: false,
     };
     let unknown =
         Beat { id: punctual_core::ids::TaskId::new(), tenant: taken_over.tenant().into(), ..elsewhere.clone() };
@@ -139,6 +140,48 @@ pub async fn extend_keeps_progress_and_checkpoint_for_the_next_attempt(factory: 
     fixture.apply(&dead, Event::Redrive(None)).await;
     let fourth = fixture.lease(running.lane.id, 1).await.pop().expect("it was driven again");
     expect(&fourth, "{\"done\": 2}", "\"step 2\"");
+}
+
+/// A run that was detached from its node is not lost with the node, and keeps its deadline; the next run begins on a
+/// node again.
+pub async fn extend_can_detach_a_run_from_its_node(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let waiting = fixture.insert_one(task()).await;
+    let queued = fixture.dispatch(waiting.lane.id, 1).await.pop().unwrap();
+    let running = fixture.start(queued.id, queued.position.version).await.expect("it was queued");
+    let node = running.hold.as_ref().and_then(|hold| hold.node).expect("a node began it");
+    assert_eq!(fixture.overdue(vec![node]).await, [running.id]);
+    let beat = Beat {
+        tenant: running.tenant().into(),
+        id: running.id,
+        token: running.position.version,
+        progress: None,
+        checkpoint: None,
+        detach: true,
+    };
+    let stale = Beat { token: queued.position.version, ..beat.clone() };
+    let foreign = Beat { tenant: "other".into(), ..beat.clone() };
+    let refused = fixture.store.extend(vec![stale, foreign]).await.expect("extend answers");
+    assert!(refused.iter().all(Option::is_none));
+    assert_eq!(fixture.overdue(vec![node]).await, [running.id], "who does not hold it detached it");
+
+    let hold = fixture.store.extend(vec![beat]).await.expect("extend answers").remove(0).expect("the token is good");
+    assert_eq!((hold.node, hold.deadline_at), (None, running.hold.as_ref().unwrap().deadline_at));
+    let again = fixture.beat(&running, running.position.version, None, None).await.expect("the token is good");
+    assert_eq!(again.node, None, "a later sign of life attaches nothing");
+    let detached = fixture.get(&running).await;
+    assert_eq!((detached.hold.as_ref(), detached.position), (Some(&again), running.position));
+    assert!(fixture.overdue(vec![node]).await.is_empty(), "the death of its node ended it");
+    let fixture = fixture.reopen().await;
+    assert_same(&fixture.get(&running).await, &detached);
+    assert!(fixture.overdue(vec![node]).await.is_empty(), "the restart of its node ended it");
+    fixture.advance(TIMEOUT_MILLIS + GRACE_MILLIS + 1);
+    assert_eq!(fixture.overdue(Vec::new()).await, [running.id], "it has a deadline all the same");
+
+    fixture.apply(&detached, Event::GiveBack(fixture.now())).await;
+    let queued = fixture.dispatch(waiting.lane.id, 1).await.pop().expect("it was given back");
+    let next = fixture.start(queued.id, queued.position.version).await.expect("it is queued");
+    assert_eq!(next.hold.and_then(|hold| hold.node), Some(fixture.node));
 }
 
 async fn beat(fixture: &StoreFixture<'_>, task: &Task, token: u64) -> Option<punctual_core::task::Hold> {

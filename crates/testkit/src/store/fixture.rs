@@ -157,6 +157,7 @@ impl<'a> StoreFixture<'a> {
             token,
             progress: progress.map(json),
             checkpoint: checkpoint.map(json),
+            detach: false,
         };
         let mut answers = self.store.extend(vec![beat]).await.expect("extend answers");
         assert_eq!(answers.len(), 1, "one answer to one beat");
@@ -294,21 +295,44 @@ pub fn ids(tasks: &[Task]) -> Vec<TaskId> {
     tasks.iter().map(|task| task.id).collect()
 }
 
-/// All that a task says, to compare two of them.
-pub fn told(task: &Task) -> String {
-    format!("{task:#?}")
-}
-
 /// Two tasks that must say the same.
 #[track_caller]
 pub fn assert_same(left: &Task, right: &Task) {
-    let (left_told, right_told) = (told(left), told(right));
-    if left_told == right_told {
+    if same(left, right) {
         return;
     }
+    let (left_told, right_told) = (format!("{left:#?}"), format!("{right:#?}"));
     let field = |line: &&str| line.starts_with("    ") && !line[4..].starts_with([' ', '}', ')', ']']);
-    let same = left_told.lines().zip(right_told.lines()).take_while(|(a, b)| a == b).count();
-    let within = left_told.lines().take(same + 1).filter(field).last();
-    let (a, b) = (left_told.lines().nth(same), right_told.lines().nth(same));
+    let alike = left_told.lines().zip(right_told.lines()).take_while(|(a, b)| a == b).count();
+    let within = left_told.lines().take(alike + 1).filter(field).last();
+    let (a, b) = (left_told.lines().nth(alike), right_told.lines().nth(alike));
     panic!("two tellings of {} differ, first in {within:?}: {a:?} and {b:?}", left.id);
+}
+
+/// Whether two tasks say the same. Names every field, so that a new one cannot be forgotten here.
+fn same(left: &Task, right: &Task) -> bool {
+    let Task {
+        id,
+        lane,
+        position,
+        created_at,
+        execute_at,
+        due_at,
+        expires_at,
+        hold,
+        worker,
+        started_at,
+        completed_at,
+        result,
+        progress,
+        checkpoint,
+        body,
+        trail,
+    } = left;
+    (id, lane, position, trail) == (&right.id, &right.lane, &right.position, &right.trail)
+        && (created_at, execute_at, due_at) == (&right.created_at, &right.execute_at, &right.due_at)
+        && (expires_at, started_at, completed_at) == (&right.expires_at, &right.started_at, &right.completed_at)
+        && (hold, worker) == (&right.hold, &right.worker)
+        && (result, progress, checkpoint) == (&right.result, &right.progress, &right.checkpoint)
+        && *body == right.body
 }

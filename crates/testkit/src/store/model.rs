@@ -62,7 +62,7 @@ impl Model {
 
     /// Due tasks of the claim's lanes that have expired: those a claim may fail.
     pub(super) fn expired(&self, claim: &Claim, now: Timestamp) -> Vec<TaskId> {
-        let due = |task: &&Task| task.due_at <= now && task.expires_at.is_some_and(|expiry| expiry < now);
+        let due = |task: &&Task| task.due_at <= now && task.has_expired(now);
         claim.lanes.iter().flat_map(|(lane, _)| self.waiting(*lane)).filter(due).map(|task| task.id).collect()
     }
 
@@ -80,7 +80,7 @@ impl Model {
         let mut taken = answer.tasks.into_iter().peekable();
         let mut room = claim.limit;
         for (lane, limit) in &claim.lanes {
-            let good = |task: &&Task| task.due_at <= now && task.expires_at.is_none_or(|expiry| expiry > now);
+            let good = |task: &&Task| task.due_at <= now && !task.has_expired(now);
             let expected: Vec<TaskId> =
                 self.waiting(*lane).into_iter().filter(good).take(room.min(*limit)).map(|task| task.id).collect();
             let mut given = 0;
@@ -194,6 +194,7 @@ impl Model {
         let (Some(answer), Some(hold)) = (answer, row.hold.as_mut()) else { return };
         let lease = i64::try_from(hold.lease_millis).expect("a short time");
         hold.expires_at = now.plus_millis(lease).min(hold.deadline_at).max(hold.expires_at);
+        hold.node = hold.node.filter(|_| !beat.detach);
         assert_eq!(answer, hold);
         row.progress = beat.progress.clone().or(row.progress.take());
         row.checkpoint = beat.checkpoint.clone().or(row.checkpoint.take());

@@ -15,15 +15,17 @@ use super::model::{Model, assert_same_row};
 use super::{GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, dispatcher, failure, ids, worker};
 use crate::fixtures::{Dice, json, retry_policy, task};
 
-const SEEDS: [u64; 3] = [1, 2, 3];
-const STEPS: usize = 250;
+/// How many histories are tried, and from which seed on; `PUNCTUAL_SEED` begins at another one.
+const HISTORIES: u64 = 2;
+const STEPS: usize = 200;
 const MOST_TASKS: usize = 60;
 
 /// Inserts, claims, starts, outcomes, cancels, edits, re-drives and the passing of time in random order: after each
 /// step every read tells what the model holds.
 pub async fn random_histories_match_a_model(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
-    for seed in SEEDS {
+    let first: u64 = std::env::var("PUNCTUAL_SEED").map_or(1, |seed| seed.parse().expect("PUNCTUAL_SEED is a number"));
+    for seed in first..first + HISTORIES {
         let mut history = History {
             fixture,
             model: Model::default(),
@@ -262,7 +264,8 @@ impl History<'_> {
             let progress = self.dice.once_in(2).then(|| json(&self.dice.any().to_string()));
             let checkpoint = self.dice.once_in(2).then(|| json(&self.dice.any().to_string()));
             let tenant = self.model.rows[&id].tenant().to_owned();
-            beats.push(Beat { tenant, id, token: position.version, progress, checkpoint });
+            let detach = self.dice.once_in(4);
+            beats.push(Beat { tenant, id, token: position.version, progress, checkpoint, detach });
         }
         self.log.0.push(format!("at {} {beats:?}", self.fixture.now()));
         let answers = self.fixture.store.extend(beats.clone()).await.expect("extend answers");

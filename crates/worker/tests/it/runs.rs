@@ -67,11 +67,7 @@ async fn calls_are_bounded_and_none_is_forgotten() {
     sink.answer("/hook", Answer::status(200).after(Duration::from_millis(5)));
     bench.submit(fixtures::task().push(&sink.url("")).times(200)).await;
     let worker = bench.start();
-    eventually("all completed", AMPLE, async || match bench.deps.stats.ended(Ended::Completed) {
-        200 => Ok(()),
-        completed => Err(completed.to_string()),
-    })
-    .await;
+    all_completed(&bench, 200).await;
     assert!(sink.most_at_once() <= 8, "{} at once", sink.most_at_once());
     assert_eq!(sink.hits("/hook").len(), 200);
     bench.until_idle(&sink.url("")).await;
@@ -177,7 +173,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     let (dispatcher, _desk, _stats) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());
     let dispatching = tokio::spawn(dispatcher.run(stop_dispatching.clone()));
-    healthy.wait_for("/hook", 100, AMPLE).await;
+    all_completed(&bench, 100).await;
     eventually("the dead target's places are full", AMPLE, async || match dead.waiting() {
         4 => Ok(()),
         waiting => Err(waiting.to_string()),
@@ -189,4 +185,12 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     dispatching.await.unwrap();
     let report = bench.stop(worker).await;
     assert_eq!((report.drained, report.given_back), (0, 4));
+}
+
+async fn all_completed(bench: &Bench, all: u64) {
+    eventually("all completed", AMPLE, async || match bench.deps.stats.ended(Ended::Completed) {
+        completed if completed == all => Ok(()),
+        completed => Err(completed.to_string()),
+    })
+    .await;
 }

@@ -7,16 +7,17 @@ use punctual_core::task::limits;
 use punctual_scheduler::desk::{Ask, Wants};
 
 use crate::problem::Problem;
+use crate::state::LeaseMillis;
 
 /// Queues or types in one request.
 const WANTS: usize = 64;
 /// Milliseconds a worker may wait.
 const WAIT: u64 = 60_000;
-/// Milliseconds of a lease: the least, what it is if nobody says, and the most.
-const LEASE: (u64, u64, u64) = (1_000, 60_000, 3_600_000);
+/// Milliseconds of the shortest lease.
+const SHORTEST_LEASE: u64 = 1_000;
 
 /// The request as the desk takes it, or everything that is wrong with it.
-pub(super) fn ask(tenant: String, request: LeaseRequest) -> Result<Ask, Problem> {
+pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<Ask, Problem> {
     let mut faults = Vec::new();
     if !is_name(&request.worker_id) {
         faults.push(Fault::new("/worker_id", "must have 1 to 255 characters and no control characters"));
@@ -39,7 +40,7 @@ pub(super) fn ask(tenant: String, request: LeaseRequest) -> Result<Ask, Problem>
         })
     };
     let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT));
-    let lease_millis = millis("/lease_seconds", request.lease_seconds, LEASE.1, LEASE.0, LEASE.2);
+    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, SHORTEST_LEASE, leases.most);
     match wants {
         Some(wants) if faults.is_empty() => {
             Ok(Ask { tenant, worker: request.worker_id, wants, max_tasks, lease_millis, wait })
@@ -86,7 +87,7 @@ mod tests {
     fn asked(json: &str) -> Result<Ask, Vec<String>> {
         let request = serde_json::from_str(json).unwrap();
         let pointers = |problem: Problem| problem.errors().iter().map(|fault| fault.pointer.clone()).collect();
-        ask("t".to_owned(), request).map_err(pointers)
+        ask("t".to_owned(), request, LeaseMillis::default()).map_err(pointers)
     }
 
     #[test]

@@ -45,7 +45,14 @@ impl FromRequest<Api> for SettleBody {
     post,
     path = "/v1/leases/settle",
     tag = "workers",
-    request_body = SettleRequest,
+    request_body(
+        content = SettleRequest,
+        example = json!({"items": [
+            {"task_id": "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f", "token": 3, "outcome": "completed", "result": {"sent": true}},
+            {"task_id": "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e90", "token": 5, "outcome": "failed",
+             "error": {"code": "smtp_421", "message": "try again later"}, "retry_after_seconds": 60},
+        ]}),
+    ),
     responses(
         (status = 200, description = "An answer for each item, in order", body = SettleAnswer),
         (status = 413, response = crate::openapi::TooLarge),
@@ -80,7 +87,7 @@ fn shown(task_id: TaskId, answer: Answer) -> punctual_client::Settled {
     path = "/v1/tasks/{id}/complete",
     tag = "workers",
     params(("id" = String, Path, description = "The task")),
-    request_body = Complete,
+    request_body(content = Complete, example = json!({"token": 3, "result": {"sent": true}})),
     responses(
         (status = 200, description = "The task", body = Task),
         (status = 404, response = crate::openapi::NotFound),
@@ -109,7 +116,10 @@ pub(super) async fn complete(
     path = "/v1/tasks/{id}/fail",
     tag = "workers",
     params(("id" = String, Path, description = "The task")),
-    request_body = Fail,
+    request_body(
+        content = Fail,
+        example = json!({"token": 3, "error": {"code": "smtp_421", "message": "try again later"}, "retryable": true}),
+    ),
     responses(
         (status = 200, description = "The task", body = Task),
         (status = 404, response = crate::openapi::NotFound),
@@ -137,7 +147,7 @@ pub(super) async fn fail(
     path = "/v1/tasks/{id}/heartbeat",
     tag = "workers",
     params(("id" = String, Path, description = "The task")),
-    request_body = Heartbeat,
+    request_body(content = Heartbeat, example = json!({"token": 3, "progress": 0.5, "checkpoint": {"row": 1200}})),
     responses(
         (status = 200, description = "The task, and until when the lease runs now", body = HeartbeatAnswer),
         (status = 404, response = crate::openapi::NotFound),
@@ -167,7 +177,7 @@ pub(super) async fn heartbeat(
     path = "/v1/tasks/{id}/release",
     tag = "workers",
     params(("id" = String, Path, description = "The task")),
-    request_body = Release,
+    request_body(content = Release, example = json!({"token": 3})),
     responses(
         (status = 200, description = "The task", body = Task),
         (status = 404, response = crate::openapi::NotFound),

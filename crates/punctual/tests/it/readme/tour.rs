@@ -31,11 +31,9 @@ pub fn steps(markdown: &str, title: &str) -> Vec<Step> {
                 steps.extend(commands(&block).into_iter().map(|(command, prints)| Step::Type { command, prints }));
             }
             (Some("console"), Some(terminal)) => {
-                steps.extend(commands(&block).into_iter().map(|(command, prints)| Step::Start {
-                    terminal: terminal.clone(),
-                    command,
-                    prints,
-                }))
+                for (command, prints) in commands(&block) {
+                    steps.push(Step::Start { terminal: terminal.clone(), command, prints });
+                }
             }
             (Some("text"), Some(terminal)) => steps.push(Step::Watch { terminal, prints: block.join("\n") }),
             _ => {}

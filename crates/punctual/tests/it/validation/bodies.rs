@@ -86,6 +86,29 @@ async fn an_endless_body_is_cut_off() {
 }
 
 #[tokio::test]
+async fn a_connection_that_ends_with_a_refused_body_says_so() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let caller = shared().await;
+    let body = " ".repeat(BODY_LIMIT + 1);
+    let refused = head("/v1/tasks", "refused", &format!("content-length: {}", body.len())) + &body;
+    let next = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut stream = tokio::net::TcpStream::connect(caller.address()).await.expect("a connection");
+    // The server may stop reading before the end; what it has answered by then is what counts.
+    stream.write_all(refused.as_bytes()).await.ok();
+    stream.write_all(next.as_bytes()).await.ok();
+    let mut answers = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(length @ 1..) = stream.read(&mut part).await {
+        answers.extend_from_slice(&part[..length]);
+    }
+    let answers = String::from_utf8_lossy(&answers).to_lowercase();
+    assert!(answers.starts_with("http/1.1 413"), "{answers}");
+    // Without a word a client would send its next request into a connection that is gone, and not know its fate.
+    let goes_on = answers.matches("http/1.1 ").count() == 2;
+    assert!(goes_on || answers.contains("\r\nconnection: close\r\n"), "closed without a word: {answers}");
+}
+
+#[tokio::test]
 async fn a_body_that_stays_behind_its_length_is_not_a_task() {
     use tokio::io::AsyncWriteExt;
     let caller = shared().await;

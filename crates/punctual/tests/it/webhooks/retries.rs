@@ -7,7 +7,7 @@ use punctual_testkit::sink::{Answer, Sink};
 use serde_json::{Value, json};
 
 use super::hook;
-use crate::it::world::{SOON, in_seconds, quick, seconds_between, shared, written};
+use crate::it::world::{SOON, World, in_seconds, quick, seconds_between, shared, written};
 
 #[tokio::test]
 async fn attempts_count_up_tokens_grow_and_the_id_stays() {
@@ -97,11 +97,20 @@ async fn an_answer_to_a_cancelled_run_is_discarded() {
 
 #[tokio::test]
 async fn a_webhook_that_has_expired_is_not_sent() {
-    let caller = shared().await;
+    let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
+    let caller = world.caller();
     let sink = Sink::start();
-    sink.answer("/hook", Answer::status(503).header("Retry-After", "3"));
-    let id = caller.submit_id(hook(&sink, "/hook", json!({"expires_at": written(in_seconds(2.0))}))).await;
-    let task = caller.until(&id, "FAILED").await;
+    // The first takes the target's only place for longer than the second may wait.
+    sink.answer("/first", Answer::status(200).after(Duration::from_secs(4)));
+    let first = caller.submit_id(hook(&sink, "/first", json!({}))).await;
+    sink.wait_for("/first", 1, SOON).await;
+    let second = caller.submit_id(hook(&sink, "/second", json!({"expires_at": written(in_seconds(1.0))}))).await;
+    let task = caller.until(&second, "FAILED").await;
     assert_eq!(task["last_error"]["code"], "expired", "{task:#}");
-    assert_eq!(sink.hits("/hook").len(), 1);
+    caller.until(&first, "COMPLETED").await;
+    // The place is free again and taken by another, so the second will not come any more.
+    let third = caller.submit_id(hook(&sink, "/third", json!({}))).await;
+    caller.until(&third, "COMPLETED").await;
+    assert_eq!(sink.hits("/second").len(), 0);
+    caller.trail(&second).await;
 }

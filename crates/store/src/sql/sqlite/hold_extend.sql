@@ -1,5 +1,6 @@
 UPDATE tasks SET
     lease_expires_at = ?2,
     progress = ifnull(?3, progress),
-    checkpoint = ifnull(?4, checkpoint)
+    checkpoint = ifnull(?4, checkpoint),
+    node = ?5
 WHERE seq = ?1

@@ -1,0 +1,39 @@
+//! How many files this process may have open, sockets included.
+
+/// Of the open files, those kept for the store, the broker and the calls that we make ourselves: half of a small
+/// limit, and this many of a large one.
+const RESERVED: usize = 1_024;
+
+/// How many connections fit beside everything else; none where the system does not tell.
+pub(super) fn room_for_connections() -> Option<usize> {
+    // The path is there on Linux only; elsewhere the configured number stands.
+    soft_limit(&std::fs::read_to_string("/proc/self/limits").ok()?).map(beside_the_rest)
+}
+
+fn soft_limit(limits: &str) -> Option<usize> {
+    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
+}
+
+fn beside_the_rest(limit: usize) -> usize {
+    limit - RESERVED.min(limit / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_found_among_the_others() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units     \n\
+                      Max processes             63704                63704                processes \n\
+                      Max open files            1024                 524288               files     \n";
+        assert_eq!(soft_limit(limits), Some(1_024));
+        assert_eq!(soft_limit("Max open files            unlimited            unlimited            files"), None);
+        assert_eq!(soft_limit(""), None);
+    }
+
+    #[test]
+    fn something_is_always_left_for_the_rest() {
+        assert_eq!((beside_the_rest(256), beside_the_rest(1_024), beside_the_rest(65_536)), (128, 512, 64_512));
+    }
+}

@@ -1,0 +1,66 @@
+//! The parser's own refusals, made into problems.
+//!
+//! Bytes that are no request never reach the router: hyper answers them itself, with a status
+//! and nothing else, and closes. Such an answer is recognised on its way out, by what every
+//! answer of the router has and it has not, and gets a problem document and a request id.
+
+use crate::problem::{Code, Problem};
+use crate::request_id::RequestId;
+
+/// What to send in place of `answer`, if that is the parser's own.
+pub(super) fn documented(answer: &[u8]) -> Option<Vec<u8>> {
+    let rest = answer.strip_prefix(b"HTTP/1.1 4")?;
+    let head = answer.strip_suffix(b"\r\n\r\n").filter(|_| answer.len() < 512)?;
+    let head = std::str::from_utf8(head).ok()?;
+    let has = |header: &str| head.lines().any(|line| line.starts_with(header));
+    if !has("connection: close") || !has("content-length: 0") || has("request-id:") || has("content-type:") {
+        return None;
+    }
+    let problem = match &rest[..2] {
+        b"31" => Problem::new(Code::HeadersTooLarge, "the head of the request is too large, or has too many headers"),
+        b"14" => Problem::new(Code::UriTooLong, "the path and query are too long"),
+        b"00" => Problem::new(Code::MalformedRequest, "the bytes are no HTTP request, or one that has two readings"),
+        _ => return None,
+    };
+    let body = serde_json::to_string(&problem.to_wire()).expect("invariant: a problem has only texts and numbers");
+    let kept = head.lines().filter(|line| !line.starts_with("content-length:"));
+    let mut document: String = kept.flat_map(|line| [line, "\r\n"]).collect();
+    let (id, length) = (RequestId::of(&axum::http::HeaderMap::new()).to_string(), body.len().to_string());
+    document.extend(["request-id: ", &id, "\r\nx-content-type-options: nosniff\r\n"]);
+    document.extend(["content-type: application/problem+json\r\ncontent-length: ", &length, "\r\n\r\n", &body]);
+    Some(document.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BARE: &str =
+        "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: today\r\n\r\n";
+
+    #[test]
+    fn a_bare_refusal_becomes_a_problem() {
+        let answer = String::from_utf8(documented(BARE.as_bytes()).unwrap()).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.starts_with("HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ndate: today\r\n")
+        );
+        assert!(head.contains("\r\nrequest-id: "));
+        assert!(head.ends_with(&format!("content-length: {}", body.len())));
+        assert_eq!(serde_json::from_str::<serde_json::Value>(body).unwrap()["code"], "headers_too_large");
+    }
+
+    #[test]
+    fn answers_of_the_router_are_left_alone() {
+        for answer in [
+            BARE.replace("date: today", "request-id: x"),
+            BARE.replace("date: today", "content-type: application/problem+json"),
+            BARE.replace("connection: close\r\n", ""),
+            BARE.replace("431", "204"),
+            BARE.replace("431", "499"),
+            format!("{BARE}and more"),
+        ] {
+            assert_eq!(documented(answer.as_bytes()), None, "{answer}");
+        }
+    }
+}

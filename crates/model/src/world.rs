@@ -1,0 +1,127 @@
+//! The world, and the names of what can happen in it.
+
+use std::fmt;
+
+use crate::law::Laws;
+use crate::operation::Operation;
+use crate::row::{Letter, Row, Said, Version};
+
+/// Everything at one moment.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// The tasks, as they are stored.
+    pub rows: Vec<Row>,
+    /// What workers, clients and the dispatcher have read and not yet written, in order.
+    pub clients: Vec<Operation>,
+    /// What the reaper has read and not yet written.
+    pub reaper: Option<Operation>,
+    /// Crashes to come.
+    pub crashes: u8,
+    /// What was broken on the way here.
+    pub broken: Laws,
+}
+
+/// Something that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Time passes.
+    Tick,
+    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung up, the broker refused
+    /// it) the dispatcher goes on to give it back.
+    Claim {
+        /// The task.
+        task: usize,
+        /// Whether the taker gets it.
+        taken: bool,
+    },
+    /// The broker delivers the message of this version, and a node starts what it names.
+    Start {
+        /// The task.
+        task: usize,
+        /// The version in the message.
+        version: Version,
+    },
+    /// The holder of a token completes: the write without a read.
+    Complete {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+        /// The result.
+        letter: Letter,
+    },
+    /// The holder of a token gives a sign of life.
+    Beat {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+        /// Whether the run goes on outside of the node that began it.
+        detach: bool,
+    },
+    /// The server reads the task to settle what the holder of a token said.
+    Settle {
+        /// The task.
+        task: usize,
+        /// The token.
+        token: Version,
+        /// What it said.
+        said: Said,
+    },
+    /// A client's or the reaper's request reads the task and goes on to write.
+    Open(Operation),
+    /// An operation that has read writes.
+    Write(Operation),
+    /// The server dies; what was not written is lost.
+    Crash,
+}
+
+impl World {
+    /// Whether every task has come to rest.
+    pub fn is_at_rest(&self) -> bool {
+        self.rows.iter().all(|row| row.stand.state.is_final())
+    }
+
+    /// Whether somebody is about to write who will find the task changed.
+    pub fn has_a_late_write(&self) -> bool {
+        self.clients.iter().chain(&self.reaper).any(|operation| {
+            let now = self.rows[operation.task].stand;
+            (now.state, now.version) != (operation.read.state, operation.read.version)
+        })
+    }
+
+    pub(crate) fn open(&mut self, operation: Operation) {
+        let place = self.clients.partition_point(|other| *other <= operation);
+        self.clients.insert(place, operation);
+    }
+
+    pub(crate) fn close(&mut self, operation: &Operation) {
+        if self.reaper.as_ref() == Some(operation) {
+            self.reaper = None;
+        } else if let Some(place) = self.clients.iter().position(|other| other == operation) {
+            self.clients.remove(place);
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Tick => f.write_str("a tick"),
+            Action::Claim { task, taken: true } => write!(f, "task {task} is claimed"),
+            Action::Claim { task, taken: false } => write!(f, "task {task} is claimed for a taker who has left"),
+            Action::Start { task, version } => write!(f, "task {task} is started by the message of v{version}"),
+            Action::Complete { task, token, letter } => {
+                write!(f, "task {task}, token {token}: completed with {letter:?}")
+            }
+            Action::Beat { task, token, detach: false } => write!(f, "task {task}, token {token}: heartbeat"),
+            Action::Beat { task, token, detach: true } => {
+                write!(f, "task {task}, token {token}: detached from its node")
+            }
+            Action::Settle { task, token, said } => write!(f, "task {task}, token {token}: {said:?} is read for"),
+            Action::Open(operation) => write!(f, "{operation}, to be written"),
+            Action::Write(operation) => write!(f, "{operation}, written"),
+            Action::Crash => f.write_str("the server crashes"),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The log: lines that programs can read, and a server that does not depend on anybody reading them.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use punctual_testkit::http::Api;
+use punctual_testkit::process::Process;
+use serde_json::Value;
+
+use super::world::{PUNCTUAL, SOON};
+
+fn serve(level: &str, data: &std::path::Path) -> Command {
+    let mut command = Command::new(PUNCTUAL);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(data);
+    command.env("PUNCTUAL_LOG__FORMAT", "json").env("PUNCTUAL_LOG__LEVEL", level);
+    command
+}
+
+#[tokio::test]
+async fn every_line_is_json_with_a_sentence() {
+    let home = tempfile::tempdir().unwrap();
+    let mut process = Process::spawn(serve("debug", &home.path().join("data")));
+    process.line("listening on ", SOON).await;
+    process.signal("TERM");
+    let exit = process.exit(SOON).await;
+    assert_eq!(exit.code, Some(0), "{exit}");
+    assert!(exit.stderr.lines().count() >= 2, "{exit}");
+    for line in exit.stderr.lines() {
+        let event: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for member in ["timestamp", "level", "message"] {
+            assert!(event[member].is_string(), "no {member} in {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stuck_stderr_does_not_stop_the_server() {
+    let home = tempfile::tempdir().unwrap();
+    let mut command = serve("trace", &home.path().join("data"));
+    // Nobody reads the pipe: it is full after 64 KiB.
+    let mut server = Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"));
+    let mut ready = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let api = Api::new(ready.trim().strip_prefix("listening on ").expect("the ready line"));
+    for number in 0..1_000 {
+        api.post("/v1/tasks", &serde_json::json!({"type": "noise", "payload": number})).await.expect(201);
+    }
+    let unread = server.0.stderr.take().unwrap();
+    let terminated = Command::new("kill").arg(server.0.id().to_string()).status().expect("kill runs");
+    assert!(terminated.success());
+    let status = tokio::task::spawn_blocking(move || server.0.wait()).await.unwrap().unwrap();
+    assert_eq!(status.code(), Some(0));
+    // The test is one only if there was more to say than the pipe takes.
+    let said: usize = BufReader::new(unread).split(b'\n').map_while(Result::ok).map(|line| line.len() + 1).sum();
+    assert!(said >= 60 * 1_024, "the server logged {said} bytes only");
+}
+
+/// A child that does not outlive the test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        if self.0.kill().is_ok() {
+            self.0.wait().ok();
+        }
+    }
+}

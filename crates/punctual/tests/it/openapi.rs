@@ -1,0 +1,20 @@
+//! `/openapi.json` as others read it: judged by a validator that is not ours.
+
+use std::process::Command;
+
+use super::world::shared;
+
+#[tokio::test]
+async fn an_independent_validator_accepts_the_document() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("openapi.json");
+    let document = shared().await.api.get("/openapi.json").await.expect(200);
+    std::fs::write(&file, document.to_string()).unwrap();
+    let judged = Command::new("python3")
+        .args(["-m", "openapi_spec_validator", "--schema", "3.1"])
+        .arg(&file)
+        .output()
+        .expect("python3 runs; scripts/install-test-deps installs it");
+    let said = String::from_utf8_lossy(&judged.stdout) + String::from_utf8_lossy(&judged.stderr);
+    assert!(judged.status.success(), "scripts/install-test-deps installs the validator; it says:\n{said}");
+}

@@ -1,0 +1,133 @@
+//! Every SQL statement of the store, by name, and the ones that a session has prepared.
+//!
+//! A statement is prepared once for the life of its connection and found by its place in an
+//! array: looking it up by its text for every task would cost a tenth of running it.
+
+use rusqlite::{Connection, Statement};
+
+use super::fault::Fault;
+
+macro_rules! statements {
+    ($($name:ident => $text:expr,)+) => {
+        /// The name of a statement.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Sql {
+            $($name,)+
+        }
+
+        impl Sql {
+            /// Every statement.
+            const ALL: &[Sql] = &[$(Sql::$name,)+];
+
+            /// Its text.
+            pub(crate) const fn text(self) -> &'static str {
+                match self {
+                    $(Sql::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    Begin => "BEGIN",
+    BeginImmediate => "BEGIN IMMEDIATE",
+    Commit => "COMMIT",
+    Rollback => "ROLLBACK",
+    Savepoint => "SAVEPOINT job",
+    Release => "RELEASE job",
+    RollbackToSavepoint => "ROLLBACK TO job",
+    BodyEdit => include_str!("../sql/sqlite/body_edit.sql"),
+    BodyInsert => include_str!("../sql/sqlite/body_insert.sql"),
+    BodyLast => include_str!("../sql/sqlite/body_last.sql"),
+    ClaimDue => include_str!("../sql/sqlite/claim_due.sql"),
+    CountsAdd => include_str!("../sql/sqlite/counts_add.sql"),
+    CountsList => include_str!("../sql/sqlite/counts_list.sql"),
+    HeldExpired => include_str!("../sql/sqlite/held_expired.sql"),
+    HeldFirstNode => include_str!("../sql/sqlite/held_first_node.sql"),
+    HeldNextNode => include_str!("../sql/sqlite/held_next_node.sql"),
+    HistoryDelete => include_str!("../sql/sqlite/history_delete.sql"),
+    HistoryInsert => include_str!("../sql/sqlite/history_insert.sql"),
+    HistoryLook => include_str!("../sql/sqlite/history_look.sql"),
+    HistoryRead => include_str!("../sql/sqlite/history_read.sql"),
+    HistoryRedrive => include_str!("../sql/sqlite/history_redrive.sql"),
+    HoldExtend => include_str!("../sql/sqlite/hold_extend.sql"),
+    HoldLook => include_str!("../sql/sqlite/hold_look.sql"),
+    IdAtOrBefore => include_str!("../sql/sqlite/id_at_or_before.sql"),
+    IdGet => include_str!("../sql/sqlite/id_get.sql"),
+    IdInsert => include_str!("../sql/sqlite/id_insert.sql"),
+    IdempotencyGet => include_str!("../sql/sqlite/idempotency_get.sql"),
+    IdempotencyInsert => include_str!("../sql/sqlite/idempotency_insert.sql"),
+    LaneFind => include_str!("../sql/sqlite/lane_find.sql"),
+    LaneGet => include_str!("../sql/sqlite/lane_get.sql"),
+    LaneHeadAfter => include_str!("../sql/sqlite/lane_head_after.sql"),
+    LaneInsert => include_str!("../sql/sqlite/lane_insert.sql"),
+    LaneNextDue => include_str!("../sql/sqlite/lane_next_due.sql"),
+    LeaseGet => include_str!("../sql/sqlite/lease_get.sql"),
+    LeasePut => include_str!("../sql/sqlite/lease_put.sql"),
+    LeaseRelease => include_str!("../sql/sqlite/lease_release.sql"),
+    LeaseRenew => include_str!("../sql/sqlite/lease_renew.sql"),
+    ListDeadNewest => include_str!("../sql/sqlite/list_dead_newest.sql"),
+    ListFinalLater => include_str!("../sql/sqlite/list_final_later.sql"),
+    ListFinalNewest => include_str!("../sql/sqlite/list_final_newest.sql"),
+    ListFinalSameTime => include_str!("../sql/sqlite/list_final_same_time.sql"),
+    ListLiveLater => include_str!("../sql/sqlite/list_live_later.sql"),
+    ListLiveNewest => include_str!("../sql/sqlite/list_live_newest.sql"),
+    ListLiveSameTime => include_str!("../sql/sqlite/list_live_same_time.sql"),
+    NodeBury => include_str!("../sql/sqlite/node_bury.sql"),
+    NodeSaw => include_str!("../sql/sqlite/node_saw.sql"),
+    NodeSilent => include_str!("../sql/sqlite/node_silent.sql"),
+    ProbeRead => include_str!("../sql/sqlite/probe_read.sql"),
+    ProbeWrite => include_str!("../sql/sqlite/probe_write.sql"),
+    QuarantineGet => include_str!("../sql/sqlite/quarantine_get.sql"),
+    QuarantineInsert => include_str!("../sql/sqlite/quarantine_insert.sql"),
+    TaskAskToStop => include_str!("../sql/sqlite/task_ask_to_stop.sql"),
+    TaskChange => include_str!("../sql/sqlite/task_change.sql"),
+    TaskDelete => include_str!("../sql/sqlite/task_delete.sql"),
+    TaskEdit => include_str!("../sql/sqlite/task_edit.sql"),
+    TaskLeave => include_str!("../sql/sqlite/task_leave.sql"),
+    TaskInsert => include_str!("../sql/sqlite/task_insert.sql"),
+    TaskLook => include_str!("../sql/sqlite/task_look.sql"),
+    TaskPlace => include_str!("../sql/sqlite/task_place.sql"),
+    TaskRead => include_str!("../sql/sqlite/task_read.sql"),
+    WaitingExpired => include_str!("../sql/sqlite/waiting_expired.sql"),
+    WorkerForget => include_str!("../sql/sqlite/worker_forget.sql"),
+    WorkerList => include_str!("../sql/sqlite/worker_list.sql"),
+    WorkerSaw => include_str!("../sql/sqlite/worker_saw.sql"),
+}
+
+/// The statements that were used on a connection so far.
+pub(crate) struct Statements<'c> {
+    connection: &'c Connection,
+    prepared: Vec<Option<Statement<'c>>>,
+}
+
+impl<'c> Statements<'c> {
+    pub(crate) fn new(connection: &'c Connection) -> Self {
+        Self { connection, prepared: Sql::ALL.iter().map(|_| None).collect() }
+    }
+
+    /// The statement, ready to be run.
+    pub(crate) fn get(&mut self, sql: Sql) -> Result<&mut Statement<'c>, Fault> {
+        let place = &mut self.prepared[sql as usize];
+        match place {
+            Some(statement) => Ok(statement),
+            None => Ok(place.insert(self.connection.prepare(sql.text())?)),
+        }
+    }
+
+    /// Two statements, to run the second over the rows of the first.
+    pub(crate) fn two(&mut self, first: Sql, second: Sql) -> Result<[&mut Statement<'c>; 2], Fault> {
+        self.get(first)?;
+        self.get(second)?;
+        let places = self.prepared.get_disjoint_mut([first as usize, second as usize]);
+        let places = places.expect("invariant: the two are different and have places");
+        Ok(places.map(|place| place.as_mut().expect("invariant: it was prepared above")))
+    }
+
+    /// Runs a statement that has neither parameters nor rows.
+    pub(crate) fn run(&mut self, sql: Sql) -> Result<(), Fault> {
+        self.get(sql)?.execute([])?;
+        Ok(())
+    }
+}
