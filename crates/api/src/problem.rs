@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::problem::Fault;
@@ -127,13 +127,12 @@ pub struct Problem {
     detail: String,
     errors: Vec<Fault>,
     retry_after_seconds: Option<u32>,
-    allow: Option<String>,
 }
 
 impl Problem {
     /// A problem of this kind; `detail` is a sentence about this occurrence, for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_seconds: None, allow: None }
+        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_seconds: None }
     }
 
     /// A request that is well formed and not valid, with all its faults.
@@ -161,12 +160,6 @@ impl Problem {
     #[must_use]
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after_seconds: Some(seconds), ..self }
-    }
-
-    /// Says which methods are allowed.
-    #[must_use]
-    pub fn allowing(self, methods: impl Into<String>) -> Self {
-        Self { allow: Some(methods.into()), ..self }
     }
 
     /// The same problem of an item at `prefix` of a larger request: its pointers begin there.
@@ -219,9 +212,6 @@ impl IntoResponse for Problem {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.retry_after_seconds {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if let Some(methods) = self.allow.and_then(|methods| HeaderValue::try_from(methods).ok()) {
-            headers.insert(ALLOW, methods);
         }
         response
     }

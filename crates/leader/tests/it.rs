@@ -1,4 +1,5 @@
 //! The leader's loops on the real embedded store, with a clock that is moved by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -232,7 +232,7 @@ impl Settler {
                     dice: rand::random(),
                 }),
                 Outcome::Released => Event::GiveBack(by.now),
-                // The hold is there but could not be extended a moment ago: it has been extended or taken since.
+                // Its token is good and yet the store did not extend it: the lease has run out.
                 Outcome::Heartbeat { .. } => return Verdict::Answer(Settled::Stale { state: position.state }),
             };
             let change = transition(&position, event, &by).expect("invariant: a running task takes every outcome");

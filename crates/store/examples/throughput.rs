@@ -39,7 +39,8 @@ async fn main() {
     let tasks = arguments.next().map_or(200_000, |count| count.parse().expect("TASKS is a number"));
     std::fs::remove_dir_all(&directory).ok();
     let node = NodeId::random();
-    let store = SqliteStore::open(&directory, Arc::new(SystemClock), node, Options::default()).expect("the store opens");
+    let store =
+        SqliteStore::open(&directory, Arc::new(SystemClock), node, Options::default()).expect("the store opens");
     let bench = Bench { store: Arc::new(store), node };
     println!("{tasks} tasks in {}, SQLite {}", directory.display(), rusqlite::version());
 
@@ -138,7 +139,13 @@ impl Bench {
         meter.tell("insert one by one, 64 callers", took.len());
         took.sort_unstable();
         let millis = |of: usize| took[(took.len() - 1) * of / 1_000].as_secs_f64() * 1e3;
-        println!("{:<34} {:>9.2} ms, p99 {:.2} ms, longest {:.2} ms", "  its answer, p50", millis(500), millis(990), millis(1_000));
+        println!(
+            "{:<34} {:>9.2} ms, p99 {:.2} ms, longest {:.2} ms",
+            "  its answer, p50",
+            millis(500),
+            millis(990),
+            millis(1_000)
+        );
     }
 
     async fn reads(&self, waiting: usize) {
@@ -225,8 +232,10 @@ impl Meter {
         let (processor, start) = (processor_time(), Instant::now());
         let answer = call.await;
         self.busy += start.elapsed();
-        self.processor =
-            self.processor.zip(processor_time().zip(processor)).map(|(sum, (now, then))| sum + (now - then));
+        self.processor = self
+            .processor
+            .zip(processor_time().zip(processor))
+            .map(|(sum, (now, then))| sum + now.saturating_sub(then));
         answer
     }
 

@@ -1,6 +1,6 @@
 //! The embedded store: one SQLite database in a directory of its own.
 //!
-//! One thread writes ([`writer`]), a few read beside it ([`reader`]), and [`ports`] makes
+//! One thread writes (`writer`), a few read beside it (`reader`), and `ports` makes
 //! jobs for them out of calls. Each verb of the store is a file of its own, and each SQL
 //! statement one under `src/sql/sqlite`. What is acknowledged is on the disk: the log is
 //! synced at every commit, and no answer is given before it.
@@ -33,6 +33,9 @@ mod start;
 mod statements;
 mod tally;
 mod writer;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -174,8 +177,8 @@ impl SqliteStore {
             .map_err(|reason| fault(reason.tell().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 
-        let (readers, reader_threads) =
-            Readers::start(directory.database(), &clock, node, &options).map_err(|reason| fault(reason.to_string()))?;
+        let (readers, reader_threads) = Readers::start(&directory.database(), &clock, node, &options)
+            .map_err(|reason| fault(reason.to_string()))?;
         let (writer, writer_thread) = Writer::start(connection, directory, clock, node, options)
             .inspect_err(|_| readers.close())
             .map_err(|reason| fault(reason.to_string()))?;

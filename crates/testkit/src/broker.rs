@@ -39,7 +39,7 @@ pub trait BrokerFactory: Send + Sync {
 }
 
 /// Stamps the suite over what `$factory` (an expression that gives a
-/// [`BrokerFactory`](crate::broker::BrokerFactory)) opens.
+/// `BrokerFactory`) opens.
 #[macro_export]
 macro_rules! broker_conformance {
     ($factory:expr) => {

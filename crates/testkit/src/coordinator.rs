@@ -58,7 +58,7 @@ impl<F: StoreFactory> CoordinatorFactory for OverStore<F> {
 }
 
 /// Stamps the suite over what `$factory` (an expression that gives a
-/// [`CoordinatorFactory`](crate::coordinator::CoordinatorFactory) with a fresh place) opens.
+/// `CoordinatorFactory` with a fresh place) opens.
 #[macro_export]
 macro_rules! coordinator_conformance {
     ($factory:expr) => {

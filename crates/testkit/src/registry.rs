@@ -9,7 +9,7 @@ use crate::fixtures::{START, at};
 use crate::store::{StoreFactory, StoreFixture};
 
 /// Stamps the suite over what `$factory` (an expression that gives a
-/// [`StoreFactory`](crate::store::StoreFactory) with a fresh place) opens.
+/// `StoreFactory` with a fresh place) opens.
 #[macro_export]
 macro_rules! registry_conformance {
     ($factory:expr) => {

@@ -84,7 +84,7 @@ pub struct Ports {
 }
 
 /// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a
-/// [`StoreFactory`](crate::store::StoreFactory) with a fresh place) opens.
+/// `StoreFactory` with a fresh place) opens.
 #[macro_export]
 macro_rules! store_conformance {
     ($factory:expr) => {
@@ -105,6 +105,7 @@ macro_rules! store_conformance {
             apply_moves_final_tasks_to_the_history_and_back,
             apply_answers_each_change_of_a_batch,
             extend_needs_the_token,
+            extend_never_revives_a_hold_that_ran_out,
             extend_never_passes_the_deadline,
             extend_can_detach_a_run_from_its_node,
             get_is_bound_to_the_tenant,

@@ -29,7 +29,7 @@ use crate::give_back::give_back;
 use crate::outcome::Outcome;
 use crate::patience::{GaveUp, pause, persist};
 use crate::settle::{Finished, Settler};
-use crate::stats::{Ended, WorkerStats};
+use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
 
 /// What the worker works with.

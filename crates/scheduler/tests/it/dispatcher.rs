@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::state::State;
-use punctual_core::store::Store;
 use punctual_scheduler::desk::{DeskError, Wants};
 use punctual_scheduler::dispatcher::Report;
 use punctual_testkit::fixtures::{at, task};

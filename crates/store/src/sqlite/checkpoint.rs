@@ -5,9 +5,16 @@
 //! database keeps the log from being begun anew; reads are short, so that it grows by
 //! little. When it has grown too much all the same, the writer waits for the readers.
 
-use rusqlite::Connection;
+use std::time::Duration;
 
+use rusqlite::Connection;
+use tracing::warn;
+
+use super::connection::PATIENCE;
 use super::fault::Fault;
+
+/// Our own readers are done in less; somebody who reads for longer must not hold up the writer.
+const PATIENCE_WITH_READERS: Duration = Duration::from_millis(250);
 
 /// When the log is this many times longer than wanted, the writer waits for the readers.
 const TOO_LONG: i64 = 8;
@@ -38,11 +45,18 @@ impl Checkpoints {
         if length < self.next {
             return Ok(());
         }
-        let too_long = length >= self.every.saturating_mul(TOO_LONG);
-        let mode = if too_long { "PRAGMA wal_checkpoint(RESTART)" } else { "PRAGMA wal_checkpoint(PASSIVE)" };
         // If a reader is in the way, or the disk is full, trying again at every commit would only add an fsync to each.
         self.next = length.saturating_add(self.every);
-        checkpoint(connection, mode)?;
+        if length < self.every.saturating_mul(TOO_LONG) {
+            checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            return Ok(());
+        }
+        connection.busy_timeout(PATIENCE_WITH_READERS)?;
+        let moved = checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)");
+        connection.busy_timeout(PATIENCE)?;
+        if moved?.busy {
+            warn!(log.pages = length, "somebody has been reading for long: the log of the database cannot be emptied");
+        }
         Ok(())
     }
 }

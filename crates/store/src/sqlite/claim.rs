@@ -125,14 +125,17 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking
     Ok(task)
 }
 
-/// The due tasks of a lane, first due first, with their numbers.
+/// The number of a due row, and the task in it.
+type Due = (i64, Result<Task, Unreadable>);
+
+/// The due tasks of a lane, first due first.
 fn due(
     session: &mut Session<'_>,
     lane: LaneId,
     known: Option<&Arc<Lane>>,
     now: Timestamp,
     most: usize,
-) -> Result<Vec<(i64, Result<Task, Unreadable>)>, Fault> {
+) -> Result<Vec<Due>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let mut rows = query.query((lane.number(), now.as_millis(), most))?;

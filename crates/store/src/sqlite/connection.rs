@@ -13,7 +13,7 @@ use super::Options;
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// How long to wait for somebody who has the database open by hand.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// More statements than there are, so that each is prepared once a connection.
 const STATEMENTS: usize = 128;

@@ -28,8 +28,13 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
             return Ok(None);
         }
     };
+    // Whoever looked for overdue holds may have read it, and takes it back whatever is answered here.
+    let now = session.now();
+    if now >= hold.expires_at {
+        return Ok(None);
+    }
     // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
-    let asked = session.now().plus_millis(number_column(hold.lease_millis));
+    let asked = now.plus_millis(number_column(hold.lease_millis));
     hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
     hold.node = hold.node.filter(|_| !beat.detach);
     session.statements.get(Sql::HoldExtend)?.execute((

@@ -81,8 +81,11 @@ fn read(session: &mut Session<'_>, sql: Sql, seq: i64, decode: Decode) -> Result
     Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, lane, fault })))
 }
 
+/// The lane of a task in quarantine, and why it is there.
+type Quarantined = (Option<Arc<Lane>>, String);
+
 /// Why a task that is nowhere is nowhere: it may have been put in quarantine.
-fn quarantined(session: &mut Session<'_>, id: TaskId) -> Result<Option<(Option<Arc<Lane>>, String)>, Fault> {
+fn quarantined(session: &mut Session<'_>, id: TaskId) -> Result<Option<Quarantined>, Fault> {
     let query = session.statements.get(Sql::QuarantineGet)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((lane, reason)) = found else { return Ok(None) };

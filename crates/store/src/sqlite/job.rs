@@ -6,7 +6,7 @@ use punctual_core::store::StoreError;
 use tokio::sync::oneshot;
 use tracing::error;
 
-use super::fault::{Fault, closed};
+use super::fault::Fault;
 use super::session::Session;
 
 /// A call that a thread runs, and answers when the outcome is certain: for a write, after the commit.
@@ -25,7 +25,7 @@ pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, StoreError>>);
 impl<T> Answer<T> {
     /// Waits for the answer.
     pub(crate) async fn wait(self) -> Result<T, StoreError> {
-        self.0.await.unwrap_or_else(|_| Err(closed()))
+        self.0.await.unwrap_or_else(|_| Err(given_up()))
     }
 }
 
@@ -52,21 +52,21 @@ where
 {
     fn run(&mut self, session: &mut Session<'_>) -> Result<(), Fault> {
         let work = self.work.take().expect("invariant: a job is run once");
-        // The caller rolls back what a job that panicked has done so far.
-        match catch_unwind(AssertUnwindSafe(|| work(session))) {
-            Ok(result) => {
-                self.result = Some(result?);
-                Ok(())
-            }
-            Err(_) => {
-                error!("a job of the store panicked and was rolled back");
-                Err(Fault::Panicked)
-            }
-        }
+        // Whoever runs the job rolls back what it has done so far.
+        let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(session))) else {
+            error!("a job of the store panicked and is rolled back");
+            return Err(Fault::Panicked);
+        };
+        self.result = Some(result?);
+        Ok(())
     }
 
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>) {
         let Self { result, reply, .. } = *self;
-        drop(reply.send(outcome.and_then(|()| result.ok_or_else(closed))));
+        drop(reply.send(outcome.and_then(|()| result.ok_or_else(given_up))));
     }
+}
+
+fn given_up() -> StoreError {
+    StoreError::Unavailable("the store gave the call up".to_owned())
 }

@@ -113,6 +113,13 @@ impl<J> Queue<J> {
         Some(jobs)
     }
 
+    /// How many jobs wait.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        let state = self.state.lock();
+        state.urgent.entries.len() + state.progress.entries.len() + state.submission.entries.len()
+    }
+
     /// Refuses further jobs; what waits is still taken.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;

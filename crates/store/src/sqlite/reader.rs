@@ -4,7 +4,7 @@
 //! that moves to the history while it is looked for is found on one side or the other.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -33,7 +33,7 @@ pub(crate) struct Readers {
 impl Readers {
     /// Starts the threads.
     pub(crate) fn start(
-        path: PathBuf,
+        path: &Path,
         clock: &Arc<dyn Clock>,
         node: NodeId,
         options: &Options,
@@ -43,7 +43,8 @@ impl Readers {
         let mut threads = Vec::new();
         for _ in 0..options.readers.max(1) {
             let queue = Arc::clone(&readers.queue);
-            let thread = Thread { queue, path: path.clone(), clock: Arc::clone(clock), node, options: options.clone() };
+            let thread =
+                Thread { queue, path: path.to_owned(), clock: Arc::clone(clock), node, options: options.clone() };
             let spawned = thread::Builder::new().name("punctual-read".to_owned()).spawn(move || thread.run());
             match spawned {
                 Ok(handle) => threads.push(handle),
@@ -90,7 +91,9 @@ impl Thread {
                 Err(error) => {
                     let fault = Fault::from(error);
                     let Some(jobs) = self.queue.take(ONE) else { return };
-                    jobs.into_iter().for_each(|job| job.answer(Err(fault.tell())));
+                    for job in jobs {
+                        job.answer(Err(fault.tell()));
+                    }
                     Err(fault)
                 }
             };

@@ -27,6 +27,8 @@ pub(crate) struct Session<'c> {
     pub lanes: Lanes,
     pub tally: Tally,
     pub node: NodeId,
+    /// Whether the last transaction could not be committed, and that was logged.
+    pub is_failing: bool,
     clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
@@ -40,6 +42,7 @@ impl<'c> Session<'c> {
             lanes: Lanes::new(lanes),
             tally: Tally::default(),
             node,
+            is_failing: false,
             clock,
             last_seq: None,
             complaints: HashSet::new(),

@@ -17,7 +17,7 @@ macro_rules! statements {
 
         impl Sql {
             /// Every statement.
-            const ALL: &[Sql] = &[$(Sql::$name,)+];
+            pub(super) const ALL: &[Sql] = &[$(Sql::$name,)+];
 
             /// Its text.
             pub(crate) const fn text(self) -> &'static str {

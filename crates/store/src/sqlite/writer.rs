@@ -71,6 +71,12 @@ impl Writer {
         answer.wait().await
     }
 
+    /// How many calls wait.
+    #[cfg(test)]
+    pub(crate) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Refuses further calls; the thread ends when it has done what waits.
     pub(crate) fn close(&self) {
         self.queue.close();
@@ -120,7 +126,7 @@ impl Thread {
                     return;
                 }
                 Err(fault) => {
-                    error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked")
+                    error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked");
                 }
             }
         }
@@ -176,7 +182,7 @@ fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fau
         }
         let mut done: Vec<Box<dyn Job>> = Vec::with_capacity(waiting.len());
         let mut lost = None;
-        while let Some(mut job) = waiting.next() {
+        for mut job in waiting.by_ref() {
             match run(session, job.as_mut(), alone) {
                 Ran::Done => done.push(job),
                 Ran::Undone(fault) => job.answer(Err(fault.tell())),
@@ -224,7 +230,8 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, alone: bool) -> Ran {
         if alone || fault.is_suspect() || session.connection.is_autocommit() {
             return Ran::Lost(fault);
         }
-        let undone = session.statements.run(Sql::RollbackToSavepoint).and_then(|()| session.statements.run(Sql::Release));
+        let undone =
+            session.statements.run(Sql::RollbackToSavepoint).and_then(|()| session.statements.run(Sql::Release));
         return if undone.is_ok() { Ran::Undone(fault) } else { Ran::Lost(fault) };
     }
     if !alone && let Err(fault) = session.statements.run(Sql::Release) {
@@ -241,8 +248,14 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Faul
     }
     let written = session.tally.write(&mut session.statements).and_then(|()| session.statements.run(Sql::Commit));
     if let Err(fault) = written {
-        error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+        // A disk stays full for a while, and every caller is told.
+        if !std::mem::replace(&mut session.is_failing, true) {
+            error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+        }
         return roll_back(session, done, fault);
+    }
+    if std::mem::take(&mut session.is_failing) {
+        info!("transactions are committed again");
     }
     session.lanes.keep();
     for job in done {

@@ -189,8 +189,9 @@ impl Model {
     pub(super) fn extend(&mut self, beat: &punctual_core::store::Beat, answer: Option<&Hold>, now: Timestamp) {
         let row = self.rows.get_mut(&beat.id).expect("it is one of ours");
         let position = row.position;
+        let lasts = row.hold.as_ref().is_some_and(|hold| now < hold.expires_at);
         let holds = position.state == State::Running && position.version == beat.token && !position.cancel_requested;
-        assert_eq!(answer.is_some(), holds, "{position:?} and the token {}", beat.token);
+        assert_eq!(answer.is_some(), holds && lasts, "{position:?}, {:?} and the token {}", row.hold, beat.token);
         let (Some(answer), Some(hold)) = (answer, row.hold.as_mut()) else { return };
         let lease = i64::try_from(hold.lease_millis).expect("a short time");
         hold.expires_at = now.plus_millis(lease).min(hold.deadline_at).max(hold.expires_at);

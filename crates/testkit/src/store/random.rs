@@ -16,7 +16,7 @@ use super::{GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, 
 use crate::fixtures::{Dice, json, retry_policy, task};
 
 /// How many histories are tried, and from which seed on; `PUNCTUAL_SEED` begins at another one.
-const HISTORIES: u64 = 2;
+const HISTORIES: u64 = 5;
 const STEPS: usize = 200;
 const MOST_TASKS: usize = 60;
 

@@ -55,7 +55,6 @@ async fn meet<T>(
 ) -> Result<T, StoreError> {
     let unavailable = || Err(StoreError::Unavailable("as told".to_owned()));
     match fate {
-        None => call.await,
         Some(Fate::Refused) => unavailable(),
         Some(Fate::Unanswered) => {
             call.await?;
@@ -63,7 +62,7 @@ async fn meet<T>(
         }
         Some(Fate::Hangs) => std::future::pending().await,
         Some(Fate::Corrupt(id)) if ids.contains(&id) => Err(StoreError::Corrupt("as told".to_owned())),
-        Some(Fate::Corrupt(_)) => call.await,
+        None | Some(Fate::Corrupt(_)) => call.await,
     }
 }
 

@@ -1,1 +1,1 @@
-SELECT id FROM nodes WHERE last_seen_at < ?1 ORDER BY last_seen_at, id
+SELECT id FROM nodes WHERE last_seen_at < ?1 ORDER BY id

@@ -1,0 +1,150 @@
+//! Jobs that fail, disks that are full, and disks that break.
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use punctual_core::store::{Store, StoreError};
+use punctual_testkit::fixtures::{TENANT, task};
+use rusqlite::ffi;
+
+use super::super::fault::Fault;
+use super::super::insert;
+use super::Fixture;
+
+fn broken_disk() -> Fault {
+    let error = ffi::Error::new(ffi::SQLITE_IOERR_FSYNC);
+    Fault::Sqlite(rusqlite::Error::SqliteFailure(error, Some("as if the disk had failed".to_owned())))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_is_undone_and_the_others_of_its_group_are_not() {
+    let fixture = Arc::new(Fixture::open());
+    // The writer waits in the first job until the others stand in the queue: they become one group.
+    let (go, wait) = mpsc::channel::<()>();
+    let first = {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move { fixture.write(move |_| Ok(wait.recv().is_ok())).await })
+    };
+    let call = |job: usize| {
+        let fixture = Arc::clone(&fixture);
+        tokio::spawn(async move {
+            let batch = task().queue(&format!("queue {job}")).times(3);
+            fixture
+                .write(move |session| {
+                    insert::insert(session, batch)?;
+                    match job {
+                        1 => Err(Fault::Corrupt("so it is".to_owned())),
+                        2 => panic!("a fault of ours"),
+                        3 => Ok(session.connection.execute_batch("SELECT no_such_function()")?),
+                        _ => Ok(()),
+                    }
+                })
+                .await
+        })
+    };
+    let calls: Vec<_> = (0..5).map(call).collect();
+    let waiting = |fixture: &Fixture| fixture.store.writer().waiting() >= 5;
+    while !waiting(&fixture) {
+        tokio::task::yield_now().await;
+    }
+    go.send(()).unwrap();
+    assert!(first.await.unwrap().unwrap());
+    let mut answers = Vec::new();
+    for call in calls {
+        answers.push(call.await.unwrap());
+    }
+    assert!(answers[0].is_ok() && answers[4].is_ok(), "{answers:?}");
+    assert!(matches!(answers[1], Err(StoreError::Corrupt(_))), "{answers:?}");
+    assert!(matches!(answers[2], Err(StoreError::Unavailable(_))), "{answers:?}");
+    assert!(matches!(answers[3], Err(StoreError::Unavailable(_))), "{answers:?}");
+    for table in ["SELECT count(*) FROM tasks", "SELECT count(*) FROM bodies", "SELECT count(*) FROM ids"] {
+        assert_eq!(fixture.number(table).await, 6, "{table}");
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM lanes").await, 2, "a lane outlived its job");
+    fixture.assert_counts().await;
+
+    // The lanes that were rolled back are made again, and are right.
+    for job in 0..5 {
+        let queue = format!("queue {job}");
+        let stored = fixture.insert(task().queue(&queue)).await;
+        let read = fixture.store.get(TENANT, vec![stored.id]).await.unwrap().pop().unwrap().unwrap();
+        assert_eq!(read.lane.key.queue, queue);
+    }
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_job_that_fails_alone_leaves_nothing() {
+    let fixture = Fixture::open();
+    let batch = task().times(3);
+    let failed = fixture
+        .write(move |session| {
+            insert::insert(session, batch)?;
+            Err::<(), _>(Fault::Corrupt("so it is".to_owned()))
+        })
+        .await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))));
+    assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM lanes").await, 0);
+    fixture.insert(task()).await;
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_full_store_says_so_and_goes_on_when_there_is_room() {
+    let fixture = Fixture::open();
+    let before = fixture.insert(task()).await;
+    fixture.sql("PRAGMA max_page_count = 1").await; // the least that it can be is what there is
+    let large = format!("\"{}\"", "x".repeat(100_000));
+    for _ in 0..3 {
+        let refused = fixture.store.insert(vec![task().payload(&large).build()]).await;
+        assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    }
+    assert!(fixture.store.get(TENANT, vec![before.id]).await.unwrap()[0].is_some(), "reading goes on");
+    fixture.sql("PRAGMA max_page_count = 1000000").await;
+    fixture.insert(task().payload(&large)).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 2);
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn after_a_broken_disk_nothing_is_acknowledged_before_the_database_was_opened_again() {
+    let fixture = Fixture::open();
+    let before = fixture.insert(task()).await;
+    let batch = task().queue("lost").times(10);
+    let lost = fixture
+        .write(move |session| {
+            insert::insert(session, batch)?;
+            Err::<(), _>(broken_disk())
+        })
+        .await;
+    assert!(matches!(&lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    let after = fixture.insert(task()).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM tasks").await, 2);
+    assert_eq!(after.lane, before.lane);
+    for stored in [&before, &after] {
+        assert!(fixture.store.get(TENANT, vec![stored.id]).await.unwrap()[0].is_some());
+    }
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_fails_is_opened_again() {
+    let fixture = Fixture::open();
+    let stored = fixture.insert(task()).await;
+    for _ in 0..10 {
+        let failed = fixture.store.readers().call(|_| Err::<(), _>(broken_disk())).await;
+        assert!(failed.is_err());
+        let panicked = fixture.store.readers().call(|_| -> Result<(), Fault> { panic!("a fault of ours") }).await;
+        assert!(panicked.is_err());
+        assert!(fixture.store.get(TENANT, vec![stored.id]).await.unwrap()[0].is_some());
+    }
+}
+
+#[tokio::test]
+async fn a_reader_cannot_write() {
+    let fixture = Fixture::open();
+    let refused =
+        fixture.store.readers().call(|session| Ok(session.connection.execute_batch("DELETE FROM tasks")?)).await;
+    assert!(refused.is_err());
+}

@@ -1,0 +1,139 @@
+//! Opening, closing, and who may have the directory.
+
+use std::sync::Arc;
+
+use punctual_core::clock::ManualClock;
+use punctual_core::ids::NodeId;
+use punctual_core::store::{Claim, Store, Taker};
+use punctual_core::workers::Registry;
+use punctual_testkit::fixtures::{START, at, task};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::super::{Database, OpenError, Options, SqliteStore};
+use super::{Fixture, open};
+use crate::migrations::{MigrationError, SQLITE};
+
+#[tokio::test]
+async fn a_second_store_in_the_same_directory_is_refused() {
+    let fixture = Fixture::open();
+    let path = fixture.directory.path();
+    let clock = || Arc::new(ManualClock::new(START));
+    let refused = SqliteStore::open(path, clock(), NodeId::new(8), Options::default()).err().unwrap();
+    assert!(matches!(refused, OpenError::InUse { .. }));
+    assert_eq!(
+        refused.to_string(),
+        format!("the data directory {} is in use by another punctual process", path.display())
+    );
+    assert!(
+        matches!(Database::open(path, &Options::default()), Err(OpenError::InUse { .. })),
+        "nor are migrations run"
+    );
+    fixture.store.close().await.unwrap();
+    open(path);
+}
+
+#[tokio::test]
+async fn a_closed_store_is_one_file() {
+    let fixture = Fixture::open();
+    fixture.insert(task()).await;
+    fixture.store.close().await.unwrap();
+    let mut names: Vec<_> = std::fs::read_dir(fixture.directory.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort_unstable();
+    assert_eq!(names, ["punctual.db", "punctual.lock"]);
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_binary_is_refused_in_one_sentence() {
+    let fixture = Fixture::open();
+    let path = fixture.directory.path();
+    fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
+    fixture.store.close().await.unwrap();
+    let refused =
+        SqliteStore::open(path, Arc::new(ManualClock::new(START)), NodeId::new(7), Options::default()).err().unwrap();
+    assert!(matches!(refused, OpenError::Schema { reason: MigrationError::Newer { found: 9999, .. }, .. }));
+    let known = SQLITE.len();
+    assert_eq!(
+        refused.to_string(),
+        format!(
+            "the database in {} cannot be used: the database has schema version 9999, but this binary knows versions up \
+             to {known}: use a newer binary",
+            path.display()
+        )
+    );
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("punctual.db"), "not a database, but long enough to be looked at".repeat(100))
+        .unwrap();
+    let refused = Database::open(directory.path(), &Options::default()).err().unwrap();
+    assert!(matches!(refused, OpenError::Database { .. }), "{refused}");
+}
+
+#[test]
+fn migrations_go_down_and_up_again() {
+    let directory = TempDir::new().unwrap();
+    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    assert!(database.status().unwrap().iter().all(|line| line.applied_at.is_none()));
+    let versions = database.up(START).unwrap();
+    assert_eq!(versions.len(), SQLITE.len());
+    assert!(database.status().unwrap().iter().all(|line| line.applied_at == Some(START)));
+    assert_eq!(database.down(0).unwrap().len(), SQLITE.len());
+    drop(database);
+    open(directory.path());
+}
+
+#[tokio::test]
+async fn commits_are_synced_and_the_log_is_written_ahead() {
+    let fixture = Fixture::open();
+    assert_eq!(fixture.number("SELECT synchronous FROM pragma_synchronous").await, 2, "FULL");
+    assert_eq!(fixture.number("SELECT journal_mode = 'wal' FROM pragma_journal_mode").await, 1);
+    assert_eq!(fixture.number("SELECT foreign_keys FROM pragma_foreign_keys").await, 0);
+}
+
+/// A reader that stays keeps the log from being emptied, but not from being moved, and not for ever.
+#[tokio::test]
+async fn the_log_is_bounded() {
+    let directory = TempDir::new().unwrap();
+    let options = Options { checkpoint_pages: 50, log_limit_bytes: 1 << 20, ..Options::default() };
+    let store =
+        SqliteStore::open(directory.path(), Arc::new(ManualClock::new(START)), NodeId::new(7), options).unwrap();
+    let log = directory.path().join("punctual.db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    let stays = Connection::open(directory.path().join("punctual.db")).unwrap();
+    stays.execute_batch("BEGIN; SELECT count(*) FROM tasks").unwrap();
+    for _ in 0..20 {
+        store.insert(task().times(200)).await.unwrap();
+    }
+    let grown = length();
+    stays.execute_batch("COMMIT").unwrap();
+    for _ in 0..200 {
+        store.insert(task().times(200)).await.unwrap();
+    }
+    assert!(length() <= grown.max(4 << 20), "the log grew from {grown} to {} bytes", length());
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn whoever_held_tasks_before_us_is_dead() {
+    let fixture = Fixture::open();
+    let stored = fixture.insert(task().push("http://a.test:80")).await;
+    let taker = Taker::Dispatch { visibility_millis: 1_000 };
+    let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
+    assert_eq!(fixture.store.claim(vec![claim]).await.unwrap()[0].tasks.len(), 1);
+    fixture.store.close().await.unwrap();
+
+    let path = fixture.directory.path();
+    let reopened = open(path);
+    assert_eq!(reopened.dead_nodes(at(-1_000_000)).await.unwrap(), [], "the same process is not dead");
+    reopened.close().await.unwrap();
+    let next = SqliteStore::open(path, Arc::new(ManualClock::new(START)), NodeId::new(8), Options::default()).unwrap();
+    assert_eq!(next.dead_nodes(at(-1_000_000)).await.unwrap(), [NodeId::new(7)]);
+    next.bury(NodeId::new(7)).await.unwrap();
+    assert_eq!(next.dead_nodes(at(0)).await.unwrap(), [NodeId::new(7)], "it still holds a task");
+}

@@ -1,0 +1,36 @@
+//! How SQLite runs the statements: by the index that is meant, and without sorting.
+
+use super::super::statements::Sql;
+use super::Fixture;
+
+#[tokio::test]
+async fn every_statement_goes_down_an_index() {
+    let fixture = Fixture::open();
+    fixture
+        .write(|session| {
+            for sql in Sql::ALL {
+                if sql.text().starts_with("BEGIN") || sql.text().contains("job") {
+                    continue;
+                }
+                let mut explain = session.connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text()))?;
+                let parameters = (0..explain.parameter_count()).map(|_| 1);
+                let plan: Vec<String> = explain
+                    .query_map(rusqlite::params_from_iter(parameters), |row| row.get(3))?
+                    .collect::<Result<_, _>>()?;
+                for step in plan {
+                    assert!(!step.contains("TEMP B-TREE"), "{sql:?} sorts: {step}");
+                    let walks = step.starts_with("SCAN") && !step.contains("INDEX") && !MAY_WALK.contains(sql);
+                    assert!(!walks, "{sql:?} walks through a table: {step}");
+                    let automatic = step.contains("AUTOMATIC");
+                    assert!(!automatic, "{sql:?} makes an index of its own: {step}");
+                }
+            }
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+/// Statements over small tables, or that are meant to walk: listings stop by themselves.
+const MAY_WALK: &[Sql] =
+    &[Sql::CountsList, Sql::ListLiveNewest, Sql::ListFinalNewest, Sql::WorkerForget, Sql::NodeSilent, Sql::ProbeRead];

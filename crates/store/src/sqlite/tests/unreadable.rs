@@ -1,0 +1,108 @@
+//! Rows that cannot be read: out of the way of the others, and not lost.
+
+use punctual_core::store::{Filter, Store, StoreError};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_testkit::fixtures::{TENANT, task};
+
+use super::Fixture;
+
+/// What breaks the second of three tasks.
+const DAMAGES: [&str; 7] = [
+    "UPDATE bodies SET payload = '{\"torn' WHERE seq = 2",
+    "UPDATE bodies SET retry_policy = '{}' WHERE seq = 2",
+    "UPDATE bodies SET metadata = '[1]' WHERE seq = 2",
+    "UPDATE bodies SET payload = CAST(x'22ff22' AS TEXT) WHERE seq = 2",
+    "UPDATE tasks SET version = -1 WHERE seq = 2",
+    "UPDATE tasks SET attempts = -1 WHERE seq = 2",
+    "DELETE FROM bodies WHERE seq = 2",
+];
+
+async fn damaged(damage: &'static str) -> (Fixture, Vec<Task>) {
+    let fixture = Fixture::open();
+    let mut stored = Vec::new();
+    for _ in 0..3 {
+        stored.push(fixture.insert(task()).await);
+    }
+    fixture.sql(damage).await;
+    (fixture, stored)
+}
+
+fn ids(tasks: &[Task]) -> Vec<punctual_core::ids::TaskId> {
+    tasks.iter().map(|task| task.id).collect()
+}
+
+async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE seq = 2").await, 0);
+    let bad = stored[1].id;
+    let refused = fixture.store.get(TENANT, vec![bad]).await;
+    assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains(&bad.to_string())), "{refused:?}");
+    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "nobody else's business");
+    let batch = fixture.store.get(TENANT, ids(stored)).await.unwrap();
+    assert_eq!(batch.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_claim_gets_past_a_row_that_cannot_be_read() {
+    for damage in DAMAGES {
+        let (fixture, stored) = damaged(damage).await;
+        let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
+        assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{damage}: {refused:?}");
+        let taken = fixture.lease(&stored[0], 2).await;
+        assert_eq!(ids(&taken), [stored[0].id, stored[2].id], "{damage}");
+        assert_in_quarantine(&fixture, &stored).await;
+        assert!(
+            fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(),
+            "{damage}: it is due for ever"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_listing_leaves_out_a_row_that_cannot_be_read() {
+    for damage in DAMAGES {
+        let (fixture, stored) = damaged(damage).await;
+        for by_execute_at in [false, true] {
+            let filter = Filter { tenant: TENANT.into(), by_execute_at, ..Filter::default() };
+            let page = fixture.store.list(filter, None, 10).await.unwrap();
+            assert_eq!(page.tasks.len(), 2, "{damage}");
+        }
+        assert_in_quarantine(&fixture, &stored).await;
+    }
+}
+
+#[tokio::test]
+async fn the_reaper_and_the_starter_get_past_a_row_that_cannot_be_read() {
+    let fixture = Fixture::open();
+    let mut stored = Vec::new();
+    for _ in 0..3 {
+        stored.push(fixture.insert(task()).await);
+    }
+    assert_eq!(fixture.lease(&stored[0], 3).await.len(), 3);
+    fixture.sql("UPDATE tasks SET lease_expires_at = 1").await;
+    fixture.sql("UPDATE tasks SET held_since = NULL WHERE seq = 2").await;
+    let overdue = fixture.store.overdue(vec![], 10).await.unwrap();
+    assert_eq!(ids(&overdue), [stored[0].id, stored[2].id]);
+    assert_in_quarantine(&fixture, &stored).await;
+    assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn a_finished_row_that_cannot_be_read_stays_where_it_is() {
+    let (fixture, stored) = damaged("SELECT 1").await;
+    fixture
+        .sql(
+            "INSERT INTO history SELECT seq, id, lane, 4, 2, 0, 0, execute_at, due_at, NULL, NULL, NULL, 1, NULL, NULL, '{', \
+             trail FROM tasks WHERE seq = 2;
+             DELETE FROM tasks WHERE seq = 2;
+             UPDATE counts SET tasks = 2",
+        )
+        .await;
+    let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+    assert_eq!(fixture.store.list(filter, None, 10).await.unwrap().tasks.len(), 2);
+    let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
+    assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("result")), "{refused:?}");
+    assert_eq!(fixture.number("SELECT count(*) FROM history").await, 1);
+}
