@@ -110,8 +110,8 @@ pub struct Position {
 
 impl Position {
     /// Where a task stands if the holder of `token` still holds it. The predicate of the change made from it
-    /// finds out whether that is so. Fit for completions only: of attempts, crashes and a request to stop it
-    /// knows nothing, and a completion alone asks for none of them.
+    /// finds out whether that is so. Fit for completions only: attempts and crashes are made up, and a failure
+    /// or a give-back would count on from them.
     pub const fn held_by(token: u64) -> Self {
         Self { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false }
     }

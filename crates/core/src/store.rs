@@ -22,8 +22,8 @@
 //! - `apply_answers_each_change_of_a_batch`: in order; a lost one does not stop the others; two changes of one
 //!   task in a batch are applied one after the other.
 //! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop extends nothing.
-//! - `extend_never_revives_a_hold_that_ran_out`: from its `expires_at` on nothing changes, reaped or not; only an outcome
-//!   by its token is still taken until it is.
+//! - `extend_never_revives_a_hold_that_ran_out`: from its `expires_at` on the answer is `None` and nothing changes,
+//!   even if the reaper has not come by yet; an outcome by its token is still taken until it has.
 //! - `extend_never_passes_the_deadline`, and keeps progress and checkpoint for the next attempt.
 //! - `extend_can_detach_a_run_from_its_node`: the death of that node then does not end the run.
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.

@@ -9,17 +9,17 @@ pub enum Route {
     Push,
 }
 
-/// What a worker relies on. The store also extends a hold that has run out, or that was tied to a node now dead, as long
-/// as nobody has taken the task back.
+/// What those who run a task rely on. A run can be detached from a node that the reaper has taken for dead and is about
+/// to take the task back from, so that only a lease that never was a node's is kept for certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reliance {
-    /// On a lease of its own, as long as none of its heartbeats was late.
-    Unbroken,
-    /// On whatever a heartbeat was answered.
-    AnyAnswer,
-    /// On whatever a heartbeat was answered; and, other than in the store's contract, the reaper's write is
-    /// conditional on the hold being overdue still.
-    AnyAnswerRechecked,
+    /// A pull worker, on the end of its lease that it was told last; a run that began on a node, on nothing.
+    Lease,
+    /// A run that was detached from its node relies on the end of its hold too.
+    Detached,
+    /// Likewise; and, other than in the store's contract, the reaper's write is conditional on the hold being overdue
+    /// still.
+    DetachedRechecked,
 }
 
 /// The bounds of a world. All that is not bounded here (time, how often and how late something is said) is
@@ -42,15 +42,17 @@ pub struct Bounds {
     pub clients: usize,
     /// How often the server crashes.
     pub crashes: u8,
-    /// What workers rely on.
+    /// What those who run a task rely on.
     pub reliance: Reliance,
 }
 
 impl Bounds {
-    /// Ticks of a lease, and of the time in which a dispatched task must be started.
-    pub const LEASE: u8 = 1;
+    /// Ticks of a lease: one in which a heartbeat extends it, and a last one.
+    pub const LEASE: u8 = 2;
     /// Ticks of a pull worker's run at the most, with heartbeats.
-    pub const DEADLINE: u8 = 2;
+    pub const DEADLINE: u8 = 3;
+    /// Ticks in which a dispatched task must be started, and then be done.
+    pub const DISPATCH: u8 = 1;
 
     /// One task of this route, a whole life: a retry, a give-back, a re-drive, a crash.
     pub fn life(route: Route) -> Self {
@@ -63,7 +65,7 @@ impl Bounds {
             give_backs: 1,
             clients: 1,
             crashes: 1,
-            reliance: Reliance::Unbroken,
+            reliance: Reliance::Lease,
         }
     }
 

@@ -24,6 +24,8 @@ pub enum Bug {
     HeartbeatIgnoresToken,
     /// A heartbeat extends the hold past the deadline.
     HeartbeatPassesDeadline,
+    /// A heartbeat extends a hold that has run out, if nobody has taken the task back yet.
+    ExtendRevives,
     /// The token is the number of the attempt, which a give-back and a re-drive use again.
     TokenIsAttempt,
     /// A re-drive begins at version 1 again.
@@ -68,10 +70,11 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 24] = [
         Bug::TokenIgnored,
         Bug::HeartbeatIgnoresToken,
         Bug::HeartbeatPassesDeadline,
+        Bug::ExtendRevives,
         Bug::TokenIsAttempt,
         Bug::RedriveResetsVersion,
         Bug::RedriveKeepsExpiry,
@@ -102,7 +105,7 @@ impl Bug {
             Bug::HeartbeatPassesDeadline => Law::WithinDeadline,
             Bug::TokenIsAttempt | Bug::RedriveResetsVersion => Law::TokensGrow,
             Bug::RedriveKeepsExpiry => Law::RedrivenRuns,
-            Bug::ExpiryOffByOne | Bug::ReaperIgnoresVersion => Law::LeaseKept,
+            Bug::ExtendRevives | Bug::ExpiryOffByOne | Bug::ReaperIgnoresVersion => Law::LeaseKept,
             Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts => Law::AttemptsCounted,
             Bug::LeaseSkipsAStep => Law::TrailGapless,
             Bug::OneRetryTooMany => Law::AttemptsBounded,

@@ -84,7 +84,7 @@ impl Law {
             Law::StepsLegal => "every step in the trail is one of the diagram",
             Law::RepeatAccepted => "what was accepted is accepted again and changes nothing",
             Law::AnswersTrue => "what is answered as accepted is in the trail, with that result",
-            Law::LeaseKept => "nobody ends a run while its holder has been promised the task",
+            Law::LeaseKept => "nobody else ends a run before the end of the lease that its holder was told last",
             Law::WithinDeadline => "a task is held exactly while it is queued or runs, and never past the deadline",
             Law::RedrivenRuns => "a task that was re-driven does not expire",
         }

@@ -20,17 +20,20 @@
 //!   duplicated was said twice, one that is late was said later, and a lost answer changes no row. So there are no
 //!   workers in a world, only tokens; and messages in the broker likewise are the versions that were dispatched, each
 //!   delivered at any time, any number of times.
-//! - **Time is relative.** A hold has ticks left, and at zero it is overdue. A worker has been *promised* its task for
-//!   as long as it was told; a heartbeat in time extends the promise. A hold of one of our nodes is no promise, since
-//!   the node may be taken for dead, rightly or not, at any time. What else a worker might rely on: [`Reliance`].
+//! - **Time is relative.** A hold has ticks left, and at zero it is overdue. A worker is *promised* its task until the
+//!   end of its lease that it was told last, by the claim or by a heartbeat. A hold of one of our nodes is no promise,
+//!   since the node may be taken for dead, rightly or not, at any time; nor is it one once the run was detached from
+//!   the node: [`Reliance`].
 //! - **The server crashes**: everything in flight is gone, the rows stay. A node that dies alone is an operation that
 //!   writes too late.
 //!
 //! # What is left out
 //! Payloads, lanes and the order among tasks; dependencies, edits and "run now"; who may do what (tenants). A batch is
 //! its items one by one: they are applied each by itself, and what comes between them here is more than can come
-//! between them there. Retries wait a tick. What `scheduler::settle` and `leader::reaper` decide is written here once
-//! more (`settle.rs`, `operation.rs`), for they do not come apart from their stores: who changes them changes both.
+//! between them there. Every write is seen by all as soon as it is decided: that a store may show the reaper the old end
+//! of a lease until the extension is committed is not looked at, nor a clock that goes back. Retries wait a tick. What
+//! `scheduler::settle` and `leader::reaper` decide is written here once more (`settle.rs`, `operation.rs`), for they do
+//! not come apart from their stores: who changes them changes both.
 //!
 //! # The bounds
 //! [`Bounds`]: one or two tasks, one retry, one re-drive, one give-back, one crash, one or two requests and one reaper

@@ -86,7 +86,7 @@ fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
     if bounds.tasks.contains(&Route::Pull) {
         sights.push(Property::sometimes("a heartbeat extends a lease", |_, world: &World| {
             any(world, |row| {
-                row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks == hold.deadline && !hold.of_node)
+                row.hold.is_some_and(|hold| hold.ticks == Bounds::LEASE && hold.deadline < Bounds::DEADLINE)
             })
         }));
     }

@@ -230,7 +230,8 @@ impl Model for Protocol {
             }
             Action::Complete { task, token, letter } => self.completed(world, task, token, letter),
             Action::Beat { task, token, detach } => {
-                self.written(world, task, self.extend(&world.rows[task], token, detach)?, Author::Holder(token))
+                let row = self.extend(&world.rows[task], self.bounds.tasks[task], token, detach)?;
+                self.written(world, task, row, Author::Holder(token))
             }
             Action::Settle { task, token, said } => self.settled(world, task, token, said),
             Action::Open(operation) => self.opened(world, operation),

@@ -32,9 +32,7 @@ impl Protocol {
         let happening = match (row.expires_in, route) {
             (Some(0), _) => Happening::Expire,
             (_, Route::Pull) => Happening::Lease(Self::lease()),
-            (_, Route::Push) => {
-                Happening::Claim(HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true })
-            }
+            (_, Route::Push) => Happening::Claim(Self::node_hold()),
         };
         let mut after = self.apply(row, &*decide(stand, happening)?, Guard::Waived)?;
         if after.stand.state == State::Running {
@@ -51,27 +49,26 @@ impl Protocol {
         if !fits && !spoilt {
             return None;
         }
-        let hold = HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::LEASE, of_node: true };
-        let write = decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(hold))?;
+        let write = decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(Self::node_hold()))?;
         let mut after = self.apply(row, &write, Guard::Waived)?;
         self.hand_out(&mut after);
         Some(after)
     }
 
     /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer tells it the new end
-    /// of its lease.
-    pub(crate) fn extend(&self, row: &Row, token: Version, detach: bool) -> Option<Row> {
+    /// of its lease. A hold that has run out stays so.
+    pub(crate) fn extend(&self, row: &Row, route: Route, token: Version, detach: bool) -> Option<Row> {
         let Stand { state, version, cancel_requested, .. } = row.stand;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
         if state != State::Running || cancel_requested || !fits {
             return None;
         }
         let mut after = row.clone();
-        let hold = after.hold.as_mut()?;
+        let hold = after.hold.as_mut().filter(|hold| hold.ticks > 0 || self.has(Bug::ExtendRevives))?;
         let end = if self.has(Bug::HeartbeatPassesDeadline) { Bounds::LEASE } else { Bounds::LEASE.min(hold.deadline) };
         hold.ticks = hold.ticks.max(end);
         hold.of_node &= !detach;
-        if !hold.of_node && (row.promised > 0 || self.bounds.reliance != Reliance::Unbroken) {
+        if route == Route::Pull || (!hold.of_node && self.bounds.reliance != Reliance::Lease) {
             after.promised = hold.ticks;
         }
         Some(after)
@@ -123,12 +120,17 @@ impl Protocol {
     /// Whether the hold of a task that was found overdue is so no more, and somebody looks.
     pub(crate) fn was_saved(&self, row: &Row) -> bool {
         let good = row.hold.is_some_and(|hold| hold.ticks > 0 && !hold.of_node);
-        good && self.bounds.reliance == Reliance::AnyAnswerRechecked
+        good && self.bounds.reliance == Reliance::DetachedRechecked
     }
 
     /// The hold of a pull worker.
     fn lease() -> HoldLeft {
         HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::DEADLINE, of_node: false }
+    }
+
+    /// The hold of one of our nodes.
+    fn node_hold() -> HoldLeft {
+        HoldLeft { ticks: Bounds::DISPATCH, deadline: Bounds::DISPATCH, of_node: true }
     }
 
     /// Remembers the token that a run was given, and what its worker was promised: a hold of one of our own nodes is

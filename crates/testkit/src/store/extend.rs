@@ -1,9 +1,9 @@
 //! `extend`: signs of life, and who may give them.
 
 use punctual_core::json::Json;
-use punctual_core::state::Event;
+use punctual_core::state::{Event, State};
 use punctual_core::store::{Beat, Claim};
-use punctual_core::task::Task;
+use punctual_core::task::{Hold, Task};
 
 use super::{
     GRACE_MILLIS, LEASE_MILLIS, StoreFactory, StoreFixture, WORKER, assert_same, complete, fail, fail_for_good, worker,
@@ -56,6 +56,30 @@ pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
     assert_eq!((after.hold.as_ref(), after.progress.as_ref()), (answers[2].as_ref(), None));
 }
 
+/// A hold that has run out stays so though nobody has taken the task back yet: whoever is about to may have read it. An
+/// outcome is still taken.
+pub async fn extend_never_revives_a_hold_that_ran_out(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let leased = [fixture.running(task().queue("a")).await, fixture.running(task().queue("b")).await];
+    let started = [started(&fixture, "c").await, started(&fixture, "d").await];
+    for [in_time, late] in [leased, started] {
+        let ends = late.hold.as_ref().expect("what runs is held").expires_at;
+        assert_eq!(in_time.hold.as_ref().map(|hold| hold.expires_at), Some(ends));
+        fixture.clock.advance_millis(ends.millis_since(fixture.now()) - 1);
+        let hold = detach(&fixture, &in_time).await.expect("its last millisecond is not over");
+        assert!(hold.node.is_none() && hold.expires_at >= ends, "{hold:?}");
+        let extended = fixture.get(&in_time).await;
+        assert_eq!((extended.hold, extended.progress), (Some(hold), Some(json("1"))));
+        for passed in [1, 1, 1_000] {
+            fixture.advance(passed);
+            assert!(detach(&fixture, &late).await.is_none(), "revived at {}, when it ended {ends}", fixture.now());
+            assert_same(&fixture.get(&late).await, &late);
+            assert!(fixture.overdue(vec![]).await.contains(&late.id), "the reaper does not find it");
+        }
+        assert_eq!(fixture.apply(&late, complete(None)).await.state(), State::Completed);
+    }
+}
+
 /// A sign of life extends by the lease, and never past the deadline of the run.
 pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -63,9 +87,9 @@ pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
     let running = fixture.running(task()).await;
     let token = running.position.version;
     let mut expires_at = running.hold.as_ref().unwrap().expires_at;
-    for passed in 1..20 {
+    for passed in 1..12 {
         fixture.advance(25_000);
-        let hold = fixture.beat(&running, token, None, None).await.expect("it holds the task until it is taken back");
+        let hold = fixture.beat(&running, token, None, None).await.expect("it holds the task");
         assert_eq!(hold.expires_at, at((passed * 25_000 + millis(LEASE_MILLIS)).min(millis(TIMEOUT_MILLIS))));
         assert!(hold.expires_at >= expires_at, "a sign of life shortened a hold");
         assert_eq!(hold.deadline_at, running.hold.as_ref().unwrap().deadline_at);
@@ -73,6 +97,11 @@ pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
         assert_eq!(fixture.get(&running).await.hold, Some(hold.clone()));
         expires_at = hold.expires_at;
     }
+    fixture.advance(24_999);
+    let last = fixture.beat(&running, token, None, None).await.expect("it holds the task");
+    assert_eq!(last.expires_at, last.deadline_at);
+    fixture.advance(1);
+    assert!(fixture.beat(&running, token, None, None).await.is_none(), "extended at its deadline");
 
     let short = fixture.insert_one(task().queue("short").due(fixture.now()).timeout_millis(1_000)).await;
     let claim = Claim { lanes: vec![(short.lane.id, 1)], limit: 1, taker: worker(WORKER) };
@@ -184,6 +213,25 @@ pub async fn extend_can_detach_a_run_from_its_node(factory: &dyn StoreFactory) {
     assert_eq!(next.hold.and_then(|hold| hold.node), Some(fixture.node));
 }
 
-async fn beat(fixture: &StoreFixture<'_>, task: &Task, token: u64) -> Option<punctual_core::task::Hold> {
+async fn started(fixture: &StoreFixture<'_>, queue: &str) -> Task {
+    let waiting = fixture.insert_one(task().queue(queue)).await;
+    let queued = fixture.dispatch(waiting.lane.id, 1).await.pop().expect("it is due");
+    fixture.start(queued.id, queued.position.version).await.expect("it is queued")
+}
+
+/// A sign of life from the holder of `task` with all that one can bring.
+async fn detach(fixture: &StoreFixture<'_>, task: &Task) -> Option<Hold> {
+    let beat = Beat {
+        tenant: task.tenant().into(),
+        id: task.id,
+        token: task.position.version,
+        progress: Some(json("1")),
+        checkpoint: Some(json("1")),
+        detach: true,
+    };
+    fixture.store.extend(vec![beat]).await.expect("extend answers").remove(0)
+}
+
+async fn beat(fixture: &StoreFixture<'_>, task: &Task, token: u64) -> Option<Hold> {
     fixture.beat(task, token, Some("\"stale\""), Some("\"stale\"")).await
 }

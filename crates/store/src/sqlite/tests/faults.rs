@@ -6,9 +6,11 @@ use std::sync::mpsc;
 use punctual_core::store::{Store, StoreError};
 use punctual_testkit::fixtures::{TENANT, task};
 use rusqlite::ffi;
+use tokio::sync::oneshot;
 
 use super::super::fault::Fault;
 use super::super::insert;
+use super::super::session::Session;
 use super::Fixture;
 
 fn broken_disk() -> Fault {
@@ -21,10 +23,13 @@ async fn a_job_that_fails_is_undone_and_the_others_of_its_group_are_not() {
     let fixture = Arc::new(Fixture::open());
     // The writer waits in the first job until the others stand in the queue: they become one group.
     let (go, wait) = mpsc::channel::<()>();
+    let (begun, begins) = oneshot::channel();
     let first = {
         let fixture = Arc::clone(&fixture);
-        tokio::spawn(async move { fixture.write(move |_| Ok(wait.recv().is_ok())).await })
+        let hold_up = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
+        tokio::spawn(async move { fixture.write(hold_up).await })
     };
+    begins.await.unwrap();
     let call = |job: usize| {
         let fixture = Arc::clone(&fixture);
         tokio::spawn(async move {
@@ -43,8 +48,7 @@ async fn a_job_that_fails_is_undone_and_the_others_of_its_group_are_not() {
         })
     };
     let calls: Vec<_> = (0..5).map(call).collect();
-    let waiting = |fixture: &Fixture| fixture.store.writer().waiting() >= 5;
-    while !waiting(&fixture) {
+    while fixture.store.writer().waiting() < calls.len() {
         tokio::task::yield_now().await;
     }
     go.send(()).unwrap();
