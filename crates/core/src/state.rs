@@ -190,12 +190,15 @@ pub struct By<'a> {
     pub actor: Actor<'a>,
 }
 
-/// One conditional write: applied only while the task is in `from` at `expected_version` (and, where `tenant` is
-/// given, belongs to it).
+/// One conditional write: applied only while the task is in `from` at `expected_version` (and, where they are
+/// given, belongs to `tenant` and has the hold that was judged).
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The tenant the task must belong to, when the change was made without reading the task.
     pub tenant: Option<String>,
+    /// The hold the task must still have, when the change was decided because of it: a sign of life changes no
+    /// version.
+    pub judged: Option<Judged>,
     /// The state the task must be in.
     pub from: State,
     /// The version the task must have.
@@ -223,6 +226,22 @@ pub struct Change {
     pub edit: Option<Box<Edit>>,
     /// The steps to append to the trail.
     pub trail: Trail,
+}
+
+/// What of a hold was judged: extended or detached since, it is another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// When it would run out.
+    pub expires_at: Timestamp,
+    /// The process it was tied to.
+    pub node: Option<NodeId>,
+}
+
+impl Judged {
+    /// The hold as it was read.
+    pub fn of(hold: &Hold) -> Self {
+        Self { expires_at: hold.expires_at, node: hold.node }
+    }
 }
 
 /// An event that does not apply to a task in this state.
@@ -324,6 +343,7 @@ impl Draft<'_> {
         trail.push(&self.by.entry(version, to, step));
         Change {
             tenant: None,
+            judged: None,
             from: self.position.state,
             expected_version: self.position.version,
             at: self.by.now,

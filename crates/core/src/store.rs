@@ -10,6 +10,8 @@
 //! - `insert_refuses_a_key_with_another_body`: same key, another fingerprint: [`Inserted::KeyReused`], nothing stored.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
 //! - `claim_takes_what_is_due_in_order`: by due instant, then id; lanes in the order given; never over a limit.
+//! - `claim_is_bounded_in_bytes`: it stops at [`CLAIM_PAYLOAD`](crate::task::limits::CLAIM_PAYLOAD), but takes at least
+//!   one task.
 //! - `claim_takes_nothing_early`: what is due after `now` stays.
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
 //! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out, a retry
@@ -17,7 +19,9 @@
 //! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still has one.
 //! - `claim_counts_the_attempt`: attempts and token grow before anybody sees the task.
 //! - `start_begins_what_is_queued_at_that_version`: anything else is left alone and answers `None`.
+//! - `start_fails_what_has_expired`: a queued task past its `expires_at` becomes `FAILED` and is not begun.
 //! - `apply_is_conditional_on_state_version_and_tenant`: otherwise nothing changes and the answer is [`Applied::Lost`].
+//! - `apply_spares_a_hold_that_was_extended_since`: a change that judged a hold is lost if that was extended or detached.
 //! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes back.
 //! - `apply_answers_each_change_of_a_batch`: in order; a lost one does not stop the others; two changes of one
 //!   task in a batch are applied one after the other.

@@ -37,6 +37,8 @@ pub mod limits {
     pub const RETRIES: u32 = 1_000;
     /// Tasks in one batch.
     pub const BATCH: usize = 10_000;
+    /// Bytes of payload after which a claim takes no further task.
+    pub const CLAIM_PAYLOAD: usize = 16 * 1_024 * 1_024;
     /// Tasks in one lease or settle call.
     pub const LEASE_BATCH: usize = 1_000;
 }

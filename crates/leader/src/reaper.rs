@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::state::{By, Change, Event, Failure, State, transition};
+use punctual_core::state::{By, Change, Event, Failure, Judged, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
@@ -127,7 +127,8 @@ impl Reaper {
             (State::Running, Some(hold)) => Event::Fail(self.failure(task, hold, now)),
             _ => return None,
         };
-        transition(&task.position, event, &by).ok().map(|change| (task.id, change))
+        let judged = task.hold.as_ref().map(Judged::of);
+        transition(&task.position, event, &by).ok().map(|change| (task.id, Change { judged, ..change }))
     }
 
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {

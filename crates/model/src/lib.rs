@@ -30,10 +30,10 @@
 //! # What is left out
 //! Payloads, lanes and the order among tasks; dependencies, edits and "run now"; who may do what (tenants). A batch is
 //! its items one by one: they are applied each by itself, and what comes between them here is more than can come
-//! between them there. Every write is seen by all as soon as it is decided: that a store may show the reaper the old end
-//! of a lease until the extension is committed is not looked at, nor a clock that goes back. Retries wait a tick. What
-//! `scheduler::settle` and `leader::reaper` decide is written here once more (`settle.rs`, `operation.rs`), for they do
-//! not come apart from their stores: who changes them changes both.
+//! between them there. Every write is seen by all as soon as it is decided: that a store may show the reaper the old
+//! end of a lease until the extension is committed is not looked at, nor a clock that goes back. Retries wait a tick.
+//! What `scheduler::settle` and `leader::reaper` decide is written here once more (`settle.rs`, `operation.rs`), for
+//! they do not come apart from their stores: who changes them changes both.
 //!
 //! # The bounds
 //! [`Bounds`]: one or two tasks, one retry, one re-drive, one give-back, one crash, one or two requests and one reaper

@@ -145,3 +145,14 @@ async fn a_batch_is_answered_item_by_item() {
         "{answers:?}"
     );
 }
+
+#[tokio::test]
+async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_still_counts() {
+    let mut bench = Bench::new();
+    let (id, token) = bench.running().await;
+    bench.clock.advance_millis(60_000);
+    let beat = Outcome::Heartbeat { progress: Some(json("1")), checkpoint: None };
+    assert_eq!(bench.say(id, token, beat).await, Settled::Stale { state: State::Running });
+    assert_eq!(bench.task(id).await.progress, None);
+    assert_eq!(bench.say(id, token, completed("1")).await, ACCEPTED);
+}

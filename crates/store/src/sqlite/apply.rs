@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneKey};
-use punctual_core::state::{Change, State};
+use punctual_core::state::{Change, Judged, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
@@ -25,6 +25,11 @@ pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> 
 }
 
 fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Applied, Fault> {
+    if let Some(judged) = change.judged
+        && !is_still_held(session, id, judged)?
+    {
+        return Ok(Applied::Lost);
+    }
     if change.to.is_final() {
         return Ok(if finish(session, id, change)? { Applied::Done(None) } else { Applied::Lost });
     }
@@ -66,6 +71,14 @@ fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<Pla
 
 fn fits(change: &Change, state: i64, version: i64) -> bool {
     state == i64::from(change.from.code()) && version == number_column(change.expected_version)
+}
+
+/// Whether the hold is the one that was judged: a sign of life since has changed it and not the version.
+fn is_still_held(session: &mut Session<'_>, id: TaskId, judged: Judged) -> Result<bool, Fault> {
+    let look = session.statements.get(Sql::HoldJudge)?;
+    let hold = look.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let judged: (Option<i64>, Option<i64>) = (Some(judged.expires_at.as_millis()), judged.node.map(node_column));
+    Ok(hold == Some(judged))
 }
 
 fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> Result<bool, Fault> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Claim, Claimed, Taker};
-use punctual_core::task::{Hold, Task};
+use punctual_core::task::{Hold, Task, limits};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
@@ -72,8 +72,14 @@ fn take(
     let wanted = claimed.tasks.len() + want;
     let mut chunk = want;
     while claimed.tasks.len() < wanted && claimed.expired < MOST_EXPIRED {
-        let due = due(session, lane, known.as_ref(), taking.by.now, chunk)?;
-        let all_seen = due.len() < chunk;
+        let taken: usize = claimed.tasks.iter().map(payload_bytes).sum();
+        if taken >= limits::CLAIM_PAYLOAD {
+            break;
+        }
+        let portion = Portion { rows: chunk, bytes: limits::CLAIM_PAYLOAD - taken };
+        let due = due(session, lane, known.as_ref(), taking.by.now, portion)?;
+        let read: usize = due.iter().filter_map(|(_, task)| task.as_ref().ok()).map(payload_bytes).sum();
+        let all_seen = due.len() < chunk && taken + read < limits::CLAIM_PAYLOAD;
         for (seq, row) in due {
             if claimed.tasks.len() == wanted {
                 break;
@@ -128,22 +134,37 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking
 /// The number of a due row, and the task in it.
 type Due = (i64, Result<Task, Unreadable>);
 
-/// The due tasks of a lane, first due first.
+/// How much is read at once at the most.
+#[derive(Clone, Copy)]
+struct Portion {
+    rows: usize,
+    bytes: usize,
+}
+
+/// The due tasks of a lane, first due first. The one that passes the portion's bytes is the last.
 fn due(
     session: &mut Session<'_>,
     lane: LaneId,
     known: Option<&Arc<Lane>>,
     now: Timestamp,
-    most: usize,
+    portion: Portion,
 ) -> Result<Vec<Due>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
-    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let most = i64::try_from(portion.rows).unwrap_or(i64::MAX);
     let mut rows = query.query((lane.number(), now.as_millis(), most))?;
-    let mut due = Vec::new();
-    while let Some(row) = rows.next()? {
-        due.push((row.get(row::SEQ)?, row::live(row, known.cloned())));
+    let (mut due, mut bytes) = (Vec::new(), 0);
+    while bytes < portion.bytes
+        && let Some(row) = rows.next()?
+    {
+        let task = row::live(row, known.cloned());
+        bytes += task.as_ref().map_or(0, payload_bytes);
+        due.push((row.get(row::SEQ)?, task));
     }
     Ok(due)
+}
+
+fn payload_bytes(task: &Task) -> usize {
+    task.body.payload.get().len()
 }
 
 fn next_due(session: &mut Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {

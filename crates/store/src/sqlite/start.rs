@@ -31,6 +31,12 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
         None => return Ok(None),
     };
     let now = session.now();
+    let by = session.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
+    if task.has_expired(now) {
+        let expired = made(&task.position, Event::Expire, &by);
+        apply::finish(session, task.id, &expired)?;
+        return Ok(None);
+    }
     let lasts = task.body.timeout_millis.saturating_add(start.grace_millis);
     let end = now.plus_millis(number_column(lasts));
     let hold = Hold {
@@ -41,7 +47,6 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
         deadline_at: end,
         lease_millis: lasts,
     };
-    let by = session.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
     let change = made(&task.position, Event::Start(hold), &by);
     apply::change_task(session, seq, &change)?;
     let lane = task.lane.id.number();

@@ -52,6 +52,7 @@ statements! {
     HistoryRead => include_str!("../sql/sqlite/history_read.sql"),
     HistoryRedrive => include_str!("../sql/sqlite/history_redrive.sql"),
     HoldExtend => include_str!("../sql/sqlite/hold_extend.sql"),
+    HoldJudge => include_str!("../sql/sqlite/hold_judge.sql"),
     HoldLook => include_str!("../sql/sqlite/hold_look.sql"),
     IdAtOrBefore => include_str!("../sql/sqlite/id_at_or_before.sql"),
     IdGet => include_str!("../sql/sqlite/id_get.sql"),

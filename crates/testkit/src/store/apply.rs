@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::{Change, Event, State};
+use punctual_core::state::{Change, Event, Judged, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Task;
 use punctual_core::trail::{FailedHow, Step};
@@ -175,4 +175,21 @@ pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) 
     assert_eq!(waits(&run("asked").await, Event::Cancel).await, None);
     assert_eq!(waits(&fixture.insert_one(task().queue("cancelled")).await, Event::Cancel).await, None);
     assert_eq!(waits(&fixture.insert_one(task().queue("expired")).await, Event::Expire).await, None);
+}
+
+/// Whoever judged a hold and writes after it was extended, or detached, is too late.
+pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let judged = |task: &Task| {
+        let (id, change) = fixture.change(task, Event::Fail(failure(task, FailedHow::Lost, true)));
+        (id, Change { judged: task.hold.as_ref().map(Judged::of), ..change })
+    };
+    let running = fixture.running(task()).await;
+    fixture.advance(10);
+    let verdict = judged(&running);
+    fixture.beat(&running, running.position.version, None, None).await.expect("its lease runs");
+    let extended = fixture.get(&running).await;
+    assert!(!is_done(&fixture.apply_change(verdict).await), "it was taken from a worker that shows signs of life");
+    assert_same(&fixture.get(&running).await, &extended);
+    assert!(is_done(&fixture.apply_change(judged(&extended)).await), "nothing has happened since this judgement");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use punctual_core::lane::LaneId;
 use punctual_core::state::State;
 use punctual_core::store::{Claim, Claimed, Taker};
-use punctual_core::task::{NewTask, Task};
+use punctual_core::task::{NewTask, Task, limits};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Step};
 
@@ -210,4 +210,18 @@ pub(super) fn next_due(claimed: &Claimed) -> BTreeMap<LaneId, Option<Timestamp>>
 
 fn later(from_millis: i64, millis: u64) -> Timestamp {
     at(from_millis + i64::try_from(millis).unwrap())
+}
+
+/// A claim of many large tasks stops at its bytes, however many are asked for; the rest is there for the next.
+pub async fn claim_is_bounded_in_bytes(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let size = limits::CLAIM_PAYLOAD / 4;
+    let large = || task().payload(&format!("\"{}\"", "x".repeat(size)));
+    let stored = fixture.insert(large().times(6)).await;
+    let lane = stored[0].lane.id;
+    let first = fixture.lease(lane, 100).await;
+    assert_eq!(first.len(), 4, "four of them are as much as a claim takes");
+    assert_eq!(fixture.lease(lane, 100).await.len(), 2);
+    let huge = fixture.insert_one(task().queue("huge").payload(&format!("\"{}\"", "x".repeat(5 * size)))).await;
+    assert_eq!(ids(&fixture.lease(huge.lane.id, 100).await), [huge.id], "one task is always taken");
 }

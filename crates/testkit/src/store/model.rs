@@ -136,11 +136,25 @@ impl Model {
         assert_same_row(told, row);
     }
 
-    /// What `start` must have answered.
-    pub(super) fn start(&mut self, id: TaskId, version: u64, answer: Option<Task>, now: Timestamp) {
+    /// Whose task it is.
+    pub(super) fn tenant(&self, id: TaskId) -> String {
+        self.rows[&id].tenant().to_owned()
+    }
+
+    /// What `start` must have answered; `after` is the task as it was read afterwards.
+    pub(super) fn start(&mut self, id: TaskId, version: u64, answer: Option<Task>, after: &Task, now: Timestamp) {
         let row = self.rows.get_mut(&id).expect("it is one of ours");
         if (row.position.state, row.position.version) != (State::Queued, version) {
             assert!(answer.is_none(), "{:?} was started at {version}", row.position);
+            return;
+        }
+        if row.has_expired(now) {
+            assert!(answer.is_none(), "{:?} was started past its expiry", row.position);
+            row.position.state = State::Failed;
+            row.position.version += 1;
+            row.completed_at = Some(now);
+            row.hold = None;
+            row.trail = grown(&row.trail, &after.trail, &[(row.position.version, State::Failed)]);
             return;
         }
         let told = answer.unwrap_or_else(|| panic!("{:?} was not started at {version}", row.position));

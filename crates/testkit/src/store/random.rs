@@ -188,7 +188,9 @@ impl History<'_> {
         let answers = self.fixture.store.start(starts.clone()).await.expect("start answers");
         assert_eq!(answers.len(), starts.len());
         for (start, answer) in starts.iter().zip(answers) {
-            self.model.start(start.id, start.version, answer, self.fixture.now());
+            let tenant = self.model.tenant(start.id);
+            let after = self.fixture.find(&tenant, start.id).await.expect("it is one of ours");
+            self.model.start(start.id, start.version, answer, &after, self.fixture.now());
         }
     }
 

@@ -94,3 +94,15 @@ pub async fn start_is_won_by_one(factory: &dyn StoreFactory) {
 fn begin(id: TaskId, version: u64) -> Start {
     Start { id, version, worker: WORKER.into(), grace_millis: GRACE_MILLIS }
 }
+
+/// Nothing begins past its `expires_at`: what expired on its way through the broker fails.
+pub async fn start_fails_what_has_expired(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored = fixture.insert_one(task().push("http://a.test:80").expires_at(at(1_000))).await;
+    let queued = fixture.dispatch(stored.lane.id, 1).await.pop().expect("it is due");
+    fixture.advance(1_001);
+    assert!(fixture.start(queued.id, queued.position.version).await.is_none(), "it was begun past its expiry");
+    let failed = fixture.get(&queued).await;
+    assert_eq!((failed.state(), failed.position.version), (State::Failed, queued.position.version + 1));
+    assert_eq!(failed.trail.last().map(|entry| entry.step), Some(Step::Expired));
+}
