@@ -28,17 +28,24 @@ pub struct Arrival(Arc<Progress>);
 struct Progress {
     last: Mutex<Instant>,
     late: AtomicBool,
+    whole: AtomicBool,
 }
 
 impl Arrival {
     /// Watches `body`.
     pub fn watch(body: Body, now: Instant) -> (Self, Body) {
-        let arrival = Self(Arc::new(Progress { last: Mutex::new(now), late: AtomicBool::new(false) }));
+        let whole = AtomicBool::new(body.is_end_stream());
+        let arrival = Self(Arc::new(Progress { last: Mutex::new(now), late: AtomicBool::new(false), whole }));
         if body.is_end_stream() {
             return (arrival, body);
         }
         let paced = Paced { body, arrival: arrival.clone(), began: now, received: 0, timer: None };
         (arrival, Body::new(paced))
+    }
+
+    /// Whether all of the body was read.
+    pub fn is_whole(&self) -> bool {
+        self.0.whole.load(Ordering::Relaxed)
     }
 
     /// Whether the body was given up because it came too slowly.
@@ -89,6 +96,9 @@ impl HttpBody for Paced {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            if frame.is_none() || self.body.is_end_stream() {
+                self.arrival.0.whole.store(true, Ordering::Relaxed);
+            }
             if let Some(Ok(frame)) = &frame {
                 self.received += frame.data_ref().map_or(0, |data| data.len() as u64);
                 self.timer = None;

@@ -42,15 +42,16 @@ async fn attend(State(api): State<Api>, request: Request, next: Next) -> Respons
     let route = request.extensions().get::<MatchedPath>().cloned();
     let version = request.version();
     let span = tracing::error_span!("request", %id);
-    let answered = run(&api, request, next, &id).instrument(span.clone()).await;
+    let (parts, body) = request.into_parts();
+    let (arrival, body) = Arrival::watch(body, began);
+    let request = Request::from_parts(parts, body);
+    let answered = run(&api, request, next, &id, &arrival).instrument(span.clone()).await;
     let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
-    // The rest of a refused body is not read, so the connection ends with the answer; the caller should not learn that
-    // from its next request.
-    let unread = matches!(status, StatusCode::PAYLOAD_TOO_LARGE | StatusCode::REQUEST_TIMEOUT);
-    if unread && version < Version::HTTP_2 {
+    // A body that was not read to its end ends the connection; the caller should not learn that from its next request.
+    if !arrival.is_whole() && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
@@ -62,18 +63,18 @@ async fn attend(State(api): State<Api>, request: Request, next: Next) -> Respons
     response
 }
 
-async fn run(api: &Api, mut request: Request, next: Next, id: &RequestId) -> Result<Response, Problem> {
+async fn run(
+    api: &Api,
+    mut request: Request,
+    next: Next,
+    id: &RequestId,
+    arrival: &Arrival,
+) -> Result<Response, Problem> {
     refuse_what_no_route_takes(&request)?;
     // Whoever watches the node must see it when it is overloaded.
     let visit = match request.uri().path() {
         "/healthz" | "/readyz" | "/metrics" => None,
         _ => Some(api.places.take(&request)?),
-    };
-    let arrival;
-    (arrival, request) = {
-        let (parts, body) = request.into_parts();
-        let (arrival, body) = Arrival::watch(body, Instant::now());
-        (arrival, Request::from_parts(parts, body))
     };
     request.extensions_mut().insert(id.clone());
     if let Some(visit) = &visit {

@@ -94,7 +94,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: CancellationToke
         broker: Arc::new(NoBroker),
         clock,
         hints: Arc::new(Hints::default()),
-        targets: Arc::new(Targets::new(1)),
+        targets: Arc::new(Targets::new(1, 1_000)),
         node: NodeId::new(1),
     };
     let config = Config {

@@ -5,12 +5,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::new_task::NewTask;
+use crate::objects::objects_only;
 use crate::problem::Problem;
 use crate::task::Task;
 
 /// Tasks to submit together. Each is judged by itself: the good ones are kept when others fail.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewBatch {
     /// The tasks.
     #[schema(max_items = 10_000)]
@@ -42,3 +43,5 @@ pub struct BatchItem {
     #[schema(nullable = false)]
     pub error: Option<Box<Problem>>,
 }
+
+objects_only!(NewBatch);

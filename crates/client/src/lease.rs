@@ -6,13 +6,14 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::objects::objects_only;
 use crate::problem::Problem;
 use crate::seconds::Seconds;
 use crate::task::Task;
 
 /// A worker asks for tasks, of some queues or of some types.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct LeaseRequest {
     /// The worker's name.
     #[schema(min_length = 1, max_length = 255)]
@@ -64,7 +65,7 @@ pub struct Lease {
 
 /// What became of many runs, or how they are getting on.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleRequest {
     /// An item for each.
     #[schema(max_items = 1000)]
@@ -73,7 +74,7 @@ pub struct SettleRequest {
 
 /// What became of one run. Which of the other fields may be given follows from `outcome`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleItem {
     /// The task.
     #[schema(value_type = String)]
@@ -123,7 +124,7 @@ pub enum SettleOutcome {
 
 /// What went wrong, in the worker's words.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct WorkerError {
     /// A stable word for programs, up to 64 characters; `failed` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,3 +164,5 @@ pub struct Settled {
     #[schema(nullable = false)]
     pub error: Option<Box<Problem>>,
 }
+
+objects_only!(LeaseRequest, SettleRequest, SettleItem, WorkerError);

@@ -12,6 +12,7 @@ pub mod health;
 pub mod history;
 pub mod lease;
 pub mod new_task;
+mod objects;
 pub mod page;
 pub mod priority;
 pub mod problem;

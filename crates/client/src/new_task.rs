@@ -6,6 +6,7 @@ use punctual_core::json::Json;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use crate::objects::objects_only;
 use crate::priority::Priority;
 use crate::retry::RetryPolicyFields;
 use crate::seconds::Seconds;
@@ -13,7 +14,7 @@ use crate::unique;
 
 /// A task to submit. Only `type` is required.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewTask {
     /// What kind of work it is.
     #[serde(rename = "type")]
@@ -87,7 +88,7 @@ impl NewTask {
 /// The members of `retry_policy` that are given replace the task's; `metadata` replaces all the labels;
 /// `payload` may become `null`; `expires_at: null` takes the expiry away; no other field may be `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct TaskPatch {
     /// A new time.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -121,7 +122,7 @@ pub struct TaskPatch {
 
 /// How a dead letter is tried again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Redrive {
     /// Another payload; absent keeps the task's.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
@@ -140,6 +141,8 @@ type Strings = BTreeMap<String, String>;
 fn given_strings<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Strings>>, D::Error> {
     unique::strings(deserializer).map(Some)
 }
+
+objects_only!(NewTask, TaskPatch, Redrive);
 
 #[cfg(test)]
 mod tests {

@@ -4,6 +4,7 @@ use punctual_core::retry as core;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::objects::objects_only;
 use crate::seconds::Seconds;
 
 /// How a task is retried after a failed attempt.
@@ -23,7 +24,7 @@ pub struct RetryPolicy {
 
 /// A retry policy as it is submitted: what is absent keeps its default (in a patch: its value).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct RetryPolicyFields {
     /// Attempts beyond the first; 3 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -114,3 +115,5 @@ impl From<Jitter> for core::Jitter {
         }
     }
 }
+
+objects_only!(RetryPolicyFields);

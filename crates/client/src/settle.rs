@@ -6,12 +6,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::lease::WorkerError;
+use crate::objects::objects_only;
 use crate::seconds::Seconds;
 use crate::task::Task;
 
 /// The run succeeded.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Complete {
     /// The fencing token of the lease.
     pub token: u64,
@@ -23,7 +24,7 @@ pub struct Complete {
 
 /// The run failed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Fail {
     /// The fencing token of the lease.
     pub token: u64,
@@ -42,7 +43,7 @@ pub struct Fail {
 
 /// The run goes on.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Heartbeat {
     /// The fencing token of the lease.
     pub token: u64,
@@ -58,7 +59,7 @@ pub struct Heartbeat {
 
 /// The worker gives the task back; the attempt is not counted.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, remote = "Self")]
 pub struct Release {
     /// The fencing token of the lease.
     pub token: u64,
@@ -74,3 +75,5 @@ pub struct HeartbeatAnswer {
     #[schema(value_type = Option<String>, format = DateTime)]
     pub lease_expires_at: Option<Timestamp>,
 }
+
+objects_only!(Complete, Fail, Heartbeat, Release);

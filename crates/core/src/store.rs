@@ -161,7 +161,8 @@ pub struct Beat {
     pub progress: Option<Json>,
     /// What the next attempt can resume from.
     pub checkpoint: Option<Json>,
-    /// The run goes on outside of the node that began it, and outlives it.
+    /// The run goes on outside of the node that began it, and outlives it. It has the rest of its task's timeout, and
+    /// not the grace in which a node tells what came of a run.
     pub detach: bool,
 }
 

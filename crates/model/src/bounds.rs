@@ -9,19 +9,6 @@ pub enum Route {
     Push,
 }
 
-/// What those who run a task rely on. A run can be detached from a node that the reaper has taken for dead and is about
-/// to take the task back from, so that only a lease that never was a node's is kept for certain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reliance {
-    /// A pull worker, on the end of its lease that it was told last; a run that began on a node, on nothing.
-    Lease,
-    /// A run that was detached from its node relies on the end of its hold too.
-    Detached,
-    /// Likewise; and, other than in the store's contract, the reaper's write is conditional on the hold being overdue
-    /// still.
-    DetachedRechecked,
-}
-
 /// The bounds of a world. All that is not bounded here (time, how often and how late something is said) is
 /// unbounded.
 #[derive(Clone, Debug)]
@@ -42,8 +29,6 @@ pub struct Bounds {
     pub clients: usize,
     /// How often the server crashes.
     pub crashes: u8,
-    /// What those who run a task rely on.
-    pub reliance: Reliance,
 }
 
 impl Bounds {
@@ -65,7 +50,6 @@ impl Bounds {
             give_backs: 1,
             clients: 1,
             crashes: 1,
-            reliance: Reliance::Lease,
         }
     }
 

@@ -36,6 +36,8 @@ pub enum Bug {
     ExpiryOffByOne,
     /// The reaper writes if the task still runs, whatever the version it read.
     ReaperIgnoresVersion,
+    /// The reaper writes though the hold it judged was extended or detached since, which changes no version.
+    ReaperJudgesStaleHold,
     /// The attempt is counted when it completes and not when it is claimed.
     AttemptCountedAtCompletion,
     /// A task that was given back keeps the attempt.
@@ -70,7 +72,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 24] = [
+    pub const ALL: [Bug; 25] = [
         Bug::TokenIgnored,
         Bug::HeartbeatIgnoresToken,
         Bug::HeartbeatPassesDeadline,
@@ -80,6 +82,7 @@ impl Bug {
         Bug::RedriveKeepsExpiry,
         Bug::ExpiryOffByOne,
         Bug::ReaperIgnoresVersion,
+        Bug::ReaperJudgesStaleHold,
         Bug::AttemptCountedAtCompletion,
         Bug::GiveBackCounts,
         Bug::LeaseSkipsAStep,
@@ -102,14 +105,14 @@ impl Bug {
         Finding::Broken(match self {
             Bug::TokenIgnored => Law::NewestCompletes,
             Bug::HeartbeatIgnoresToken => Law::Fenced,
-            Bug::HeartbeatPassesDeadline => Law::WithinDeadline,
+            Bug::HeartbeatPassesDeadline | Bug::ExtendRevives => Law::WithinDeadline,
             Bug::TokenIsAttempt | Bug::RedriveResetsVersion => Law::TokensGrow,
             Bug::RedriveKeepsExpiry => Law::RedrivenRuns,
-            Bug::ExtendRevives | Bug::ExpiryOffByOne | Bug::ReaperIgnoresVersion => Law::LeaseKept,
+            Bug::ExpiryOffByOne | Bug::ReaperJudgesStaleHold => Law::LeaseKept,
             Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts => Law::AttemptsCounted,
             Bug::LeaseSkipsAStep => Law::TrailGapless,
             Bug::OneRetryTooMany => Law::AttemptsBounded,
-            Bug::CancelKeepsVersion | Bug::StopIgnoredByCompletion => Law::StopIsKept,
+            Bug::CancelKeepsVersion | Bug::StopIgnoredByCompletion | Bug::ReaperIgnoresVersion => Law::StopIsKept,
             Bug::CancelledIsClaimed => Law::NoLeaseAfterCancel,
             Bug::ReapedTokenCompletes | Bug::StartsTwice => Law::StepsLegal,
             Bug::DeadLetterCompletes => Law::FinalAbsorbs,
@@ -123,7 +126,7 @@ impl Bug {
     /// A world in which it shows.
     pub fn bounds(self) -> Bounds {
         match self {
-            Bug::StartsTwice | Bug::UnstartedNotReaped => Bounds::life(Route::Push),
+            Bug::StartsTwice | Bug::UnstartedNotReaped | Bug::ReaperJudgesStaleHold => Bounds::life(Route::Push),
             Bug::RedriveKeepsExpiry => Bounds::expiring(Route::Pull),
             _ => Bounds::life(Route::Pull),
         }

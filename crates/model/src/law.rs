@@ -39,7 +39,7 @@ pub enum Law {
     RepeatAccepted,
     /// An answer and what it stands for.
     AnswersTrue,
-    /// What a worker was promised.
+    /// What a worker, or a run that was detached from its node, was promised.
     LeaseKept,
     /// How long a task is held.
     WithinDeadline,
@@ -85,7 +85,9 @@ impl Law {
             Law::RepeatAccepted => "what was accepted is accepted again and changes nothing",
             Law::AnswersTrue => "what is answered as accepted is in the trail, with that result",
             Law::LeaseKept => "nobody else ends a run before the end of the lease that its holder was told last",
-            Law::WithinDeadline => "a task is held exactly while it is queued or runs, and never past the deadline",
+            Law::WithinDeadline => {
+                "a task is held exactly while queued or running, never past the deadline; a hold that ran out stays so"
+            }
             Law::RedrivenRuns => "a task that was re-driven does not expire",
         }
     }
@@ -145,7 +147,10 @@ pub(crate) fn broken_by(bounds: &Bounds, before: &Row, after: &Row, author: Auth
     broken.add_unless(last.version == after.stand.version && last.to == after.stand.state, Law::TrailGapless);
     counts(&mut broken, bounds, after);
     let held = after.hold.is_some() == after.stand.state.is_held();
-    broken.add_unless(held && after.hold.is_none_or(|hold| hold.ticks <= hold.deadline), Law::WithinDeadline);
+    let revived =
+        !begins && matches!((before.hold, after.hold), (Some(old), Some(new)) if old.ticks == 0 && new.ticks > 0);
+    let in_time = after.hold.is_none_or(|hold| hold.ticks <= hold.deadline);
+    broken.add_unless(held && in_time && !revived, Law::WithinDeadline);
     broken
 }
 

@@ -22,18 +22,21 @@
 //!   delivered at any time, any number of times.
 //! - **Time is relative.** A hold has ticks left, and at zero it is overdue. A worker is *promised* its task until the
 //!   end of its lease that it was told last, by the claim or by a heartbeat. A hold of one of our nodes is no promise,
-//!   since the node may be taken for dead, rightly or not, at any time; nor is it one once the run was detached from
-//!   the node: [`Reliance`].
+//!   since the node may be taken for dead, rightly or not, at any time; but once the run was told that it is detached
+//!   from the node it is, and that node's death does not end the run.
+//! - **The reaper's view is old.** It may have read a hold before that ran out, as it does from a store that shows an
+//!   extension late, or before the run was detached. Neither changes the version, so its write compares, besides state
+//!   and version, the hold that it judged, as [`Change::judged`](punctual_core::state::Change::judged) says.
 //! - **The server crashes**: everything in flight is gone, the rows stay. A node that dies alone is an operation that
 //!   writes too late.
 //!
 //! # What is left out
 //! Payloads, lanes and the order among tasks; dependencies, edits and "run now"; who may do what (tenants). A batch is
 //! its items one by one: they are applied each by itself, and what comes between them here is more than can come
-//! between them there. Every write is seen by all as soon as it is decided: that a store may show the reaper the old
-//! end of a lease until the extension is committed is not looked at, nor a clock that goes back. Retries wait a tick.
-//! What `scheduler::settle` and `leader::reaper` decide is written here once more (`settle.rs`, `operation.rs`), for
-//! they do not come apart from their stores: who changes them changes both.
+//! between them there. Others than the reaper read what is written as soon as it is decided: an older read is one that
+//! writes later, for its write compares the version that it read. A clock that goes back is not looked at. Retries wait
+//! a tick. What `scheduler::settle` and `leader::reaper` decide is written here once more (`settle.rs`,
+//! `operation.rs`), for they do not come apart from their stores: who changes them changes both.
 //!
 //! # The bounds
 //! [`Bounds`]: one or two tasks, one retry, one re-drive, one give-back, one crash, one or two requests and one reaper
@@ -68,7 +71,7 @@ mod settle;
 mod store;
 mod world;
 
-pub use bounds::{Bounds, Reliance, Route};
+pub use bounds::{Bounds, Route};
 pub use bug::{Bug, Finding};
 pub use check::{Report, Way, check, shortest_way, tell};
 pub use law::{Law, Laws};

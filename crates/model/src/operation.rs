@@ -8,7 +8,7 @@ use crate::bug::Bug;
 use crate::law::Author;
 use crate::machine::Happening;
 use crate::protocol::Protocol;
-use crate::row::{Cause, Row, Said, Stand, Version};
+use crate::row::{Cause, HoldLeft, Row, Said, Stand, Version};
 use crate::store::Guard;
 
 /// What an operation is about to write.
@@ -61,6 +61,8 @@ pub struct Operation {
     pub task: usize,
     /// Where the task stood when it was read.
     pub read: Stand,
+    /// The hold that was read, if the reaper read it: it must still be that when the reaper writes.
+    pub judged: Option<HoldLeft>,
     /// What is to be written.
     pub what: What,
 }

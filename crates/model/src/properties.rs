@@ -56,6 +56,9 @@ fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
             any(world, |row| row.stand.state == State::Cancelled && row.times(Deed::CancelRequested) > 0)
         }),
         Property::sometimes("a write comes too late", |_, world: &World| world.has_a_late_write()),
+        Property::sometimes("the reaper has judged a hold that is another now", |_, world: &World| {
+            world.has_a_stale_judgement()
+        }),
         Property::sometimes("every task comes to rest", |_, world: &World| world.is_at_rest()),
     ];
     if bounds.max_retries > 0 {

@@ -8,7 +8,7 @@ use crate::bug::{Bug, Finding};
 use crate::law::{Author, Law, Laws, broken_by, is_told};
 use crate::machine::decide;
 use crate::operation::{Operation, What, reaped};
-use crate::row::{Deed, Letter, Row, Said, Version};
+use crate::row::{Deed, HoldLeft, Letter, Row, Said, Version};
 use crate::settle::{Reply, Verdict};
 use crate::world::{Action, World};
 
@@ -86,15 +86,16 @@ impl Protocol {
             let sayable = |said: &Said| *said != Said::Released || self.may_go_back(row) || row.stand.version != token;
             actions.extend(Said::ALL.into_iter().filter(sayable).map(|said| Action::Settle { task, token, said }));
         }
-        let open = |what| Operation { task, read: row.stand, what };
+        let open = |what| Operation { task, read: row.stand, judged: None, what };
         if self.has_room(world) {
             actions.push(Action::Open(open(What::Cancel)));
             if row.times(Deed::Redriven) < self.bounds.redrives {
                 actions.push(Action::Open(open(What::Redrive)));
             }
         }
-        if world.reaper.is_none() && (self.is_overdue(row) || self.may_seem_dead(row)) {
-            actions.extend(reaped(row).map(|reaped| Action::Open(open(What::Reap(reaped)))));
+        if world.reaper.is_none() && (self.is_overdue(row) || self.may_seem_dead(row) || may_be_extended(row)) {
+            let judging = |reaped| Operation { judged: row.hold, ..open(What::Reap(reaped)) };
+            actions.extend(reaped(row).map(|reaped| Action::Open(judging(reaped))));
         }
     }
 
@@ -111,6 +112,7 @@ impl Protocol {
         });
         let mut after = world.clone();
         after.rows.iter_mut().for_each(Row::tick);
+        after.reaper.iter_mut().filter_map(|operation| operation.judged.as_mut()).for_each(HoldLeft::tick);
         (!stands_still && after != *world).then_some(after)
     }
 
@@ -125,7 +127,7 @@ impl Protocol {
         }
         let mut after = self.written(world, task, row, Author::Other)?;
         if given_up {
-            after.open(Operation { task, read, what: What::GiveBack });
+            after.open(Operation { task, read, judged: None, what: What::GiveBack });
         }
         Some(after)
     }
@@ -158,7 +160,7 @@ impl Protocol {
             }
             // A completion is written without a read first, and that write would have found the task so.
             Verdict::Answer(_) | Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
-            Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, what }),
+            Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, judged: None, what }),
         }
     }
 
@@ -178,11 +180,15 @@ impl Protocol {
     }
 
     fn wrote(&self, world: &World, operation: &Operation) -> Option<World> {
+        // What the reaper read before the hold ran out it decides when that hold has.
+        if operation.judged.is_some_and(|hold| !hold.of_node && !self.has_run_out(hold)) {
+            return None;
+        }
         let task = operation.task;
         let write = decide(operation.read, self.happening(operation))?;
         let row = &world.rows[task];
-        let saved = matches!(operation.what, What::Reap(_)) && self.was_saved(row);
-        let mut after = match self.apply(row, &write, self.guard(operation)).filter(|_| !saved) {
+        let held = self.is_still_held(row, operation.judged);
+        let mut after = match self.apply(row, &write, self.guard(operation)).filter(|_| held) {
             Some(mut row) => {
                 if let What::Settle { token, said } = operation.what {
                     row.accepted.push((token, said));
@@ -194,6 +200,12 @@ impl Protocol {
         after.close(operation);
         Some(after)
     }
+}
+
+/// Whether a run's hold could be another by the time that the reaper judges it: one that a store shows late.
+fn may_be_extended(row: &Row) -> bool {
+    let runs = row.stand.state == State::Running && !row.stand.cancel_requested;
+    runs && row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks < hold.deadline)
 }
 
 impl Model for Protocol {
@@ -230,7 +242,7 @@ impl Model for Protocol {
             }
             Action::Complete { task, token, letter } => self.completed(world, task, token, letter),
             Action::Beat { task, token, detach } => {
-                let row = self.extend(&world.rows[task], self.bounds.tasks[task], token, detach)?;
+                let row = self.extend(&world.rows[task], token, detach)?;
                 self.written(world, task, row, Author::Holder(token))
             }
             Action::Settle { task, token, said } => self.settled(world, task, token, said),

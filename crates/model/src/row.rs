@@ -59,6 +59,19 @@ pub struct HoldLeft {
     pub of_node: bool,
 }
 
+impl HoldLeft {
+    /// The hold a tick later.
+    pub(crate) fn tick(&mut self) {
+        self.ticks = self.ticks.saturating_sub(1);
+        self.deadline = self.deadline.saturating_sub(1);
+    }
+
+    /// Whether it is still the hold that was judged, as `punctual_core::state::Judged` tells them apart.
+    pub(crate) fn is_as(self, judged: HoldLeft) -> bool {
+        (self.ticks, self.of_node) == (judged.ticks, judged.of_node)
+    }
+}
+
 /// One of the two results that runs return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Letter {
@@ -238,8 +251,7 @@ impl Row {
         self.expires_in = self.expires_in.map(|ticks| ticks.saturating_sub(1));
         self.promised = self.promised.saturating_sub(1);
         if let Some(hold) = &mut self.hold {
-            hold.ticks = hold.ticks.saturating_sub(1);
-            hold.deadline = hold.deadline.saturating_sub(1);
+            hold.tick();
         }
     }
 

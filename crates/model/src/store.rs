@@ -4,7 +4,7 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::{Bounds, Reliance, Route};
+use crate::bounds::{Bounds, Route};
 use crate::bug::Bug;
 use crate::machine::{Happening, Write, decide};
 use crate::protocol::Protocol;
@@ -57,7 +57,7 @@ impl Protocol {
 
     /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer tells it the new end
     /// of its lease. A hold that has run out stays so.
-    pub(crate) fn extend(&self, row: &Row, route: Route, token: Version, detach: bool) -> Option<Row> {
+    pub(crate) fn extend(&self, row: &Row, token: Version, detach: bool) -> Option<Row> {
         let Stand { state, version, cancel_requested, .. } = row.stand;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
         if state != State::Running || cancel_requested || !fits {
@@ -68,7 +68,7 @@ impl Protocol {
         let end = if self.has(Bug::HeartbeatPassesDeadline) { Bounds::LEASE } else { Bounds::LEASE.min(hold.deadline) };
         hold.ticks = hold.ticks.max(end);
         hold.of_node &= !detach;
-        if route == Route::Pull || (!hold.of_node && self.bounds.reliance != Reliance::Lease) {
+        if !hold.of_node {
             after.promised = hold.ticks;
         }
         Some(after)
@@ -108,19 +108,23 @@ impl Protocol {
 
     /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
     pub(crate) fn is_overdue(&self, row: &Row) -> bool {
-        let early = u8::from(self.has(Bug::ExpiryOffByOne));
         match row.stand.state {
             State::Pending => row.expires_in == Some(0),
             State::Queued if self.has(Bug::UnstartedNotReaped) => false,
             State::Running if self.has(Bug::StopsNotReaped) && row.stand.cancel_requested => false,
-            _ => row.hold.is_some_and(|hold| hold.ticks <= early),
+            _ => row.hold.is_some_and(|hold| self.has_run_out(hold)),
         }
     }
 
-    /// Whether the hold of a task that was found overdue is so no more, and somebody looks.
-    pub(crate) fn was_saved(&self, row: &Row) -> bool {
-        let good = row.hold.is_some_and(|hold| hold.ticks > 0 && !hold.of_node);
-        good && self.bounds.reliance == Reliance::DetachedRechecked
+    /// Whether the hold is one that the reaper takes a task back for.
+    pub(crate) fn has_run_out(&self, hold: HoldLeft) -> bool {
+        hold.ticks <= u8::from(self.has(Bug::ExpiryOffByOne))
+    }
+
+    /// Whether the hold is still the one that was judged, where one was.
+    pub(crate) fn is_still_held(&self, row: &Row, judged: Option<HoldLeft>) -> bool {
+        let same = judged.is_none_or(|judged| row.hold.is_some_and(|hold| hold.is_as(judged)));
+        same || self.has(Bug::ReaperJudgesStaleHold)
     }
 
     /// The hold of a pull worker.

@@ -90,6 +90,14 @@ impl World {
         })
     }
 
+    /// Whether the reaper has judged a hold that was extended or detached since.
+    pub fn has_a_stale_judgement(&self) -> bool {
+        self.reaper.is_some_and(|Operation { task, read, judged, .. }| {
+            let row = &self.rows[task];
+            row.stand == read && row.hold.zip(judged).is_some_and(|(hold, judged)| !hold.is_as(judged))
+        })
+    }
+
     pub(crate) fn open(&mut self, operation: Operation) {
         let place = self.clients.partition_point(|other| *other <= operation);
         self.clients.insert(place, operation);

@@ -277,6 +277,12 @@ impl Database {
         migrations::down(&mut self.connection, to)
     }
 
+    /// Whether it holds tasks, live or finished; a database without our tables holds none.
+    pub fn has_tasks(&self) -> bool {
+        let any = self.connection.query_row(Sql::BodyAny.text(), [], |row| row.get(0));
+        any.unwrap_or(false)
+    }
+
     /// Every migration, and when it was applied.
     pub fn status(&self) -> Result<Vec<Status>, MigrationError> {
         migrations::status(&self.connection)

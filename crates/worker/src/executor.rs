@@ -34,7 +34,8 @@ impl Executor {
             return Outcome::GivenBack;
         }
         let now = self.clock.now();
-        let _in_flight = self.stats.start(u64::try_from(now.millis_since(task.due_at)).unwrap_or(0));
+        let _in_flight =
+            self.stats.start(u64::try_from(now.millis_since(task.due_at.max(task.created_at))).unwrap_or(0));
         let deadline = Instant::now() + Duration::from_millis(task.body.timeout_millis).min(LONGEST_RUN);
         tokio::select! {
             biased;

@@ -85,7 +85,8 @@ async fn lease(
 
 /// The lease on a task that was claimed for its worker a moment ago.
 fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
-    api.metrics.started(task.due_at, now);
+    // What was wanted before it was submitted is late from its submission on.
+    api.metrics.started(task.due_at.max(task.created_at), now);
     let hold = task.hold.as_ref()?;
     let (token, attempt) = (task.position.version, task.position.attempts);
     // The last step of its trail is the start of this run, which names it.

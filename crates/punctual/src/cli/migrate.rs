@@ -20,9 +20,10 @@ pub struct Arguments {
 enum Direction {
     /// Apply every step that is missing.
     Up(Flags),
-    /// Take steps back. The first step made the tables: taking it back deletes every task.
+    /// Take steps back.
     Down {
-        /// The step to go back to; 0 takes all of them back [default: the one before the last].
+        /// The step to go back to [default: the one before the last]. The first step made the tables: 0 takes that back
+        /// too and deletes every task, so with tasks in the store it has to be said.
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
         #[command(flatten)]
@@ -42,9 +43,12 @@ pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
         Direction::Down { to, flags } => {
             let mut database = open_existing(flags)?;
-            let applied =
+            let last =
                 database.status()?.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
-            let taken_back = database.down(to.unwrap_or(applied.unwrap_or(0).saturating_sub(1)))?;
+            let target = to.unwrap_or(last.unwrap_or(0).saturating_sub(1));
+            let deletes = to.is_none() && target == 0 && database.has_tasks();
+            ensure!(!deletes, "this would delete every task in the store; say --to 0 if that is what you want");
+            let taken_back = database.down(target)?;
             writeln!(out, "taken back: {}", numbers(&taken_back))?;
         }
         Direction::Status(flags) => {

@@ -53,7 +53,7 @@ impl Parts {
             // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,
-            targets: Arc::new(Targets::new(config.webhooks.per_target)),
+            targets: Arc::new(Targets::new(config.webhooks.per_target, config.webhooks.concurrency)),
             webhooks: Webhooks::new(
                 WebhookConfig {
                     allowed: config.webhooks.allow_networks.clone(),

@@ -26,7 +26,7 @@ use super::parts::Parts;
 use super::tally::Tally;
 use crate::config::{Config, Role};
 
-/// How long open requests may take to end once the drain is over.
+/// How long open requests may take to end once the drain is over; no longer than the drain itself.
 const HTTP_GOODBYE: Duration = Duration::from_secs(5);
 /// How often the reaper looks.
 const REAP_INTERVAL: Duration = Duration::from_millis(500);
@@ -253,7 +253,7 @@ fn server_limits(config: &Config) -> ServerLimits {
     ServerLimits {
         connections: config.limits.connections,
         header_read: config.limits.header_read_timeout,
-        drain: HTTP_GOODBYE,
+        drain: HTTP_GOODBYE.min(config.shutdown.drain),
         ..ServerLimits::default()
     }
     .within_open_files()

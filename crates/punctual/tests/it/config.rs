@@ -159,6 +159,7 @@ async fn the_schema_goes_up_and_down_while_no_server_runs() {
     let data = data.to_str().unwrap();
     let busy = punctual(&["migrate", "status", "--store", "sqlite", "--data", data], &[]);
     assert!(!busy.status.success() && text(&busy.stderr).contains("in use"), "{busy:?}");
+    world.caller().submit_id(serde_json::json!({"type": "kept", "delay_seconds": 600})).await;
     world.server.terminate();
     assert_eq!(world.server.exit(AT_ONCE).await.code, Some(0));
 
@@ -168,9 +169,12 @@ async fn the_schema_goes_up_and_down_while_no_server_runs() {
         text(&done.stdout)
     };
     assert!(migrate(&["status"]).starts_with("0001 tasks applied 20"));
+    let unsaid = punctual(&["migrate", "down", "--data", data], &[]);
+    assert!(!unsaid.status.success() && text(&unsaid.stderr).contains("--to 0"), "{unsaid:?}");
     assert!(migrate(&["down", "--to", "0"]).ends_with("0001\n"));
     assert!(migrate(&["status"]).starts_with("0001 tasks not applied\n"));
     assert!(migrate(&["up"]).starts_with("applied: 0001"));
     assert_eq!(migrate(&["up"]), "applied: nothing\n");
+    assert!(migrate(&["down"]).ends_with("0001\n"), "an empty store loses nothing");
     world.restart().await;
 }

@@ -42,7 +42,7 @@ impl Bench {
         let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let hints = Arc::new(Hints::default());
         let store: Arc<dyn Store> = Arc::new(WakingStore::new(Arc::new(inner.unwrap()), Arc::clone(&hints)));
-        let (broker, targets) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(Targets::new(2)));
+        let (broker, targets) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(Targets::new(2, 1_000)));
         let mut config = Config {
             prefetch_window: Duration::from_secs(30),
             // Long, so that what is found is found by a hint or by the first sweep.

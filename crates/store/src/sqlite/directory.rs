@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
@@ -24,7 +25,8 @@ impl Directory {
     pub(crate) fn lock(path: &Path) -> Result<Self, OpenError> {
         let fault = |error: io::Error| OpenError::Directory { path: path.to_owned(), reason: error.to_string() };
         if !path.is_dir() {
-            fs::create_dir_all(path).map_err(fault)?;
+            // Payloads and callback headers are in it: nobody's business but the server's.
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(fault)?;
             // The entry of a new directory is in its parent.
             if let Some(parent) = path.canonicalize().map_err(fault)?.parent() {
                 sync(parent).map_err(fault)?;

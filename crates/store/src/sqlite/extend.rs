@@ -16,7 +16,7 @@ pub(crate) fn extend(session: &mut Session<'_>, beats: &[Beat]) -> Result<Vec<Op
 }
 
 fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fault> {
-    let Some((seq, lane, hold)) = held(session, beat)? else { return Ok(None) };
+    let Some(Held { seq, lane, timeout_millis, hold }) = held(session, beat)? else { return Ok(None) };
     let tenant = session.lanes.get(session.connection, lane)?;
     if tenant.is_none_or(|lane| lane.key.tenant != beat.tenant) {
         return Ok(None);
@@ -28,7 +28,7 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
             return Ok(None);
         }
     };
-    // Whoever looked for overdue holds may have read it, and takes it back whatever is answered here.
+    // Whoever was silent until its hold ran out has lost it, also if nobody has taken it back yet.
     let now = session.now();
     if now >= hold.expires_at {
         return Ok(None);
@@ -36,20 +36,30 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
     // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
     let asked = now.plus_millis(number_column(hold.lease_millis));
     hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
-    hold.node = hold.node.filter(|_| !beat.detach);
+    if beat.detach {
+        hold.node = None;
+        hold.deadline_at = hold.since.plus_millis(timeout_millis).min(hold.deadline_at);
+        hold.expires_at = hold.deadline_at;
+    }
     session.statements.get(Sql::HoldExtend)?.execute((
         seq,
         hold.expires_at.as_millis(),
         json_column(beat.progress.as_ref()),
         json_column(beat.checkpoint.as_ref()),
         hold.node.map(node_column),
+        hold.deadline_at.as_millis(),
     ))?;
     Ok(Some(hold))
 }
 
-type Held = (i64, i64, Result<Hold, Unreadable>);
+struct Held {
+    seq: i64,
+    lane: i64,
+    timeout_millis: i64,
+    hold: Result<Hold, Unreadable>,
+}
 
-/// The hold of the task that the beat's token holds, with the task's number and lane.
+/// The hold of the task that the beat's token holds.
 fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
     let query = session.statements.get(Sql::HoldLook)?;
     let mut rows = query.query([beat.id.uuid().as_bytes()])?;
@@ -61,5 +71,5 @@ fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
     let hold = row::get::<Option<String>>(row, 5, "worker")
         .and_then(|worker| row::hold(row, 6, worker.as_deref()))
         .and_then(|hold| hold.ok_or(Unreadable("lease_expires_at")));
-    Ok(Some((row.get(0)?, row.get(1)?, hold)))
+    Ok(Some(Held { seq: row.get(0)?, lane: row.get(1)?, timeout_millis: row.get(12)?, hold }))
 }

@@ -76,13 +76,14 @@ pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault>
     Ok(())
 }
 
-/// Declares every other node that holds something dead. Whoever opens the store has the lock of its directory: no
-/// process that took tasks from it before is alive, and its holds need not run out first.
+/// Declares every other node that holds something dead, and frees every lease. Whoever opens the store has the lock of
+/// its directory: no process that took tasks or leases from it before is alive, and they need not run out first.
 pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     let own = node_column(session.node);
     for node in holders(session)?.into_iter().flatten().filter(|node| *node != own) {
         session.statements.get(Sql::NodeSaw)?.execute((node, 0))?;
     }
+    session.statements.get(Sql::LeaseFreeAll)?.execute([])?;
     Ok(())
 }
 

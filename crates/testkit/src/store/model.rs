@@ -209,7 +209,12 @@ impl Model {
         let (Some(answer), Some(hold)) = (answer, row.hold.as_mut()) else { return };
         let lease = i64::try_from(hold.lease_millis).expect("a short time");
         hold.expires_at = now.plus_millis(lease).min(hold.deadline_at).max(hold.expires_at);
-        hold.node = hold.node.filter(|_| !beat.detach);
+        if beat.detach {
+            let timeout = i64::try_from(row.body.timeout_millis).expect("a short time");
+            hold.node = None;
+            hold.deadline_at = hold.since.plus_millis(timeout).min(hold.deadline_at);
+            hold.expires_at = hold.deadline_at;
+        }
         assert_eq!(answer, hold);
         row.progress = beat.progress.clone().or(row.progress.take());
         row.checkpoint = beat.checkpoint.clone().or(row.checkpoint.take());

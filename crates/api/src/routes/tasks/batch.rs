@@ -75,6 +75,10 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
     };
     match media_type {
         MediaType::Json => {
+            if body.trim_ascii_start().first() == Some(&b'[') {
+                // The derived reader of `Batch` would take a list by position.
+                return Err(Problem::invalid(vec![wire::Fault::new("", "must be an object with tasks")]));
+            }
             let Batch { tasks: Items(items) } = json::read(body)?;
             refuse_over(most, items.len())?;
             Ok(items.iter().enumerate().map(|(at, item)| check(at, json::read_text(item.get()))).collect())

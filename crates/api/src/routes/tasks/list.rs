@@ -1,12 +1,15 @@
 //! `GET /v1/tasks` and `GET /v1/dead-letters`.
 
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::State as TaskState;
-use punctual_core::store::Filter;
+use punctual_core::store::{Cursor, Filter, Page, StoreError};
 use punctual_core::time::Timestamp;
+use tokio::time::Instant;
 use utoipa::IntoParams;
 
 use crate::answer;
@@ -62,7 +65,7 @@ struct ListParams {
     get, path = "/v1/tasks", tag = "tasks", operation_id = "list_tasks",
     params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states"), ListParams),
     responses(
-        (status = 200, description = "A page of tasks", body = wire::TaskPage),
+        (status = 200, description = "A page of tasks. Where matches are rare it may be short, or empty, and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
         (status = 422, response = Invalid),
     ),
 )]
@@ -104,9 +107,24 @@ async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Quer
     let kind = if filter.by_execute_at { "tasks by execute_at" } else { "tasks" };
     let listing = Listing { kind, scope: &tenant };
     let after = cursor.map(|text| listing.open_task(&text)).transpose()?;
-    let page = api.store.list(filter, after, limit).await?;
+    let page = fill(api, filter, after, limit).await?;
     let next_cursor = page.next.map(|cursor| listing.seal_task(cursor));
     Ok(answer::json(StatusCode::OK, &wire::Page { items: view::tasks(page.tasks), next_cursor }))
+}
+
+/// How long a page is filled: a rare match among many tasks is worth a moment, and no more.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The store looks at a bounded number of tasks a call, so a page of rare matches takes several.
+async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+    let began = Instant::now();
+    let mut page = api.store.list(filter.clone(), after, limit).await?;
+    while page.tasks.len() < limit && page.next.is_some() && began.elapsed() < PATIENCE {
+        let more = api.store.list(filter.clone(), page.next, limit - page.tasks.len()).await?;
+        page.tasks.extend(more.tasks);
+        page.next = more.next;
+    }
+    Ok(page)
 }
 
 /// Takes every condition but the state out of the query.

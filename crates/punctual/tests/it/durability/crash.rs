@@ -357,3 +357,16 @@ async fn a_server_that_was_stopped_for_a_while_goes_on() {
     }
     assert!(sink.all_hits().len() >= 10);
 }
+
+/// Whoever starts on a dead server's directory leads at once: the lock proves that nobody else does.
+#[tokio::test]
+async fn what_a_dead_server_left_is_taken_up_at_once() {
+    let mut world = World::start().await;
+    let caller = world.caller();
+    let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(3)})).await;
+    caller.lease_for("q", 1).await;
+    world.server.kill();
+    world.restart().await;
+    // The leadership of the dead one would last half a minute, the lease a second.
+    world.caller().until_within(&id, "PENDING", Duration::from_secs(10)).await;
+}

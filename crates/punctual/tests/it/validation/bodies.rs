@@ -277,3 +277,21 @@ fn expect_problem(body: &[u8]) {
         assert!(!problem[member].is_null(), "no {member:?} in {problem:#}");
     }
 }
+
+/// A list of values in the order of the fields is not a request.
+#[tokio::test]
+async fn a_list_is_not_an_object() {
+    let api = &shared().await.api;
+    for (path, body) in [
+        ("/v1/tasks", json!(["a"])),
+        ("/v1/tasks/batch", json!([[{"type": "a"}]])),
+        ("/v1/leases", json!(["w", ["default"], null, 1, 0, null])),
+        ("/v1/leases/settle", json!([[]])),
+        ("/v1/tasks", json!({"type": "a", "retry_policy": [1, "fixed", 1, 1, "none"]})),
+    ] {
+        let answer = api.post(path, &body).await;
+        assert_eq!(answer.status(), 422, "{path} {body}");
+    }
+    let items = api.post("/v1/tasks/batch", &json!({"tasks": [["a"]]})).await.expect(200);
+    assert_eq!(items["items"][0]["status"], 422, "{items}");
+}
