@@ -56,10 +56,17 @@ pub enum Outcome {
 /// The answer to a settlement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settled {
-    /// Accepted, or accepted before and repeated; a heartbeat is told until when the lease runs now.
-    Accepted {
-        /// The end of the lease, for a heartbeat.
-        lease_expires_at: Option<Timestamp>,
+    /// Accepted: the run is over, and the task went to this state.
+    Done {
+        /// `COMPLETED`, `PENDING` or `DEAD_LETTERED`.
+        to: State,
+    },
+    /// This very outcome was accepted before; nothing has changed.
+    Repeated,
+    /// The heartbeat was accepted.
+    Extended {
+        /// The end of the lease now.
+        lease_expires_at: Timestamp,
     },
     /// Somebody else holds the task now, or it came to rest otherwise: no effect.
     Stale {
@@ -133,7 +140,7 @@ impl Settler {
         }
         let held = self.store.extend(beats).await?;
         for (at, hold) in places.into_iter().zip(held) {
-            answers[at] = hold.map(|hold| Settled::Accepted { lease_expires_at: Some(hold.expires_at) });
+            answers[at] = hold.map(|hold| Settled::Extended { lease_expires_at: hold.expires_at });
         }
         Ok(())
     }
@@ -199,10 +206,11 @@ impl Settler {
         if changes.is_empty() {
             return Ok(());
         }
+        let goals: Vec<State> = changes.iter().map(|(_, change)| change.to).collect();
         let applied = self.store.apply(changes).await?;
-        for (at, applied) in places.into_iter().zip(applied) {
+        for ((at, to), applied) in places.into_iter().zip(goals).zip(applied) {
             if let Applied::Done(_) = applied {
-                answers[at] = Some(Settled::Accepted { lease_expires_at: None });
+                answers[at] = Some(Settled::Done { to });
             }
         }
         Ok(())
@@ -258,18 +266,17 @@ enum Verdict {
 
 /// The token does not hold the task any more: was this very settlement accepted before?
 fn answer_from_history(item: &Settlement, task: &Task) -> Settled {
-    let accepted = Settled::Accepted { lease_expires_at: None };
     let stale = Settled::Stale { state: task.state() };
     let held = task.trail.at_version(item.token).is_some_and(|entry| matches!(entry.step, Step::Started { .. }));
     let Some(next) = task.trail.at_version(item.token + 1).filter(|_| held) else { return stale };
     match (&next.step, &item.outcome) {
-        (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => accepted,
+        (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => Settled::Repeated,
         (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, .. })
             if error == said =>
         {
-            accepted
+            Settled::Repeated
         }
-        (Step::GivenBack, Outcome::Released) => accepted,
+        (Step::GivenBack, Outcome::Released) => Settled::Repeated,
         (Step::CancelRequested, _) => Settled::Cancelled,
         _ => stale,
     }

@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn many_that_hang_leave_a_place_for_one_that_does_not() {
         let targets = Targets::new(64, 512);
-        for target in 0..30 {
+        for target in 0..20 {
             let target = target.to_string();
             for _ in 0..targets.free(&target) {
                 targets.take(&target);

@@ -279,8 +279,8 @@ impl Database {
 
     /// Whether it holds tasks, live or finished; a database without our tables holds none.
     pub fn has_tasks(&self) -> bool {
-        let any = self.connection.query_row(Sql::BodyAny.text(), [], |row| row.get(0));
-        any.unwrap_or(false)
+        let last = self.connection.query_row(Sql::BodyLast.text(), [], |row| row.get::<_, i64>(0));
+        last.is_ok_and(|seq| seq > 0)
     }
 
     /// Every migration, and when it was applied.

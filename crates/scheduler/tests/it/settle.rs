@@ -9,7 +9,8 @@ use punctual_testkit::fixtures::{TENANT, json, task};
 
 use crate::bench::{Bench, NODE};
 
-const ACCEPTED: Settled = Settled::Accepted { lease_expires_at: None };
+const COMPLETED: Settled = Settled::Done { to: State::Completed };
+const RETRIED: Settled = Settled::Done { to: State::Pending };
 
 fn completed(text: &str) -> Outcome {
     Outcome::Completed { result: Some(json(text)) }
@@ -42,8 +43,9 @@ impl Bench {
 async fn a_completion_is_recorded_once_however_often_it_is_said() {
     let mut bench = Bench::new();
     let (id, token) = bench.running().await;
+    assert_eq!(bench.say(id, token, completed("1")).await, COMPLETED);
     for _ in 0..3 {
-        assert_eq!(bench.say(id, token, completed("1")).await, ACCEPTED);
+        assert_eq!(bench.say(id, token, completed("1")).await, Settled::Repeated);
     }
     assert_eq!(bench.say(id, token, completed("2")).await, Settled::Stale { state: State::Completed });
     assert_eq!(bench.say(id, token, failed(true)).await, Settled::Stale { state: State::Completed });
@@ -55,24 +57,24 @@ async fn a_completion_is_recorded_once_however_often_it_is_said() {
 async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
     let mut bench = Bench::new();
     let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
-    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, failed(true)).await, RETRIED);
+    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Repeated);
     let waiting = bench.task(id).await;
     assert_eq!((waiting.state(), waiting.retry_count()), (State::Pending, 1));
     bench.clock.advance_millis(1_000);
     let again = bench.lease("default", 1).await.remove(0);
     assert!(again.position.version > token);
     // The first worker still repeats what was accepted, also while the second one runs.
-    assert_eq!(bench.say(id, token, failed(true)).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Repeated);
     assert_eq!(bench.say(id, token, completed("1")).await, Settled::Stale { state: State::Running });
-    assert_eq!(bench.say(id, again.position.version, completed("1")).await, ACCEPTED);
+    assert_eq!(bench.say(id, again.position.version, completed("1")).await, COMPLETED);
 }
 
 #[tokio::test]
 async fn a_failure_not_worth_retrying_is_a_dead_letter() {
     let mut bench = Bench::new();
     let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, failed(false)).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, failed(false)).await, Settled::Done { to: State::DeadLettered });
     assert_eq!(bench.task(id).await.state(), State::DeadLettered);
 }
 
@@ -80,8 +82,8 @@ async fn a_failure_not_worth_retrying_is_a_dead_letter() {
 async fn a_release_is_not_counted() {
     let mut bench = Bench::new();
     let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, Outcome::Released).await, ACCEPTED);
-    assert_eq!(bench.say(id, token, Outcome::Released).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, Outcome::Released).await, RETRIED);
+    assert_eq!(bench.say(id, token, Outcome::Released).await, Settled::Repeated);
     let task = bench.task(id).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
 }
@@ -93,7 +95,7 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
     bench.clock.advance_millis(30_000);
     let beat = || Outcome::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
     let expires = punctual_testkit::fixtures::at(90_000);
-    assert_eq!(bench.say(id, token, beat()).await, Settled::Accepted { lease_expires_at: Some(expires) });
+    assert_eq!(bench.say(id, token, beat()).await, Settled::Extended { lease_expires_at: expires });
     assert_eq!(bench.say(id, token - 1, beat()).await, Settled::Stale { state: State::Running });
     assert_eq!(bench.say(TaskId::new(), token, beat()).await, Settled::NotFound);
     let task = bench.task(id).await;
@@ -124,7 +126,7 @@ async fn another_tenants_task_is_not_found() {
     let answers = bench.settler.settle("somebody else", vec![item()]).await.unwrap();
     assert_eq!(answers, [Settled::NotFound]);
     assert_eq!(bench.task(id).await.state(), State::Running);
-    assert_eq!(bench.settler.settle(TENANT, vec![item()]).await.unwrap(), [ACCEPTED]);
+    assert_eq!(bench.settler.settle(TENANT, vec![item()]).await.unwrap(), [COMPLETED]);
 }
 
 #[tokio::test]
@@ -141,7 +143,7 @@ async fn a_batch_is_answered_item_by_item() {
     ];
     let answers = bench.settler.settle(TENANT, items).await.unwrap();
     assert!(
-        matches!(answers[..], [ACCEPTED, Settled::NotFound, ACCEPTED, Settled::Stale { .. }, ACCEPTED]),
+        matches!(answers[..], [COMPLETED, Settled::NotFound, RETRIED, Settled::Stale { .. }, Settled::Repeated]),
         "{answers:?}"
     );
 }
@@ -154,5 +156,5 @@ async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_sti
     let beat = Outcome::Heartbeat { progress: Some(json("1")), checkpoint: None };
     assert_eq!(bench.say(id, token, beat).await, Settled::Stale { state: State::Running });
     assert_eq!(bench.task(id).await.progress, None);
-    assert_eq!(bench.say(id, token, completed("1")).await, ACCEPTED);
+    assert_eq!(bench.say(id, token, completed("1")).await, COMPLETED);
 }

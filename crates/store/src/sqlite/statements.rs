@@ -39,7 +39,6 @@ statements! {
     RollbackToSavepoint => "ROLLBACK TO job",
     BodyEdit => include_str!("../sql/sqlite/body_edit.sql"),
     BodyInsert => include_str!("../sql/sqlite/body_insert.sql"),
-    BodyAny => include_str!("../sql/sqlite/body_any.sql"),
     BodyLast => include_str!("../sql/sqlite/body_last.sql"),
     ClaimDue => include_str!("../sql/sqlite/claim_due.sql"),
     CountsAdd => include_str!("../sql/sqlite/counts_add.sql"),

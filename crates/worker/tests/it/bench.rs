@@ -50,7 +50,7 @@ impl Bench {
             store: Arc::new(store),
             broker: Arc::new(EmbeddedBroker::new(10_000)),
             clock,
-            targets: Arc::new(Targets::new(PLACES, 1_000)),
+            targets: Arc::new(Targets::new(PLACES, usize::MAX)),
             webhooks: webhooks(),
             stats: Arc::new(WorkerStats::new(move |millis| _ = sum.fetch_add(millis, Ordering::Relaxed))),
             node,

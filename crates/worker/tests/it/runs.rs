@@ -150,7 +150,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     dead.answer("/hook", Answer::hang());
     bench.config.concurrency = 100;
     bench.config.drain = Duration::ZERO;
-    bench.deps.targets = std::sync::Arc::new(punctual_scheduler::targets::Targets::new(4, 1_000));
+    bench.deps.targets = std::sync::Arc::new(punctual_scheduler::targets::Targets::new(4, usize::MAX));
     let mut tasks = fixtures::task().push(&dead.url("")).priority(9).times(100);
     tasks.extend(fixtures::task().push(&healthy.url("")).times(100));
     bench.insert(tasks).await;

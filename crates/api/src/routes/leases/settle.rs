@@ -8,6 +8,7 @@ use punctual_client::{
     Task,
 };
 use punctual_core::ids::TaskId;
+use punctual_core::state::State as TaskState;
 use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
@@ -232,7 +233,7 @@ async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<V
         let checked = settlement(item).map(|settlement| {
             let remembered = remembered(api, &settlement);
             if remembered.is_none() {
-                places.push((place, settlement.id, settlement.token, word(&settlement.outcome)));
+                places.push((place, settlement.id, settlement.token, matches!(settlement.outcome, Outcome::Released)));
                 settlements.push(settlement);
             }
             remembered
@@ -243,13 +244,11 @@ async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<V
         return Ok(answers);
     }
     let settled = api.settler.settle(tenant, settlements).await?;
-    for ((place, id, token, word), settled) in places.into_iter().zip(settled) {
-        match (&settled, word) {
-            (Settled::Accepted { lease_expires_at: Some(expires_at) }, None) => {
-                api.beats.written(id, token, *expires_at);
-            }
-            (Settled::Accepted { .. }, Some(word)) => {
-                api.metrics.settled(word, 1);
+    for ((place, id, token, released), settled) in places.into_iter().zip(settled) {
+        match settled {
+            Settled::Extended { lease_expires_at } => api.beats.written(id, token, lease_expires_at),
+            Settled::Done { to } => {
+                api.metrics.settled(word(to, released), 1);
                 api.beats.forget(id, token);
             }
             _ => api.beats.forget(id, token),
@@ -267,19 +266,20 @@ fn remembered(api: &Api, settlement: &Settlement) -> Option<Timestamp> {
     }
 }
 
-/// The word under which an outcome is counted; a heartbeat settles nothing.
-fn word(outcome: &Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Completed { .. } => Some("completed"),
-        Outcome::Failed { .. } => Some("failed"),
-        Outcome::Released => Some("released"),
-        Outcome::Heartbeat { .. } => None,
+/// The word under which the end of a run is counted: the same that the webhook workers use.
+fn word(to: TaskState, released: bool) -> &'static str {
+    match to {
+        TaskState::Completed => "completed",
+        TaskState::Pending if released => "given_back",
+        TaskState::Pending => "retried",
+        _ => "dead_lettered",
     }
 }
 
 fn told(settled: &Settled) -> Answer {
     match settled {
-        Settled::Accepted { lease_expires_at } => Ok(*lease_expires_at),
+        Settled::Done { .. } | Settled::Repeated => Ok(None),
+        Settled::Extended { lease_expires_at } => Ok(Some(*lease_expires_at)),
         Settled::Stale { state } => {
             let detail = format!("the token does not hold the task any more; the task is {}", state.as_str());
             Err(Problem::new(Code::StaleToken, detail))

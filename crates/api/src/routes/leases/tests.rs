@@ -211,7 +211,7 @@ async fn items_of_a_settle_call_are_judged_one_by_one() {
     assert!(answers[4]["lease_expires_at"].is_string());
     assert_eq!(answers[5]["error"]["errors"][0]["pointer"], "/result");
     let metrics = world.api.metrics.prometheus();
-    for outcome in ["completed", "failed", "released"] {
+    for outcome in ["completed", "retried", "given_back"] {
         assert!(metrics.contains(&format!("punctual_tasks_settled_total{{outcome=\"{outcome}\"}} 1\n")), "{metrics}");
     }
 }

@@ -92,7 +92,7 @@ async fn a_task_that_kills_its_worker_three_times_is_poisoned() {
 async fn a_run_beyond_its_timeout_is_retried_although_its_worker_beats() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "timeout_seconds": 1, "retry_policy": quick(1)})).await;
-    for attempt in 1..=2 {
+    for attempt in 1..=2_usize {
         let lease = caller.lease_one("q").await;
         let started = in_seconds(0.0);
         assert_eq!(lease["attempt"], attempt);
@@ -108,6 +108,12 @@ async fn a_run_beyond_its_timeout_is_retried_although_its_worker_beats() {
         .await;
         let ran = seconds_between(started, in_seconds(0.0));
         assert!(ran >= 0.9, "taken away after {ran} s");
+        // Beats are refused from the deadline on, an outcome from when the task was taken back.
+        eventually("the task is taken back", SOON, async || {
+            let runs = caller.runs(&id).await;
+            if runs[attempt - 1]["finished_at"].is_null() { Err(format!("{runs:?}")) } else { Ok(()) }
+        })
+        .await;
         caller.tell("complete", &lease, json!({"result": "late"})).await.problem_code(409, "stale_token");
     }
     let task = caller.until(&id, "DEAD_LETTERED").await;
