@@ -105,7 +105,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: CancellationToke
         waiting_workers: 100,
         push: false,
     };
-    let (dispatcher, desk, _) = Dispatcher::new(deps, config);
+    let (dispatcher, desk) = Dispatcher::new(deps, config);
     tokio::spawn(dispatcher.run(shutdown));
     desk
 }

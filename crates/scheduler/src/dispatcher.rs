@@ -12,7 +12,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
@@ -56,21 +55,6 @@ pub struct Config {
     pub push: bool,
 }
 
-/// What the dispatcher has done, for the metrics.
-#[derive(Debug, Default)]
-pub struct DispatcherStats {
-    /// Pull workers that wait now.
-    pub waiting_workers: AtomicUsize,
-    /// Lanes on the board.
-    pub lanes: AtomicUsize,
-    /// Tasks claimed.
-    pub claimed: AtomicU64,
-    /// Tasks failed at the claim because they had expired.
-    pub expired: AtomicU64,
-    /// Tasks given back because nobody was there to take them.
-    pub given_back: AtomicU64,
-}
-
 /// What the dispatcher works with.
 #[derive(Clone)]
 pub struct Deps {
@@ -92,11 +76,11 @@ pub struct Deps {
 pub struct Dispatcher {
     deps: Deps,
     config: Config,
-    stats: Arc<DispatcherStats>,
     asks: mpsc::Receiver<Waiting>,
-    /// What was claimed for workers that hung up.
+    /// What was claimed for workers that hung up, on its way back and arrived.
     returned: mpsc::UnboundedReceiver<Vec<Task>>,
     returns: mpsc::UnboundedSender<Vec<Task>>,
+    abandoned: Vec<Task>,
     board: Board,
     waiters: Waiters,
     /// Shelves where a ready lane and a taker may meet.
@@ -131,19 +115,18 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 impl Dispatcher {
     /// A dispatcher and the desk it sits at.
-    pub fn new(deps: Deps, config: Config) -> (Self, Desk, Arc<DispatcherStats>) {
+    pub fn new(deps: Deps, config: Config) -> (Self, Desk) {
         let (desk, asks) = Desk::new(config.waiting_workers);
         let (returns, returned) = mpsc::unbounded_channel();
-        let stats = Arc::new(DispatcherStats::default());
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
         let dispatcher = Self {
             board: Board::new(deps.clock.now(), window),
             deps,
             config,
-            stats: Arc::clone(&stats),
             asks,
             returned,
             returns,
+            abandoned: Vec::new(),
             waiters: Waiters::default(),
             open: HashSet::new(),
             impatient: Vec::new(),
@@ -153,7 +136,7 @@ impl Dispatcher {
             next_sweep: Instant::now(),
             failures: 0,
         };
-        (dispatcher, desk, stats)
+        (dispatcher, desk)
     }
 
     /// Works until told to stop; then answers every waiting worker with nothing.
@@ -191,14 +174,13 @@ impl Dispatcher {
         for waiting in self.waiters.drain() {
             waiting.answer(Ok(Handout::new(Vec::new(), self.returns.clone())));
         }
+        self.give_back_abandoned().await;
     }
 
     /// One turn: takes in what has happened and serves whom it can.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let turn = self.turn().await;
         self.dismiss_the_impatient(turn.as_ref().err());
-        self.stats.waiting_workers.store(self.waiters.len(), Relaxed);
-        self.stats.lanes.store(self.board.len(), Relaxed);
         turn
     }
 
@@ -207,10 +189,7 @@ impl Dispatcher {
         while let Ok(waiting) = self.asks.try_recv() {
             self.take_in(waiting);
         }
-        while let Ok(abandoned) = self.returned.try_recv() {
-            let now = self.deps.clock.now();
-            self.give_back(abandoned, now).await;
-        }
+        self.give_back_abandoned().await;
         let now = self.deps.clock.now();
         for (lane, due_at) in self.deps.hints.take() {
             self.board.note(&lane, due_at, now);
@@ -254,8 +233,6 @@ impl Dispatcher {
             self.board.correct(*lane, *head, now);
             moved |= head.is_none_or(|due_at| due_at > now);
         }
-        self.stats.claimed.fetch_add(answer.tasks.len() as u64, Relaxed);
-        self.stats.expired.fetch_add(answer.expired as u64, Relaxed);
         moved
     }
 
@@ -277,17 +254,15 @@ impl Dispatcher {
         }
     }
 
-    /// Returns when a turn may have something to do.
+    /// Returns when a turn may have something to do. Dropping it loses nothing: it does not wait once it has taken
+    /// something in.
     async fn something_happens(&mut self) {
         let waits = self.longest_wait();
         let deps = &self.deps;
         let blocked = self.push_blocked && self.failures == 0;
         tokio::select! {
             Some(waiting) = self.asks.recv() => self.take_in(waiting),
-            Some(abandoned) = self.returned.recv() => {
-                let now = self.deps.clock.now();
-                self.give_back(abandoned, now).await;
-            }
+            Some(abandoned) = self.returned.recv() => self.abandoned.extend(abandoned),
             () = deps.hints.wait() => {}
             () = deps.targets.wait_for_place(), if blocked => {}
             () = deps.broker.wait_for_room(WEBHOOK_POOL), if blocked && !self.places_full => {}
@@ -318,12 +293,19 @@ impl Dispatcher {
         }
     }
 
+    async fn give_back_abandoned(&mut self) {
+        while let Ok(tasks) = self.returned.try_recv() {
+            self.abandoned.extend(tasks);
+        }
+        let (abandoned, now) = (std::mem::take(&mut self.abandoned), self.deps.clock.now());
+        self.give_back(abandoned, now).await;
+    }
+
     /// Gives claimed tasks back that nobody takes; they are not counted as attempts.
     async fn give_back(&self, tasks: Vec<Task>, due_at: Timestamp) {
         if tasks.is_empty() {
             return;
         }
-        self.stats.given_back.fetch_add(tasks.len() as u64, Relaxed);
         let by = By { now: self.deps.clock.now(), node: self.deps.node, actor: Actor::Scheduler };
         let changes = tasks
             .into_iter()

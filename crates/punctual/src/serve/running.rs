@@ -177,8 +177,7 @@ fn dispatcher(config: &Config, parts: &Parts, push: bool) -> (Dispatcher, Desk) 
         waiting_workers: config.limits.waiting_workers,
         push,
     };
-    let (dispatcher, desk, _) = Dispatcher::new(deps, config);
-    (dispatcher, desk)
+    Dispatcher::new(deps, config)
 }
 
 fn consumer(config: &Config, parts: &Parts) -> Consumer {

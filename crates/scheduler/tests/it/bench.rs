@@ -61,7 +61,7 @@ impl Bench {
             targets: Arc::clone(&targets),
             node: NODE,
         };
-        let (dispatcher, desk, _) = Dispatcher::new(deps, config);
+        let (dispatcher, desk) = Dispatcher::new(deps, config);
         let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
         Self { store, clock, broker, targets, dispatcher, desk, settler, _directory: directory }
     }

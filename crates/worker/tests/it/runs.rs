@@ -170,7 +170,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         waiting_workers: 1,
         push: true,
     };
-    let (dispatcher, _desk, _stats) = Dispatcher::new(deps, config);
+    let (dispatcher, _desk) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());
     let dispatching = tokio::spawn(dispatcher.run(stop_dispatching.clone()));
     all_completed(&bench, 100).await;
