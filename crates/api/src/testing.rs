@@ -1,28 +1,27 @@
-//! What this crate's tests share: a store and a registry in memory, and an interface over them.
+//! What this crate's tests share: a store in a temporary directory, and an interface over it.
 
 mod store;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use parking_lot::Mutex;
-use punctual_core::broker::{Broker, BrokerError, Message, Subscription};
+use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
-use punctual_core::store::{Store, StoreError};
+use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{Registry, WorkerSighting};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
+use punctual_scheduler::waking::WakingStore;
+use punctual_store::sqlite::{Options, SqliteStore};
 use serde_json::Value;
+use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
@@ -30,19 +29,22 @@ use crate::metrics::Metrics;
 use crate::readiness::Probes;
 use crate::state::{Api, ApiConfig, Parts};
 
-pub(crate) use store::MemoryStore;
+pub(crate) use store::FailingStore;
 
 /// 2026-05-22T18:00:00Z, where the clock stands at first.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
 
-/// An interface over memory.
+const NODE: NodeId = NodeId::new(1);
+
+/// An interface over a store of its own.
 pub(crate) struct World {
     pub api: Api,
     pub router: axum::Router,
-    pub store: Arc<MemoryStore>,
+    pub store: Arc<FailingStore>,
     pub clock: Arc<ManualClock>,
     /// Closes the desk.
     pub shutdown: CancellationToken,
+    _directory: TempDir,
 }
 
 impl World {
@@ -52,22 +54,27 @@ impl World {
 
     pub fn with(config: ApiConfig, probes: Probes) -> Self {
         let clock = Arc::new(ManualClock::new(START));
-        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let directory = TempDir::new().unwrap();
+        let sqlite = SqliteStore::open(directory.path(), clock.clone(), NODE, Options::default());
+        let sqlite = Arc::new(sqlite.unwrap());
+        let hints = Arc::new(Hints::default());
+        let waking = WakingStore::new(sqlite.clone(), hints.clone());
+        let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
-        let desk = desk(store.clone(), clock.clone(), shutdown.clone());
+        let desk = desk(store.clone(), clock.clone(), hints, shutdown.clone());
         let parts = Parts {
             store: store.clone(),
-            registry: Arc::new(MemoryRegistry::default()),
+            registry: sqlite,
             desk,
-            settler: Settler::new(store.clone(), clock.clone(), NodeId::new(1)),
+            settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
-            node: NodeId::new(1),
+            node: NODE,
             config,
             metrics: Metrics::new(START),
             probes,
         };
         let api = Api::new(parts);
-        Self { router: crate::router(api.clone()), api, store, clock, shutdown }
+        Self { router: crate::router(api.clone()), api, store, clock, shutdown, _directory: directory }
     }
 
     /// Sends a request with a JSON body, or none.
@@ -87,19 +94,20 @@ impl World {
 }
 
 /// A dispatcher at work, and its desk.
-fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, shutdown: CancellationToken) -> Desk {
+fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdown: CancellationToken) -> Desk {
     let seconds = std::time::Duration::from_secs;
     let deps = Deps {
         store,
-        broker: Arc::new(NoBroker),
+        broker: Arc::new(EmbeddedBroker::new(100)),
         clock,
-        hints: Arc::new(Hints::default()),
+        hints,
         targets: Arc::new(Targets::new(1, 1_000)),
-        node: NodeId::new(1),
+        node: NODE,
     };
     let config = Config {
         prefetch_window: seconds(60),
-        sweep_interval: std::time::Duration::from_millis(1),
+        // Long, so that what is found is found by a hint or by the first sweep.
+        sweep_interval: std::time::Duration::from_hours(1),
         claim_batch: 1_000,
         visibility: seconds(60),
         waiting_workers: 100,
@@ -135,76 +143,4 @@ impl Answer {
         assert_eq!(problem["status"], self.status.as_u16());
         problem["code"].as_str().unwrap().to_owned()
     }
-}
-
-/// Workers in memory.
-#[derive(Default)]
-pub(crate) struct MemoryRegistry(Mutex<BTreeMap<(String, String), WorkerSighting>>);
-
-#[async_trait]
-impl Registry for MemoryRegistry {
-    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        let mut workers = self.0.lock();
-        for sighting in sightings {
-            let key = (sighting.tenant.clone(), sighting.name.clone());
-            let first_seen_at = workers.get(&key).map_or(sighting.first_seen_at, |known| known.first_seen_at);
-            workers.insert(key, WorkerSighting { first_seen_at, ..sighting });
-        }
-        Ok(())
-    }
-
-    async fn workers(
-        &self,
-        tenant: &str,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError> {
-        let workers = self.0.lock();
-        let of = workers.values().filter(|worker| worker.tenant == tenant);
-        Ok(of.filter(|worker| after.as_ref().is_none_or(|after| worker.name > *after)).take(limit).cloned().collect())
-    }
-
-    async fn forget_workers(&self, _: Timestamp) -> Result<u64, StoreError> {
-        Ok(0)
-    }
-
-    async fn saw_node(&self, _: NodeId) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    async fn dead_nodes(&self, _: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        Ok(Vec::new())
-    }
-
-    async fn bury(&self, _: NodeId) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
-
-/// A broker that takes nothing: these tests push nothing.
-struct NoBroker;
-
-#[async_trait]
-impl Broker for NoBroker {
-    async fn publish(&self, _: Vec<Message>) -> Result<(), BrokerError> {
-        Err(BrokerError::Full)
-    }
-
-    async fn subscribe(&self, _: &str, _: usize) -> Result<Box<dyn Subscription>, BrokerError> {
-        Err(BrokerError::Full)
-    }
-
-    async fn depth(&self, _: &str) -> Result<usize, BrokerError> {
-        Ok(0)
-    }
-
-    async fn room(&self, _: &str) -> Result<usize, BrokerError> {
-        Ok(0)
-    }
-
-    async fn wait_for_room(&self, _: &str) {
-        std::future::pending::<()>().await;
-    }
-
-    async fn close(&self) {}
 }
