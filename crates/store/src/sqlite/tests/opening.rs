@@ -137,3 +137,15 @@ async fn whoever_held_tasks_before_us_is_dead() {
     next.bury(NodeId::new(7)).await.unwrap();
     assert_eq!(next.dead_nodes(at(0)).await.unwrap(), [NodeId::new(7)], "it still holds a task");
 }
+
+#[tokio::test]
+async fn a_new_directory_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let home = TempDir::new().unwrap();
+    let path = home.path().join("data");
+    let store = open(&path);
+    let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o700, "{mode:o}");
+    store.close().await.unwrap();
+}
