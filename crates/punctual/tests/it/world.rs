@@ -51,6 +51,16 @@ impl World {
         self.server = self.serve.start().await;
     }
 
+    /// Returns once `count` workers wait in long polls.
+    pub async fn until_waiting(&self, count: usize) {
+        let wanted = format!("punctual_waiting_workers {count}");
+        eventually("the polls have arrived", SOON, async || {
+            let metrics = self.caller().api.get("/metrics").await.text().to_owned();
+            if metrics.lines().any(|line| line == wanted) { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    }
+
     /// The directory around the data directory.
     pub fn home(&self) -> &Path {
         self.home.path()

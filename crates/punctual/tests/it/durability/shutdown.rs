@@ -71,8 +71,7 @@ async fn waiting_workers_do_not_hold_up_the_end() {
             tokio::spawn(async move { caller.api.call("POST", "/v1/leases").json(&wanted).try_send().await })
         })
         .collect();
-    // Lets the polls arrive; one that comes later meets a server that is ending, which is as good.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    world.until_waiting(20).await;
     let asked = Instant::now();
     world.server.terminate();
     let exit = world.server.exit(SOON).await;

@@ -85,14 +85,15 @@ async fn a_waiting_worker_is_handed_a_future_task_at_its_time_and_never_before()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_waiting_workers_are_each_handed_one() {
-    let caller = shared().await;
+    let world = World::start().await;
+    let caller = world.caller();
     let workers: Vec<_> = (0..200)
         .map(|_| {
             let worker = caller.clone();
             tokio::spawn(async move { worker.lease(wanting("q", 60)).await })
         })
         .collect();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.until_waiting(200).await;
     let tasks = caller.submit_all((0..200).map(|_| json!({"type": "t", "queue": "q"})).collect()).await;
     let submitted = Instant::now();
     let mut seen = BTreeSet::new();
@@ -138,13 +139,15 @@ async fn waiting_workers_cost_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_gave_up_waiting_is_handed_nothing() {
-    let caller = shared().await;
+    let world = World::start().await;
+    let caller = world.caller();
     for _ in 0..5 {
         let gone = caller.apart();
         let poll = tokio::spawn(async move { gone.lease(wanting("q", 30)).await });
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        world.until_waiting(1).await;
         poll.abort();
         assert!(poll.await.is_err(), "the poll was given up");
+        world.until_waiting(0).await;
     }
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = caller.lease_one("q").await;
