@@ -9,7 +9,7 @@
 //!   [`Inserted::Replayed`] with the first task; in another tenant it is another task.
 //! - `insert_refuses_a_key_with_another_body`: same key, another fingerprint: [`Inserted::KeyReused`], nothing stored.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
-//! - `claim_takes_what_is_due_in_order`: by due instant, then id; lanes in the order given; never over a limit.
+//! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission; lanes in the order given; never over a limit.
 //! - `claim_is_bounded_in_bytes`: it stops at [`CLAIM_PAYLOAD`](crate::task::limits::CLAIM_PAYLOAD), but takes at least
 //!   one task.
 //! - `claim_takes_nothing_early`: what is due after `now` stays.

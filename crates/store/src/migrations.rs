@@ -21,12 +21,20 @@ pub struct Migration {
 }
 
 /// The steps that this binary knows, in order.
-pub const SQLITE: &[Migration] = &[Migration {
-    version: 1,
-    name: "tasks",
-    up: include_str!("../migrations/sqlite/0001_tasks.up.sql"),
-    down: include_str!("../migrations/sqlite/0001_tasks.down.sql"),
-}];
+pub const SQLITE: &[Migration] = &[
+    Migration {
+        version: 1,
+        name: "tasks",
+        up: include_str!("../migrations/sqlite/0001_tasks.up.sql"),
+        down: include_str!("../migrations/sqlite/0001_tasks.down.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "claim_order",
+        up: include_str!("../migrations/sqlite/0002_claim_order.up.sql"),
+        down: include_str!("../migrations/sqlite/0002_claim_order.down.sql"),
+    },
+];
 
 /// One line of [`status`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

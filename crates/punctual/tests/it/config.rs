@@ -159,7 +159,7 @@ async fn the_schema_goes_up_and_down_while_no_server_runs() {
     let data = data.to_str().unwrap();
     let busy = punctual(&["migrate", "status", "--store", "sqlite", "--data", data], &[]);
     assert!(!busy.status.success() && text(&busy.stderr).contains("in use"), "{busy:?}");
-    world.caller().submit_id(serde_json::json!({"type": "kept", "delay_seconds": 600})).await;
+    let kept = world.caller().submit_id(serde_json::json!({"type": "kept", "delay_seconds": 600})).await;
     world.server.terminate();
     assert_eq!(world.server.exit(AT_ONCE).await.code, Some(0));
 
@@ -169,12 +169,20 @@ async fn the_schema_goes_up_and_down_while_no_server_runs() {
         text(&done.stdout)
     };
     assert!(migrate(&["status"]).starts_with("0001 tasks applied 20"));
+    assert_eq!(migrate(&["down"]), "taken back: 0002\n", "a step that loses nothing needs no word");
     let unsaid = punctual(&["migrate", "down", "--data", data], &[]);
     assert!(!unsaid.status.success() && text(&unsaid.stderr).contains("--to 0"), "{unsaid:?}");
+    assert!(migrate(&["up"]).starts_with("applied: 0002"));
+    world.restart().await;
+    assert_eq!(world.caller().list_ids("").await, [kept]);
+    world.server.terminate();
+    assert_eq!(world.server.exit(AT_ONCE).await.code, Some(0));
+
     assert!(migrate(&["down", "--to", "0"]).ends_with("0001\n"));
     assert!(migrate(&["status"]).starts_with("0001 tasks not applied\n"));
     assert!(migrate(&["up"]).starts_with("applied: 0001"));
     assert_eq!(migrate(&["up"]), "applied: nothing\n");
+    assert_eq!(migrate(&["down", "--to", "1"]), "taken back: 0002\n");
     assert!(migrate(&["down"]).ends_with("0001\n"), "an empty store loses nothing");
     world.restart().await;
 }

@@ -5,19 +5,23 @@
 //! as durable and as exact as the tasks, and reading them costs nothing.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use punctual_core::state::State;
 
 use super::fault::Fault;
 use super::statements::{Sql, Statements};
 
+/// How many tasks came and went, by lane and state.
+type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
+
 /// The changes of a transaction (see the module).
 #[derive(Default)]
 pub(crate) struct Tally {
     /// Of the jobs that are done.
-    group: HashMap<(i64, u8), i64>,
+    group: Counts,
     /// Of the job under way.
-    job: HashMap<(i64, u8), i64>,
+    job: Counts,
 }
 
 impl Tally {
@@ -65,5 +69,31 @@ impl Tally {
             add.execute((lane, state, tasks))?;
         }
         Ok(())
+    }
+}
+
+/// Spreads lanes and states over the table. Their numbers are ours and small, so that nobody can choose them to collide,
+/// and two of them are hashed for every task that moves.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u8(*byte);
+        }
+    }
+
+    fn write_u8(&mut self, state: u8) {
+        self.write_i64(i64::from(state));
+    }
+
+    fn write_i64(&mut self, lane: i64) {
+        // An odd constant with its ones spread evenly; the rotation brings the mixed upper bits down.
+        self.0 = (self.0.rotate_left(5) ^ lane.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

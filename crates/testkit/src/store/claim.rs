@@ -24,7 +24,7 @@ pub async fn claim_takes_what_is_due_in_order(factory: &dyn StoreFactory) {
     let stored = fixture.insert(batch).await;
     let in_order = |queue: &str| {
         let mut lane: Vec<&Task> = stored.iter().filter(|task| task.lane.key.queue == queue).collect();
-        lane.sort_by_key(|task| (task.due_at, task.id));
+        lane.sort_by_key(|task| task.due_at);
         (lane[0].lane.id, lane.into_iter().map(|task| task.id).collect::<Vec<_>>())
     };
     let ((even, evens), (odd, odds)) = (in_order("even"), in_order("odd"));

@@ -7,5 +7,5 @@ SELECT
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis
 FROM tasks AS t INDEXED BY tasks_waiting LEFT JOIN bodies AS b ON b.seq = t.seq
 WHERE t.state = 1 AND t.lane = ?1 AND t.due_at <= ?2
-ORDER BY t.due_at, t.id
+ORDER BY t.due_at, t.seq
 LIMIT ?3
