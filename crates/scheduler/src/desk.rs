@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 /// What a worker asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,16 +83,27 @@ impl Drop for Handout {
 #[derive(Clone, Debug)]
 pub struct Desk {
     asks: mpsc::Sender<Waiting>,
+    trouble: watch::Receiver<Trouble>,
+}
+
+/// Why nothing can be claimed at the moment; none when all is well.
+pub(crate) type Trouble = Option<StoreError>;
+
+/// The dispatcher's side of the desk.
+pub(crate) struct Counter {
+    pub asks: mpsc::Receiver<Waiting>,
+    pub trouble: watch::Sender<Trouble>,
 }
 
 impl Desk {
     /// A desk, and the end at which the dispatcher sits.
-    pub(crate) fn new(capacity: usize) -> (Self, mpsc::Receiver<Waiting>) {
+    pub(crate) fn new(capacity: usize) -> (Self, Counter) {
         let (asks, waiting) = mpsc::channel(capacity);
-        (Self { asks }, waiting)
+        let (tell, trouble) = watch::channel(None);
+        (Self { asks, trouble }, Counter { asks: waiting, trouble: tell })
     }
 
-    /// Waits for tasks; empty when none came up within the wait. The tasks are `RUNNING` and this worker's: the
+    /// Waits for tasks; empty when none came up within the wait, which is not said while none can be claimed. The tasks are `RUNNING` and this worker's: the
     /// version of each is its fencing token.
     pub async fn lease(&self, ask: Ask) -> Result<Vec<Task>, DeskError> {
         let (reply, mut answer) = oneshot::channel();
@@ -107,7 +118,8 @@ impl Desk {
             answered
         } else {
             answer.close();
-            return answer.try_recv().map_or(Ok(Vec::new()), |late| late.map(Handout::take));
+            let nothing = || self.trouble.borrow().clone().map_or(Ok(Vec::new()), |error| Err(error.into()));
+            return answer.try_recv().map_or_else(|_| nothing(), |late| late.map(Handout::take));
         };
         answered.unwrap_or(Err(DeskError::Closed)).map(Handout::take)
     }

@@ -23,12 +23,12 @@ use punctual_core::store::{Claimed, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, Shelf};
-use crate::desk::{Desk, DeskError, Handout, Waiting};
+use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
 use crate::hints::Hints;
 use crate::targets::Targets;
 use crate::waiters::{Waiters, shelves};
@@ -77,6 +77,7 @@ pub struct Dispatcher {
     deps: Deps,
     config: Config,
     asks: mpsc::Receiver<Waiting>,
+    trouble: watch::Sender<Trouble>,
     /// What was claimed for workers that hung up, on its way back and arrived.
     returned: mpsc::UnboundedReceiver<Vec<Task>>,
     returns: mpsc::UnboundedSender<Vec<Task>>,
@@ -116,7 +117,7 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 impl Dispatcher {
     /// A dispatcher and the desk it sits at.
     pub fn new(deps: Deps, config: Config) -> (Self, Desk) {
-        let (desk, asks) = Desk::new(config.waiting_workers);
+        let (desk, Counter { asks, trouble }) = Desk::new(config.waiting_workers);
         let (returns, returned) = mpsc::unbounded_channel();
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
         let dispatcher = Self {
@@ -124,6 +125,7 @@ impl Dispatcher {
             deps,
             config,
             asks,
+            trouble,
             returned,
             returns,
             abandoned: Vec::new(),
@@ -181,7 +183,15 @@ impl Dispatcher {
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let turn = self.turn().await;
         self.dismiss_the_impatient(turn.as_ref().err());
+        self.tell_of_trouble(turn.as_ref().err());
         turn
+    }
+
+    /// Who waits in vain because of the store must not be told that there was nothing to do.
+    fn tell_of_trouble(&self, failure: Option<&StoreError>) {
+        if self.trouble.borrow().is_some() || failure.is_some() {
+            self.trouble.send_replace(failure.cloned());
+        }
     }
 
     async fn turn(&mut self) -> Result<Report, StoreError> {

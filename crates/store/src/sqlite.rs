@@ -10,6 +10,7 @@ mod checkpoint;
 mod claim;
 mod connection;
 mod counts;
+mod damage;
 mod directory;
 mod extend;
 mod fault;
@@ -40,6 +41,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::clock::Clock;
@@ -51,9 +53,10 @@ use tracing::warn;
 
 use crate::migrations::{self, MigrationError, Status};
 use connection::{OLDEST_SQLITE, open_writer};
+use damage::Damage;
 use directory::Directory;
 use fault::{Fault, closed};
-use queue::Way;
+use queue::{Bounds, Way};
 use reader::Readers;
 use session::Session;
 use statements::Sql;
@@ -66,8 +69,12 @@ pub struct Options {
     pub readers: usize,
     /// Calls of one kind that may wait before further ones are refused as overloaded.
     pub queue_jobs: usize,
+    /// Tasks that waiting calls of one kind may be about, likewise: about a second's work.
+    pub queue_rows: usize,
     /// Bytes that waiting calls of one kind may hold, likewise.
     pub queue_bytes: usize,
+    /// Further calls are refused as well once the first of those that wait has waited for this long.
+    pub queue_age: Duration,
     /// Calls that are committed together at the most.
     pub group_jobs: usize,
     /// Tasks that are committed together, about.
@@ -89,7 +96,9 @@ impl Default for Options {
         Self {
             readers: 3,
             queue_jobs: 10_000,
+            queue_rows: 100_000,
             queue_bytes: 256 << 20,
+            queue_age: Duration::from_secs(5),
             group_jobs: 1_000,
             group_rows: 10_000,
             checkpoint_pages: 4_000,
@@ -98,6 +107,17 @@ impl Default for Options {
             reader_cache_bytes: 8 << 20,
             cached_lanes: 100_000,
         }
+    }
+}
+
+impl Options {
+    fn writer_bounds(&self) -> Bounds {
+        Bounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: self.queue_age }
+    }
+
+    /// Reads weigh nothing while they wait.
+    fn reader_bounds(&self) -> Bounds {
+        Bounds { rows: usize::MAX, bytes: usize::MAX, ..self.writer_bounds() }
     }
 }
 
@@ -151,6 +171,7 @@ pub struct SqliteStore {
 struct Shared {
     writer: Writer,
     readers: Readers,
+    damage: Arc<Damage>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -173,17 +194,18 @@ impl SqliteStore {
         migrations::up(&mut connection, clock.now())
             .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
         let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
-        registry::bury_the_past(&mut Session::new(&connection, Arc::clone(&clock), node, 1))
+        let damage = Damage::new(directory.database(), options.clone());
+        registry::bury_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
             .map_err(|reason| fault(reason.tell().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 
-        let (readers, reader_threads) = Readers::start(&directory.database(), &clock, node, &options)
+        let (readers, reader_threads) = Readers::start(&directory.database(), &damage, &clock, node, &options)
             .map_err(|reason| fault(reason.to_string()))?;
-        let (writer, writer_thread) = Writer::start(connection, directory, clock, node, options)
+        let (writer, writer_thread) = Writer::start(connection, directory, Arc::clone(&damage), clock, node, options)
             .inspect_err(|_| readers.close())
             .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
-        Ok(Self { shared: Arc::new(Shared { writer, readers, threads }) })
+        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, threads }) })
     }
 
     fn writer(&self) -> &Writer {
@@ -194,8 +216,9 @@ impl SqliteStore {
         &self.shared.readers
     }
 
-    /// Writes a trifle and reads it.
+    /// Writes a trifle and reads it, unless the file is known to be damaged.
     async fn check(&self) -> Result<(), StoreError> {
+        self.shared.damage.verdict()?;
         let write = |session: &mut Session<'_>| -> Result<(), Fault> {
             let now = session.now().as_millis();
             session.statements.get(Sql::ProbeWrite)?.execute([now])?;

@@ -25,6 +25,7 @@ const READY: &str = "listening on ";
 /// How to start `punctual serve`: may be started many times, one after the other, on the same directory.
 #[derive(Clone, Debug)]
 pub struct Serve {
+    under: Vec<OsString>,
     program: PathBuf,
     data: PathBuf,
     listen: String,
@@ -36,6 +37,7 @@ impl Serve {
     /// `program serve --listen 127.0.0.1:0 --data data`.
     pub fn new(program: impl Into<PathBuf>, data: impl Into<PathBuf>) -> Self {
         Self {
+            under: Vec::new(),
             program: program.into(),
             data: data.into(),
             listen: "127.0.0.1:0".to_owned(),
@@ -48,6 +50,14 @@ impl Serve {
     #[must_use]
     pub fn listen(mut self, address: impl Into<String>) -> Self {
         self.listen = address.into();
+        self
+    }
+
+    /// Has it started by another program, given with its arguments, that becomes the server (as `env` or `nsenter` do):
+    /// a signal to the process must reach the server.
+    #[must_use]
+    pub fn under<W: Into<OsString>>(mut self, starter: impl IntoIterator<Item = W>) -> Self {
+        self.under = starter.into_iter().map(Into::into).collect();
         self
     }
 
@@ -74,14 +84,39 @@ impl Serve {
         Server { process, url }
     }
 
+    /// Starts it and waits until it listens or has ended by itself.
+    pub async fn try_start(&self, within: Duration) -> Result<Server, Exit> {
+        let mut process = Process::spawn(self.command());
+        let listens = eventually("it listens or ends", within, async || {
+            if process.is_over() {
+                return Ok(None);
+            }
+            let stdout = process.stdout();
+            let line = stdout.split_inclusive('\n').find(|line| whole(line) && line.starts_with(READY));
+            line.map(|line| Some(line.to_owned())).ok_or_else(|| format!("stderr:\n{}", process.stderr()))
+        });
+        match listens.await {
+            Some(line) => Ok(Server { process, url: line.trim_start_matches(READY).trim().to_owned() }),
+            None => Err(process.exit(within).await),
+        }
+    }
+
     /// Starts what is expected not to start, and waits for its end.
     pub async fn fail(&self, within: Duration) -> Exit {
         Process::spawn(self.command()).exit(within).await
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
-        command.arg("serve").arg("--listen").arg(&self.listen).arg("--data").arg(&self.data).args(&self.more);
+        let mut words = self.under.iter().map(OsString::as_os_str).chain([self.program.as_os_str()]);
+        let mut command = Command::new(words.next().expect("invariant: the program is one of the words"));
+        command
+            .args(words)
+            .arg("serve")
+            .arg("--listen")
+            .arg(&self.listen)
+            .arg("--data")
+            .arg(&self.data)
+            .args(&self.more);
         // A directory without a punctual.toml, and no settings of whoever runs the tests.
         command.current_dir(self.data.parent().filter(|parent| parent.is_dir()).unwrap_or(Path::new("/")));
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
@@ -158,6 +193,11 @@ impl Process {
         let stdout = Printed::of(child.stdout.take().expect("invariant: stdout is piped"));
         let stderr = Printed::of(child.stderr.take().expect("invariant: stderr is piped"));
         Self { child, begun: Instant::now(), stdout, stderr }
+    }
+
+    /// Whether it has ended.
+    pub fn is_over(&mut self) -> bool {
+        self.child.try_wait().expect("invariant: a child can be asked whether it ended").is_some()
     }
 
     /// The process's number.

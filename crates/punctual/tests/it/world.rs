@@ -73,8 +73,13 @@ impl World {
 
     /// A caller in the default tenant.
     pub fn caller(&self) -> Caller {
-        Caller { api: Api::new(self.server.url()), world: None }
+        caller_of(&self.server)
     }
+}
+
+/// A caller of any server, in the default tenant.
+pub fn caller_of(server: &Server) -> Caller {
+    Caller { api: Api::new(server.url()), world: None }
 }
 
 /// A caller of the shared server, in a tenant that no other test has.

@@ -22,6 +22,12 @@ impl Fault {
         matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
     }
 
+    /// Whether SQLite calls the file malformed.
+    pub(crate) fn is_damage(&self) -> bool {
+        let code = if let Fault::Sqlite(error) = self { error.sqlite_error_code() } else { None };
+        matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+    }
+
     /// What the callers are told.
     pub(crate) fn tell(&self) -> StoreError {
         match self {

@@ -1,11 +1,12 @@
 //! The bounded queue between the callers and a thread that works on the database.
 //!
-//! Callers put jobs in and are refused at once when too much waits; the thread takes all
-//! that waits, up to a bound, and works on it together. There are three ways in, each
+//! Callers put jobs in and are refused at once when too much waits, or when what waits has
+//! waited for too long; the thread takes all that waits, up to a bound, and works on it together. There are three ways in, each
 //! with a bound of its own: leadership and liveness go before everything, and a flood of
 //! submissions neither refuses nor delays the progress of what was submitted before.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use punctual_core::store::StoreError;
@@ -27,7 +28,10 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub jobs: usize,
+    pub rows: usize,
     pub bytes: usize,
+    /// The thread is stuck when the first job has waited for so long: whoever comes now would wait in vain.
+    pub age: Duration,
 }
 
 /// How much is taken at once at the most.
@@ -61,7 +65,8 @@ struct State<J> {
 }
 
 struct Line<J> {
-    entries: VecDeque<Entry<J>>,
+    entries: VecDeque<(Instant, Entry<J>)>,
+    rows: usize,
     bytes: usize,
 }
 
@@ -83,12 +88,10 @@ impl<J> Queue<J> {
             Way::Progress => &mut state.progress,
             Way::Submission => &mut state.submission,
         };
-        let too_heavy = !line.entries.is_empty() && line.bytes.saturating_add(entry.bytes) > self.bounds.bytes;
-        if line.entries.len() >= self.bounds.jobs || too_heavy {
+        if line.is_full(&entry, &self.bounds) {
             return Err(StoreError::Overloaded);
         }
-        line.bytes += entry.bytes;
-        line.entries.push_back(entry);
+        line.push(entry);
         drop(state);
         self.wake.notify_one();
         Ok(())
@@ -160,8 +163,23 @@ impl<J> State<J> {
 }
 
 impl<J> Line<J> {
+    fn is_full(&self, entry: &Entry<J>, bounds: &Bounds) -> bool {
+        let Some((first, _)) = self.entries.front() else { return false };
+        self.entries.len() >= bounds.jobs
+            || self.rows.saturating_add(entry.rows) > bounds.rows
+            || self.bytes.saturating_add(entry.bytes) > bounds.bytes
+            || first.elapsed() > bounds.age
+    }
+
+    fn push(&mut self, entry: Entry<J>) {
+        self.rows += entry.rows;
+        self.bytes += entry.bytes;
+        self.entries.push_back((Instant::now(), entry));
+    }
+
     fn pop(&mut self) -> Option<Entry<J>> {
-        let entry = self.entries.pop_front()?;
+        let (_, entry) = self.entries.pop_front()?;
+        self.rows -= entry.rows;
         self.bytes -= entry.bytes;
         Some(entry)
     }
@@ -169,7 +187,7 @@ impl<J> Line<J> {
 
 impl<J> Default for Line<J> {
     fn default() -> Self {
-        Self { entries: VecDeque::new(), bytes: 0 }
+        Self { entries: VecDeque::new(), rows: 0, bytes: 0 }
     }
 }
 
@@ -180,7 +198,7 @@ mod tests {
     const PORTION: Portion = Portion { jobs: 4, rows: 100 };
 
     fn queue(jobs: usize, bytes: usize) -> Queue<&'static str> {
-        Queue::new(Bounds { jobs, bytes })
+        Queue::new(Bounds { jobs, rows: 1_000, bytes, age: Duration::MAX })
     }
 
     fn entry(job: &'static str, bytes: usize, rows: usize) -> Entry<&'static str> {
@@ -206,6 +224,25 @@ mod tests {
         assert!(matches!(queue.put(Way::Submission, entry("small", 1, 1)), Err(StoreError::Overloaded)));
         assert_eq!(queue.take(PORTION).unwrap(), ["huge"]);
         queue.put(Way::Submission, entry("small", 1, 1)).unwrap();
+    }
+
+    #[test]
+    fn rows_are_bounded_but_one_job_always_fits() {
+        let queue = queue(100, 1_000);
+        queue.put(Way::Submission, entry("wide", 1, 5_000)).unwrap();
+        assert!(matches!(queue.put(Way::Submission, entry("narrow", 1, 1)), Err(StoreError::Overloaded)));
+        assert_eq!(queue.take(PORTION).unwrap(), ["wide"]);
+        queue.put(Way::Submission, entry("narrow", 1, 1)).unwrap();
+    }
+
+    #[test]
+    fn nobody_lines_up_behind_a_job_that_has_waited_too_long() {
+        let queue = Queue::new(Bounds { jobs: 100, rows: 1_000, bytes: 1_000, age: Duration::ZERO });
+        queue.put(Way::Progress, entry("first", 1, 1)).unwrap();
+        assert!(matches!(queue.put(Way::Progress, entry("second", 1, 1)), Err(StoreError::Overloaded)));
+        queue.put(Way::Submission, entry("of another line", 1, 1)).unwrap();
+        assert_eq!(queue.take(PORTION).unwrap(), ["first", "of another line"]);
+        queue.put(Way::Progress, entry("second", 1, 1)).unwrap();
     }
 
     #[test]

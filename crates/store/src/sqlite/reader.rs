@@ -16,9 +16,10 @@ use tracing::warn;
 
 use super::Options;
 use super::connection::open_reader;
+use super::damage::Damage;
 use super::fault::Fault;
 use super::job::{Job, job};
-use super::queue::{Bounds, Entry, Portion, Queue, Way};
+use super::queue::{Entry, Portion, Queue, Way};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -34,17 +35,23 @@ impl Readers {
     /// Starts the threads.
     pub(crate) fn start(
         path: &Path,
+        damage: &Arc<Damage>,
         clock: &Arc<dyn Clock>,
         node: NodeId,
         options: &Options,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let queue = Arc::new(Queue::new(Bounds { jobs: options.queue_jobs, bytes: usize::MAX }));
+        let queue = Arc::new(Queue::new(options.reader_bounds()));
         let readers = Self { queue };
         let mut threads = Vec::new();
         for _ in 0..options.readers.max(1) {
-            let queue = Arc::clone(&readers.queue);
-            let thread =
-                Thread { queue, path: path.to_owned(), clock: Arc::clone(clock), node, options: options.clone() };
+            let thread = Thread {
+                queue: Arc::clone(&readers.queue),
+                path: path.to_owned(),
+                damage: Arc::clone(damage),
+                clock: Arc::clone(clock),
+                node,
+                options: options.clone(),
+            };
             let spawned = thread::Builder::new().name("punctual-read".to_owned()).spawn(move || thread.run());
             match spawned {
                 Ok(handle) => threads.push(handle),
@@ -77,6 +84,7 @@ impl Readers {
 struct Thread {
     queue: Arc<Queue<Box<dyn Job>>>,
     path: PathBuf,
+    damage: Arc<Damage>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
@@ -105,7 +113,7 @@ impl Thread {
     }
 
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
-        let mut session = Session::new(connection, Arc::clone(&self.clock), self.node, LANES);
+        let mut session = Session::new(connection, &self.damage, Arc::clone(&self.clock), self.node, LANES);
         while let Some(jobs) = self.queue.take(ONE) {
             for mut job in jobs {
                 let outcome = read(&mut session, job.as_mut());

@@ -11,6 +11,7 @@ use punctual_core::trail::Actor;
 use rusqlite::Connection;
 use tracing::error;
 
+use super::damage::Damage;
 use super::fault::Fault;
 use super::lanes::Lanes;
 use super::row::Unreadable;
@@ -29,13 +30,21 @@ pub(crate) struct Session<'c> {
     pub node: NodeId,
     /// Whether the last transaction could not be committed, and that was logged.
     pub is_failing: bool,
+    /// Where faults are reported that may mean a damaged file.
+    pub damage: Arc<Damage>,
     clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
 }
 
 impl<'c> Session<'c> {
-    pub(crate) fn new(connection: &'c Connection, clock: Arc<dyn Clock>, node: NodeId, lanes: usize) -> Self {
+    pub(crate) fn new(
+        connection: &'c Connection,
+        damage: &Arc<Damage>,
+        clock: Arc<dyn Clock>,
+        node: NodeId,
+        lanes: usize,
+    ) -> Self {
         Self {
             connection,
             statements: Statements::new(connection),
@@ -43,6 +52,7 @@ impl<'c> Session<'c> {
             tally: Tally::default(),
             node,
             is_failing: false,
+            damage: Arc::clone(damage),
             clock,
             last_seq: None,
             complaints: HashSet::new(),

@@ -19,10 +19,11 @@ use tracing::{error, info, warn};
 use super::Options;
 use super::checkpoint::{Checkpoints, truncate};
 use super::connection::open_writer;
+use super::damage::Damage;
 use super::directory::Directory;
 use super::fault::Fault;
 use super::job::{Job, job};
-use super::queue::{Bounds, Entry, Portion, Queue, Way};
+use super::queue::{Entry, Portion, Queue, Way};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -50,12 +51,13 @@ impl Writer {
     pub(crate) fn start(
         connection: Connection,
         directory: Directory,
+        damage: Arc<Damage>,
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let queue = Arc::new(Queue::new(Bounds { jobs: options.queue_jobs, bytes: options.queue_bytes }));
-        let thread = Thread { queue: Arc::clone(&queue), directory, clock, node, options };
+        let queue = Arc::new(Queue::new(options.writer_bounds()));
+        let thread = Thread { queue: Arc::clone(&queue), directory, damage, clock, node, options };
         let handle = thread::Builder::new().name("punctual-write".to_owned()).spawn(move || thread.run(connection))?;
         Ok((Self { queue }, handle))
     }
@@ -86,6 +88,7 @@ impl Writer {
 struct Thread {
     queue: Arc<Queue<Box<dyn Job>>>,
     directory: Directory,
+    damage: Arc<Damage>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
@@ -134,7 +137,8 @@ impl Thread {
 
     /// Serves until the queue is closed, or until the disk fails.
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
-        let mut session = Session::new(connection, Arc::clone(&self.clock), self.node, self.options.cached_lanes);
+        let clock = Arc::clone(&self.clock);
+        let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
         let mut checkpoints = Checkpoints::new(self.options.checkpoint_pages);
         while let Some(group) = self.queue.take(self.portion()) {
             commit(&mut session, group)?;
@@ -177,6 +181,7 @@ fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fau
     let alone = group.len() == 1;
     let mut waiting = group.into_iter();
     loop {
+        let before = session.connection.total_changes();
         if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
             return roll_back(session, waiting.collect(), fault);
         }
@@ -194,7 +199,7 @@ fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fau
             }
         }
         match lost {
-            None => return finish(session, done),
+            None => return finish(session, done, before),
             Some(fault) if fault.is_suspect() => {
                 done.extend(waiting);
                 return roll_back(session, done, fault);
@@ -241,8 +246,8 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, alone: bool) -> Ran {
     Ran::Done
 }
 
-/// Commits, and answers those who were waiting for it.
-fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Fault> {
+/// Commits, and answers those who were waiting for it. `before` is how many rows had been changed when it began.
+fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Result<(), Fault> {
     if done.is_empty() {
         return undo(session);
     }
@@ -254,7 +259,9 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>) -> Result<(), Faul
         }
         return roll_back(session, done, fault);
     }
-    if std::mem::take(&mut session.is_failing) {
+    // A transaction that had nothing to write proves nothing.
+    if session.is_failing && session.connection.total_changes() != before {
+        session.is_failing = false;
         info!("transactions are committed again");
     }
     session.lanes.keep();

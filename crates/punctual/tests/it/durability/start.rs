@@ -8,11 +8,11 @@ use serde_json::json;
 use crate::it::world::{PUNCTUAL, SOON, World};
 
 /// "At once", on a machine busy with all other tests.
-const AT_ONCE: Duration = Duration::from_secs(15);
+pub const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// Demands an end with an error whose last words contain one of `words`.
 #[track_caller]
-fn expect_refusal(exit: &Exit, words: &[&str]) {
+pub fn expect_refusal(exit: &Exit, words: &[&str]) {
     assert!(exit.code.is_some_and(|code| code != 0), "it should end with a code that is not 0: {exit}");
     assert!(!exit.stdout.contains("listening on"), "it said that it listens: {exit}");
     for inside in ["panicked", "stack backtrace", "RUST_BACKTRACE"] {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use punctual_core::store::{Store, StoreError};
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{TENANT, task};
 use rusqlite::ffi;
 use tokio::sync::oneshot;
@@ -151,4 +153,17 @@ async fn a_reader_cannot_write() {
     let refused =
         fixture.store.readers().call(|session| Ok(session.connection.execute_batch("DELETE FROM tasks")?)).await;
     assert!(refused.is_err());
+}
+
+#[tokio::test]
+async fn a_file_that_was_called_malformed_and_is_not_is_trusted_again() {
+    let fixture = Fixture::open();
+    let malformed = || Fault::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), None));
+    let failed = fixture.write(move |_| Err::<(), _>(malformed())).await;
+    assert!(matches!(failed, Err(StoreError::Corrupt(_))), "{failed:?}");
+    eventually("the file was read and found whole", Duration::from_secs(20), async || {
+        fixture.store.check().await.map_err(|error| error.to_string())
+    })
+    .await;
+    fixture.insert(task()).await;
 }

@@ -1,0 +1,132 @@
+//! A disk without room: a clear refusal, nothing half done, and work again as soon as there is room.
+
+use std::collections::BTreeSet;
+
+use punctual_testkit::eventually::eventually;
+use serde_json::{Value, json};
+
+use super::audit::expect_whole;
+use super::script::until_unready;
+use super::small_disk::SmallDisk;
+use crate::it::durability::start::{AT_ONCE, expect_refusal};
+use crate::it::world::{Caller, SOON, array, caller_of, id_of, worker_id};
+
+/// Enough for the tables and some dozens of tasks of the size below.
+const DISK: u64 = 4 << 20;
+const PAYLOAD: usize = 64 << 10;
+
+fn large(queue: &str) -> Value {
+    json!({"type": "t", "queue": queue, "payload": "x".repeat(PAYLOAD)})
+}
+
+/// Submits until the disk is full; gives the ids of what was acknowledged.
+async fn fill(caller: &Caller) -> BTreeSet<String> {
+    let mut stored = BTreeSet::new();
+    for _ in 0..1_000 {
+        let answer = caller.api.post("/v1/tasks", &large("q")).await;
+        if answer.status() != 201 {
+            answer.problem_code(503, "store_full");
+            assert!(answer.header("retry-after").is_some(), "{answer}");
+            return stored;
+        }
+        stored.insert(id_of(&answer.value()));
+    }
+    panic!("the disk does not fill up");
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
+    let disk = SmallDisk::mount(DISK).await;
+    disk.load(1 << 20);
+    let mut server = disk.serve().start().await;
+    let caller = caller_of(&server);
+    let held = caller.submit_id(json!({"type": "t", "queue": "held"})).await;
+    let lease = caller.lease_for("held", 600).await;
+    let mut stored = fill(&caller).await;
+    stored.insert(held.clone());
+
+    // Nothing that has to be written is acknowledged, and what is refused with "nothing was changed" has not changed.
+    for _ in 0..3 {
+        caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
+    }
+    // Something small may still find a place. Whatever is told is true.
+    let completed = caller.tell("complete", &lease, json!({"result": "x"})).await;
+    let status = if completed.status() == 200 { "COMPLETED" } else { "RUNNING" };
+    if status == "RUNNING" {
+        completed.problem_code(503, "store_full");
+    }
+    assert_eq!(caller.task(&held).await["status"], status);
+    // Reads go on.
+    assert_eq!(caller.list_ids("").await.into_iter().collect::<BTreeSet<_>>(), stored);
+    caller.api.get("/healthz").await.expect(200);
+
+    disk.unload();
+    eventually("it takes tasks again without a restart", SOON, async || {
+        let answer = caller.api.post("/v1/tasks", &large("q")).await;
+        if answer.status() == 201 { Ok(stored.insert(id_of(&answer.value()))) } else { Err(answer.to_string()) }
+    })
+    .await;
+    caller.tell("complete", &lease, json!({"result": "x"})).await.expect(200);
+    caller.api.get("/readyz").await.expect(200);
+    server.kill();
+
+    let mut server = disk.serve().start().await;
+    let caller = caller_of(&server);
+    assert_eq!(caller.list_ids("").await.into_iter().collect::<BTreeSet<_>>(), stored);
+    assert_eq!(caller.task(&held).await["status"], "COMPLETED");
+    server.terminate();
+    assert_eq!(server.exit(SOON).await.code, Some(0));
+    expect_whole(disk.copy().path());
+}
+
+/// The last byte is taken: not even a claim can be written.
+#[tokio::test]
+async fn a_disk_without_a_single_byte() {
+    let disk = SmallDisk::mount(DISK).await;
+    let mut server = disk.serve().start().await;
+    let caller = caller_of(&server);
+    let waiting = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
+    disk.load_all();
+    until_unready(&caller).await;
+    caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
+    assert_eq!(caller.task(&waiting).await["status"], "PENDING", "reads go on");
+    let mut worker = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 1});
+    // Neither who asks nor who waits is told that there is nothing to do.
+    for wait_seconds in [1, 0] {
+        worker["wait_seconds"] = json!(wait_seconds);
+        let answer = caller.api.post("/v1/leases", &worker).await;
+        answer.problem_code(503, "store_full");
+        assert!(answer.header("retry-after").is_some(), "{answer}");
+    }
+
+    // What has nothing to write goes on meanwhile; it does not mean that the disk is well.
+    caller.api.post(&format!("/v1/tasks/{waiting}/heartbeat"), &json!({"token": 1})).await.problem(409);
+    assert!(!server.log().contains("committed again"), "{}", server.log());
+
+    disk.unload();
+    eventually("the waiting task is handed out without a restart", SOON, async || {
+        let answer = caller.api.post("/v1/leases", &worker).await;
+        let leases = if answer.status() == 200 { array(&answer.value()["leases"]) } else { Vec::new() };
+        if leases.len() == 1 { Ok(()) } else { Err(answer.to_string()) }
+    })
+    .await;
+
+    // A server that finds no room at its start says so.
+    server.kill();
+    disk.load_all();
+    match disk.serve().try_start(AT_ONCE).await {
+        Err(exit) => expect_refusal(&exit, &["full"]),
+        Ok(mut server) => {
+            let caller = caller_of(&server);
+            caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
+            assert_eq!(caller.task(&waiting).await["status"], "RUNNING");
+            server.kill();
+        }
+    }
+    disk.unload();
+    let mut server = disk.serve().start().await;
+    assert_eq!(caller_of(&server).task(&waiting).await["status"], "RUNNING");
+    server.terminate();
+    assert_eq!(server.exit(SOON).await.code, Some(0));
+    expect_whole(disk.copy().path());
+}

@@ -1,0 +1,98 @@
+//! A disk that takes its time: callers are answered within theirs, and nothing is lost.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use super::audit::expect_whole;
+use super::inject::Fault;
+use super::script::until_ready;
+use crate::it::world::{Caller, SOON, World, id_of};
+
+/// How long the disk stalls; nobody waits for that.
+const STALL: Duration = Duration::from_mins(1);
+/// The deadline of a request, and what a busy machine may add to it.
+const DEADLINE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(4);
+/// Callers at a time, and how often each comes.
+const CALLERS: usize = 150;
+const ROUNDS: usize = 2;
+/// More than is worked on at a time, so that some are refused at once.
+const PLACES: &str = "100";
+/// What the refused may leave behind in memory: a payload for each call, and much to spare.
+const GROWTH: u64 = 64 << 20;
+
+fn task(caller: usize) -> Value {
+    json!({"type": "t", "queue": "q", "idempotency_key": format!("caller {caller}"), "payload": "x".repeat(10_000)})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_disk_stalls_callers_are_refused_in_time() {
+    let deadline = DEADLINE.as_secs().to_string();
+    let mut world = World::start_with(|serve| {
+        serve.setting("LIMITS__REQUEST_TIMEOUT_SECONDS", &deadline).setting("LIMITS__REQUESTS_IN_FLIGHT", PLACES)
+    })
+    .await;
+    let caller = world.caller();
+    let before = caller.submit_id(json!({"type": "t", "queue": "elsewhere"})).await;
+    let server = world.server.process().id();
+    let memory = resident(server);
+    let stall = Fault::delay("fsync,fdatasync", STALL).attach(server, &world.home().join("strace")).await;
+
+    for _ in 0..ROUNDS {
+        everybody_is_refused(&caller).await;
+    }
+    let asked = Instant::now();
+    assert_eq!(caller.api.get("/readyz").await.status(), 503, "a stalled disk cannot serve");
+    assert!(asked.elapsed() < PATIENCE, "{:?}", asked.elapsed());
+    assert_eq!(caller.task(&before).await["status"], "PENDING", "reads go on");
+    let grown = resident(server).saturating_sub(memory);
+    assert!(grown < GROWTH, "{grown} bytes more in memory");
+
+    // The disk is back. What was refused may have happened; asked again under its key it happens once.
+    stall.end();
+    until_ready(&caller).await;
+    let mut known = BTreeSet::from([before]);
+    for number in 0..CALLERS {
+        known.insert(id_of(&caller.api.post("/v1/tasks", &task(number)).await.expect_any(&[200, 201])));
+    }
+    assert_eq!(known.len(), CALLERS + 1);
+    assert_eq!(caller.list_ids("").await.into_iter().collect::<BTreeSet<_>>(), known, "each once and nothing else");
+    world.server.terminate();
+    assert_eq!(world.server.exit(SOON).await.code, Some(0));
+    expect_whole(&world.data());
+}
+
+/// All at once, and meanwhile the node is alive.
+async fn everybody_is_refused(caller: &Caller) {
+    let mut calls = JoinSet::new();
+    for number in 0..CALLERS {
+        let caller = caller.clone();
+        calls.spawn(async move {
+            let asked = Instant::now();
+            (caller.api.post("/v1/tasks", &task(number)).await, asked.elapsed())
+        });
+    }
+    let asked = Instant::now();
+    caller.api.get("/healthz").await.expect(200);
+    assert!(asked.elapsed() < DEADLINE, "whether it lives took {:?}", asked.elapsed());
+    while let Some(answered) = calls.join_next().await {
+        let (answer, took) = answered.expect("a call is answered");
+        let problem = answer.problem(503);
+        assert!(
+            ["store_unavailable", "overloaded"].contains(&problem["code"].as_str().unwrap_or_default()),
+            "{answer}"
+        );
+        assert!(answer.header("retry-after").is_some(), "{answer}");
+        assert!(took < PATIENCE, "after {took:?}: {answer}");
+    }
+}
+
+/// The memory of a process, in bytes.
+fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("the process is alive");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("invariant: a process has memory");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1_024
+}
