@@ -100,8 +100,8 @@ pub struct ApiConfig {
     pub networks: AllowedNetworks,
     /// Requests handled at once, long polls apart.
     pub requests_in_flight: usize,
-    /// Bodies over `body_bytes` read at once; times `batch_body_bytes` it bounds the memory they take.
-    pub large_bodies: usize,
+    /// Bytes of bodies held at once, roughly; a larger one is held alone.
+    pub bodies_bytes: usize,
     /// Workers waiting in a long poll at once.
     pub waiting_workers: usize,
     /// How long a request may take once its body has arrived, the wait of a long poll not counted.
@@ -138,7 +138,7 @@ impl Default for ApiConfig {
             timeout_millis: 300_000,
             networks: AllowedNetworks::none(),
             requests_in_flight: 4_096,
-            large_bodies: 8,
+            bodies_bytes: 32 * 1024 * 1024,
             waiting_workers: 10_000,
             request_deadline: Duration::from_secs(30),
             worker_lost_after: Duration::from_mins(1),

@@ -74,8 +74,8 @@ pub struct Limits {
     pub connections: usize,
     /// Requests that are worked on at a time.
     pub requests_in_flight: usize,
-    /// Requests over `body_bytes` that are read at a time.
-    pub large_bodies: usize,
+    /// Bytes of request bodies that are held at a time.
+    pub bodies_bytes: usize,
     /// Pull workers that wait at a time.
     pub waiting_workers: usize,
     /// How long a client may take to send its headers.
@@ -212,7 +212,7 @@ impl Limits {
             batch_tasks: read.number("limits.batch_tasks", 1..=i64::try_from(limits::BATCH).unwrap_or(i64::MAX)),
             connections: read.number("limits.connections", 1..=1_000_000),
             requests_in_flight: read.number("limits.requests_in_flight", 1..=1_000_000),
-            large_bodies: read.number("limits.large_bodies", 1..=1_000),
+            bodies_bytes: read.number("limits.bodies_bytes", 1_024..=64 * GIB),
             waiting_workers: read.number("limits.waiting_workers", 1..=1_000_000),
             header_read_timeout: read.seconds("limits.header_read_timeout_seconds", MILLISECOND..=HOUR),
             request_timeout: read.seconds("limits.request_timeout_seconds", MILLISECOND..=HOUR),

@@ -233,7 +233,7 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
             timeout_millis: millis(config.tasks.timeout),
             networks: config.webhooks.allow_networks.clone(),
             requests_in_flight: config.limits.requests_in_flight,
-            large_bodies: config.limits.large_bodies,
+            bodies_bytes: config.limits.bodies_bytes,
             waiting_workers: config.limits.waiting_workers,
             request_deadline: config.limits.request_timeout,
             worker_lost_after: config.workers.lost_after,
