@@ -9,15 +9,19 @@ use crate::server::Server;
 use crate::submit::preload;
 use crate::workers::Workers;
 
-/// Tasks that are submitted and drained in each measurement.
-const PROBE: usize = 50_000;
 /// Measurements of each case; the median counts.
 const ROUNDS: usize = 3;
 
 /// Measures empty, fills up, measures again.
-pub async fn run(client: &Client, options: &Options, server: &Server, waiting: usize) -> anyhow::Result<Report> {
-    probe(client, options).await?; // warms caches and connections
-    let (empty_submit, empty_drain) = median(client, options).await?;
+pub async fn run(
+    client: &Client,
+    options: &Options,
+    server: &Server,
+    waiting: usize,
+    probe: usize,
+) -> anyhow::Result<Report> {
+    measure(client, options, probe).await?; // warms caches and connections
+    let (empty_submit, empty_drain) = median(client, options, probe).await?;
     let far = now().plus_millis(7 * 86_400_000);
     let spread = 86_400_000_usize;
     preload(
@@ -30,7 +34,7 @@ pub async fn run(client: &Client, options: &Options, server: &Server, waiting: u
     )
     .await?;
     let rss = server.rss_megabytes();
-    let (full_submit, full_drain) = median(client, options).await?;
+    let (full_submit, full_drain) = median(client, options, probe).await?;
     let mut report = Report::new("backlog");
     report.count("waiting", waiting);
     report.number("empty_submit_per_s", empty_submit);
@@ -45,10 +49,10 @@ pub async fn run(client: &Client, options: &Options, server: &Server, waiting: u
     Ok(report)
 }
 
-async fn median(client: &Client, options: &Options) -> anyhow::Result<(f64, f64)> {
+async fn median(client: &Client, options: &Options, probe: usize) -> anyhow::Result<(f64, f64)> {
     let (mut submits, mut drains) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let (submit, drain) = probe(client, options).await?;
+        let (submit, drain) = measure(client, options, probe).await?;
         submits.push(submit);
         drains.push(drain);
     }
@@ -57,11 +61,11 @@ async fn median(client: &Client, options: &Options) -> anyhow::Result<(f64, f64)
     Ok((submits[ROUNDS / 2], drains[ROUNDS / 2]))
 }
 
-async fn probe(client: &Client, options: &Options) -> anyhow::Result<(f64, f64)> {
+async fn measure(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<(f64, f64)> {
     let began = Instant::now();
-    preload(client, options, PROBE, "probe", |_| None, None).await?;
-    let submit = PROBE as f64 / began.elapsed().as_secs_f64();
+    preload(client, options, tasks, "probe", |_| None, None).await?;
+    let submit = tasks as f64 / began.elapsed().as_secs_f64();
     let began = Instant::now();
-    let seen = Workers::start(client, "probe", 4, options.batch, PROBE).join().await?;
-    Ok((submit, PROBE as f64 / seen.ended.duration_since(began).as_secs_f64()))
+    let seen = Workers::start(client, "probe", 4, options.batch, tasks).join().await?;
+    Ok((submit, tasks as f64 / seen.ended.duration_since(began).as_secs_f64()))
 }

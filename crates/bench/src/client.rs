@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone)]
 pub struct Client {
     url: Arc<str>,
+    tenant: Option<&'static str>,
     http: reqwest::Client,
 }
 
@@ -69,7 +70,12 @@ impl Client {
             .pool_max_idle_per_host(1_024)
             .timeout(Duration::from_mins(2))
             .build()?;
-        Ok(Self { url: url.into(), http })
+        Ok(Self { url: url.into(), tenant: None, http })
+    }
+
+    /// The same client, for another tenant.
+    pub fn of_tenant(&self, tenant: &'static str) -> Self {
+        Self { tenant: Some(tenant), ..self.clone() }
     }
 
     /// Waits until the server is ready.
@@ -125,7 +131,10 @@ impl Client {
     }
 
     async fn post(&self, path: &str, content_type: &str, body: String) -> anyhow::Result<Vec<u8>> {
-        let request = self.http.post(format!("{}{path}", self.url)).header("content-type", content_type).body(body);
+        let mut request = self.http.post(format!("{}{path}", self.url)).header("content-type", content_type).body(body);
+        if let Some(tenant) = self.tenant {
+            request = request.header("punctual-tenant", tenant);
+        }
         let answer = request.send().await.with_context(|| format!("POST {path}"))?;
         let status = answer.status();
         let body = answer.bytes().await?;

@@ -10,9 +10,13 @@
 mod backlog;
 mod client;
 mod drain;
+mod fairness;
 mod herd;
 mod idle;
 mod lateness;
+mod machine;
+mod overload;
+mod raw;
 mod report;
 mod server;
 mod submit;
@@ -99,6 +103,30 @@ enum Scenario {
         /// How many tasks wait.
         #[arg(long, default_value_t = 1_000_000)]
         waiting: usize,
+        /// Tasks that are submitted and drained in each measurement.
+        #[arg(long, default_value_t = 50_000)]
+        probe: usize,
+    },
+    /// How late one tenant's tasks arrive alone, and beside another tenant's backlog.
+    Fairness {
+        /// The other tenant's backlog, all of it due.
+        #[arg(long, default_value_t = 1_000_000)]
+        backlog: usize,
+        /// Tasks a second of the tenant that is watched.
+        #[arg(long, default_value_t = 10)]
+        rate: usize,
+        /// For how long, in each case.
+        #[arg(long, default_value_t = 20)]
+        seconds: usize,
+    },
+    /// What is still accepted when far more is submitted than the server can take.
+    Overload {
+        /// For how long.
+        #[arg(long, default_value_t = 60)]
+        seconds: u64,
+        /// How many connections flood for each one that reaches the peak.
+        #[arg(long, default_value_t = 10)]
+        times: usize,
     },
     /// What an idle server costs.
     Idle {
@@ -125,7 +153,13 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             lateness::run(&client, options, rate, seconds, webhook).await?
         }
         Scenario::Herd { tasks } => herd::run(&client, options, tasks).await?,
-        Scenario::Backlog { waiting } => backlog::run(&client, options, &server, waiting).await?,
+        Scenario::Backlog { waiting, probe } => backlog::run(&client, options, &server, waiting, probe).await?,
+        Scenario::Fairness { backlog, rate, seconds } => {
+            fairness::run(&client, options, backlog, rate, seconds).await?
+        }
+        Scenario::Overload { seconds, times } => {
+            overload::run(&client, options, &server, overload::Flood { seconds, times }).await?
+        }
         Scenario::Idle { seconds } => idle::run(&server, seconds).await?,
     };
     report.server(&server);

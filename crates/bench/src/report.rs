@@ -5,6 +5,8 @@ use std::io::Write;
 use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
+use crate::machine;
+
 /// The figures of one scenario, in the order in which they were added.
 pub struct Report {
     scenario: &'static str,
@@ -15,6 +17,16 @@ impl Report {
     /// An empty report.
     pub fn new(scenario: &'static str) -> Self {
         Self { scenario, figures: vec![("store", "sqlite".into()), ("broker", "embedded".into())] }
+    }
+
+    /// What a figure means nothing without.
+    fn circumstances() -> [(&'static str, Value); 4] {
+        [
+            ("version", env!("CARGO_PKG_VERSION").into()),
+            ("commit", env!("PUNCTUAL_COMMIT").into()),
+            ("machine", machine::describe().into()),
+            ("cores", std::thread::available_parallelism().map_or(0, usize::from).into()),
+        ]
     }
 
     /// Adds a count.
@@ -43,15 +55,18 @@ impl Report {
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", self.scenario)?;
-        for (name, value) in &self.figures {
+        for (name, value) in Self::circumstances().iter().chain(&self.figures) {
             writeln!(out, "  {name:<16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))?;
         }
         if json {
             let mut line = Map::new();
             line.insert("scenario".into(), self.scenario.into());
-            line.extend(self.figures.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
-            line.insert("cores".into(), std::thread::available_parallelism().map_or(0, usize::from).into());
-            line.insert("version".into(), env!("CARGO_PKG_VERSION").into());
+            line.extend(
+                Self::circumstances()
+                    .iter()
+                    .chain(&self.figures)
+                    .map(|(name, value)| ((*name).to_owned(), value.clone())),
+            );
             writeln!(out, "{}", Value::Object(line))?;
         }
         Ok(())

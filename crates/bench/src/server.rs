@@ -47,6 +47,11 @@ impl Server {
         Ok(Self { url: url.to_owned(), child: Some(child), _data: Some(data) })
     }
 
+    /// `ADDRESS:PORT`, as a socket connects to it.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("http://")
+    }
+
     /// Memory it occupies, if it is ours.
     pub fn rss_megabytes(&self) -> Option<f64> {
         let status = self.proc_file("status")?;

@@ -2,6 +2,7 @@
 
 mod it {
     mod batch;
+    mod bench;
     mod config;
     mod documents;
     mod durability;

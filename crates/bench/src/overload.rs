@@ -1,0 +1,235 @@
+//! `overload`: many times more submissions than the server can take, by clients that do not wait as they are told.
+//!
+//! First the peak is measured, with as many connections as are enough for it; then the flood
+//! comes, and what is still accepted is compared with the peak; then it ends, and the time is
+//! taken until a submission is as quick as it was before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use hdrhistogram::Histogram;
+use indicatif::ProgressBar;
+use tokio::task::JoinSet;
+
+use crate::Options;
+use crate::client::{Client, now, task};
+use crate::raw::Connection;
+use crate::report::{Report, lateness_histogram};
+use crate::server::Server;
+use crate::submit::progress;
+
+/// How often memory and health are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Quick submissions in a row that say that all is well again.
+const IN_A_ROW: usize = 10;
+/// After so long a server that has not recovered will not.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Tasks that are submitted wait a day, so that nothing but their submission is measured.
+const A_DAY: i64 = 86_400_000;
+
+/// What the flood is.
+#[derive(Clone, Copy)]
+pub struct Flood {
+    /// For how long.
+    pub seconds: u64,
+    /// How many connections for each one that the peak needs.
+    pub times: usize,
+}
+
+/// Measures the peak, floods, and waits for the recovery.
+pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flood) -> anyhow::Result<Report> {
+    let request = Arc::<[u8]>::from(submission(server, options.batch));
+    let usual = quick_submission(client).await?;
+    let peak_seconds = (flood.seconds / 4).clamp(2, 20);
+    let peak = load(server, &request, options.connections, peak_seconds, "peak").await?;
+    let flooded = load(server, &request, options.connections * flood.times, flood.seconds, "flood").await?;
+    let recovery = recover(client, usual).await?;
+    let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
+    let mut report = Report::new("overload");
+    report.count("batch", options.batch);
+    report.count("connections", options.connections * flood.times);
+    report.number("seconds", flooded.seconds);
+    report.number("peak_submit_per_s", tasks(&peak));
+    report.number("submit_per_s", tasks(&flooded));
+    report.number("goodput_percent", tasks(&flooded) / tasks(&peak) * 100.0);
+    report.number("offered_ratio", flooded.offered() / (peak.accepted as f64 / peak.seconds));
+    report
+        .number("refused_percent", flooded.refused as f64 / (flooded.accepted + flooded.refused).max(1) as f64 * 100.0);
+    report.number("broken", flooded.broken as f64);
+    report.number("refusal_p99_ms", millis(&flooded.refusals, 0.99));
+    report.number("answer_p99_ms", millis(&flooded.answers, 0.99));
+    report.number("ready_p99_ms", millis(&flooded.ready, 0.99));
+    report.number("rss_peak_mb", flooded.rss);
+    report.number("recovery_s", recovery.as_secs_f64());
+    Ok(report)
+}
+
+/// What a load did.
+struct Load {
+    seconds: f64,
+    accepted: u64,
+    refused: u64,
+    broken: u64,
+    answers: Histogram<u64>,
+    refusals: Histogram<u64>,
+    ready: Histogram<u64>,
+    rss: f64,
+}
+
+impl Load {
+    /// Requests a second.
+    fn offered(&self) -> f64 {
+        (self.accepted + self.refused + self.broken) as f64 / self.seconds
+    }
+}
+
+fn millis(latencies: &Histogram<u64>, quantile: f64) -> f64 {
+    latencies.value_at_quantile(quantile) as f64 / 1_000.0
+}
+
+/// A submission of `batch` tasks, as bytes: the flood must not wait for its own making.
+fn submission(server: &Server, batch: usize) -> Vec<u8> {
+    let due = now().plus_millis(A_DAY);
+    let lines: Vec<String> = (0..batch).map(|number| task(number, "overload", Some(due), None)).collect();
+    let (path, kind) = match batch {
+        1 => ("/v1/tasks", "application/json"),
+        _ => ("/v1/tasks/batch?return=ids", "application/x-ndjson"),
+    };
+    let body = lines.join("\n");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        server.address(),
+        body.len()
+    );
+    [head.into_bytes(), body.into_bytes()].concat()
+}
+
+async fn load(
+    server: &Server,
+    request: &Arc<[u8]>,
+    connections: usize,
+    seconds: u64,
+    what: &'static str,
+) -> anyhow::Result<Load> {
+    let (ended, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let mut senders = JoinSet::new();
+    for _ in 0..connections {
+        let (request, address) = (Arc::clone(request), server.address().to_owned());
+        senders.spawn(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)));
+    }
+    let bar = progress(usize::try_from(seconds).unwrap_or(usize::MAX), what);
+    let began = Instant::now();
+    let (ready, rss) = watch(server, began, Duration::from_secs(seconds), &bar).await?;
+    ended.store(true, Relaxed);
+    let (seconds, accepted) = (began.elapsed().as_secs_f64(), accepted.load(Relaxed));
+    bar.finish_and_clear();
+    let (answers, refusals) = (lateness_histogram(), lateness_histogram());
+    let mut load = Load { seconds, accepted, refused: 0, broken: 0, answers, refusals, ready, rss };
+    while let Some(sender) = senders.join_next().await {
+        let sent = sender??;
+        load.refused += sent.refusals.len();
+        load.broken += sent.broken;
+        load.answers.add(&sent.answers)?;
+        load.refusals.add(&sent.refusals)?;
+    }
+    Ok(load)
+}
+
+/// How quickly the server says that it is ready, and the most memory it took.
+async fn watch(
+    server: &Server,
+    began: Instant,
+    time: Duration,
+    bar: &ProgressBar,
+) -> anyhow::Result<(Histogram<u64>, f64)> {
+    let probe = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address());
+    let (mut ready, mut rss) = (lateness_histogram(), 0.0_f64);
+    let mut connection = Connection::default();
+    while began.elapsed() < time {
+        let asked = Instant::now();
+        let answer = connection.call(server.address(), probe.as_bytes()).await?;
+        if answer.status != 200 {
+            bail!("/readyz answered {} under load", answer.status);
+        }
+        ready.saturating_record(micros(asked));
+        rss = rss.max(server.rss_megabytes().unwrap_or(0.0));
+        bar.set_position(began.elapsed().as_secs());
+        tokio::time::sleep(LOOK).await;
+    }
+    Ok((ready, rss))
+}
+
+/// What one connection saw.
+struct Sent {
+    broken: u64,
+    answers: Histogram<u64>,
+    refusals: Histogram<u64>,
+}
+
+/// Submits over and over, whatever the answer; anything but an acceptance or a well-formed refusal is an error.
+async fn send(
+    request: Arc<[u8]>,
+    address: String,
+    ended: Arc<AtomicBool>,
+    accepted: Arc<AtomicU64>,
+) -> anyhow::Result<Sent> {
+    let mut sent = Sent { broken: 0, answers: lateness_histogram(), refusals: lateness_histogram() };
+    let mut connection = Connection::default();
+    while !ended.load(Relaxed) {
+        let asked = Instant::now();
+        match connection.call(&address, &request).await {
+            Ok(answer) if matches!(answer.status, 200 | 201) => {
+                accepted.fetch_add(1, Relaxed);
+                sent.answers.saturating_record(micros(asked));
+            }
+            Ok(answer) if matches!(answer.status, 429 | 503) => {
+                if !answer.retry_after {
+                    bail!("a refusal with {} does not say when to come back", answer.status);
+                }
+                sent.refusals.saturating_record(micros(asked));
+            }
+            Ok(answer) => bail!("a submission was answered with {}", answer.status),
+            // A server that refuses a body it has not read may close on whoever still sends it.
+            Err(_) => sent.broken += 1,
+        }
+    }
+    Ok(sent)
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How long a submission usually takes.
+async fn quick_submission(client: &Client) -> anyhow::Result<Duration> {
+    let mut took = Vec::new();
+    for number in 0..2 * IN_A_ROW {
+        let began = Instant::now();
+        client.submit(task(number, "overload", Some(now().plus_millis(A_DAY)), None)).await?;
+        took.push(began.elapsed());
+    }
+    took.sort_unstable();
+    Ok(took[IN_A_ROW])
+}
+
+/// How long it takes until submissions are quick again: a few in a row within five times of what is usual.
+async fn recover(client: &Client, usual: Duration) -> anyhow::Result<Duration> {
+    let (began, mut quick, mut since) = (Instant::now(), 0, None);
+    let limit = (usual * 5).max(Duration::from_millis(20));
+    while quick < IN_A_ROW {
+        if began.elapsed() > PATIENCE {
+            bail!("the server has not recovered within {} seconds", PATIENCE.as_secs());
+        }
+        let asked = Instant::now();
+        let done = client.submit(task(quick, "overload", Some(now().plus_millis(A_DAY)), None)).await;
+        if done.is_ok() && asked.elapsed() <= limit {
+            quick += 1;
+            since.get_or_insert(asked);
+        } else {
+            (quick, since) = (0, None);
+        }
+    }
+    Ok(since.unwrap_or(began).duration_since(began))
+}
