@@ -9,8 +9,10 @@ mod sink;
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use punctual_core::store::Store;
 
 use crate::config::Faults;
 
@@ -36,10 +38,13 @@ enum Command {
     Bench(punctual_bench::Arguments),
 }
 
-/// Runs what was typed.
-pub fn main() -> ExitCode {
+/// What every call to the store passes through: in the product nothing.
+pub type Around = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+
+/// Runs what was typed; a server it starts has its store wrapped in `around`.
+pub fn main(around: Around) -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(flags) => serve::run(&flags),
+        Command::Serve(flags) => serve::run(&flags, around),
         Command::Config(arguments) => config::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),

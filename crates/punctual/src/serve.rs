@@ -17,10 +17,11 @@ use tokio::net::TcpListener;
 
 use self::parts::Parts;
 use self::running::Running;
+use crate::cli::Around;
 use crate::config::Config;
 
 /// Serves until a signal comes; fails with one clear sentence when it cannot start.
-pub async fn run(config: Config) -> anyhow::Result<()> {
+pub async fn run(config: Config, around: Around) -> anyhow::Result<()> {
     // Fails only if a provider is installed already, which is as good.
     drop(rustls::crypto::ring::default_provider().install_default());
     let signal = crate::shutdown::on_signals()?;
@@ -28,7 +29,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let node = NodeId::random();
-    let parts = Parts::open(&config, node)?;
+    let parts = Parts::open(&config, node, around)?;
     let running = Running::start(&config, parts, listener);
     // Whoever closed our stdout does not want to know.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));

@@ -16,6 +16,7 @@ use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
 
+use crate::cli::Around;
 use crate::config::{BrokerChoice, Config, CoordinatorChoice, StoreChoice};
 
 /// What the roles of a process share.
@@ -35,13 +36,13 @@ pub struct Parts {
 
 impl Parts {
     /// Opens what the configuration names.
-    pub fn open(config: &Config, node: NodeId) -> anyhow::Result<Self> {
+    pub fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let StoreChoice::Sqlite = config.store;
         let sqlite = Arc::new(SqliteStore::open(&config.data, Arc::clone(&clock), node, Options::default())?);
         let CoordinatorChoice::Store = config.coordinator;
         let hints = Arc::new(Hints::default());
-        let inner: Arc<dyn Store> = Arc::clone(&sqlite) as _;
+        let inner = around(Arc::clone(&sqlite) as _);
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();

@@ -22,6 +22,8 @@ enum Layer {
     Testkit,
     /// Puts everything together.
     Binary,
+    /// Runs the whole product and tries to break it.
+    Trials,
 }
 
 fn layer(name: &str) -> Layer {
@@ -33,6 +35,7 @@ fn layer(name: &str) -> Layer {
         "punctual-bench" => Layer::Tool,
         "punctual-testkit" | "punctual-model" => Layer::Testkit,
         "punctual" => Layer::Binary,
+        "punctual-trials" => Layer::Trials,
         _ => panic!("{name} is new here: say in this test where it stands"),
     }
 }
@@ -44,7 +47,8 @@ fn may_know(from: Layer, to: Layer) -> bool {
         Layer::Client | Layer::Adapter => to == Layer::Core,
         Layer::Service => [Layer::Core, Layer::Client, Layer::Service].contains(&to),
         Layer::Tool | Layer::Testkit => [Layer::Core, Layer::Client].contains(&to),
-        Layer::Binary => to != Layer::Testkit,
+        Layer::Binary => ![Layer::Testkit, Layer::Trials].contains(&to),
+        Layer::Trials => [Layer::Core, Layer::Client, Layer::Testkit, Layer::Binary].contains(&to),
     }
 }
 
