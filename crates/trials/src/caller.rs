@@ -1,0 +1,288 @@
+//! The one way in which actors talk to the server: every call and every answer goes into the history.
+//!
+//! A [`Caller`] finds the living server by itself. Calls that end in `_surely` are repeated until they are answered, as
+//! a careful client would do it; the others are made once, and may end without an answer.
+
+mod answers;
+mod wish;
+
+use std::time::Duration;
+
+use punctual_client::{Lease, LeaseAnswer};
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use punctual_testkit::http::Api;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use self::answers::{answer, items};
+pub use self::wish::Wish;
+use crate::history::{Answer, Grant, Op, Recorder, Said, result_by};
+
+/// Between two tries of a call that was not answered.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Somebody who talks to the server.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    recorder: Recorder,
+    door: Door,
+}
+
+/// How a caller finds the server.
+#[derive(Clone, Debug)]
+enum Door {
+    /// Whichever lives; the connections are shared with everybody else.
+    Of(watch::Receiver<Option<Api>>),
+    /// One server, by a connection of one's own.
+    Own(Api),
+}
+
+/// What a worker holds, or once held.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// The worker.
+    pub worker: String,
+    /// The task.
+    pub task: TaskId,
+    /// The fencing token.
+    pub token: u64,
+    /// The end of the lease.
+    pub expires_at: Timestamp,
+    /// What it was given to do.
+    pub payload: Value,
+}
+
+/// What a worker asks for.
+#[derive(Clone, Debug)]
+pub struct Ask<'a> {
+    /// The worker's name.
+    pub worker: &'a str,
+    /// The queues it works for.
+    pub queues: &'a [&'a str],
+    /// At most how many tasks.
+    pub most: usize,
+    /// How long it waits for the first.
+    pub wait: Duration,
+    /// For how long it wants them, in whole seconds.
+    pub lease_seconds: u64,
+}
+
+impl Caller {
+    /// Calls whoever is behind the door, and writes it down.
+    pub fn new(recorder: Recorder, door: watch::Receiver<Option<Api>>) -> Self {
+        Self { recorder, door: Door::Of(door) }
+    }
+
+    /// Somebody else who calls the server that is up now, by a connection of their own.
+    pub async fn apart(&self) -> Self {
+        Self { recorder: self.recorder.clone(), door: Door::Own(self.api().await.apart()) }
+    }
+
+    /// Opens the connection, if it is not open, by asking something that changes nothing.
+    pub async fn connect(&self) {
+        let reply = self.api().await.get("/healthz").await;
+        assert_eq!(reply.status(), 200, "{reply}");
+    }
+
+    /// Where it is written down.
+    pub fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Waits until a server is up.
+    pub async fn api(&self) -> Api {
+        let mut door = match &self.door {
+            Door::Of(door) => door.clone(),
+            Door::Own(api) => return api.clone(),
+        };
+        let api = door.wait_for(Option::is_some).await.expect("the machine outlives its callers");
+        api.clone().expect("invariant: waited for")
+    }
+
+    /// Submits one task.
+    pub async fn submit(&self, wish: &Wish) -> Answer {
+        let api = self.api().await;
+        let call = self.recorder.invoke(Op::Submit(wish.submission()));
+        let mut request = api.call("POST", "/v1/tasks").json(wish.body());
+        if let Some(key) = wish.header_key() {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = answer(request.try_send().await.ok().as_ref());
+        call.end(answer.clone());
+        answer
+    }
+
+    /// Submits one task until it is answered; none if it was refused.
+    pub async fn submit_surely(&self, wish: &Wish) -> Option<TaskId> {
+        loop {
+            match self.submit(wish).await {
+                Answer::Unknown => tokio::time::sleep(PAUSE).await,
+                answer => return answer.shown().and_then(|shown| shown.task),
+            }
+        }
+    }
+
+    /// Submits many tasks in one request.
+    pub async fn submit_batch(&self, wishes: &[Wish]) -> Vec<Answer> {
+        let api = self.api().await;
+        let calls: Vec<_> = wishes.iter().map(|wish| self.recorder.invoke(Op::Submit(wish.submission()))).collect();
+        let body = json!({"tasks": wishes.iter().map(Wish::body).collect::<Vec<_>>()});
+        let reply = api.call("POST", "/v1/tasks/batch").json(&body).try_send().await.ok();
+        let answers = items(reply.as_ref(), calls.len());
+        for (call, answer) in calls.into_iter().zip(&answers) {
+            call.end(answer.clone());
+        }
+        answers
+    }
+
+    /// Cancels a task.
+    pub async fn cancel(&self, task: TaskId) -> Answer {
+        self.about(Op::Cancel { task }, "DELETE", &format!("/v1/tasks/{task}"), None).await
+    }
+
+    /// Changes a task's time or payload.
+    pub async fn edit(&self, task: TaskId, due_at: Option<Timestamp>, payload: Option<Value>) -> Answer {
+        self.edit_at(task, due_at, payload, None).await
+    }
+
+    /// Changes a task's time or payload, if it is at a version still.
+    pub async fn edit_at(
+        &self,
+        task: TaskId,
+        due_at: Option<Timestamp>,
+        payload: Option<Value>,
+        if_match: Option<u64>,
+    ) -> Answer {
+        let api = self.api().await;
+        let mut patch = json!({});
+        if let Some(due_at) = due_at {
+            patch["execute_at"] = json!(due_at);
+        }
+        if let Some(payload) = &payload {
+            patch["payload"] = payload.clone();
+        }
+        let call = self.recorder.invoke(Op::Edit { task, due_at, payload, if_match });
+        let mut request = api.call("PATCH", &format!("/v1/tasks/{task}")).json(&patch);
+        if let Some(version) = if_match {
+            request = request.header("if-match", &format!("\"{version}\""));
+        }
+        let answer = answer(request.try_send().await.ok().as_ref());
+        call.end(answer.clone());
+        answer
+    }
+
+    /// Takes a task out of the dead letters.
+    pub async fn redrive(&self, task: TaskId) -> Answer {
+        self.about(Op::Redrive { task }, "POST", &format!("/v1/tasks/{task}/redrive"), Some(&json!({}))).await
+    }
+
+    /// Asks for tasks. An ask without an answer is one without tasks: they are taken back in time.
+    pub async fn lease(&self, ask: &Ask<'_>) -> Vec<Held> {
+        let api = self.api().await;
+        let body = json!({
+            "worker_id": ask.worker,
+            "queues": ask.queues,
+            "max_tasks": ask.most,
+            "wait_seconds": ask.wait.as_secs_f64(),
+            "lease_seconds": ask.lease_seconds,
+        });
+        let asked = self.recorder.now();
+        let reply = api.call("POST", "/v1/leases").json(&body).try_send().await.ok();
+        let got = self.recorder.now();
+        let Some(reply) = reply.filter(|reply| reply.status() == 200) else { return Vec::new() };
+        let answer: LeaseAnswer =
+            serde_json::from_slice(reply.body()).unwrap_or_else(|error| panic!("not leases: {error}\n{reply}"));
+        let held = answer.leases.into_iter().map(|lease| {
+            let (worker, task, expires_at) = (ask.worker.to_owned(), lease.task.task_id, lease.lease_expires_at);
+            let payload: Value = serde_json::from_str(lease.task.payload.get()).unwrap_or_default();
+            let Lease { attempt, token, .. } = lease;
+            let held = Held { worker: worker.clone(), task, token, expires_at, payload };
+            let payload = held.payload.clone();
+            self.recorder.granted(Grant { worker, task, attempt, token, expires_at, payload, asked, got });
+            held
+        });
+        held.collect()
+    }
+
+    /// Tells what became of a run, or that it goes on.
+    pub async fn settle(&self, held: &Held, said: Said) -> Answer {
+        self.settle_all(&[(held.clone(), said)]).await.pop().expect("invariant: one item, one answer")
+    }
+
+    /// Tells it at the task's own address.
+    pub async fn settle_alone(&self, held: &Held, said: Said) -> Answer {
+        let verb = match said {
+            Said::Completed => "complete",
+            Said::Failed | Said::FailedForGood => "fail",
+            Said::Released => "release",
+            Said::Heartbeat => "heartbeat",
+        };
+        let mut body = settlement(held, said);
+        if let Some(fields) = body.as_object_mut() {
+            fields.retain(|name, _| name != "task_id" && name != "outcome");
+        }
+        self.about(held.op(said), "POST", &format!("/v1/tasks/{}/{verb}", held.task), Some(&body)).await
+    }
+
+    /// Tells what became of many runs, in one request.
+    pub async fn settle_all(&self, items: &[(Held, Said)]) -> Vec<Answer> {
+        let api = self.api().await;
+        let calls: Vec<_> = items.iter().map(|(held, said)| self.recorder.invoke(held.op(*said))).collect();
+        let body = json!({"items": items.iter().map(|(held, said)| settlement(held, *said)).collect::<Vec<_>>()});
+        let reply = api.call("POST", "/v1/leases/settle").json(&body).try_send().await.ok();
+        let answers = self::items(reply.as_ref(), calls.len());
+        for (call, answer) in calls.into_iter().zip(&answers) {
+            call.end(answer.clone());
+        }
+        answers
+    }
+
+    /// Tells it until it is answered.
+    pub async fn settle_surely(&self, held: &Held, said: Said) -> Answer {
+        loop {
+            match self.settle(held, said).await {
+                Answer::Unknown => tokio::time::sleep(PAUSE).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    /// One call about one task.
+    async fn about(&self, op: Op, method: &str, path: &str, body: Option<&Value>) -> Answer {
+        let api = self.api().await;
+        let call = self.recorder.invoke(op);
+        let request = api.call(method, path);
+        let request = if let Some(body) = body { request.json(body) } else { request };
+        let answer = answer(request.try_send().await.ok().as_ref());
+        call.end(answer.clone());
+        answer
+    }
+}
+
+impl Held {
+    fn op(&self, said: Said) -> Op {
+        Op::Settle { worker: self.worker.clone(), task: self.task, token: self.token, said }
+    }
+}
+
+fn settlement(held: &Held, said: Said) -> Value {
+    let mut item = json!({"task_id": held.task, "token": held.token});
+    let failed = |item: &mut Value, retryable: bool| {
+        item["outcome"] = json!("failed");
+        item["error"] = json!({"code": "told", "message": "the worker said so"});
+        item["retryable"] = json!(retryable);
+    };
+    match said {
+        Said::Completed => {
+            item["outcome"] = json!("completed");
+            // Another result would make a repeated completion another one.
+            item["result"] = result_by(&held.worker, held.token);
+        }
+        Said::Failed => failed(&mut item, true),
+        Said::FailedForGood => failed(&mut item, false),
+        Said::Released => item["outcome"] = json!("released"),
+        Said::Heartbeat => item["outcome"] = json!("heartbeat"),
+    }
+    item
+}

@@ -1,0 +1,98 @@
+//! Law 18: a definite answer is definite. What was accepted is in the trail for good; what was refused is not.
+
+use punctual_core::state::State;
+
+use super::Findings;
+use super::case::{Case, Settle};
+use super::law::Law;
+use super::planned::may_be;
+use crate::history::{Answer, Call, Op, Said, Step};
+
+/// Holds every answer against the trail.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let Some(dumped) = case.dumped else { return };
+    for settle in case.settles().filter(|settle| settle.said != Said::Heartbeat) {
+        settled(case, settle, findings);
+    }
+    let edits = calls(case, |op| matches!(op, Op::Edit { .. }));
+    each_has_its_step(case, &edits, "edited", findings);
+    let redrives = calls(case, |op| matches!(op, Op::Redrive { .. }));
+    each_has_its_step(case, &redrives, "redriven", findings);
+    let cancels = calls(case, |op| matches!(op, Op::Cancel { .. }));
+    for call in cancels.iter().filter(|call| matches!(call.answer, Answer::Ok(_))) {
+        findings.demand(dumped.state == State::Cancelled || !dumped.state.is_final(), Law::AnswersHold, || {
+            format!("{} in the end, although {call:?}; {}", dumped.state.as_str(), case.told())
+        });
+    }
+    for call in &cancels {
+        let shown = call.answer.shown().filter(|shown| shown.status == 200).and_then(|shown| shown.state.as_deref());
+        findings.demand(shown.is_none_or(|state| state == State::Cancelled.as_str()), Law::AnswersHold, || {
+            format!("answered as cancelled, and shown otherwise: {call:?}; {}", case.told())
+        });
+    }
+    let stopped = case.trail().iter().any(|step| step.is("cancelled") || step.is("cancel_requested"));
+    let asked = cancels.iter().any(|call| call.answer.may_have_happened());
+    findings.demand(!stopped || asked, Law::AnswersHold, || {
+        format!("cancelled, although nobody's cancellation was accepted: {cancels:?}; {}", case.told())
+    });
+}
+
+/// What a worker was told of its settlement against what followed its token.
+fn settled(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
+    let next = case.step(settle.token + 1);
+    let told = next.is_some_and(|step| settle.is_told_by(step));
+    match settle.call.answer {
+        Answer::Ok(_) => findings.demand(told, Law::AnswersHold, || {
+            format!("accepted, and not in the trail: {:?}; {}", settle.call, case.told())
+        }),
+        Answer::Refused { .. } => {
+            let same = |other: &Settle<'_>| {
+                other.token == settle.token
+                    && other.call.answer.may_have_happened()
+                    && next.is_some_and(|step| other.is_told_by(step))
+            };
+            findings.demand(!told || case.settles().any(|other| same(&other)), Law::AnswersHold, || {
+                format!("refused, and yet in the trail: {:?}; {}", settle.call, case.told())
+            });
+        }
+        Answer::Unknown => {}
+    }
+}
+
+/// Every accepted call has a step of its own, and every step a call that may have made it.
+fn each_has_its_step(case: &Case<'_>, calls: &[&Call], reason: &str, findings: &mut Findings) {
+    let steps: Vec<&Step> = case.trail().iter().filter(|step| step.is(reason)).collect();
+    let accepted: Vec<&&Call> = calls.iter().filter(|call| matches!(call.answer, Answer::Ok(_))).collect();
+    let possible = calls.iter().filter(|call| call.answer.may_have_happened()).count();
+    findings.demand((accepted.len()..=possible).contains(&steps.len()), Law::AnswersHold, || {
+        format!("{} steps {reason:?} for {calls:?}; {}", steps.len(), case.told())
+    });
+    for call in accepted {
+        findings.demand(steps.iter().any(|step| may_be(call, step)), Law::AnswersHold, || {
+            format!("accepted, and not in the trail: {call:?}; {}", case.told())
+        });
+    }
+    for (call, version) in calls.iter().filter_map(|call| Some((call, only_at(call)?))) {
+        let held = case.step(version + 1).is_some_and(|step| step.is(reason) && may_be(call, step));
+        findings.demand(held, Law::AnswersHold, || {
+            format!("was to be at version {version} or not at all: {call:?}; {}", case.told())
+        });
+    }
+    for step in steps {
+        findings.demand(calls.iter().any(|call| may_be(call, step)), Law::AnswersHold, || {
+            format!("nobody's call made {step:?}: {calls:?}")
+        });
+    }
+}
+
+/// The version that an accepted call was bound to.
+fn only_at(call: &Call) -> Option<u64> {
+    match call {
+        Call { op: Op::Edit { if_match, .. }, answer: Answer::Ok(_), .. } => *if_match,
+        _ => None,
+    }
+}
+
+fn calls<'a>(case: &Case<'a>, of_kind: impl Fn(&Op) -> bool) -> Vec<&'a Call> {
+    case.calls.iter().copied().filter(|call| of_kind(&call.op)).collect()
+}

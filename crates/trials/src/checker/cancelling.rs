@@ -1,0 +1,30 @@
+//! Law 8: what was cancelled before it began is not delivered afterwards.
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use crate::history::Op;
+
+/// Looks at what came after a cancellation.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let cancelled = case
+        .calls
+        .iter()
+        .filter(|call| matches!(call.op, Op::Cancel { .. }))
+        // 202 is a request to a run that goes on; 200 means that nothing runs any more.
+        .filter(|call| call.answer.shown().is_some_and(|shown| shown.status == 200))
+        .map(|call| call.answered)
+        .min();
+    let Some(cancelled) = cancelled else { return };
+    let ended = case.trail().iter().find(|step| step.is("cancelled"));
+    for delivery in case.deliveries() {
+        // A webhook that was begun before may still be under way; a lease that was asked for later was not.
+        let begun_before = ended.is_some_and(|ended| delivery.token < ended.version) && delivery.asked.is_none();
+        let later = delivery.asked.unwrap_or(delivery.at) > cancelled;
+        // One that was waited for since before the cancellation is no better if it began after it.
+        let begun_after = ended.is_some_and(|ended| delivery.token >= ended.version);
+        findings.demand((!later || begun_before) && !begun_after, Law::CancelHolds, || {
+            format!("cancelled by {}, and then {delivery:?}; {}", cancelled.wall(), case.told())
+        });
+    }
+}

@@ -1,0 +1,197 @@
+//! Everything that is known about one task, brought together.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+
+use crate::history::{Answer, Arrival, Call, Dumped, Grant, History, Op, Said, Stamp, Step, Submission};
+
+/// One task, seen from all sides.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The task.
+    pub task: TaskId,
+    /// The submissions under its key.
+    pub submits: Vec<&'a Call>,
+    /// All other calls about it.
+    pub calls: Vec<&'a Call>,
+    /// The leases that workers got for it.
+    pub grants: Vec<&'a Grant>,
+    /// The webhooks that arrived for it.
+    pub arrivals: Vec<&'a Arrival>,
+    /// How it stood in the end.
+    pub dumped: Option<&'a Dumped>,
+}
+
+/// Every task that anybody has seen, in the order of the ids.
+pub fn cases(history: &History) -> Vec<Case<'_>> {
+    let mut cases: BTreeMap<TaskId, Case<'_>> = BTreeMap::new();
+    let mut by_key: HashMap<&str, Vec<&Call>> = HashMap::new();
+    for call in history.calls() {
+        match (&call.op, call.answer.shown().and_then(|shown| shown.task)) {
+            (Op::Submit(submission), shown) => {
+                by_key.entry(&submission.key).or_default().push(call);
+                if let Some(task) = shown {
+                    case(&mut cases, task);
+                }
+            }
+            (op, _) => {
+                let task = op.task().expect("invariant: only a submission does not name its task");
+                case(&mut cases, task).calls.push(call);
+            }
+        }
+    }
+    for grant in history.grants() {
+        case(&mut cases, grant.task).grants.push(grant);
+    }
+    for arrival in history.arrivals() {
+        case(&mut cases, arrival.task).arrivals.push(arrival);
+    }
+    for dumped in &history.dump {
+        let case = case(&mut cases, dumped.task);
+        case.dumped = Some(dumped);
+        case.submits = dumped.key.as_deref().and_then(|key| by_key.get(key)).cloned().unwrap_or_default();
+    }
+    cases.into_values().collect()
+}
+
+fn case<'c, 'a>(cases: &'c mut BTreeMap<TaskId, Case<'a>>, task: TaskId) -> &'c mut Case<'a> {
+    cases.entry(task).or_insert_with(|| Case {
+        task,
+        submits: Vec::new(),
+        calls: Vec::new(),
+        grants: Vec::new(),
+        arrivals: Vec::new(),
+        dumped: None,
+    })
+}
+
+impl<'a> Case<'a> {
+    /// Its steps, oldest first; empty when it is gone.
+    pub fn trail(&self) -> &'a [Step] {
+        self.dumped.map_or(&[], |dumped| &dumped.trail)
+    }
+
+    /// The step that brought it to this version.
+    pub fn step(&self, version: u64) -> Option<&'a Step> {
+        self.trail().iter().find(|step| step.version == version)
+    }
+
+    /// What was submitted: under a key that was used for different tasks, the one that was accepted.
+    pub fn submission(&self) -> Option<&'a Submission> {
+        let accepted = self.submits.iter().find(|call| call.answer.shown().is_some());
+        let possible = || self.submits.iter().find(|call| call.answer.may_have_happened());
+        accepted.or_else(possible).and_then(|call| call.op.submission())
+    }
+
+    /// Everybody who was given it.
+    pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
+        let leased = self.grants.iter().map(|grant| Delivery {
+            token: grant.token,
+            attempt: grant.attempt,
+            at: grant.got,
+            asked: Some(grant.asked),
+        });
+        let pushed = self.arrivals.iter().map(|arrival| Delivery {
+            token: arrival.token,
+            attempt: arrival.attempt,
+            at: arrival.at,
+            asked: None,
+        });
+        leased.chain(pushed)
+    }
+
+    /// What workers said of it.
+    pub fn settles(&self) -> impl Iterator<Item = Settle<'a>> {
+        self.calls.iter().filter_map(|call| match &call.op {
+            Op::Settle { worker, token, said, .. } => Some(Settle { worker, token: *token, said: *said, call }),
+            _ => None,
+        })
+    }
+
+    /// The end of the lease under `token`, as its worker was told last.
+    pub fn told_expiry(&self, token: u64) -> Option<Timestamp> {
+        let granted = self.grants.iter().filter(|grant| grant.token == token).map(|grant| grant.expires_at);
+        let extended = self.settles().filter(|settle| settle.token == token);
+        granted.chain(extended.filter_map(|settle| settle.call.answer.shown()?.lease_expires_at)).max()
+    }
+
+    /// The trail in a line, for evidence.
+    pub fn told(&self) -> String {
+        let mut told = String::from("trail");
+        for Step { at, to, actor, reason, version, .. } in self.trail() {
+            write!(told, " · {version} {reason} → {} by {actor} at {at}", to.as_str())
+                .expect("invariant: a string takes any text");
+        }
+        told
+    }
+}
+
+/// A task in somebody's hands.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    pub token: u64,
+    pub attempt: u32,
+    /// When it was there.
+    pub at: Stamp,
+    /// Before it was asked for, if it was.
+    pub asked: Option<Stamp>,
+}
+
+/// A call of a worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Settle<'a> {
+    pub worker: &'a str,
+    pub token: u64,
+    pub said: Said,
+    pub call: &'a Call,
+}
+
+impl Settle<'_> {
+    /// Whether it was answered with 2xx.
+    pub fn accepted(&self) -> bool {
+        matches!(self.call.answer, Answer::Ok(_))
+    }
+
+    /// Whether `step` is what becomes of a task when this is accepted.
+    pub fn is_told_by(&self, step: &Step) -> bool {
+        let by_worker = step.actor.starts_with("worker");
+        match self.said {
+            Said::Completed => step.reason == "completed",
+            Said::Released => by_worker && step.reason == "given_back",
+            Said::Failed | Said::FailedForGood => by_worker && step.is_failure(),
+            Said::Heartbeat => false,
+        }
+    }
+}
+
+/// What the product calls the steps that are no failures.
+const NO_FAILURES: [&str; 11] = [
+    "submitted",
+    "claimed",
+    "started",
+    "completed",
+    "given_back",
+    "cancel_requested",
+    "cancelled",
+    "expired",
+    "edited",
+    "run_now",
+    "redriven",
+];
+
+impl Step {
+    /// Whether a run ended without having completed: the reason is then whatever the worker called it.
+    pub(super) fn is_failure(&self) -> bool {
+        self.from == Some(State::Running)
+            && matches!(self.to, State::Pending | State::DeadLettered)
+            && !NO_FAILURES.contains(&self.reason.as_str())
+    }
+
+    pub(super) fn is(&self, reason: &str) -> bool {
+        self.reason == reason
+    }
+}

@@ -1,0 +1,70 @@
+//! Laws 3 and 4: a task ends once, and whoever completes it holds its newest token.
+
+use std::collections::BTreeSet;
+
+use punctual_core::state::State;
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use crate::history::{Said, Step, result_by};
+
+/// Looks at how the task ended.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let trail = case.trail();
+    for pair in trail.windows(2) {
+        let redriven = pair[0].to == State::DeadLettered && pair[1].is("redriven");
+        findings.demand(!pair[0].to.is_final() || redriven, Law::FinalIsFinal, || case.told());
+    }
+    for generation in trail.split(|step| step.is("redriven")) {
+        let completions = generation.iter().filter(|step| step.to == State::Completed).count();
+        findings.demand(completions <= 1, Law::OneCompletion, || format!("{completions} completions; {}", case.told()));
+    }
+    for (at, step) in trail.iter().enumerate().filter(|(_, step)| step.to == State::Completed) {
+        let newest = trail[..at].iter().rev().find(|step| step.is("started"));
+        let by_newest = newest.is_some_and(|started| started.version + 1 == step.version);
+        findings.demand(by_newest, Law::OneCompletion, || {
+            format!("completed at version {}, not right after its newest start; {}", step.version, case.told())
+        });
+    }
+    accepted(case, findings);
+    result_of_completion(case, findings);
+}
+
+/// A completed task has the result of whoever completed it. What a webhook answered is not known here.
+fn result_of_completion(case: &Case<'_>, findings: &mut Findings) {
+    let Some(dumped) = case.dumped.filter(|dumped| dumped.state == State::Completed && !dumped.pushed) else { return };
+    let token = dumped.version - 1;
+    let completions = case.settles().filter(|settle| settle.said == Said::Completed && settle.token == token);
+    let (mut possible, mut certain) = (false, true);
+    for settle in completions.filter(|settle| settle.call.answer.may_have_happened()) {
+        let this = dumped.result.as_ref() == Some(&result_by(settle.worker, token));
+        possible |= this;
+        certain &= this || !settle.accepted();
+    }
+    findings.demand(possible && certain, Law::OneCompletion, || {
+        let said: Vec<_> = case.settles().map(|settle| settle.call).collect();
+        format!("the result is {:?}, but {said:?}", dumped.result)
+    });
+}
+
+/// What workers were told about their completions.
+fn accepted(case: &Case<'_>, findings: &mut Findings) {
+    let completions: Vec<_> =
+        case.settles().filter(|settle| settle.said == Said::Completed && settle.accepted()).collect();
+    for settle in &completions {
+        let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
+        findings.demand(newer.is_none(), Law::OneCompletion, || {
+            format!("token {} completed after {newer:?} was handed out: {:?}", settle.token, settle.call)
+        });
+    }
+    // Between two re-drives: tokens up to the version of a re-drive belong to the life before it.
+    let redrives: Vec<u64> =
+        case.trail().iter().filter(|step| step.is("redriven")).map(|step: &Step| step.version).collect();
+    let life = |token: u64| redrives.iter().filter(|version| **version < token).count();
+    let tokens: BTreeSet<u64> = completions.iter().map(|settle| settle.token).collect();
+    let lives: BTreeSet<usize> = tokens.iter().map(|token| life(*token)).collect();
+    findings.demand(tokens.len() == lives.len(), Law::OneCompletion, || {
+        format!("completions of the tokens {tokens:?} were all accepted; {}", case.told())
+    });
+}

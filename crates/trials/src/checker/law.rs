@@ -1,0 +1,104 @@
+//! The laws, by the numbers they have in the design of the reliability tests.
+
+use std::fmt;
+
+use punctual_core::ids::TaskId;
+
+/// A promise of the product, as somebody outside of it can check it: [`Law::sentence`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Law {
+    /// 1: acknowledged submissions.
+    AcknowledgedIsKept,
+    /// 2: submissions and tasks.
+    NothingInvented,
+    /// 3: final states.
+    FinalIsFinal,
+    /// 4: completions.
+    OneCompletion,
+    /// 5: fencing tokens.
+    TokensFence,
+    /// 5: leases against each other.
+    LeaseIsKept,
+    /// 6: the counting of attempts.
+    AttemptsCounted,
+    /// 7: due instants, delays and expiries.
+    NeverEarly,
+    /// 7: expiries.
+    NeverExpired,
+    /// 8: cancellations.
+    CancelHolds,
+    /// 9: new times and new payloads.
+    EditHolds,
+    /// 10: the audit trail.
+    TrailIsTrue,
+    /// 18: answers.
+    AnswersHold,
+    /// 21: the end of every task.
+    EverythingEnds,
+    /// 22: holds that ran out.
+    NothingHeldForEver,
+}
+
+impl Law {
+    /// Every law.
+    pub const ALL: [Law; 15] = [
+        Law::AcknowledgedIsKept,
+        Law::NothingInvented,
+        Law::FinalIsFinal,
+        Law::OneCompletion,
+        Law::TokensFence,
+        Law::LeaseIsKept,
+        Law::AttemptsCounted,
+        Law::NeverEarly,
+        Law::NeverExpired,
+        Law::CancelHolds,
+        Law::EditHolds,
+        Law::TrailIsTrue,
+        Law::AnswersHold,
+        Law::EverythingEnds,
+        Law::NothingHeldForEver,
+    ];
+
+    /// What it says.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Law::AcknowledgedIsKept => "an acknowledged task, or one that somebody was given, can be read afterwards",
+            Law::NothingInvented => "every task was submitted, a key has one task, and every answer names that one",
+            Law::FinalIsFinal => "a final state is left only by the re-drive of a dead letter",
+            Law::OneCompletion => "a task completes at most once between two re-drives, by the newest token",
+            Law::TokensFence => "a token is handed out once, tokens grow, and an older one than was seen has no effect",
+            Law::LeaseIsKept => "nobody takes a run from its worker before the end of the lease that it was told",
+            Law::AttemptsCounted => "attempts count 1, 2, 3 …; only used up or hopeless tasks are dead letters",
+            Law::NeverEarly => "nothing is delivered before its time, a retry not before its delay",
+            Law::NeverExpired => "nothing is delivered after its expiry",
+            Law::CancelHolds => "what was cancelled before it began is not delivered afterwards",
+            Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
+            Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
+            Law::AnswersHold => "what was answered with 2xx is so for good; what was answered with 4xx had no effect",
+            Law::EverythingEnds => "in the end every task has come to rest",
+            Law::NothingHeldForEver => "a hold that ran out is taken back within seconds",
+        }
+    }
+}
+
+/// A broken law, and how it shows.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// The law.
+    pub law: Law,
+    /// The task it was broken for; none when it is about a submission that has none.
+    pub task: Option<TaskId>,
+    /// What was seen.
+    pub evidence: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { law, task, evidence } = self;
+        write!(f, "{law:?} ({}): ", law.sentence())?;
+        if let Some(task) = task {
+            write!(f, "{task}: ")?;
+        }
+        f.write_str(evidence)
+    }
+}

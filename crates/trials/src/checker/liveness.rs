@@ -1,0 +1,32 @@
+//! Laws 21 and 22, after the faults have stopped and the server had time: everything ends, and nothing stays held.
+
+use punctual_core::state::State;
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+
+/// How long after the end of a hold it is taken back at the latest. The reaper looks twice a second; a machine that
+/// runs a whole test suite beside it is slow.
+const TAKEN_BACK_WITHIN_MILLIS: i64 = 3_000;
+/// What a worker of ours has beyond the timeout to tell the outcome of a webhook.
+const GRACE_MILLIS: i64 = 30_000;
+
+/// Looks at where the task stands in the end.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let Some(dumped) = case.dumped else { return };
+    findings.demand(dumped.state.is_final(), Law::EverythingEnds, || {
+        format!("{} at {}; {}", dumped.state.as_str(), dumped.read.wall(), case.told())
+    });
+    if dumped.state != State::Running {
+        return;
+    }
+    let Some(started) = case.trail().iter().rev().find(|step| step.is("started")) else { return };
+    let timeout = i64::try_from(dumped.timeout_millis).unwrap_or(i64::MAX / 2);
+    let at_most = started.at.plus_millis(timeout.saturating_add(if dumped.pushed { GRACE_MILLIS } else { 0 }));
+    let until = case.told_expiry(started.version).unwrap_or(at_most);
+    let late = dumped.read.surely_after(until.plus_millis(TAKEN_BACK_WITHIN_MILLIS));
+    findings.demand(!late, Law::NothingHeldForEver, || {
+        format!("held until {until}, and still at {}; {}", dumped.read.wall(), case.told())
+    });
+}

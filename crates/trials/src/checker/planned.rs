@@ -1,0 +1,93 @@
+//! What a task was to be at each of its versions: its due instant and its payload, as clients asked for them.
+//!
+//! The trail says that there was an edit, not which. An edit that was answered has its step between its call and its
+//! answer; where more than one call fits, each is a candidate, and a law is broken only if none of them allows what
+//! was seen.
+
+use punctual_core::time::Timestamp;
+use serde_json::Value;
+
+use super::case::Case;
+use crate::history::{Answer, Call, Op, Step};
+
+/// Where a due instant came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The submission, or the delay before a retry.
+    First,
+    /// An edit.
+    Edit,
+}
+
+/// What holds between two steps of a trail.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    /// Not before this.
+    pub due_at: Timestamp,
+    /// Who said so.
+    pub origin: Origin,
+    /// One of these; empty when it is not known.
+    pub payloads: Vec<&'a Value>,
+    /// Not started by then, not at all.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// The steps of the trail, each with what held just before it.
+pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a Step, Plan<'a>)> {
+    let (Some(first), Some(submission), Some(dumped)) = (case.trail().first(), case.submission(), case.dumped) else {
+        return Vec::new();
+    };
+    let mut plan = Plan {
+        due_at: submission.due_at.unwrap_or(first.at),
+        origin: Origin::First,
+        payloads: vec![&submission.payload],
+        expires_at: submission.expires_at,
+    };
+    let mut plans = Vec::new();
+    for step in case.trail() {
+        plans.push((step, plan.clone()));
+        if step.is("edited") {
+            edited(case, step, &mut plan);
+        } else if step.is("redriven") || step.is("run_now") {
+            plan.due_at = step.at;
+            plan.expires_at = plan.expires_at.filter(|_| step.is("run_now"));
+        } else if step.is_failure() {
+            let delay = i64::try_from(dumped.backoff_millis).unwrap_or(i64::MAX);
+            (plan.due_at, plan.origin) = (step.at.plus_millis(delay), Origin::First);
+        }
+    }
+    plans
+}
+
+fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
+    let candidates: Vec<(&Option<Timestamp>, &'a Option<Value>)> = case
+        .calls
+        .iter()
+        .filter(|call| may_be(call, step))
+        .filter_map(|call| match &call.op {
+            Op::Edit { due_at, payload, .. } => Some((due_at, payload)),
+            _ => None,
+        })
+        .collect();
+    if let Some(earliest) = candidates.iter().map(|(due_at, _)| due_at.unwrap_or(plan.due_at)).min() {
+        if candidates.iter().any(|(due_at, _)| due_at.is_some()) {
+            plan.origin = Origin::Edit;
+        }
+        plan.due_at = earliest;
+    }
+    let certain = candidates.iter().all(|(_, payload)| payload.is_some()) && !candidates.is_empty();
+    if certain {
+        plan.payloads.clear();
+    }
+    plan.payloads.extend(candidates.iter().filter_map(|(_, payload)| payload.as_ref()));
+}
+
+/// Whether this call may have made that step, by the clocks.
+pub fn may_be(call: &Call, step: &Step) -> bool {
+    let begun = !call.invoked.surely_after(step.at);
+    match call.answer {
+        Answer::Ok(_) => begun && !call.answered.surely_before(step.at),
+        Answer::Unknown => begun,
+        Answer::Refused { .. } => false,
+    }
+}

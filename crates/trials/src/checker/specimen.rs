@@ -1,0 +1,225 @@
+//! A small history in which all is well, for tests to break in one place at a time.
+//!
+//! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
+//! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State::{self, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
+use punctual_core::time::Timestamp;
+use serde_json::json;
+
+use crate::history::{
+    Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Run, Said, Shown, Stamp, Step, Submission, result_by,
+};
+
+/// A history under construction or under attack.
+pub struct Specimen {
+    pub history: History,
+    pub lost: TaskId,
+    pub moved: TaskId,
+    pub cancelled: TaskId,
+    pub hopeless: TaskId,
+}
+
+/// An instant of the specimen, in milliseconds from its beginning.
+pub fn at(millis: i64) -> Timestamp {
+    Timestamp::from_millis(1_000_000 + millis)
+}
+
+/// The stamp of that instant.
+pub fn stamp(millis: i64) -> Stamp {
+    Stamp(at(millis).as_millis() * 1_000)
+}
+
+impl Specimen {
+    /// All is well.
+    pub fn clean() -> Self {
+        let [lost, moved, cancelled, hopeless] = [(); 4].map(|()| TaskId::new());
+        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless };
+        made.lost();
+        made.moved();
+        made.cancelled();
+        made.hopeless();
+        made
+    }
+
+    fn lost(&mut self) {
+        let task = self.lost;
+        self.submit("lost", task, None, 0);
+        self.grant(task, 1, 3, (0, 20), 1_010, "lost");
+        self.grant(task, 2, 6, (1_000, 1_700), 4_000, "lost");
+        self.call(settle(task, 3, Said::Completed), 1_800, refused(409));
+        self.call(settle(task, 6, Said::Heartbeat), 1_900, ok(200, task));
+        self.call(settle(task, 6, Said::Completed), 2_000, ok(200, task));
+        let trail = [
+            (10, Pending, "client", "submitted"),
+            (10, Queued, "scheduler", "claimed"),
+            (10, Running, "worker:w", "started"),
+            (1_200, Pending, "reaper", "worker_lost"),
+            (1_700, Queued, "scheduler", "claimed"),
+            (1_700, Running, "worker:w", "started"),
+            (2_000, Completed, "worker:w", "completed"),
+        ];
+        self.dump("lost", task, &trail, &[(1, 10, "lost"), (2, 1_700, "completed")]);
+    }
+
+    fn moved(&mut self) {
+        let task = self.moved;
+        self.submit("moved", task, Some(at(500)), 0);
+        let edit = Op::Edit { task, due_at: Some(at(900)), payload: Some(json!("new")), if_match: Some(1) };
+        self.call(edit, 100, ok(200, task));
+        let arrival = Arrival { task, attempt: 1, token: 4, payload: json!("new"), at: stamp(903) };
+        self.history.events.push(Event::Arrival(arrival));
+        let trail = [
+            (10, Pending, "client", "submitted"),
+            (100, Pending, "client", "edited"),
+            (900, Queued, "scheduler", "claimed"),
+            (901, Running, "worker:n", "started"),
+            (905, Completed, "worker:n", "completed"),
+        ];
+        self.dump("moved", task, &trail, &[(1, 901, "completed")]);
+    }
+
+    fn cancelled(&mut self) {
+        let task = self.cancelled;
+        self.submit("cancelled", task, Some(at(500)), 0);
+        self.call(Op::Cancel { task }, 200, ok(200, task));
+        let trail = [(10, Pending, "client", "submitted"), (200, Cancelled, "client", "cancelled")];
+        self.dump("cancelled", task, &trail, &[]);
+    }
+
+    fn hopeless(&mut self) {
+        let task = self.hopeless;
+        self.submit("hopeless", task, None, 0);
+        self.grant(task, 1, 3, (0, 20), 9_000, "hopeless");
+        self.call(settle(task, 3, Said::FailedForGood), 50, ok(200, task));
+        self.call(Op::Redrive { task }, 100, ok(200, task));
+        self.grant(task, 1, 7, (110, 120), 9_000, "hopeless");
+        self.call(settle(task, 7, Said::Completed), 150, ok(200, task));
+        let trail = [
+            (10, Pending, "client", "submitted"),
+            (10, Queued, "scheduler", "claimed"),
+            (10, Running, "worker:w", "started"),
+            (50, DeadLettered, "worker:w", "told"),
+            (100, Pending, "client", "redriven"),
+            (115, Queued, "scheduler", "claimed"),
+            (115, Running, "worker:w", "started"),
+            (150, Completed, "worker:w", "completed"),
+        ];
+        self.dump("hopeless", task, &trail, &[(1, 10, "failed"), (1, 115, "completed")]);
+    }
+
+    /// A submission under a key, answered with `task`.
+    pub fn submit(&mut self, key: &str, task: TaskId, due_at: Option<Timestamp>, millis: i64) {
+        let submission = Submission { key: key.to_owned(), due_at, expires_at: None, payload: json!(key) };
+        self.call(Op::Submit(submission), millis + 10, ok(201, task));
+    }
+
+    /// A call whose effect was at this instant.
+    pub fn call(&mut self, op: Op, millis: i64, answer: Answer) {
+        let (invoked, answered) = (stamp(millis - 1), stamp(millis + 1));
+        self.history.events.push(Event::Call(Call { op, invoked, answered, answer }));
+    }
+
+    /// A lease, asked for and got.
+    pub fn grant(&mut self, task: TaskId, attempt: u32, token: u64, (asked, got): (i64, i64), expiry: i64, does: &str) {
+        let grant = Grant {
+            worker: "w".to_owned(),
+            task,
+            attempt,
+            token,
+            expires_at: at(expiry),
+            payload: json!(does),
+            asked: stamp(asked),
+            got: stamp(got),
+        };
+        self.history.events.push(Event::Grant(grant));
+    }
+
+    fn dump(&mut self, key: &str, task: TaskId, trail: &[(i64, State, &str, &str)], runs: &[(u32, i64, &str)]) {
+        let mut before = None;
+        let trail: Vec<Step> = (1..)
+            .zip(trail)
+            .map(|(version, &(millis, to, actor, reason))| {
+                let from = before.replace(to);
+                Step { at: at(millis), from, to, actor: actor.to_owned(), reason: reason.to_owned(), version }
+            })
+            .collect();
+        let last = trail.last().expect("a trail has a step");
+        let (state, version) = (last.to, last.version);
+        let completed_by = (key != "moved" && state == Completed).then(|| version - 1);
+        let run = |&(attempt, millis, outcome): &(u32, i64, &str)| Run {
+            attempt,
+            started_at: at(millis),
+            outcome: Some(outcome.to_owned()),
+            http_status: None,
+        };
+        self.history.dump.push(Dumped {
+            task,
+            key: Some(key.to_owned()),
+            state,
+            version,
+            payload: json!(key),
+            result: completed_by.map(|token| result_by("w", token)),
+            max_retries: 3,
+            backoff_millis: 200,
+            timeout_millis: 5_000,
+            pushed: key == "moved",
+            trail,
+            runs: runs.iter().map(run).collect(),
+            read: stamp(60_000),
+        });
+    }
+
+    /// How a task stood in the end.
+    pub fn dumped(&mut self, task: TaskId) -> &mut Dumped {
+        self.history.dump.iter_mut().find(|dumped| dumped.task == task).expect("the task is in the dump")
+    }
+
+    /// Forgets what came after the first `steps` steps of a task.
+    pub fn cut(&mut self, task: TaskId, steps: usize) {
+        let dumped = self.dumped(task);
+        dumped.trail.truncate(steps);
+        let last = dumped.trail.last().expect("a trail has a step");
+        (dumped.state, dumped.version) = (last.to, last.version);
+        dumped.runs.truncate(dumped.trail.iter().filter(|step| step.reason == "started").count());
+    }
+
+    /// The grant with this token.
+    pub fn granted(&mut self, task: TaskId, token: u64) -> &mut Grant {
+        let grant = |event| match event {
+            &mut Event::Grant(ref mut grant) if (grant.task, grant.token) == (task, token) => Some(grant),
+            _ => None,
+        };
+        self.history.events.iter_mut().find_map(grant).expect("the token was granted")
+    }
+
+    /// The only webhook that arrived.
+    pub fn arrival(&mut self) -> &mut Arrival {
+        let arrival = |event| if let &mut Event::Arrival(ref mut arrival) = event { Some(arrival) } else { None };
+        self.history.events.iter_mut().find_map(arrival).expect("a webhook arrived")
+    }
+
+    /// The calls that satisfy a condition.
+    pub fn calls(&mut self, wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &mut Call> {
+        self.history.events.iter_mut().filter_map(move |event| match event {
+            Event::Call(call) if wanted(&call.op) => Some(call),
+            _ => None,
+        })
+    }
+}
+
+/// What a worker says.
+pub fn settle(task: TaskId, token: u64, said: Said) -> Op {
+    Op::Settle { worker: "w".to_owned(), task, token, said }
+}
+
+/// A 4xx.
+pub fn refused(status: u16) -> Answer {
+    Answer::Refused { status, code: String::new() }
+}
+
+/// A 2xx.
+pub fn ok(status: u16, task: TaskId) -> Answer {
+    Answer::Ok(Shown { status, task: Some(task), ..Shown::default() })
+}

@@ -1,0 +1,259 @@
+//! No law is a check that cannot fail: each is broken at least once, in an otherwise clean history.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use serde_json::json;
+
+use super::law::Law;
+use super::specimen::{Specimen, at, ok, refused, settle, stamp};
+use super::{Violation, check};
+use crate::history::{Answer, Event, Op, Said, Step, Submission, result_by};
+
+fn broken(law: Law, spoil: impl FnOnce(&mut Specimen)) {
+    let mut specimen = Specimen::clean();
+    spoil(&mut specimen);
+    let violations = check(&specimen.history);
+    assert!(violations.iter().any(|violation| violation.law == law), "{law:?} was not noticed; {violations:#?}");
+}
+
+fn fine(what: &str, change: impl FnOnce(&mut Specimen)) {
+    let mut specimen = Specimen::clean();
+    change(&mut specimen);
+    let violations = check(&specimen.history);
+    assert!(violations.is_empty(), "{what}: {}", all(&violations));
+}
+
+fn all(violations: &[Violation]) -> String {
+    violations.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_clean_history_breaks_nothing() {
+    fine("as it is", |_| {});
+}
+
+#[test]
+fn what_has_no_answer_may_be_either_way() {
+    fine("an unanswered submission that never was", |it| {
+        let task = TaskId::new();
+        it.submit("void", task, None, 0);
+        it.calls(|op| matches!(op, Op::Submit(submission) if submission.key == "void"))
+            .for_each(|call| call.answer = Answer::Unknown);
+    });
+    fine("unanswered calls that did what they should", |it| {
+        it.calls(|op| !matches!(op, Op::Submit(_)))
+            .filter(|call| matches!(call.answer, Answer::Ok(_)))
+            .for_each(|call| call.answer = Answer::Unknown);
+    });
+    fine("an unanswered edit that was none", |it| {
+        let task = it.moved;
+        it.call(Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, 1_500, Answer::Unknown);
+    });
+}
+
+#[test]
+fn a_repeated_settlement_is_no_second_one() {
+    fine("the same completion again", |it| {
+        it.call(settle(it.lost, 6, Said::Completed), 2_500, ok(200, it.lost));
+        it.call(settle(it.hopeless, 3, Said::FailedForGood), 3_000, ok(200, it.hopeless));
+    });
+}
+
+#[test]
+fn acknowledged_is_kept() {
+    broken(Law::AcknowledgedIsKept, |it| it.history.dump.remove(2).task = it.lost);
+    broken(Law::AcknowledgedIsKept, |it| {
+        it.history.events.retain(|event| !matches!(event, Event::Call(call) if matches!(call.op, Op::Submit(_))));
+        it.history.dump.remove(0);
+    });
+}
+
+#[test]
+fn nothing_is_invented() {
+    broken(Law::NothingInvented, |it| it.dumped(it.lost).key = Some("never submitted".to_owned()));
+    broken(Law::NothingInvented, |it| it.dumped(it.lost).key = None);
+    broken(Law::NothingInvented, |it| it.submit("lost", it.moved, None, 0));
+    broken(Law::NothingInvented, |it| it.submit("lost", it.lost, None, 0));
+    broken(Law::NothingInvented, |it| {
+        let other = Submission { key: "lost".to_owned(), payload: json!("another"), ..Submission::default() };
+        it.call(Op::Submit(other), 20, ok(200, it.lost));
+    });
+    broken(Law::NothingInvented, |it| {
+        let mut twin = it.dumped(it.cancelled).clone();
+        twin.task = TaskId::new();
+        it.history.dump.push(twin);
+    });
+}
+
+#[test]
+fn final_is_final() {
+    broken(Law::FinalIsFinal, |it| {
+        let mut again = it.dumped(it.lost).trail[4].clone();
+        (again.from, again.version) = (Some(State::Completed), 8);
+        it.dumped(it.lost).trail.push(again);
+    });
+}
+
+#[test]
+fn one_completion_by_the_newest_token() {
+    broken(Law::OneCompletion, |it| {
+        let again = Step { version: 8, ..it.dumped(it.lost).trail[6].clone() };
+        it.dumped(it.lost).trail.push(again);
+    });
+    broken(Law::OneCompletion, |it| {
+        it.calls(|op| matches!(op, Op::Settle { token: 3, said: Said::Completed, .. }))
+            .for_each(|call| call.answer = Answer::Ok(crate::history::Shown::default()));
+    });
+    broken(Law::OneCompletion, |it| it.dumped(it.lost).trail[5].version = 5);
+}
+
+#[test]
+fn tokens_fence() {
+    broken(Law::TokensFence, |it| it.grant(it.lost, 2, 6, (1_000, 1_701), 4_000, "lost"));
+    broken(Law::TokensFence, |it| it.granted(it.lost, 3).asked = stamp(1_900));
+    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Heartbeat), 1_800, ok(200, it.lost)));
+    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Failed), 1_800, ok(200, it.lost)));
+    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Heartbeat), 1_100, ok(200, it.lost)));
+}
+
+#[test]
+fn a_lease_is_kept() {
+    broken(Law::LeaseIsKept, |it| it.granted(it.lost, 3).expires_at = at(1_201));
+}
+
+#[test]
+fn attempts_are_counted() {
+    broken(Law::AttemptsCounted, |it| it.dumped(it.lost).runs[1].attempt = 3);
+    broken(Law::AttemptsCounted, |it| it.granted(it.lost, 6).attempt = 3);
+    broken(Law::AttemptsCounted, |it| it.dumped(it.lost).max_retries = 0);
+    broken(Law::AttemptsCounted, |it| {
+        it.calls(|op| matches!(op, Op::Settle { said: Said::FailedForGood, .. }))
+            .for_each(|call| call.answer = refused(409));
+    });
+    broken(Law::AttemptsCounted, |it| it.dumped(it.hopeless).trail[3].to = State::Pending);
+}
+
+#[test]
+fn never_early() {
+    broken(Law::NeverEarly, |it| it.dumped(it.lost).trail[4].at = at(1_399));
+    broken(Law::NeverEarly, |it| {
+        it.calls(|op| matches!(op, Op::Submit(_))).for_each(|call| {
+            if let Op::Submit(submission) = &mut call.op {
+                submission.due_at = Some(at(11));
+            }
+        });
+    });
+    broken(Law::NeverEarly, |it| {
+        it.calls(|op| matches!(op, Op::Edit { .. })).for_each(|call| call.answer = refused(409));
+        it.dumped(it.moved).trail.remove(1);
+        it.arrival().token = 4;
+        it.arrival().at = stamp(490);
+    });
+}
+
+#[test]
+fn never_expired() {
+    let expiring = |millis: i64| {
+        move |it: &mut Specimen| {
+            it.calls(|op| matches!(op, Op::Submit(submission) if submission.key == "lost")).for_each(|call| {
+                if let Op::Submit(submission) = &mut call.op {
+                    submission.expires_at = Some(at(millis));
+                }
+            });
+        }
+    };
+    fine("in time", expiring(1_701));
+    broken(Law::NeverExpired, expiring(1_700));
+    broken(Law::NeverExpired, expiring(900));
+}
+
+#[test]
+fn a_cancellation_holds() {
+    broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (300, 510), 9_000, "cancelled"));
+    // A worker that has waited since before the cancellation does not get it either.
+    broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (100, 510), 9_000, "cancelled"));
+}
+
+#[test]
+fn an_edit_holds() {
+    broken(Law::EditHolds, |it| it.dumped(it.moved).trail[2].at = at(500));
+    broken(Law::EditHolds, |it| it.arrival().at = stamp(800));
+    broken(Law::EditHolds, |it| it.arrival().payload = json!("moved"));
+}
+
+#[test]
+fn the_trail_is_true() {
+    broken(Law::TrailIsTrue, |it| it.dumped(it.lost).version = 8);
+    broken(Law::TrailIsTrue, |it| it.dumped(it.lost).state = State::Pending);
+    broken(Law::TrailIsTrue, |it| drop(it.dumped(it.lost).trail.remove(4)));
+    broken(Law::TrailIsTrue, |it| it.dumped(it.lost).trail[6].from = Some(State::Queued));
+    broken(Law::TrailIsTrue, |it| it.dumped(it.lost).trail[3].reason = "cancelled".to_owned());
+    broken(Law::TrailIsTrue, |it| drop(it.dumped(it.lost).runs.pop()));
+    broken(Law::TrailIsTrue, |it| it.arrival().token = 5);
+}
+
+#[test]
+fn answers_hold() {
+    broken(Law::AnswersHold, |it| it.cut(it.lost, 6));
+    broken(Law::AnswersHold, |it| {
+        it.calls(|op| matches!(op, Op::Settle { token: 6, said: Said::Completed, .. }))
+            .for_each(|call| call.answer = refused(409));
+    });
+    for kind in ["submit", "cancel", "edit", "redrive"] {
+        broken(Law::AnswersHold, |it| {
+            let named = |op: &Op| match op {
+                Op::Submit(_) => "submit",
+                Op::Cancel { .. } => "cancel",
+                Op::Edit { .. } => "edit",
+                Op::Redrive { .. } => "redrive",
+                Op::Settle { .. } => "settle",
+            };
+            it.calls(|op| named(op) == kind).for_each(|call| call.answer = refused(409));
+        });
+    }
+    broken(Law::AnswersHold, |it| it.call(Op::Cancel { task: it.lost }, 1_500, ok(202, it.lost)));
+    broken(Law::AnswersHold, |it| {
+        let task = it.lost;
+        it.call(Op::Edit { task, due_at: None, payload: Some(json!(1)), if_match: None }, 1_500, ok(200, task));
+    });
+    broken(Law::AnswersHold, |it| it.dumped(it.moved).trail[1].at = at(300));
+    broken(Law::AnswersHold, |it| {
+        it.calls(|op| matches!(op, Op::Edit { .. })).for_each(|call| {
+            if let Op::Edit { if_match, .. } = &mut call.op {
+                *if_match = Some(2);
+            }
+        });
+    });
+    broken(Law::AnswersHold, |it| {
+        it.calls(|op| matches!(op, Op::Cancel { .. })).for_each(|call| {
+            if let Answer::Ok(shown) = &mut call.answer {
+                shown.state = Some("RUNNING".to_owned());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_result_is_that_of_the_completion() {
+    broken(Law::OneCompletion, |it| it.dumped(it.lost).result = Some(result_by("w", 3)));
+    broken(Law::OneCompletion, |it| it.dumped(it.lost).result = None);
+    broken(Law::OneCompletion, |it| {
+        let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: Said::Completed };
+        it.call(other, 2_000, ok(200, it.lost));
+    });
+}
+
+#[test]
+fn everything_ends_and_nothing_is_held_for_ever() {
+    broken(Law::EverythingEnds, |it| it.cut(it.cancelled, 1));
+    broken(Law::NothingHeldForEver, |it| it.cut(it.lost, 3));
+    broken(Law::NothingHeldForEver, |it| it.cut(it.moved, 4));
+}
+
+#[test]
+fn every_law_is_broken_by_some_test() {
+    let tests = include_str!("tests.rs");
+    for law in Law::ALL {
+        assert!(tests.contains(&format!("broken(Law::{law:?},")), "{law:?} is never broken here");
+    }
+}

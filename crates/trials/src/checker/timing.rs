@@ -1,0 +1,50 @@
+//! Laws 7 and 9: nothing early, nothing expired, and an edit counts from its acknowledgement on.
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use super::planned::{Origin, Plan, plans};
+use crate::history::Step;
+
+/// Looks at when the task was delivered, and with what.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let plans = plans(case);
+    for (step, plan) in plans.iter().filter(|(step, _)| step.is("claimed") || step.is("started")) {
+        let law = law(plan.origin);
+        findings.demand(step.at >= plan.due_at, law, || {
+            format!("{} at {} although it was due at {}; {}", step.reason, step.at, plan.due_at, case.told())
+        });
+        let expired = plan.expires_at.is_some_and(|expiry| step.at >= expiry);
+        findings.demand(!expired, Law::NeverExpired, || {
+            format!("{} at {}, expired at {:?}; {}", step.reason, step.at, plan.expires_at, case.told())
+        });
+    }
+    for delivery in case.deliveries() {
+        let Some((_, plan)) = at_version(&plans, delivery.token) else { continue };
+        findings.demand(!delivery.at.surely_before(plan.due_at), law(plan.origin), || {
+            format!("due at {}, but there at {}: {delivery:?}", plan.due_at, delivery.at.wall())
+        });
+        let asked = delivery.asked.zip(plan.expires_at);
+        findings.demand(!asked.is_some_and(|(asked, expiry)| asked.surely_after(expiry)), Law::NeverExpired, || {
+            format!("asked for and given after {:?}: {delivery:?}", plan.expires_at)
+        });
+    }
+    let leased = case.grants.iter().map(|grant| (grant.token, &grant.payload));
+    for (token, payload) in leased.chain(case.arrivals.iter().map(|arrival| (arrival.token, &arrival.payload))) {
+        let Some((_, plan)) = at_version(&plans, token) else { continue };
+        findings.demand(plan.payloads.contains(&payload), Law::EditHolds, || {
+            format!("delivered {payload} under token {token}, but wanted {:?}; {}", plan.payloads, case.told())
+        });
+    }
+}
+
+fn law(origin: Origin) -> Law {
+    match origin {
+        Origin::First => Law::NeverEarly,
+        Origin::Edit => Law::EditHolds,
+    }
+}
+
+fn at_version<'p, 'a>(plans: &'p [(&'a Step, Plan<'a>)], version: u64) -> Option<&'p (&'a Step, Plan<'a>)> {
+    plans.iter().find(|(step, _)| step.version == version)
+}

@@ -1,0 +1,55 @@
+//! Law 10: the audit trail is a legal path without a gap, ends with the row, and tells every delivery.
+
+use punctual_core::state::State;
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use crate::history::Step;
+
+/// Looks at the trail.
+pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    let Some(dumped) = case.dumped else { return };
+    let mut last: Option<&Step> = None;
+    for step in &dumped.trail {
+        let gapless = step.version == last.map_or(0, |last| last.version) + 1;
+        let joined = step.from == last.map(|last| last.to);
+        findings.demand(gapless && joined && legal(last, step), Law::TrailIsTrue, || {
+            format!("no step from {last:?} to {step:?}; {}", case.told())
+        });
+        last = Some(step);
+    }
+    let ends = last.is_some_and(|last| (last.to, last.version) == (dumped.state, dumped.version));
+    findings.demand(ends, Law::TrailIsTrue, || {
+        format!("the row is {} at version {}; {}", dumped.state.as_str(), dumped.version, case.told())
+    });
+    let starts: Vec<_> = dumped.trail.iter().filter(|step| step.is("started")).map(|step| step.at).collect();
+    let runs: Vec<_> = dumped.runs.iter().map(|run| run.started_at).collect();
+    findings.demand(starts == runs, Law::TrailIsTrue, || format!("starts {starts:?}, runs {runs:?}"));
+    for delivery in case.deliveries() {
+        let told = case.step(delivery.token).is_some_and(|step| step.is("started"));
+        findings.demand(told, Law::TrailIsTrue, || format!("{delivery:?} has no start in it; {}", case.told()));
+    }
+}
+
+/// The diagram of the documentation, written out once more: the machine under test is not asked.
+fn legal(last: Option<&Step>, step: &Step) -> bool {
+    use State::{Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
+    let Some(last) = last else { return step.is("submitted") && step.to == Pending };
+    let asked_to_stop = last.is("cancel_requested");
+    match (last.to, step.reason.as_str(), step.to) {
+        (Pending, "claimed", Queued)
+        | (Pending, "edited" | "run_now", Pending)
+        | (Queued, "started", Running)
+        | (Queued, "given_back", Pending)
+        | (Pending | Queued, "cancelled", Cancelled)
+        | (Pending | Queued, "expired", Failed)
+        | (DeadLettered, "redriven", Pending) => true,
+        (Running, "cancelled", Cancelled) => asked_to_stop,
+        (Running, "cancel_requested", Running)
+        | (Running, "completed", Completed)
+        | (Running, "given_back", Pending) => !asked_to_stop,
+        (Running, _, Pending | DeadLettered) => !asked_to_stop && step.is_failure(),
+        _ => false,
+    }
+}

@@ -1,0 +1,119 @@
+//! How a task stood in the end: what the API says of it after the drain.
+
+use punctual_client as wire;
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Stamp;
+
+/// A task with its audit trail and its runs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dumped {
+    /// Its id.
+    pub task: TaskId,
+    /// The idempotency key it was submitted under.
+    pub key: Option<String>,
+    /// Its state.
+    pub state: State,
+    /// Its version.
+    pub version: u64,
+    /// Its payload.
+    pub payload: Value,
+    /// What its last run returned.
+    pub result: Option<Value>,
+    /// Attempts beyond the first that it is allowed.
+    pub max_retries: u32,
+    /// What is waited before a retry: the delays of a trial are fixed and without jitter.
+    pub backoff_millis: u64,
+    /// How long one run may take.
+    pub timeout_millis: u64,
+    /// Whether webhook workers push it.
+    pub pushed: bool,
+    /// Its steps, oldest first.
+    pub trail: Vec<Step>,
+    /// Its runs, oldest first.
+    pub runs: Vec<Run>,
+    /// When it was read.
+    pub read: Stamp,
+}
+
+/// One step of a task's audit trail.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// When, in the store's time.
+    pub at: Timestamp,
+    /// The state before; none for the first.
+    pub from: Option<State>,
+    /// The state after.
+    pub to: State,
+    /// On whose behalf.
+    pub actor: String,
+    /// A word for what happened.
+    pub reason: String,
+    /// The version after it.
+    pub version: u64,
+}
+
+/// One run of a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// From 1; one that was given back is counted again.
+    pub attempt: u32,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How it ended; none while it runs.
+    pub outcome: Option<String>,
+    /// What the webhook answered.
+    pub http_status: Option<u16>,
+}
+
+impl Dumped {
+    /// A task as the API tells it.
+    pub fn of(task: &wire::Task, events: Vec<wire::Event>, runs: Vec<wire::Run>, read: Stamp) -> Self {
+        let millis = |seconds: wire::Seconds| seconds.to_millis_within(0, u64::MAX).unwrap_or(0);
+        Self {
+            task: task.task_id,
+            key: task.idempotency_key.clone(),
+            state: state(task.status),
+            version: task.version,
+            payload: serde_json::from_str(task.payload.get()).unwrap_or_default(),
+            result: task.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()),
+            max_retries: task.retry_policy.max_retries,
+            backoff_millis: millis(task.retry_policy.backoff_seconds),
+            timeout_millis: millis(task.timeout_seconds),
+            pushed: task.callback_url.is_some(),
+            trail: events.into_iter().map(Step::from).collect(),
+            runs: runs.into_iter().map(Run::from).collect(),
+            read,
+        }
+    }
+}
+
+impl From<wire::Event> for Step {
+    fn from(event: wire::Event) -> Self {
+        let wire::Event { at, from, to, actor, reason, version, node: _ } = event;
+        Self { at, from: from.map(state), to: state(to), actor, reason, version }
+    }
+}
+
+impl From<wire::Run> for Run {
+    fn from(run: wire::Run) -> Self {
+        Self { attempt: run.attempt, started_at: run.started_at, outcome: run.outcome, http_status: run.http_status }
+    }
+}
+
+fn state(status: wire::Status) -> State {
+    match status {
+        wire::Status::Blocked => State::Blocked,
+        wire::Status::Pending => State::Pending,
+        wire::Status::Queued => State::Queued,
+        wire::Status::Running => State::Running,
+        wire::Status::Completed => State::Completed,
+        wire::Status::Cancelled => State::Cancelled,
+        wire::Status::Failed => State::Failed,
+        wire::Status::DeadLettered => State::DeadLettered,
+    }
+}

@@ -1,0 +1,95 @@
+//! The trial of `kill -9`: a server under load is killed again and again, must drain afterwards, and is then judged.
+//!
+//! ```text
+//! stages ─▶ cycle: load, something at stake, kill -9, start ─▶ … ─▶ quiet ─▶ drain ─▶ dump ─▶ check
+//! ```
+//!
+//! [`run`] is called by the program `trials` (hundreds of cycles) and by the tests (a few). It returns what it found
+//! and never panics because the product broke a law.
+
+mod nemesis;
+mod report;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use punctual_testkit::http::Api;
+
+use self::nemesis::Nemesis;
+pub use self::report::Report;
+use crate::caller::Caller;
+use crate::checker::check;
+use crate::dump::{dump, unfinished};
+use crate::history::Recorder;
+use crate::machine::Machine;
+use crate::planted::Bug;
+use crate::stages;
+use crate::workload::{Load, Scene, Workload};
+
+/// Between two looks at what is left.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What to try.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The server's program.
+    pub program: PathBuf,
+    /// A bug for `punctual-planted`.
+    pub bug: Option<Bug>,
+    /// How often the server is killed under load.
+    pub cycles: usize,
+    /// What the dice begin with.
+    pub seed: u64,
+    /// Who does what.
+    pub load: Load,
+    /// How long the server has to bring everything to its end.
+    pub drain: Duration,
+    /// Where a history with a violation in it is left.
+    pub histories: PathBuf,
+}
+
+/// Tries it; `progress` is told after every cycle how many have been done.
+pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
+    let begun = Instant::now();
+    let recorder = Recorder::new();
+    let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone());
+    let scene = Scene::new(Caller::new(recorder.clone(), machine.door()));
+    machine.start().await;
+    let mut workload = Workload::start(&scene, plan.load, plan.seed);
+    // A dozen calls at a time make a large future.
+    Box::pin(stages::play(&scene)).await;
+    let mut nemesis = Nemesis::new(scene.clone(), plan.seed);
+    for cycle in 0..plan.cycles {
+        nemesis.strike(&mut machine, cycle).await;
+        progress(cycle + 1);
+    }
+    workload.enough().await;
+    // On a busy machine a stage may have waited in vain.
+    workload.sweep_up(&stages::QUEUES);
+    let api = scene.caller.api().await;
+    drain(&api, plan.drain).await;
+    workload.end().await;
+    let tasks = dump(&api, &recorder).await;
+    let exit = machine.stop().await;
+    scene.targets.tell(&recorder);
+    let history = recorder.finish(tasks);
+    let mut report = Report::of(&history, check(&history), begun.elapsed());
+    report.integrity = machine.integrity();
+    report.exit = exit.code;
+    report.complaints = machine.complaints().to_vec();
+    if !report.is_clean() {
+        let of = plan.bug.map_or("kills", Bug::name);
+        let path = plan.histories.join(format!("{of}-{}.jsonl", plan.seed));
+        let left = history.write_to(&path);
+        report.history = Some(left.unwrap_or_else(|error| panic!("{}: {error}", path.display())));
+    }
+    report
+}
+
+/// Waits until every task has come to rest, or the time is up.
+async fn drain(api: &Api, within: Duration) {
+    let begun = Instant::now();
+    while unfinished(api).await > 0 && begun.elapsed() < within {
+        tokio::time::sleep(LOOK).await;
+    }
+}

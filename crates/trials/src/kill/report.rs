@@ -1,0 +1,106 @@
+//! What a trial found, in figures and sentences.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use punctual_core::state::State;
+
+use crate::checker::{Law, Violation};
+use crate::history::{Answer, History, Op};
+
+/// So many violations are told in full; the history has them all.
+const TOLD: usize = 20;
+
+/// The outcome of a trial.
+#[derive(Debug)]
+pub struct Report {
+    /// Submissions that were acknowledged, by key.
+    pub acknowledged: usize,
+    /// Calls that ended without an answer.
+    pub unanswered: usize,
+    /// Tasks that there are in the end.
+    pub tasks: usize,
+    /// Tasks that are completed in the end.
+    pub completed: usize,
+    /// Tasks that somebody got.
+    pub deliveries: usize,
+    /// Runs that were lost with their worker or their server, and so may have done their work twice.
+    pub repeated: usize,
+    /// How often the server was killed.
+    pub kills: usize,
+    /// How long the trial took.
+    pub took: Duration,
+    /// What SQLite says of its file in the end: `ok`.
+    pub integrity: String,
+    /// How the server ended after SIGTERM: 0.
+    pub exit: Option<i32>,
+    /// Panics and errors in the server's log.
+    pub complaints: Vec<String>,
+    /// The laws that were broken.
+    pub violations: Vec<Violation>,
+    /// Where the history is, if it is not clean.
+    pub history: Option<PathBuf>,
+}
+
+impl Report {
+    /// The figures of a history.
+    pub fn of(history: &History, violations: Vec<Violation>, took: Duration) -> Self {
+        let acknowledged: BTreeSet<&str> = history
+            .calls()
+            .filter_map(|call| match (&call.op, &call.answer) {
+                (Op::Submit(submission), Answer::Ok(_)) => Some(submission.key.as_str()),
+                _ => None,
+            })
+            .collect();
+        let lost = |outcome: &Option<String>| matches!(outcome.as_deref(), Some("lost" | "timed_out"));
+        let runs = history.dump.iter().flat_map(|dumped| &dumped.runs);
+        Self {
+            acknowledged: acknowledged.len(),
+            unanswered: history.calls().filter(|call| matches!(call.answer, Answer::Unknown)).count(),
+            tasks: history.dump.len(),
+            completed: history.dump.iter().filter(|dumped| dumped.state == State::Completed).count(),
+            deliveries: history.grants().count() + history.arrivals().count(),
+            repeated: runs.filter(|run| lost(&run.outcome)).count(),
+            kills: history.acts().filter(|act| act.what == "kill").count(),
+            took,
+            integrity: String::new(),
+            exit: None,
+            complaints: Vec::new(),
+            violations,
+            history: None,
+        }
+    }
+
+    /// Whether everything was as it should be.
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty() && self.complaints.is_empty() && self.integrity == "ok" && self.exit == Some(0)
+    }
+
+    /// Whether this law was broken.
+    pub fn broke(&self, law: Law) -> bool {
+        self.violations.iter().any(|violation| violation.law == law)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { acknowledged, unanswered, tasks, completed, deliveries, repeated, kills, took, .. } = self;
+        writeln!(f, "{kills} kills in {:.1} s", took.as_secs_f64())?;
+        writeln!(f, "{acknowledged} submissions acknowledged, {unanswered} calls unanswered, {tasks} tasks")?;
+        writeln!(f, "{deliveries} deliveries, {completed} tasks completed, {repeated} runs lost and repeated")?;
+        writeln!(f, "integrity_check: {}; exit code after SIGTERM: {:?}", self.integrity, self.exit)?;
+        for complaint in self.complaints.iter().take(TOLD) {
+            writeln!(f, "the server said: {complaint}")?;
+        }
+        write!(f, "{} violations", self.violations.len())?;
+        for violation in self.violations.iter().take(TOLD) {
+            write!(f, "\n- {violation}")?;
+        }
+        if let Some(path) = &self.history {
+            write!(f, "\nthe whole history: {}", path.display())?;
+        }
+        Ok(())
+    }
+}

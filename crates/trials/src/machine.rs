@@ -1,0 +1,130 @@
+//! The server under trial: one directory, one process at a time, killed and started at will.
+//!
+//! Whoever talks to it watches [`Machine::door`], which holds the address of the living process, or nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use punctual_testkit::http::Api;
+use punctual_testkit::process::{Exit, Process};
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+use crate::history::Recorder;
+use crate::planted::Bug;
+
+/// How long a server may take to listen, also on a busy machine.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+/// How long a server may take to end after SIGTERM.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+/// The line that says that a server is ready, up to its address.
+const READY: &str = "listening on ";
+
+/// The settings of a trial: what is lost is looked for every second.
+const SETTINGS: [(&str, &str); 4] = [
+    ("PUNCTUAL_SCHEDULER__SWEEP_INTERVAL_SECONDS", "1"),
+    ("PUNCTUAL_SCHEDULER__VISIBILITY_SECONDS", "5"),
+    ("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "2"),
+    ("PUNCTUAL_LOG__LEVEL", "warn"),
+];
+
+/// A server that can be killed.
+#[derive(Debug)]
+pub struct Machine {
+    program: PathBuf,
+    bug: Option<Bug>,
+    home: TempDir,
+    recorder: Recorder,
+    door: watch::Sender<Option<Api>>,
+    process: Option<Process>,
+    complaints: Vec<String>,
+}
+
+impl Machine {
+    /// A machine with an empty directory and nothing running.
+    pub fn new(program: &Path, bug: Option<Bug>, recorder: Recorder) -> Self {
+        // The server runs in a directory of its own, where a relative path would name something else.
+        let program = program.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let home = tempfile::tempdir().expect("a temporary directory can be made");
+        Self { program, bug, home, recorder, door: watch::Sender::new(None), process: None, complaints: Vec::new() }
+    }
+
+    /// Where the living server is found.
+    pub fn door(&self) -> watch::Receiver<Option<Api>> {
+        self.door.subscribe()
+    }
+
+    /// Starts the server and waits until it listens.
+    pub async fn start(&mut self) {
+        self.spawn();
+        let process = self.process.as_mut().expect("invariant: it was spawned just now");
+        let line = process.line(READY, STARTS_WITHIN).await;
+        self.recorder.act("up");
+        self.door.send_replace(Some(Api::new(line.trim_start_matches(READY).trim())));
+    }
+
+    /// Starts the server and kills it after a moment, wherever in its start it is then.
+    pub async fn stillbirth(&mut self, after: Duration) {
+        self.spawn();
+        tokio::time::sleep(after).await;
+        self.kill();
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill();
+            self.recorder.act("kill");
+            self.listen_to(&process.stderr());
+        }
+        self.door.send_replace(None);
+    }
+
+    /// SIGTERM, and waits for the end.
+    pub async fn stop(&mut self) -> Exit {
+        let mut process = self.process.take().expect("a server runs");
+        process.signal("TERM");
+        let exit = process.exit(ENDS_WITHIN).await;
+        self.recorder.act("stop");
+        self.listen_to(&exit.stderr);
+        self.door.send_replace(None);
+        exit
+    }
+
+    /// What SQLite says of its file: `ok`, or what is wrong with it. No server may run.
+    pub fn integrity(&self) -> String {
+        let file = self.data().join("punctual.db");
+        let asked = rusqlite::Connection::open(&file)
+            .and_then(|database| database.query_row("PRAGMA integrity_check", (), |row| row.get(0)));
+        asked.unwrap_or_else(|error| format!("{}: {error}", file.display()))
+    }
+
+    /// Panics and errors that the servers have logged so far, and their last words if they ended by themselves.
+    pub fn complaints(&self) -> &[String] {
+        &self.complaints
+    }
+
+    fn listen_to(&mut self, log: &str) {
+        let bad = |line: &&str| line.contains("panicked") || line.contains("ERROR") || line.starts_with("punctual:");
+        self.complaints.extend(log.lines().filter(bad).map(str::to_owned));
+    }
+
+    fn data(&self) -> PathBuf {
+        self.home.path().join("data")
+    }
+
+    fn spawn(&mut self) {
+        let mut command = Command::new(&self.program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(self.data()).current_dir(self.home.path());
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
+            command.env_remove(name);
+        }
+        command.envs(SETTINGS).env_remove(Bug::VARIABLE);
+        if let Some(bug) = self.bug {
+            command.env(Bug::VARIABLE, bug.name());
+        }
+        self.recorder.act("start");
+        self.process = Some(Process::spawn(command));
+    }
+}

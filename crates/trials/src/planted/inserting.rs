@@ -1,0 +1,88 @@
+//! Bugs of the submission.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use punctual_core::lane::{Lane, LaneId};
+use punctual_core::state::{Position, State};
+use punctual_core::store::{Inserted, Store, StoreError};
+use punctual_core::task::{NewTask, Task};
+use punctual_core::time::Timestamp;
+
+use super::spoilt::Mischief;
+
+/// Answers at once and writes when this has passed: longer than a kill takes, short beside a trial.
+const WRITTEN_AFTER: Duration = Duration::from_millis(400);
+
+/// See [`super::Bug::AckBeforeCommit`].
+pub struct AckBeforeCommit;
+
+#[async_trait]
+impl Mischief for AckBeforeCommit {
+    async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let promised = tasks.iter().map(|task| Inserted::Created(as_if_stored(task))).collect();
+        let inner = Arc::clone(inner);
+        tokio::spawn(async move {
+            tokio::time::sleep(WRITTEN_AFTER).await;
+            inner.insert(tasks).await
+        });
+        Ok(promised)
+    }
+}
+
+/// The task as the store would answer it.
+fn as_if_stored(task: &NewTask) -> Task {
+    let position = Position { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false };
+    Task {
+        id: task.id,
+        // No lane has this number, so nobody is sent to look for the task before it is there.
+        lane: Arc::new(Lane { id: LaneId::new(i64::MAX), key: task.lane.clone() }),
+        position,
+        created_at: task.created_at,
+        execute_at: task.execute_at,
+        due_at: task.execute_at,
+        expires_at: task.expires_at,
+        hold: None,
+        worker: None,
+        started_at: None,
+        completed_at: None,
+        result: None,
+        progress: None,
+        checkpoint: None,
+        body: task.body.clone(),
+        trail: task.trail.clone(),
+    }
+}
+
+/// See [`super::Bug::KeyIgnored`].
+pub struct KeyIgnored;
+
+#[async_trait]
+impl Mischief for KeyIgnored {
+    async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        inner.insert(tasks.into_iter().map(|task| NewTask { idempotency: None, ..task }).collect()).await
+    }
+}
+
+/// See [`super::Bug::DueRoundedDown`].
+pub struct DueRoundedDown;
+
+#[async_trait]
+impl Mischief for DueRoundedDown {
+    async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        let second = |at: Timestamp| Timestamp::from_millis(at.as_millis() / 1_000 * 1_000);
+        let early = |task: NewTask| NewTask { execute_at: second(task.execute_at), ..task };
+        inner.insert(tasks.into_iter().map(early).collect()).await
+    }
+}
+
+/// See [`super::Bug::ExpiryForgotten`].
+pub struct ExpiryForgotten;
+
+#[async_trait]
+impl Mischief for ExpiryForgotten {
+    async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        inner.insert(tasks.into_iter().map(|task| NewTask { expires_at: None, ..task }).collect()).await
+    }
+}

@@ -1,0 +1,112 @@
+//! A store around a store, with one thing wrong.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::LaneId;
+use punctual_core::state::Change;
+use punctual_core::store::{
+    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
+};
+use punctual_core::task::{Hold, NewTask, Task};
+use punctual_core::time::Timestamp;
+
+/// What of a store can be spoilt; what a mischief does not mention goes through unchanged.
+#[async_trait]
+pub trait Mischief: Send + Sync {
+    /// Spoils [`Store::insert`].
+    async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        inner.insert(tasks).await
+    }
+
+    /// Spoils [`Store::claim`].
+    async fn claim(&self, inner: &Arc<dyn Store>, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        inner.claim(claims).await
+    }
+
+    /// Spoils [`Store::apply`], one change at a time: none keeps it from being written, and answers as if it were.
+    async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
+        Ok(Some(change))
+    }
+
+    /// Spoils [`Store::extend`].
+    async fn extend(&self, inner: &Arc<dyn Store>, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
+        inner.extend(beats).await
+    }
+
+    /// Spoils [`Store::heads`].
+    fn heads(&self, heads: Vec<Head>) -> Vec<Head> {
+        heads
+    }
+
+    /// Spoils [`Store::overdue`].
+    fn overdue(&self, tasks: Vec<Task>) -> Vec<Task> {
+        tasks
+    }
+}
+
+/// A store with a mischief in it.
+pub struct Spoilt<M> {
+    pub inner: Arc<dyn Store>,
+    pub mischief: M,
+}
+
+#[async_trait]
+impl<M: Mischief> Store for Spoilt<M> {
+    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        self.mischief.insert(&self.inner, tasks).await
+    }
+
+    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        self.mischief.claim(&self.inner, claims).await
+    }
+
+    async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+        let mut written = Vec::new();
+        let mut places = Vec::new();
+        let mut answers = Vec::new();
+        for (place, (id, change)) in changes.into_iter().enumerate() {
+            answers.push(Applied::Done(None));
+            if let Some(change) = self.mischief.change(&self.inner, id, change).await? {
+                places.push(place);
+                written.push((id, change));
+            }
+        }
+        for (place, applied) in places.into_iter().zip(self.inner.apply(written).await?) {
+            answers[place] = applied;
+        }
+        Ok(answers)
+    }
+
+    async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
+        self.mischief.extend(&self.inner, beats).await
+    }
+
+    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
+        self.inner.heads(after, before, limit).await.map(|heads| self.mischief.heads(heads))
+    }
+
+    async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
+        self.inner.overdue(dead, limit).await.map(|tasks| self.mischief.overdue(tasks))
+    }
+
+    async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
+        self.inner.start(starts).await
+    }
+    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
+        self.inner.get(tenant, ids).await
+    }
+    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        self.inner.list(filter, after, limit).await
+    }
+    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
+        self.inner.counts().await
+    }
+    async fn check(&self) -> Result<(), StoreError> {
+        self.inner.check().await
+    }
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}

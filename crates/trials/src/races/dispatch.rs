@@ -1,0 +1,178 @@
+//! Races between somebody who changes their mind and the task's delivery.
+//!
+//! In half of the rounds the task is due and the worker's ask meets the change at the barrier; in the other half the
+//! worker waits already, and the change comes about when the task is due.
+
+use std::time::Duration;
+
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use punctual_testkit::sink::Answer as Target;
+use rand::RngExt;
+use serde_json::{Value, json};
+
+use super::legal::{Legal, Outcome, told, told_with_state};
+use super::round::Round;
+use crate::caller::{Caller, Held};
+use crate::history::{Answer, Said};
+
+/// What a worker waits for a task that may not come.
+const IN_VAIN: Duration = Duration::from_millis(500);
+/// What a worker waits for a task that must come.
+const SURELY: Duration = Duration::from_secs(10);
+
+/// A waiting task is cancelled and asked for.
+pub const CANCEL_AGAINST_LEASE: &[Legal] = &[
+    Legal::new("cancelled, and nobody got it", &["200 CANCELLED", "nothing", "-"], "CANCELLED"),
+    Legal::new("got, and its worker told to stop", &["202 RUNNING", "lease", "410 cancelled"], "CANCELLED"),
+];
+
+/// See [`CANCEL_AGAINST_LEASE`].
+pub async fn cancel_against_lease(round: &mut Round) -> Outcome {
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return round.never_began() };
+    let poll = round.poll(1, "B", IN_VAIN, 60);
+    let cancelling = at(round.seat(0), moment, async move |caller: &Caller| caller.cancel(task).await);
+    let (cancelled, got) = round.pair(cancelling, poll).await;
+    let (lease, next) = match &got {
+        Some(held) => {
+            let said = if round.dice.random() { Said::Heartbeat } else { Said::Completed };
+            let way = round.way();
+            ("lease", told(&way.settle(&round.seat(1), held, said).await))
+        }
+        None => ("nothing", "-".to_owned()),
+    };
+    round.outcome(task, [told_with_state(&cancelled), lease.to_owned(), next], round.state(task).await)
+}
+
+/// A task that is about to be pushed is cancelled.
+pub const CANCEL_AGAINST_WEBHOOK: &[Legal] = &[
+    Legal::new("cancelled, and not pushed", &["200 CANCELLED", "0 arrivals"], "CANCELLED"),
+    Legal::new("pushed, and its outcome discarded", &["202 RUNNING", "1 arrivals"], "CANCELLED"),
+    Legal::new("pushed and done before", &["409 already_final", "1 arrivals"], "COMPLETED"),
+    Legal::new("pushed, and stopped by the time of the answer", &["202 CANCELLED", "1 arrivals"], "CANCELLED").rare(),
+];
+
+/// See [`CANCEL_AGAINST_WEBHOOK`].
+pub async fn cancel_against_webhook(round: &mut Round) -> Outcome {
+    let path = format!("/{}", round.key);
+    let takes = Duration::from_millis(round.dice.random_range(2..12));
+    round.sink.answer(&path, Target::status(200).after(takes));
+    let due_at = round.in_millis(round.dice.random_range(30..60));
+    let wish = round.wish().due_at(due_at).pushed_to(&round.sink.url(&path));
+    let Some(task) = round.submit(&wish).await else { return round.never_began() };
+    let moment = Some(due_at.plus_millis(round.draw(-4, 22)));
+    let cancelled = at(round.seat(0), moment, async move |caller: &Caller| caller.cancel(task).await).await;
+    let end = round.rest(task).await;
+    let arrivals = round.sink.hits(&path).len();
+    let outcome = round.outcome(task, [told_with_state(&cancelled), format!("{arrivals} arrivals")], end);
+    Outcome { raced: true, ..outcome }
+}
+
+/// A task gets a later time while it is due.
+pub const RESCHEDULE_AGAINST_CLAIM: &[Legal] = &[
+    Legal::new("moved, and got at its new time", &["200", "lease after the edit"], "COMPLETED by B"),
+    Legal::new("got, and not moved any more", &["409 not_editable", "lease before the edit"], "COMPLETED by B"),
+];
+
+/// See [`RESCHEDULE_AGAINST_CLAIM`].
+pub async fn reschedule_against_claim(round: &mut Round) -> Outcome {
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return round.never_began() };
+    let later = round.in_millis(round.dice.random_range(150..300));
+    let edit = async move |caller: &Caller| caller.edit(task, Some(later), None).await;
+    let editing = at(round.seat(0), moment, edit);
+    let poll = round.poll(1, "B", SURELY, 60);
+    let (edited, got) = round.pair(editing, poll).await;
+    let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
+    round.outcome(task, [told(&edited), lease], round.state(task).await)
+}
+
+/// A task gets another payload while it is claimed.
+pub const EDIT_AGAINST_CLAIM: &[Legal] = &[
+    Legal::new("changed, and got so", &["200", "lease after the edit", "new", "new"], "COMPLETED by B"),
+    Legal::new(
+        "got, and not changed any more",
+        &["409 not_editable", "lease before the edit", "old", "old"],
+        "COMPLETED by B",
+    ),
+];
+
+/// See [`EDIT_AGAINST_CLAIM`].
+pub async fn edit_against_claim(round: &mut Round) -> Outcome {
+    edit(round, None).await
+}
+
+/// The same, at its first version only.
+pub const CONDITIONAL_EDIT_AGAINST_CLAIM: &[Legal] = &[
+    Legal::new("changed, and got so", &["200", "lease after the edit", "new", "new"], "COMPLETED by B"),
+    Legal::new(
+        "got, and at another version",
+        &["412 version_mismatch", "lease before the edit", "old", "old"],
+        "COMPLETED by B",
+    ),
+];
+
+/// See [`CONDITIONAL_EDIT_AGAINST_CLAIM`].
+pub async fn conditional_edit_against_claim(round: &mut Round) -> Outcome {
+    edit(round, Some(1)).await
+}
+
+async fn edit(round: &mut Round, if_match: Option<u64>) -> Outcome {
+    // Long enough not to fit where the old one was, so that half of it would show.
+    let (old, new) = (payload("old", 10), payload("new", 400));
+    let Some((task, moment)) = due_soon(round, |wish| wish.payload(old.clone())).await else {
+        return round.never_began();
+    };
+    let wanted = new.clone();
+    let edit = async move |caller: &Caller| caller.edit_at(task, None, Some(wanted), if_match).await;
+    let editing = at(round.seat(0), moment, edit);
+    let poll = round.poll(1, "B", SURELY, 60);
+    let (edited, got) = round.pair(editing, poll).await;
+    let which = |payload: &Value| if *payload == old { "old" } else if *payload == new { "new" } else { "a mixture" };
+    let given = got.as_ref().map_or("nothing", |held| which(&held.payload)).to_owned();
+    let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
+    let kept = which(&round.read(task).await["payload"]).to_owned();
+    round.outcome(task, [told(&edited), lease, given, kept], round.state(task).await)
+}
+
+fn payload(which: &str, words: usize) -> Value {
+    json!({"is": which, "words": vec![which; words], "still": which})
+}
+
+/// The token tells whether there was an edit: a task is submitted at version 1, and a lease adds two.
+async fn lease_in_view_of_the_edit(round: &Round, got: Option<&Held>) -> String {
+    let Some(held) = got else { return "nothing".to_owned() };
+    round.seat(1).settle_surely(held, Said::Completed).await;
+    match held.token {
+        3 => "lease before the edit".to_owned(),
+        4 => "lease after the edit".to_owned(),
+        token => format!("lease with token {token}"),
+    }
+}
+
+/// A task that is due now, or one that is due soon and the moment at which to do something about it.
+pub async fn due_soon(
+    round: &mut Round,
+    wish: impl FnOnce(crate::caller::Wish) -> crate::caller::Wish,
+) -> Option<(TaskId, Option<Timestamp>)> {
+    let wish = wish(round.wish());
+    if round.dice.random() {
+        return round.submit(&wish).await.map(|task| (task, None));
+    }
+    let due_at = round.in_millis(round.dice.random_range(30..60));
+    let task = round.submit(&wish.due_at(due_at)).await?;
+    Some((task, Some(due_at.plus_millis(round.draw(-5, 5)))))
+}
+
+/// Makes a call at an instant, or at once.
+pub fn at(
+    caller: Caller,
+    moment: Option<Timestamp>,
+    call: impl AsyncFnOnce(&Caller) -> Answer + Send + 'static,
+) -> impl Future<Output = Answer> + 'static {
+    async move {
+        if let Some(moment) = moment {
+            tokio::time::sleep(moment.duration_from(caller.recorder().now().wall())).await;
+        }
+        call(&caller).await
+    }
+}

@@ -1,0 +1,121 @@
+//! What may come of a race: the table that every round is held against.
+//!
+//! A kind of race has a few [`Legal`] outcomes, each with exactly what the contenders were told and how the task stood
+//! then. Whatever is not in the table is illegal. A race of which only one outcome is ever seen is no race, so the
+//! trial counts them.
+
+use std::fmt;
+
+use punctual_core::ids::TaskId;
+
+use crate::history::Answer;
+
+/// One legal outcome.
+#[derive(Clone, Copy, Debug)]
+pub struct Legal {
+    /// In a few words.
+    pub name: &'static str,
+    /// What the contenders were told, in their order, and what else is part of the outcome.
+    pub told: &'static [&'static str],
+    /// How the task stood then.
+    pub end: &'static str,
+    /// Which contender was answered first, where nothing else tells who was faster.
+    pub first: Option<usize>,
+    /// It may happen, but does not have to be seen for the race to be one.
+    pub rare: bool,
+}
+
+impl Legal {
+    /// An outcome that must be seen.
+    pub const fn new(name: &'static str, told: &'static [&'static str], end: &'static str) -> Self {
+        Self { name, told, end, first: None, rare: false }
+    }
+
+    /// The outcome with this contender answered first.
+    #[must_use]
+    pub const fn first(self, contender: usize) -> Self {
+        Self { first: Some(contender), ..self }
+    }
+
+    /// An outcome that may be seen.
+    #[must_use]
+    pub const fn rare(self) -> Self {
+        Self { rare: true, ..self }
+    }
+}
+
+/// What came of one round.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the contenders were told, and what else is part of the outcome.
+    pub told: Vec<String>,
+    /// How the task stood then.
+    pub end: String,
+    /// Which contender was answered first.
+    pub first: usize,
+    /// Whether the contenders' calls were under way at the same time.
+    pub raced: bool,
+    /// The task they were about.
+    pub task: Option<TaskId>,
+}
+
+impl Outcome {
+    /// Its place among the legal ones.
+    pub fn among<'a>(&self, table: &'a [Legal]) -> Option<&'a Legal> {
+        let alike = |legal: &&Legal| {
+            self.told == legal.told && self.end == legal.end && legal.first.is_none_or(|first| first == self.first)
+        };
+        table.iter().find(alike)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} → {}", self.told.join(" | "), self.end)?;
+        if let Some(task) = self.task {
+            write!(f, " ({task})")?;
+        }
+        Ok(())
+    }
+}
+
+/// An answer as the tables have it: `200`, `409 stale_token`.
+pub fn told(answer: &Answer) -> String {
+    match answer {
+        Answer::Ok(shown) => shown.status.to_string(),
+        Answer::Refused { status, code } => format!("{status} {code}"),
+        Answer::Unknown => "no answer".to_owned(),
+    }
+}
+
+/// The same with the state that a 2xx showed: `202 RUNNING`.
+pub fn told_with_state(answer: &Answer) -> String {
+    let state = answer.shown().and_then(|shown| shown.state.as_deref()).unwrap_or("");
+    format!("{} {state}", told(answer)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &[Legal] = &[
+        Legal::new("the first", &["200", "409 stale_token"], "COMPLETED").first(0),
+        Legal::new("the second", &["409 stale_token", "200"], "COMPLETED"),
+    ];
+
+    fn found(told: &[&str], end: &str, first: usize) -> Option<&'static str> {
+        let told = told.iter().map(|&word| word.to_owned()).collect();
+        let outcome = Outcome { told, end: end.to_owned(), first, raced: true, task: None };
+        outcome.among(TABLE).map(|legal| legal.name)
+    }
+
+    #[test]
+    fn only_what_is_in_the_table_is_legal() {
+        assert_eq!(found(&["200", "409 stale_token"], "COMPLETED", 0), Some("the first"));
+        assert_eq!(found(&["409 stale_token", "200"], "COMPLETED", 0), Some("the second"));
+        assert_eq!(found(&["200", "409 stale_token"], "COMPLETED", 1), None);
+        assert_eq!(found(&["200", "200"], "COMPLETED", 0), None);
+        assert_eq!(found(&["200"], "COMPLETED", 0), None);
+        assert_eq!(found(&["409 stale_token", "200"], "PENDING", 0), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! When the reaper comes: it looks about twice a second, so from one of its visits the next can be foreseen.
+//!
+//! Only an aim: nothing is wrong with a round that misses it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use punctual_core::time::Timestamp;
+
+/// Between two of its visits.
+const INTERVAL_MILLIS: i64 = 502;
+
+/// The last visit that anybody has seen.
+#[derive(Debug, Default)]
+pub struct Pulse(AtomicI64);
+
+impl Pulse {
+    /// It was there.
+    pub fn seen(&self, at: Timestamp) {
+        self.0.fetch_max(at.as_millis(), Ordering::Relaxed);
+    }
+
+    /// The first visit from this instant on, if one has been seen before.
+    pub fn next(&self, from: Timestamp) -> Option<Timestamp> {
+        let last = self.0.load(Ordering::Relaxed);
+        let passed = from.as_millis() - last;
+        let visits = passed.div_euclid(INTERVAL_MILLIS) + 1;
+        (last > 0).then(|| Timestamp::from_millis(last + visits * INTERVAL_MILLIS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_visit_is_foreseen() {
+        let pulse = Pulse::default();
+        assert_eq!(pulse.next(Timestamp::from_millis(10_000)), None);
+        pulse.seen(Timestamp::from_millis(10_000));
+        pulse.seen(Timestamp::from_millis(9_000));
+        assert_eq!(pulse.next(Timestamp::from_millis(10_100)), Some(Timestamp::from_millis(10_502)));
+        assert_eq!(pulse.next(Timestamp::from_millis(11_100)), Some(Timestamp::from_millis(11_506)));
+    }
+}

@@ -1,0 +1,50 @@
+//! Situations that every trial goes through once, before the faults begin: what the dice would bring up sooner or later
+//! is brought about here, so that a bug that shows in it is found in every run.
+//!
+//! Each stage has a queue of its own, so that no worker of the load interferes. Nothing is asserted here: the actors do
+//! what clients and workers do, and the checker judges.
+
+mod leases;
+mod plans;
+
+use std::time::Duration;
+
+use crate::caller::{Ask, Held};
+use crate::workload::Scene;
+
+/// The queues of the stages.
+pub const QUEUES: [&str; 10] = [
+    "overtaken",
+    "vanished",
+    "stopped",
+    "used-up",
+    "given-back",
+    "shared",
+    "cancelled",
+    "postponed",
+    "expired",
+    "again",
+];
+
+/// Plays all stages, side by side.
+pub async fn play(scene: &Scene) {
+    tokio::join!(
+        leases::overtaken(scene),
+        leases::vanished(scene),
+        leases::told_to_stop(scene),
+        leases::used_up(scene),
+        leases::given_back(scene),
+        leases::side_by_side(scene),
+        plans::cancelled_in_time(scene),
+        plans::postponed(scene),
+        plans::expired(scene),
+        plans::said_again(scene),
+        plans::pushed_later(scene),
+        plans::pushed_in_vain(scene),
+    );
+}
+
+/// What one worker gets of a queue within a while.
+async fn take(scene: &Scene, worker: &str, queue: &str, wait: Duration) -> Option<Held> {
+    scene.caller.lease(&Ask { worker, queues: &[queue], most: 1, wait, lease_seconds: 1 }).await.pop()
+}

@@ -1,0 +1,110 @@
+//! Workers and their leases.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::take;
+use crate::caller::{Ask, Wish};
+use crate::history::Said;
+use crate::workload::Scene;
+
+/// Longer than a lease and the reaper's rounds together.
+const TAKEN_BACK: Duration = Duration::from_secs(4);
+/// Long enough for a task that is due.
+const SOON: Duration = Duration::from_secs(2);
+
+/// A worker sleeps through its lease, and comes back when another one has the task: nothing it says counts.
+pub async fn overtaken(scene: &Scene) {
+    let caller = &scene.caller;
+    caller.submit_surely(&Wish::new(scene.key("overtaken"), "overtaken")).await;
+    let Some(first) = take(scene, "sleeper", "overtaken", SOON).await else { return };
+    let second = take(scene, "successor", "overtaken", TAKEN_BACK).await;
+    for said in [Said::Heartbeat, Said::Failed, Said::Released, Said::Completed] {
+        caller.settle(&first, said).await;
+    }
+    if let Some(second) = second {
+        caller.settle(&second, Said::Heartbeat).await;
+        caller.settle_surely(&second, Said::Completed).await;
+        caller.settle(&second, Said::Completed).await;
+        caller.settle(&first, Said::Completed).await;
+    }
+}
+
+/// A worker is never heard of again, and another one finishes its work.
+pub async fn vanished(scene: &Scene) {
+    scene.caller.submit_surely(&Wish::new(scene.key("vanished"), "vanished")).await;
+    take(scene, "ghost", "vanished", SOON).await;
+    if let Some(held) = take(scene, "heir", "vanished", TAKEN_BACK).await {
+        scene.caller.settle_surely(&held, Said::Completed).await;
+    }
+}
+
+/// A running task is cancelled, and its worker completes it all the same.
+pub async fn told_to_stop(scene: &Scene) {
+    let caller = &scene.caller;
+    let Some(task) = caller.submit_surely(&Wish::new(scene.key("stopped"), "stopped")).await else { return };
+    let held = take(scene, "stubborn", "stopped", SOON).await;
+    caller.cancel(task).await;
+    if let Some(held) = held {
+        caller.settle(&held, Said::Heartbeat).await;
+        caller.settle_surely(&held, Said::Completed).await;
+    }
+    caller.cancel(task).await;
+}
+
+/// A task fails as often as it may, is re-driven, and then does well. Another one fails for good at once.
+pub async fn used_up(scene: &Scene) {
+    let caller = &scene.caller;
+    let wish = Wish::new(scene.key("used-up"), "used-up").retries(1);
+    let Some(task) = caller.submit_surely(&wish).await else { return };
+    for said in [Said::Failed, Said::Failed] {
+        if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
+            caller.settle_surely(&held, said).await;
+        }
+    }
+    caller.redrive(task).await;
+    for said in [Said::FailedForGood, Said::Completed] {
+        if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
+            caller.settle_surely(&held, said).await;
+        }
+        caller.redrive(task).await;
+    }
+}
+
+/// A worker gives a task back, and gets it again.
+pub async fn given_back(scene: &Scene) {
+    scene.caller.submit_surely(&Wish::new(scene.key("given-back"), "given-back")).await;
+    for said in [Said::Released, Said::Completed] {
+        if let Some(held) = take(scene, "picky", "given-back", SOON).await {
+            scene.caller.settle_surely(&held, said).await;
+        }
+    }
+}
+
+/// Four workers empty a queue together.
+pub async fn side_by_side(scene: &Scene) {
+    let wishes: Vec<Wish> = (0..24).map(|_| Wish::new(scene.key("shared"), "shared")).collect();
+    scene.caller.submit_batch(&wishes).await;
+    let mut workers = JoinSet::new();
+    for number in 0..4 {
+        let caller = scene.caller.clone();
+        workers.spawn(async move {
+            let name = format!("one-of-four-{number}");
+            let wait = Duration::from_millis(300);
+            loop {
+                let held =
+                    caller.lease(&Ask { worker: &name, queues: &["shared"], most: 2, wait, lease_seconds: 2 }).await;
+                if held.is_empty() {
+                    break;
+                }
+                for held in held {
+                    caller.settle_surely(&held, Said::Completed).await;
+                }
+            }
+        });
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.expect("a worker does not panic");
+    }
+}

@@ -1,0 +1,137 @@
+//! The load of a trial: submitters, workers, webhook targets and meddlers, all at once and by the dice.
+//!
+//! Everybody draws from a generator seeded by the trial's seed, so a seed repeats who wants what; what the server makes
+//! of it in which order is not repeated. Submitters and meddlers stop when the faults do; workers go on until the trial
+//! is over, so that everything can drain.
+
+mod meddlers;
+mod submitters;
+mod targets;
+mod workers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use tokio::task::JoinSet;
+
+use crate::caller::Caller;
+
+pub use targets::Targets;
+
+/// The queue that the workers of the load work for.
+pub const QUEUE: &str = "work";
+
+/// How many of each.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Submitters of single tasks.
+    pub submitters: usize,
+    /// Pull workers.
+    pub workers: usize,
+    /// The longest pause of a submitter between two tasks.
+    pub pause: Duration,
+}
+
+impl Load {
+    /// Enough to have something of everything in flight at any moment.
+    pub const USUAL: Self = Self { submitters: 4, workers: 3, pause: Duration::from_millis(40) };
+    /// Enough to keep a server from being idle.
+    pub const LIGHT: Self = Self { submitters: 1, workers: 2, pause: Duration::from_millis(100) };
+}
+
+/// What everybody shares.
+#[derive(Clone)]
+pub struct Scene {
+    /// How to talk to the server.
+    pub caller: Caller,
+    /// Where webhooks go.
+    pub targets: Arc<Targets>,
+    /// Tasks that were submitted for later, for meddlers.
+    waiting: Arc<Mutex<Vec<TaskId>>>,
+    over: Arc<AtomicBool>,
+    keys: Arc<AtomicUsize>,
+}
+
+impl Scene {
+    /// An empty scene.
+    pub fn new(caller: Caller) -> Self {
+        let targets = Arc::new(Targets::start());
+        Self { caller, targets, waiting: Arc::default(), over: Arc::default(), keys: Arc::default() }
+    }
+
+    /// A key that nobody has used.
+    pub fn key(&self, of: &str) -> String {
+        format!("{of}-{}", self.keys.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The instant in so many milliseconds.
+    pub fn in_millis(&self, millis: i64) -> Timestamp {
+        self.caller.recorder().now().wall().plus_millis(millis)
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+}
+
+/// Everybody at work.
+pub struct Workload {
+    scene: Scene,
+    /// They end by themselves once the load is over.
+    wanting: JoinSet<()>,
+    /// They work until they are dropped.
+    working: JoinSet<()>,
+}
+
+impl Workload {
+    /// Sets everybody to work.
+    pub fn start(scene: &Scene, load: Load, seed: u64) -> Self {
+        let (mut wanting, mut working) = (JoinSet::new(), JoinSet::new());
+        let mut seeds = StdRng::seed_from_u64(seed);
+        let mut dice = || StdRng::seed_from_u64(seeds.random());
+        for _ in 0..load.submitters {
+            wanting.spawn(submitters::singles(scene.clone(), dice(), load.pause));
+        }
+        wanting.spawn(submitters::batches(scene.clone(), dice(), load.pause * 8));
+        wanting.spawn(meddlers::canceller(scene.clone(), dice()));
+        wanting.spawn(meddlers::editor(scene.clone(), dice()));
+        for number in 0..load.workers {
+            working.spawn(workers::worker(scene.clone(), format!("worker-{number}"), dice()));
+        }
+        Self { scene: scene.clone(), wanting, working }
+    }
+
+    /// Nobody wants anything new any more; returns when the last call was answered.
+    pub async fn enough(&mut self) {
+        self.scene.over.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.wanting.join_next().await {
+            ended.expect("an actor does not panic");
+        }
+    }
+
+    /// Has somebody work off what is left in queues that nobody works for any more.
+    pub fn sweep_up(&mut self, queues: &'static [&'static str]) {
+        self.working.spawn(workers::sweeper(self.scene.caller.clone(), queues));
+    }
+
+    /// Sends the workers home.
+    pub async fn end(mut self) {
+        self.working.abort_all();
+        while let Some(ended) = self.working.join_next().await {
+            if let Err(error) = ended {
+                assert!(error.is_cancelled(), "a worker does not panic: {error}");
+            }
+        }
+    }
+}
+
+/// Waits for a time between nothing and `most`, by the dice: the pace of an actor, not a wait for anything.
+async fn dawdle(dice: &mut StdRng, most: Duration) {
+    tokio::time::sleep(most.mul_f64(dice.random())).await;
+}

@@ -1,0 +1,48 @@
+//! Who wants tasks done.
+
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use super::{QUEUE, Scene, dawdle};
+use crate::caller::Wish;
+use crate::history::Answer;
+
+/// Submits tasks one by one, each until it is answered.
+pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
+    while !scene.is_over() {
+        let wish = wish(&scene, &mut dice);
+        let later = wish.submission().due_at.is_some();
+        if let Some(task) = scene.caller.submit_surely(&wish).await
+            && later
+        {
+            scene.waiting.lock().push(task);
+        }
+        // Some clients are nervous.
+        if dice.random_ratio(1, 20) {
+            scene.caller.submit(&wish).await;
+        }
+        dawdle(&mut dice, pause).await;
+    }
+}
+
+/// Submits tasks in batches, each batch until all of it is answered.
+pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
+    while !scene.is_over() {
+        let mut open: Vec<Wish> = (0..dice.random_range(2..12)).map(|_| wish(&scene, &mut dice)).collect();
+        while !open.is_empty() {
+            let answers = scene.caller.submit_batch(&open).await;
+            let unknown = |answer: &Answer| matches!(answer, Answer::Unknown);
+            open = open.into_iter().zip(answers).filter(|(_, answer)| unknown(answer)).map(|(wish, _)| wish).collect();
+        }
+        dawdle(&mut dice, pause).await;
+    }
+}
+
+/// Something of everything: pulled and pushed, now and later.
+fn wish(scene: &Scene, dice: &mut StdRng) -> Wish {
+    let wish = Wish::new(scene.key("load"), QUEUE).of_type(["a", "b", "c"][dice.random_range(0..3)]);
+    let wish = if dice.random_ratio(1, 2) { wish } else { wish.due_at(scene.in_millis(dice.random_range(500..3_000))) };
+    if dice.random_ratio(2, 5) { wish.pushed_to(&scene.targets.any(dice)) } else { wish }
+}

@@ -1,0 +1,74 @@
+//! Webhook targets: one that works, one that is slow, one that fails every other time.
+
+use std::time::Duration;
+
+use punctual_testkit::sink::{Answer, Hit, Sink};
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+use crate::history::{Arrival, Recorder, Stamp};
+
+/// So many answers of the unreliable target are scripted; after them it works.
+const MOODS: usize = 4_000;
+
+/// A target with a path for each temper.
+#[derive(Debug)]
+pub struct Targets {
+    sink: Sink,
+}
+
+impl Targets {
+    /// Starts them.
+    pub fn start() -> Self {
+        let sink = Sink::start();
+        sink.answer("/slow", Answer::status(200).after(Duration::from_millis(150)));
+        let moods = (0..MOODS).map(|n| Answer::status(if n % 2 == 0 { 500 } else { 200 }));
+        sink.script("/moody", moods);
+        sink.answer("/gone", Answer::status(404));
+        Self { sink }
+    }
+
+    /// One that works.
+    pub fn good(&self) -> String {
+        self.sink.url("/good")
+    }
+
+    /// One that refuses everything for good.
+    pub fn gone(&self) -> String {
+        self.sink.url("/gone")
+    }
+
+    /// One that takes its time.
+    pub fn slow(&self) -> String {
+        self.sink.url("/slow")
+    }
+
+    /// Any of those that work in the end.
+    pub fn any(&self, dice: &mut StdRng) -> String {
+        self.sink.url(["/good", "/slow", "/moody"][dice.random_range(0..3)])
+    }
+
+    /// Webhooks that wait for their answers.
+    pub fn waiting(&self) -> usize {
+        self.sink.waiting()
+    }
+
+    /// Writes down everything that arrived.
+    pub fn tell(&self, recorder: &Recorder) {
+        for hit in self.sink.all_hits() {
+            recorder.arrived(arrival(&hit));
+        }
+    }
+}
+
+fn arrival(hit: &Hit) -> Arrival {
+    let number =
+        |name: &str| hit.header(name).parse::<u64>().unwrap_or_else(|error| panic!("{name}: {error}; {hit:?}"));
+    Arrival {
+        task: hit.header("punctual-task-id").parse().unwrap_or_else(|error| panic!("{error}; {hit:?}")),
+        attempt: u32::try_from(number("punctual-attempt")).unwrap_or(u32::MAX),
+        token: number("punctual-fencing-token"),
+        payload: serde_json::from_slice(&hit.body).unwrap_or_else(|error| panic!("{error}; {hit:?}")),
+        at: Stamp(hit.at.as_microsecond()),
+    }
+}
