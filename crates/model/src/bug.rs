@@ -68,11 +68,17 @@ pub enum Bug {
     StopsNotReaped,
     /// The reaper does not look at what was dispatched and never started.
     UnstartedNotReaped,
+    /// The reaper does not look at all.
+    ReaperOff,
+    /// After a crash nobody looks for what waits: only hints tell of it, and those are gone.
+    SweepOff,
+    /// A worker is told that what it said is accepted before that is written.
+    AcknowledgedBeforeWritten,
 }
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 28] = [
         Bug::TokenIgnored,
         Bug::HeartbeatIgnoresToken,
         Bug::HeartbeatPassesDeadline,
@@ -98,6 +104,9 @@ impl Bug {
         Bug::RepeatIgnoresResult,
         Bug::StopsNotReaped,
         Bug::UnstartedNotReaped,
+        Bug::ReaperOff,
+        Bug::SweepOff,
+        Bug::AcknowledgedBeforeWritten,
     ];
 
     /// What must tell of it.
@@ -118,8 +127,8 @@ impl Bug {
             Bug::DeadLetterCompletes => Law::FinalAbsorbs,
             Bug::CompletesTwice => Law::OneCompletion,
             Bug::RepeatRefused => Law::RepeatAccepted,
-            Bug::RepeatIgnoresResult => Law::AnswersTrue,
-            Bug::StopsNotReaped | Bug::UnstartedNotReaped => return Finding::Stuck,
+            Bug::RepeatIgnoresResult | Bug::AcknowledgedBeforeWritten => Law::AnswersTrue,
+            Bug::StopsNotReaped | Bug::UnstartedNotReaped | Bug::ReaperOff | Bug::SweepOff => return Finding::Stuck,
         })
     }
 

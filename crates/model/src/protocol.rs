@@ -117,6 +117,9 @@ impl Protocol {
     }
 
     fn claimed(&self, world: &World, task: usize, taken: bool) -> Option<World> {
+        if self.has(Bug::SweepOff) && world.crashes < self.bounds.crashes {
+            return None;
+        }
         let mut row = self.claim(&world.rows[task], self.bounds.tasks[task])?;
         let read = row.stand;
         let given_up = !taken && read.state.is_held();
@@ -177,6 +180,17 @@ impl Protocol {
             after.open(operation);
         }
         Some(after)
+    }
+
+    /// The rows stay; what was about to be written is lost, and must not have been acknowledged.
+    fn crashed(&self, world: &World) -> World {
+        let mut broken = world.broken;
+        for operation in world.clients.iter().filter(|_| self.has(Bug::AcknowledgedBeforeWritten)) {
+            if let What::Settle { token, said } = operation.what {
+                broken.add_unless(is_told(&world.rows[operation.task], token, said), Law::AnswersTrue);
+            }
+        }
+        World { clients: Vec::new(), reaper: None, crashes: world.crashes - 1, broken, ..world.clone() }
     }
 
     fn wrote(&self, world: &World, operation: &Operation) -> Option<World> {
@@ -248,10 +262,7 @@ impl Model for Protocol {
             Action::Settle { task, token, said } => self.settled(world, task, token, said),
             Action::Open(operation) => self.opened(world, operation),
             Action::Write(operation) => self.wrote(world, &operation),
-            Action::Crash => {
-                let crashes = world.crashes - 1;
-                Some(World { clients: Vec::new(), reaper: None, crashes, ..world.clone() })
-            }
+            Action::Crash => Some(self.crashed(world)),
         }
     }
 

@@ -109,6 +109,7 @@ impl Protocol {
     /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
     pub(crate) fn is_overdue(&self, row: &Row) -> bool {
         match row.stand.state {
+            _ if self.has(Bug::ReaperOff) => false,
             State::Pending => row.expires_in == Some(0),
             State::Queued if self.has(Bug::UnstartedNotReaped) => false,
             State::Running if self.has(Bug::StopsNotReaped) && row.stand.cancel_requested => false,
