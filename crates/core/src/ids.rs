@@ -8,6 +8,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+use uuid::fmt::Hyphenated;
 
 use crate::time::Timestamp;
 
@@ -67,7 +68,11 @@ macro_rules! id {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 if serializer.is_human_readable() {
-                    serializer.collect_str(self)
+                    let mut text = [0; $prefix.len() + Hyphenated::LENGTH];
+                    let (prefix, uuid) = text.split_at_mut($prefix.len());
+                    prefix.copy_from_slice($prefix.as_bytes());
+                    self.0.hyphenated().encode_lower(uuid);
+                    serializer.serialize_str(str::from_utf8(&text).expect("invariant: an id is ASCII"))
                 } else {
                     self.0.as_bytes().serialize(serializer)
                 }

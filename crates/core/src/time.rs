@@ -160,11 +160,16 @@ fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     if &text[0..4] == b"0000" { Err(TimeFault::OutOfRange) } else { Ok(()) }
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar; a hand-written
-        // formatter because a task carries up to eight of these and they are written on the hot path.
-        let (days, ms) = (self.0.div_euclid(86_400_000), self.0.rem_euclid(86_400_000));
+/// An instant as text: a buffer of its own, because a task carries up to eight of them and they are written on the hot
+/// path, where the formatter of the standard library takes several times longer.
+struct Written([u8; 24]);
+
+impl Written {
+    fn of(at: Timestamp) -> Self {
+        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. What no caller can bring about is
+        // written as the nearest instant that can be.
+        let at = at.clamp(Timestamp::MIN, Timestamp::MAX);
+        let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
         let shifted = days + 719_468;
         let (era, doe) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
         let yoe = (doe - doe / 1_460 + doe / 36_524 - doe / 146_096) / 365;
@@ -173,7 +178,29 @@ impl fmt::Display for Timestamp {
         let (day, month) = (doy - (153 * mp + 2) / 5 + 1, if mp < 10 { mp + 3 } else { mp - 9 });
         let year = yoe + era * 400 + i64::from(month <= 2);
         let (hour, minute, second, milli) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60, ms % 1_000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        for (number, end) in [(year, 4), (month, 7), (day, 10), (hour, 13), (minute, 16), (second, 19), (milli, 23)] {
+            digits(&mut text[..end], number);
+        }
+        Self(text)
+    }
+
+    fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("invariant: digits and separators are ASCII")
+    }
+}
+
+/// Writes `number` over the zeros that `text` ends with.
+fn digits(text: &mut [u8], mut number: i64) {
+    for place in text.iter_mut().rev().take_while(|place| place.is_ascii_digit()) {
+        *place = b'0' + u8::try_from(number % 10).expect("invariant: the parts of a date are not negative");
+        number /= 10;
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Written::of(*self).as_str())
     }
 }
 
@@ -185,7 +212,11 @@ impl fmt::Debug for Timestamp {
 
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if serializer.is_human_readable() { serializer.collect_str(self) } else { self.0.serialize(serializer) }
+        if serializer.is_human_readable() {
+            serializer.serialize_str(Written::of(*self).as_str())
+        } else {
+            self.0.serialize(serializer)
+        }
     }
 }
 
