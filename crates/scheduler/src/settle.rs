@@ -271,8 +271,9 @@ fn answer_from_history(item: &Settlement, task: &Task) -> Settled {
     let Some(next) = task.trail.at_version(item.token + 1).filter(|_| held) else { return stale };
     match (&next.step, &item.outcome) {
         (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => Settled::Repeated,
-        (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, .. })
-            if error == said =>
+        // A failure for good is not the one after which the task was to be tried again.
+        (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, retryable, .. })
+            if error == said && (*retryable || next.to == State::DeadLettered) =>
         {
             Settled::Repeated
         }

@@ -59,6 +59,8 @@ async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
     let (id, token) = bench.running().await;
     assert_eq!(bench.say(id, token, failed(true)).await, RETRIED);
     assert_eq!(bench.say(id, token, failed(true)).await, Settled::Repeated);
+    let for_good = bench.say(id, token, failed(false)).await;
+    assert_eq!(for_good, Settled::Stale { state: State::Pending }, "it is to be tried again");
     let waiting = bench.task(id).await;
     assert_eq!((waiting.state(), waiting.retry_count()), (State::Pending, 1));
     bench.clock.advance_millis(1_000);

@@ -1,15 +1,14 @@
 //! Heartbeats that come in a flood.
 //!
 //! A sign of life is worth a write a few times a second, not thousands of times. Beyond that
-//! a plain heartbeat is answered with what the last one was told. One that carries progress
-//! or a checkpoint is always written: that is data.
+//! the task is read instead, to see that the lease still holds. A heartbeat that carries
+//! progress or a checkpoint is always written: that is data.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
-use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
 /// Heartbeats of one lease that are written within [`WINDOW`].
@@ -25,33 +24,32 @@ pub struct RecentBeats(Mutex<HashMap<(TaskId, u64), Beats>>);
 struct Beats {
     since: Instant,
     count: u32,
-    /// What the last one that was written was told.
-    expires_at: Timestamp,
 }
 
 impl RecentBeats {
-    /// What to answer a plain heartbeat without writing it, if there were too many.
-    pub(super) fn answer(&self, id: TaskId, token: u64) -> Option<Timestamp> {
+    /// Counts a plain heartbeat; whether enough of them have been written.
+    pub(super) fn are_enough(&self, id: TaskId, token: u64) -> bool {
         let mut recent = self.0.lock();
-        let beats = recent.get_mut(&(id, token)).filter(|beats| beats.since.elapsed() < WINDOW)?;
+        let Some(beats) = recent.get_mut(&(id, token)).filter(|beats| beats.since.elapsed() < WINDOW) else {
+            return false;
+        };
         beats.count += 1;
-        (beats.count > WRITTEN).then_some(beats.expires_at)
+        beats.count > WRITTEN
     }
 
     /// A heartbeat was written.
-    pub(super) fn written(&self, id: TaskId, token: u64, expires_at: Timestamp) {
+    pub(super) fn written(&self, id: TaskId, token: u64) {
         let mut recent = self.0.lock();
         if recent.len() >= MOST {
             recent.retain(|_, beats| beats.since.elapsed() < WINDOW);
         }
-        if let Some(beats) = recent.get_mut(&(id, token)).filter(|beats| beats.since.elapsed() < WINDOW) {
-            beats.expires_at = expires_at;
-        } else if recent.len() < MOST {
-            recent.insert((id, token), Beats { since: Instant::now(), count: 1, expires_at });
+        let known = recent.get(&(id, token)).is_some_and(|beats| beats.since.elapsed() < WINDOW);
+        if !known && recent.len() < MOST {
+            recent.insert((id, token), Beats { since: Instant::now(), count: 1 });
         }
     }
 
-    /// The run ended, or the token holds nothing: the next heartbeat must be looked at.
+    /// The run ended, or the token holds nothing.
     pub(super) fn forget(&self, id: TaskId, token: u64) {
         self.0.lock().remove(&(id, token));
     }
@@ -62,40 +60,40 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_flood_is_answered_from_memory() {
-        let (recent, id, at) = (RecentBeats::default(), TaskId::new(), Timestamp::from_millis(5));
+    async fn a_flood_is_not_written() {
+        let (recent, id) = (RecentBeats::default(), TaskId::new());
         let mut written = 0;
         for _ in 0..1_000 {
-            if recent.answer(id, 3).is_none() {
+            if !recent.are_enough(id, 3) {
                 written += 1;
-                recent.written(id, 3, at);
+                recent.written(id, 3);
             }
         }
         assert_eq!(written, WRITTEN);
-        assert_eq!(recent.answer(id, 3), Some(at));
-        assert_eq!(recent.answer(id, 4), None, "another token is another lease");
+        assert!(recent.are_enough(id, 3));
+        assert!(!recent.are_enough(id, 4), "another token is another lease");
         tokio::time::advance(WINDOW).await;
-        assert_eq!(recent.answer(id, 3), None, "a second later one is written again");
+        assert!(!recent.are_enough(id, 3), "a second later one is written again");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_ended_run_is_not_answered_from_memory() {
+    async fn an_ended_run_is_forgotten() {
         let (recent, id) = (RecentBeats::default(), TaskId::new());
-        recent.written(id, 3, Timestamp::from_millis(5));
-        while recent.answer(id, 3).is_none() {}
+        recent.written(id, 3);
+        while !recent.are_enough(id, 3) {}
         recent.forget(id, 3);
-        assert_eq!(recent.answer(id, 3), None);
+        assert!(!recent.are_enough(id, 3));
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_memory_is_bounded() {
         let recent = RecentBeats::default();
         for _ in 0..MOST + 10 {
-            recent.written(TaskId::new(), 1, Timestamp::from_millis(5));
+            recent.written(TaskId::new(), 1);
         }
         assert_eq!(recent.0.lock().len(), MOST);
         tokio::time::advance(WINDOW).await;
-        recent.written(TaskId::new(), 1, Timestamp::from_millis(5));
+        recent.written(TaskId::new(), 1);
         assert_eq!(recent.0.lock().len(), 1);
     }
 }

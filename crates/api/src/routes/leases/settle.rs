@@ -8,8 +8,8 @@ use punctual_client::{
     Task,
 };
 use punctual_core::ids::TaskId;
-use punctual_core::state::State as TaskState;
-use punctual_core::task::limits;
+use punctual_core::state::{Position, State as TaskState};
+use punctual_core::task::{Task as StoredTask, limits};
 use punctual_core::time::Timestamp;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
 
@@ -227,26 +227,26 @@ type Answer = Result<Option<Timestamp>, Problem>;
 /// Settles what can be settled, and answers every item in order.
 async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<Answer>, Problem> {
     let mut answers: Vec<Answer> = Vec::with_capacity(items.len());
-    let mut places = Vec::with_capacity(items.len());
-    let mut settlements = Vec::with_capacity(items.len());
+    let mut open = Vec::with_capacity(items.len());
     for (place, item) in items.into_iter().enumerate() {
-        let checked = settlement(item).map(|settlement| {
-            let remembered = remembered(api, &settlement);
-            if remembered.is_none() {
-                places.push((place, settlement.id, settlement.token, matches!(settlement.outcome, Outcome::Released)));
-                settlements.push(settlement);
-            }
-            remembered
-        });
-        answers.push(checked);
+        answers.push(settlement(item).map(|settlement| {
+            open.push((place, settlement));
+            None
+        }));
     }
-    if settlements.is_empty() {
+    answer_the_flood(api, tenant, &mut open, &mut answers).await?;
+    if open.is_empty() {
         return Ok(answers);
     }
+    let place_of = |(place, settlement): &(usize, Settlement)| {
+        (*place, settlement.id, settlement.token, matches!(settlement.outcome, Outcome::Released))
+    };
+    let places: Vec<_> = open.iter().map(place_of).collect();
+    let settlements = open.into_iter().map(|(_, settlement)| settlement).collect();
     let settled = api.settler.settle(tenant, settlements).await?;
     for ((place, id, token, released), settled) in places.into_iter().zip(settled) {
         match settled {
-            Settled::Extended { lease_expires_at } => api.beats.written(id, token, lease_expires_at),
+            Settled::Extended { .. } => api.beats.written(id, token),
             Settled::Done { to } => {
                 api.metrics.settled(word(to, released), 1);
                 api.beats.forget(id, token);
@@ -258,12 +258,36 @@ async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<V
     Ok(answers)
 }
 
-/// What a plain heartbeat in a flood of them is told.
-fn remembered(api: &Api, settlement: &Settlement) -> Option<Timestamp> {
-    match settlement.outcome {
-        Outcome::Heartbeat { progress: None, checkpoint: None } => api.beats.answer(settlement.id, settlement.token),
-        _ => None,
+/// Answers the heartbeats that come in a flood by reading their tasks; whatever is not as it was for the last one that
+/// was written stays open.
+async fn answer_the_flood(
+    api: &Api,
+    tenant: &str,
+    open: &mut Vec<(usize, Settlement)>,
+    answers: &mut [Answer],
+) -> Result<(), Problem> {
+    let is_plain = |outcome: &Outcome| matches!(outcome, Outcome::Heartbeat { progress: None, checkpoint: None });
+    let floods = |item: &Settlement| is_plain(&item.outcome) && api.beats.are_enough(item.id, item.token);
+    let (flood, rest): (Vec<_>, Vec<_>) = std::mem::take(open).into_iter().partition(|(_, item)| floods(item));
+    *open = rest;
+    if flood.is_empty() {
+        return Ok(());
     }
+    let tasks = api.store.get(tenant, flood.iter().map(|(_, item)| item.id).collect()).await?;
+    for ((place, item), task) in flood.into_iter().zip(tasks) {
+        match task.and_then(|task| lease_end(&task, item.token, api.clock.now())) {
+            Some(lease_expires_at) => answers[place] = Ok(Some(lease_expires_at)),
+            None => open.push((place, item)),
+        }
+    }
+    Ok(())
+}
+
+/// The end of the lease of `token`, if it holds the task and may go on.
+fn lease_end(task: &StoredTask, token: u64, now: Timestamp) -> Option<Timestamp> {
+    let Position { state, version, cancel_requested, .. } = task.position;
+    let holds = state == TaskState::Running && version == token && !cancel_requested;
+    task.hold.as_ref().map(|hold| hold.expires_at).filter(|expires_at| holds && *expires_at > now)
 }
 
 /// The word under which the end of a run is counted: the same that the webhook workers use.
