@@ -1,12 +1,13 @@
 //! Bugs to plant in the product, to see that the trials notice.
 //!
-//! The product runs unchanged on a store that misbehaves: each bug is a [`Mischief`], a layer around the real store
+//! The product runs unchanged on a store that misbehaves: each bug is a `Mischief`, a layer around the real store
 //! that spoils one of its calls. `punctual-planted` is the product with the bug that [`Bug::VARIABLE`] names.
 //!
 //! Invariant: every bug has a law that must tell of it, and a test that demands it.
 
 mod claiming;
 mod inserting;
+mod racing;
 mod settling;
 mod spoilt;
 mod sweeping;
@@ -17,9 +18,19 @@ use punctual_core::store::Store;
 
 use self::spoilt::{Mischief, Spoilt};
 use crate::checker::Law;
+use crate::races::Kind;
+
+/// The trial that a bug shows itself in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trial {
+    /// That of `kill -9`, with so many kills.
+    Kills(usize),
+    /// That of this kind of race.
+    Races(Kind),
+}
 
 macro_rules! bugs {
-    ($($(#[$doc:meta])+ $bug:ident, $name:literal, $law:ident, $kills:literal, $mischief:expr;)+) => {
+    ($($(#[$doc:meta])+ $bug:ident, $name:literal, $law:ident, $trial:expr, $mischief:expr;)+) => {
         /// One mistake in the store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Bug { $($(#[$doc])+ $bug,)+ }
@@ -38,9 +49,9 @@ macro_rules! bugs {
                 match self { $(Bug::$bug => Law::$law,)+ }
             }
 
-            /// How many kills it takes to show itself.
-            pub const fn kills(self) -> usize {
-                match self { $(Bug::$bug => $kills,)+ }
+            /// Where it shows itself.
+            pub const fn shows_in(self) -> Trial {
+                match self { $(Bug::$bug => $trial,)+ }
             }
 
             /// The store with this bug in it.
@@ -53,39 +64,55 @@ macro_rules! bugs {
 
 bugs! {
     /// A submission is answered, and written a little later.
-    AckBeforeCommit, "ack-before-commit", AcknowledgedIsKept, 1, inserting::AckBeforeCommit;
+    AckBeforeCommit, "ack-before-commit", AcknowledgedIsKept, Trial::Kills(1), inserting::AckBeforeCommit;
     /// A repeated key makes another task.
-    KeyIgnored, "key-ignored", NothingInvented, 0, inserting::KeyIgnored;
+    KeyIgnored, "key-ignored", NothingInvented, Trial::Kills(0), inserting::KeyIgnored;
     /// A due instant is rounded down to the second.
-    DueRoundedDown, "due-rounded-down", NeverEarly, 0, inserting::DueRoundedDown;
+    DueRoundedDown, "due-rounded-down", NeverEarly, Trial::Kills(0), inserting::DueRoundedDown;
     /// An expiry is forgotten.
-    ExpiryForgotten, "expiry-forgotten", NeverExpired, 0, inserting::ExpiryForgotten;
+    ExpiryForgotten, "expiry-forgotten", NeverExpired, Trial::Kills(0), inserting::ExpiryForgotten;
     /// A completion by an old token is written against the row as it stands.
-    TokenIgnored, "token-ignored", OneCompletion, 0, settling::TokenIgnored;
+    TokenIgnored, "token-ignored", OneCompletion, Trial::Kills(0), settling::TokenIgnored;
     /// A heartbeat by an old token extends the lease of whoever holds the task now.
-    HeartbeatTokenIgnored, "heartbeat-token-ignored", TokensFence, 0, settling::HeartbeatTokenIgnored;
+    HeartbeatTokenIgnored, "heartbeat-token-ignored", TokensFence, Trial::Kills(0), settling::HeartbeatTokenIgnored;
     /// The first completion of every task is answered and not written.
-    CompletionUnwritten, "completion-unwritten", AnswersHold, 0, settling::CompletionUnwritten::default();
+    CompletionUnwritten, "completion-unwritten", AnswersHold, Trial::Kills(0), settling::CompletionUnwritten::default();
     /// The cancellation of a waiting task is answered and not written.
-    CancelUnwritten, "cancel-unwritten", CancelHolds, 0, settling::CancelUnwritten;
+    CancelUnwritten, "cancel-unwritten", CancelHolds, Trial::Kills(0), settling::CancelUnwritten;
     /// The request to stop a running task is answered and not written.
-    StopUnwritten, "stop-unwritten", AnswersHold, 0, settling::StopUnwritten;
+    StopUnwritten, "stop-unwritten", AnswersHold, Trial::Kills(0), settling::StopUnwritten;
     /// A new time is written into the trail and not into the row.
-    RescheduleIgnored, "reschedule-ignored", EditHolds, 0, settling::RescheduleIgnored;
+    RescheduleIgnored, "reschedule-ignored", EditHolds, Trial::Kills(0), settling::RescheduleIgnored;
     /// A failed attempt is counted twice.
-    AttemptCountedTwice, "attempt-counted-twice", AttemptsCounted, 0, settling::AttemptCountedTwice;
+    AttemptCountedTwice, "attempt-counted-twice", AttemptsCounted, Trial::Kills(0), settling::AttemptCountedTwice;
     /// A retry does not wait for its delay.
-    RetryAtOnce, "retry-at-once", NeverEarly, 0, settling::RetryAtOnce;
+    RetryAtOnce, "retry-at-once", NeverEarly, Trial::Kills(0), settling::RetryAtOnce;
     /// A re-drive goes on counting where the attempts were used up.
-    RedriveKeepsAttempts, "redrive-keeps-attempts", AttemptsCounted, 0, settling::RedriveKeepsAttempts;
+    RedriveKeepsAttempts, "redrive-keeps-attempts", AttemptsCounted, Trial::Kills(0), settling::RedriveKeepsAttempts;
     /// A worker is given a task that another one has just got.
-    HandedOutTwice, "handed-out-twice", TokensFence, 0, claiming::HandedOutTwice::default();
+    HandedOutTwice, "handed-out-twice", TokensFence, Trial::Kills(0), claiming::HandedOutTwice::default();
     /// A lease is shorter than its worker is told.
-    LeaseCutShort, "lease-cut-short", LeaseIsKept, 0, claiming::LeaseCutShort;
+    LeaseCutShort, "lease-cut-short", LeaseIsKept, Trial::Kills(0), claiming::LeaseCutShort;
     /// The sweep for due tasks finds nothing.
-    SweepOff, "sweep-off", EverythingEnds, 1, sweeping::SweepOff;
+    SweepOff, "sweep-off", EverythingEnds, Trial::Kills(1), sweeping::SweepOff;
     /// The reaper finds nothing.
-    ReaperBlind, "reaper-blind", NothingHeldForEver, 0, sweeping::ReaperBlind;
+    ReaperBlind, "reaper-blind", NothingHeldForEver, Trial::Kills(0), sweeping::ReaperBlind;
+    /// A completion that lost against another outcome is answered as accepted.
+    LostCompletionTaken, "lost-completion-taken", OneCompletion, Trial::Races(Kind::DifferentCompletions), racing::LostTaken(racing::completes);
+    /// A cancellation that lost against an outcome or a claim is answered as accepted.
+    LostCancelTaken, "lost-cancel-taken", AnswersHold, Trial::Races(Kind::CompleteAgainstCancel), racing::LostTaken(racing::cancels);
+    /// An edit that lost against a claim or another edit is answered as accepted.
+    LostEditTaken, "lost-edit-taken", AnswersHold, Trial::Races(Kind::EditAgainstClaim), racing::LostTaken(racing::edits);
+    /// A re-drive that lost against another one is answered as accepted.
+    LostRedriveTaken, "lost-redrive-taken", AnswersHold, Trial::Races(Kind::RedriveTwice), racing::LostTaken(racing::redrives);
+    /// A claim takes what was cancelled after it looked.
+    CancelledHandedOut, "cancelled-handed-out", CancelHolds, Trial::Races(Kind::CancelAgainstLease), racing::CancelledHandedOut::default();
+    /// A sign of life extends a lease that has run out.
+    LeaseRevived, "lease-revived", TokensFence, Trial::Races(Kind::LateHeartbeat), racing::LeaseRevived;
+    /// A key is looked for, and taken a moment later.
+    KeyUnlocked, "key-unlocked", NothingInvented, Trial::Races(Kind::SameKey), racing::KeyUnlocked::default();
+    /// A claim gives out the payload that the task had before it was edited.
+    StaleBody, "stale-body", EditHolds, Trial::Races(Kind::EditAgainstClaim), racing::StaleBody::default();
 }
 
 impl Bug {

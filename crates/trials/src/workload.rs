@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 
 use crate::caller::Caller;
 
-pub use targets::Targets;
+pub use targets::{Targets, arrival};
 
 /// The queue that the workers of the load work for.
 pub const QUEUE: &str = "work";

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo build --release
 //! cargo run -p punctual-trials -- kills --cycles 200 --program target/release/punctual
+//! cargo run -p punctual-trials -- races --rounds 2000 --program target/release/punctual
 //! ```
 //!
 //! Prints the seed first: with `--seed` the same dice fall again. Ends with 0 if no law was broken; otherwise the
@@ -12,9 +13,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
-use punctual_trials::kill::{self, Plan};
+use clap::{Args, Parser, Subcommand};
+use punctual_trials::races::Kind;
 use punctual_trials::workload::Load;
+use punctual_trials::{kill, races};
 
 /// Tries to break a server, and checks from outside whether it did.
 #[derive(Parser)]
@@ -30,25 +32,64 @@ enum Trial {
         /// How often.
         #[arg(long, default_value_t = 200)]
         cycles: usize,
-        /// What the dice begin with; drawn if absent.
-        #[arg(long)]
-        seed: Option<u64>,
-        /// The server's program.
-        #[arg(long, default_value = "target/debug/punctual")]
-        program: PathBuf,
-        /// Where a history with a violation in it is left.
-        #[arg(long, default_value = ".")]
-        histories: PathBuf,
+        #[command(flatten)]
+        common: Common,
     },
+    /// Callers who want at the same instant what only one of them can have.
+    Races {
+        /// How many rounds of each kind.
+        #[arg(long, default_value_t = 2_000)]
+        rounds: usize,
+        /// Only this kind, or these.
+        #[arg(long, value_name = "KIND", value_parser = kind)]
+        only: Vec<Kind>,
+        #[command(flatten)]
+        common: Common,
+    },
+}
+
+#[derive(Args)]
+struct Common {
+    /// What the dice begin with; drawn if absent.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The server's program.
+    #[arg(long, default_value = "target/debug/punctual")]
+    program: PathBuf,
+    /// Where a history with a violation in it is left.
+    #[arg(long, default_value = ".")]
+    histories: PathBuf,
+}
+
+fn kind(name: &str) -> Result<Kind, String> {
+    let names: Vec<&str> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    Kind::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Trial::Kills { cycles, seed, program, histories } = Cli::parse().trial;
-    let seed = seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
-    println!("seed {seed}");
-    let drain = Duration::from_mins(2);
-    let plan = Plan { program, bug: None, cycles, seed, load: Load::USUAL, drain, histories };
+    let clean = match Cli::parse().trial {
+        Trial::Kills { cycles, common } => kills(cycles, common).await,
+        Trial::Races { rounds, only, common } => {
+            let kinds = if only.is_empty() { Kind::ALL.to_vec() } else { only };
+            all_races(rounds, &kinds, common).await
+        }
+    };
+    if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+impl Common {
+    fn seed(&self) -> u64 {
+        let seed = self.seed.unwrap_or_else(|| rand::random_range(0..1_000_000));
+        println!("seed {seed}");
+        seed
+    }
+}
+
+async fn kills(cycles: usize, common: Common) -> bool {
+    let (seed, drain) = (common.seed(), Duration::from_mins(2));
+    let Common { program, histories, .. } = common;
+    let plan = kill::Plan { program, bug: None, cycles, seed, load: Load::USUAL, drain, histories };
     let report = kill::run(&plan, |done| {
         if done % 10 == 0 {
             println!("{done} of {cycles} cycles");
@@ -56,5 +97,28 @@ async fn main() -> ExitCode {
     })
     .await;
     println!("{report}");
-    if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    report.is_clean()
+}
+
+async fn all_races(rounds: usize, kinds: &[Kind], common: Common) -> bool {
+    let seed = common.seed();
+    let Common { program, histories, .. } = common;
+    let plan = races::Plan { program, bug: None, rounds, seed, histories };
+    let mut clean = true;
+    let mut table = Vec::new();
+    for (number, kind) in kinds.iter().enumerate() {
+        println!("\n{} of {}: {}", number + 1, kinds.len(), kind.name());
+        let report = races::run(&plan, *kind, move |held| {
+            if held % 500 == 0 {
+                println!("{held} of {rounds} rounds");
+            }
+        })
+        .await;
+        println!("{report}");
+        table.push(report.line());
+        // A race that only one side ever wins proves nothing.
+        clean &= report.is_clean() && report.missing().is_empty();
+    }
+    println!("\n{} kinds, seed {seed}\n{}", kinds.len(), table.join("\n"));
+    clean
 }

@@ -46,6 +46,12 @@ impl Wish {
         self.with("expires_at", json!(at))
     }
 
+    /// With so many seconds for a run.
+    #[must_use]
+    pub fn timeout_seconds(self, seconds: u64) -> Self {
+        self.with("timeout_seconds", json!(seconds))
+    }
+
     /// Pushed to a webhook.
     #[must_use]
     pub fn pushed_to(self, url: &str) -> Self {

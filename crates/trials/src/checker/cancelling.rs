@@ -1,12 +1,13 @@
-//! Law 8: what was cancelled before it began is not delivered afterwards.
+//! Law 8: what was cancelled before it began is not delivered afterwards; what runs is told at its next heartbeat.
 
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use crate::history::Op;
+use crate::history::{Op, Said};
 
 /// Looks at what came after a cancellation.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
+    told_to_stop(case, findings);
     let cancelled = case
         .calls
         .iter()
@@ -25,6 +26,19 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
         let begun_after = ended.is_some_and(|ended| delivery.token >= ended.version);
         findings.demand((!later || begun_before) && !begun_after, Law::CancelHolds, || {
             format!("cancelled by {}, and then {delivery:?}; {}", cancelled.wall(), case.told())
+        });
+    }
+}
+
+/// Nobody whose task was cancelled is answered that they should go on.
+fn told_to_stop(case: &Case<'_>, findings: &mut Findings) {
+    let cancels = case.calls.iter().filter(|call| matches!(call.op, Op::Cancel { .. }));
+    let Some(cancel) = cancels.filter(|call| call.answer.shown().is_some()).min_by_key(|call| call.answered) else {
+        return;
+    };
+    for beat in case.settles().filter(|settle| settle.said == Said::Heartbeat && settle.accepted()) {
+        findings.demand(beat.call.invoked <= cancel.answered, Law::CancelHolds, || {
+            format!("{cancel:?}, and then {:?}; {}", beat.call, case.told())
         });
     }
 }

@@ -71,7 +71,9 @@ impl Law {
             Law::AttemptsCounted => "attempts count 1, 2, 3 …; only used up or hopeless tasks are dead letters",
             Law::NeverEarly => "nothing is delivered before its time, a retry not before its delay",
             Law::NeverExpired => "nothing is delivered after its expiry",
-            Law::CancelHolds => "what was cancelled before it began is not delivered afterwards",
+            Law::CancelHolds => {
+                "what was cancelled is not delivered afterwards, and its worker told at the next heartbeat"
+            }
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
             Law::AnswersHold => "what was answered with 2xx is so for good; what was answered with 4xx had no effect",

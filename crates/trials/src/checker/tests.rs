@@ -170,6 +170,9 @@ fn never_expired() {
 #[test]
 fn a_cancellation_holds() {
     broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (300, 510), 9_000, "cancelled"));
+    broken(Law::CancelHolds, |it| {
+        it.call(Op::Cancel { task: it.lost }, 1_880, ok(202, it.lost));
+    });
     // A worker that has waited since before the cancellation does not get it either.
     broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (100, 510), 9_000, "cancelled"));
 }

@@ -15,7 +15,8 @@ use super::spoilt::Mischief;
 /// Trials are made by one tenant.
 const TENANT: &str = "default";
 
-async fn read(inner: &Arc<dyn Store>, id: TaskId) -> Result<Option<Task>, StoreError> {
+/// A task as it stands in the store.
+pub async fn read(inner: &Arc<dyn Store>, id: TaskId) -> Result<Option<Task>, StoreError> {
     Ok(inner.get(TENANT, vec![id]).await?.pop().flatten())
 }
 

@@ -30,6 +30,11 @@ pub trait Mischief: Send + Sync {
         Ok(Some(change))
     }
 
+    /// Spoils the answer of [`Store::apply`] about one change.
+    fn applied(&self, _: &Change, applied: Applied) -> Applied {
+        applied
+    }
+
     /// Spoils [`Store::extend`].
     async fn extend(&self, inner: &Arc<dyn Store>, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
         inner.extend(beats).await
@@ -69,12 +74,12 @@ impl<M: Mischief> Store for Spoilt<M> {
         for (place, (id, change)) in changes.into_iter().enumerate() {
             answers.push(Applied::Done(None));
             if let Some(change) = self.mischief.change(&self.inner, id, change).await? {
-                places.push(place);
+                places.push((place, change.clone()));
                 written.push((id, change));
             }
         }
-        for (place, applied) in places.into_iter().zip(self.inner.apply(written).await?) {
-            answers[place] = applied;
+        for ((place, change), applied) in places.into_iter().zip(self.inner.apply(written).await?) {
+            answers[place] = self.mischief.applied(&change, applied);
         }
         Ok(answers)
     }

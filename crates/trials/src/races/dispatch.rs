@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::legal::{Legal, Outcome, told, told_with_state};
 use super::round::Round;
-use crate::caller::{Caller, Held};
-use crate::history::{Answer, Said};
+use crate::caller::{Caller, Held, Wish};
+use crate::history::Said;
 
 /// What a worker waits for a task that may not come.
 const IN_VAIN: Duration = Duration::from_millis(500);
@@ -29,15 +29,14 @@ pub const CANCEL_AGAINST_LEASE: &[Legal] = &[
 
 /// See [`CANCEL_AGAINST_LEASE`].
 pub async fn cancel_against_lease(round: &mut Round) -> Outcome {
-    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return round.never_began() };
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return Outcome::never_began() };
     let poll = round.poll(1, "B", IN_VAIN, 60);
-    let cancelling = at(round.seat(0), moment, async move |caller: &Caller| caller.cancel(task).await);
+    let cancelling = round.at(0, moment, move |caller| async move { caller.cancel(task).await });
     let (cancelled, got) = round.pair(cancelling, poll).await;
     let (lease, next) = match &got {
         Some(held) => {
             let said = if round.dice.random() { Said::Heartbeat } else { Said::Completed };
-            let way = round.way();
-            ("lease", told(&way.settle(&round.seat(1), held, said).await))
+            ("lease", told(&round.settling(1, held, said).await))
         }
         None => ("nothing", "-".to_owned()),
     };
@@ -57,11 +56,11 @@ pub async fn cancel_against_webhook(round: &mut Round) -> Outcome {
     let path = format!("/{}", round.key);
     let takes = Duration::from_millis(round.dice.random_range(2..12));
     round.sink.answer(&path, Target::status(200).after(takes));
-    let due_at = round.in_millis(round.dice.random_range(30..60));
+    let due_at = round.soon(30, 60);
     let wish = round.wish().due_at(due_at).pushed_to(&round.sink.url(&path));
-    let Some(task) = round.submit(&wish).await else { return round.never_began() };
+    let Some(task) = round.submit(&wish).await else { return Outcome::never_began() };
     let moment = Some(due_at.plus_millis(round.draw(-4, 22)));
-    let cancelled = at(round.seat(0), moment, async move |caller: &Caller| caller.cancel(task).await).await;
+    let cancelled = round.at(0, moment, move |caller| async move { caller.cancel(task).await }).await;
     let end = round.rest(task).await;
     let arrivals = round.sink.hits(&path).len();
     let outcome = round.outcome(task, [told_with_state(&cancelled), format!("{arrivals} arrivals")], end);
@@ -76,10 +75,9 @@ pub const RESCHEDULE_AGAINST_CLAIM: &[Legal] = &[
 
 /// See [`RESCHEDULE_AGAINST_CLAIM`].
 pub async fn reschedule_against_claim(round: &mut Round) -> Outcome {
-    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return round.never_began() };
-    let later = round.in_millis(round.dice.random_range(150..300));
-    let edit = async move |caller: &Caller| caller.edit(task, Some(later), None).await;
-    let editing = at(round.seat(0), moment, edit);
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return Outcome::never_began() };
+    let later = round.soon(150, 300);
+    let editing = round.at(0, moment, move |caller| async move { caller.edit(task, Some(later), None).await });
     let poll = round.poll(1, "B", SURELY, 60);
     let (edited, got) = round.pair(editing, poll).await;
     let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
@@ -120,14 +118,22 @@ async fn edit(round: &mut Round, if_match: Option<u64>) -> Outcome {
     // Long enough not to fit where the old one was, so that half of it would show.
     let (old, new) = (payload("old", 10), payload("new", 400));
     let Some((task, moment)) = due_soon(round, |wish| wish.payload(old.clone())).await else {
-        return round.never_began();
+        return Outcome::never_began();
     };
     let wanted = new.clone();
-    let edit = async move |caller: &Caller| caller.edit_at(task, None, Some(wanted), if_match).await;
-    let editing = at(round.seat(0), moment, edit);
+    let edit = move |caller: Caller| async move { caller.edit_at(task, None, Some(wanted), if_match).await };
+    let editing = round.at(0, moment, edit);
     let poll = round.poll(1, "B", SURELY, 60);
     let (edited, got) = round.pair(editing, poll).await;
-    let which = |payload: &Value| if *payload == old { "old" } else if *payload == new { "new" } else { "a mixture" };
+    let which = |payload: &Value| {
+        if *payload == old {
+            "old"
+        } else if *payload == new {
+            "new"
+        } else {
+            "a mixture"
+        }
+    };
     let given = got.as_ref().map_or("nothing", |held| which(&held.payload)).to_owned();
     let lease = lease_in_view_of_the_edit(round, got.as_ref()).await;
     let kept = which(&round.read(task).await["payload"]).to_owned();
@@ -150,29 +156,12 @@ async fn lease_in_view_of_the_edit(round: &Round, got: Option<&Held>) -> String 
 }
 
 /// A task that is due now, or one that is due soon and the moment at which to do something about it.
-pub async fn due_soon(
-    round: &mut Round,
-    wish: impl FnOnce(crate::caller::Wish) -> crate::caller::Wish,
-) -> Option<(TaskId, Option<Timestamp>)> {
+pub async fn due_soon(round: &mut Round, wish: impl FnOnce(Wish) -> Wish) -> Option<(TaskId, Option<Timestamp>)> {
     let wish = wish(round.wish());
     if round.dice.random() {
         return round.submit(&wish).await.map(|task| (task, None));
     }
-    let due_at = round.in_millis(round.dice.random_range(30..60));
+    let due_at = round.soon(30, 60);
     let task = round.submit(&wish.due_at(due_at)).await?;
     Some((task, Some(due_at.plus_millis(round.draw(-5, 5)))))
-}
-
-/// Makes a call at an instant, or at once.
-pub fn at(
-    caller: Caller,
-    moment: Option<Timestamp>,
-    call: impl AsyncFnOnce(&Caller) -> Answer + Send + 'static,
-) -> impl Future<Output = Answer> + 'static {
-    async move {
-        if let Some(moment) = moment {
-            tokio::time::sleep(moment.duration_from(caller.recorder().now().wall())).await;
-        }
-        call(&caller).await
-    }
 }

@@ -14,6 +14,9 @@ use crate::history::Said;
 /// before the retry, and a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(4);
 
+/// How long a worker goes on after a sign of life: past the end that its lease had, and the reaper's next visit.
+const GOES_ON: Duration = Duration::from_millis(700);
+
 /// A worker comes back when another one has its task; both speak at once.
 pub const LATE_COMPLETION: &[Legal] = &[
     Legal::new("refused, answered before the holder", &["409 stale_token", "200"], "COMPLETED by B").first(0),
@@ -22,44 +25,76 @@ pub const LATE_COMPLETION: &[Legal] = &[
 
 /// See [`LATE_COMPLETION`].
 pub async fn late_completion(round: &mut Round) -> Outcome {
-    let Some(zombie) = round.running(1).await else { return round.never_began() };
-    let Some(holder) = round.take_surely(1, "B").await else { return round.never_began() };
-    let task = zombie.task;
+    let Some(zombie) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
     let words = [Said::Completed, Said::Completed, Said::Failed, Said::FailedForGood, Said::Released, Said::Heartbeat];
     let word = words[round.dice.random_range(0..words.len())];
-    let (late, rightful) = (settling(round, 0, &zombie, word), settling(round, 1, &holder, Said::Completed));
+    come_back(round, zombie, word).await
+}
+
+/// A worker beats a lot until the end of a run that no heartbeat can make longer, and once more when another one has
+/// its task.
+pub const LATE_FLOOD: &[Legal] = LATE_COMPLETION;
+
+/// See [`LATE_FLOOD`].
+pub async fn late_flood(round: &mut Round) -> Outcome {
+    let wish = round.wish().timeout_seconds(1);
+    let Some(zombie) = round.running_shortly(&wish).await else { return Outcome::never_began() };
+    let moment = zombie.expires_at.plus_millis(round.draw(-200, -50));
+    round.at(0, Some(moment), |_| async {}).await;
+    round.flood(&zombie).await;
+    come_back(round, zombie, Said::Heartbeat).await
+}
+
+/// The next worker gets the task; it and the zombie speak at once.
+async fn come_back(round: &mut Round, zombie: Held, word: Said) -> Outcome {
+    let Some(holder) = round.take_surely(1, "B").await else { return Outcome::never_began() };
+    let task = zombie.task;
+    let (late, rightful) = (round.settling(0, &zombie, word), round.settling(1, &holder, Said::Completed));
     let (late, rightful) = round.pair(late, rightful).await;
     round.outcome(task, [told(&late), told(&rightful)], round.state(task).await)
 }
 
 /// A worker shows a sign of life about when its lease ends.
 pub const LATE_HEARTBEAT: &[Legal] = &[
-    Legal::new("in time: it goes on, and completes", &["200", "200", "nothing"], "COMPLETED by A"),
-    Legal::new("too late: another one goes on", &["409 stale_token", "409 stale_token", "lease"], "COMPLETED by B"),
+    Legal::new("in time: it goes on, and completes", &["200", "in time", "200", "nothing"], "COMPLETED by A"),
+    Legal::new(
+        "about in time, and refused: another one goes on",
+        &["409 stale_token", "in time", "409 stale_token", "lease"],
+        "COMPLETED by B",
+    )
+    .rare(),
+    Legal::new(
+        "too late: another one goes on",
+        &["409 stale_token", "too late", "409 stale_token", "lease"],
+        "COMPLETED by B",
+    ),
 ];
 
 /// See [`LATE_HEARTBEAT`].
 pub async fn late_heartbeat(round: &mut Round) -> Outcome {
-    let Some(late) = round.running(1).await else { return round.never_began() };
+    let Some(late) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
     let task = late.task;
     let moment = moment(round, late.expires_at);
-    let (beat, then) = (settling(round, 0, &late, Said::Heartbeat), settling(round, 0, &late, Said::Completed));
+    let (beat, then) = (round.settling(0, &late, Said::Heartbeat), round.settling(0, &late, Said::Completed));
     let waiting = round.poll(1, "B", TAKEN_OVER, 60);
-    let clock = round.seat(0);
-    let beating = async move {
-        until(&clock, moment).await;
+    let (end, works_for) = (late.expires_at, if round.dice.random() { GOES_ON } else { Duration::ZERO });
+    let beating = round.at(0, Some(moment), move |caller| async move {
+        let too_late = caller.recorder().now().surely_after(end);
         let beat = beat.await;
-        // In time, it has the task for another second: now is as good as any moment of it.
-        let then = if beat.shown().is_some() { Some(then.await) } else { None };
-        (beat, then)
-    };
-    let ((beat, then), next) = round.pair(beating, waiting).await;
+        if beat.shown().is_none() {
+            return (beat, too_late, None);
+        }
+        tokio::time::sleep(works_for).await;
+        (beat, too_late, Some(then.await))
+    });
+    let ((beat, too_late, then), next) = round.pair(beating, waiting).await;
+    let when = if too_late { "too late" } else { "in time" };
     let then = match then {
         Some(then) => then,
         None => round.seat(0).settle(&late, Said::Completed).await,
     };
     let got = taken_over(round, next.as_ref()).await;
-    round.outcome(task, [told(&beat), told(&then), got], round.state(task).await)
+    round.outcome(task, [told(&beat), when.to_owned(), told(&then), got], round.state(task).await)
 }
 
 /// A worker completes about when its lease ends, and another one waits for the task.
@@ -70,30 +105,15 @@ pub const COMPLETION_AT_EXPIRY: &[Legal] = &[
 
 /// See [`COMPLETION_AT_EXPIRY`].
 pub async fn completion_at_expiry(round: &mut Round) -> Outcome {
-    let Some(late) = round.running(1).await else { return round.never_began() };
+    let Some(late) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
     let task = late.task;
     let moment = moment(round, late.expires_at);
-    let completing = settling(round, 0, &late, Said::Completed);
+    let completing = round.settling(0, &late, Said::Completed);
     let waiting = round.poll(1, "B", TAKEN_OVER, 60);
-    let clock = round.seat(0);
-    let completing = async move {
-        until(&clock, moment).await;
-        completing.await
-    };
+    let completing = round.at(0, Some(moment), move |_| completing);
     let (completed, next) = round.pair(completing, waiting).await;
     let got = taken_over(round, next.as_ref()).await;
     round.outcome(task, [told(&completed), got], round.state(task).await)
-}
-
-/// What a worker says, in one way or the other.
-fn settling(
-    round: &mut Round,
-    seat: usize,
-    held: &Held,
-    said: Said,
-) -> impl Future<Output = crate::history::Answer> + Send + 'static {
-    let (way, caller, held) = (round.way(), round.seat(seat), held.clone());
-    async move { way.settle(&caller, &held, said).await }
 }
 
 /// A moment about the end of a lease, or about the reaper's next visit after it, or anywhere between.
@@ -104,11 +124,6 @@ fn moment(round: &mut Round, expires_at: Timestamp) -> Timestamp {
         (2 | 3, Some(visit)) => visit.plus_millis(round.draw(-12, 25)),
         _ => expires_at.plus_millis(round.draw(0, 700)),
     }
-}
-
-/// Waits for an instant, to within a millisecond.
-async fn until(clock: &crate::caller::Caller, at: Timestamp) {
-    tokio::time::sleep(at.duration_from(clock.recorder().now().wall())).await;
 }
 
 /// Whether the next worker got the task; if so, it completes it.

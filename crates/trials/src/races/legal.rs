@@ -60,6 +60,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// The round could not be held: a task that was to be had was not.
+    pub fn never_began() -> Self {
+        Self { told: Vec::new(), end: "the race never began".to_owned(), first: 0, raced: false, task: None }
+    }
+
     /// Its place among the legal ones.
     pub fn among<'a>(&self, table: &'a [Legal]) -> Option<&'a Legal> {
         let alike = |legal: &&Legal| {

@@ -61,7 +61,8 @@ impl Targets {
     }
 }
 
-fn arrival(hit: &Hit) -> Arrival {
+/// A hit as the history has it.
+pub fn arrival(hit: &Hit) -> Arrival {
     let number =
         |name: &str| hit.header(name).parse::<u64>().unwrap_or_else(|error| panic!("{name}: {error}; {hit:?}"));
     Arrival {

@@ -1,0 +1,175 @@
+//! What a round does with its task: brings it where the race begins, looks at it, and brings it to its end.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use rand::RngExt;
+use serde_json::Value;
+
+use super::Round;
+use crate::caller::{Ask, Caller, Held, Wish};
+use crate::history::{Answer, Said};
+
+/// How long a worker waits for a task that must come.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// For how long a worker leases what it will settle soon.
+const LONG_LEASE: u64 = 60;
+/// Signs of life that are too many for the time they take.
+const FLOOD: usize = 14;
+/// Between two looks at a task.
+const LOOK: Duration = Duration::from_millis(5);
+
+impl Round {
+    /// A task for the worker of this place.
+    pub fn wish(&self) -> Wish {
+        Wish::new(&self.key, &self.queue)
+    }
+
+    /// What a worker gets from this place's queue.
+    pub async fn take(&self, seat: usize, worker: &str, wait: Duration, lease_seconds: u64) -> Option<Held> {
+        self.poll(seat, worker, wait, lease_seconds).await
+    }
+
+    /// The same, to be sent off later.
+    pub fn poll(
+        &self,
+        seat: usize,
+        worker: &str,
+        wait: Duration,
+        lease_seconds: u64,
+    ) -> impl Future<Output = Option<Held>> + Send + use<> {
+        let (caller, worker, queue) = (self.seat(seat), worker.to_owned(), self.queue.clone());
+        async move {
+            let ask = Ask { worker: &worker, queues: &[&queue], most: 1, wait, lease_seconds };
+            caller.lease(&ask).await.pop()
+        }
+    }
+
+    /// What a worker says, in one way or the other by the dice, to be sent off later.
+    pub fn settling(&mut self, seat: usize, held: &Held, said: Said) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+        let (way, caller, held) = (self.way(), self.seat(seat), held.clone());
+        Box::pin(async move { way.settle(&caller, &held, said).await })
+    }
+
+    /// Batch or alone, by the dice.
+    fn way(&mut self) -> Way {
+        if self.dice.random() { Way::Batch } else { Way::Alone }
+    }
+
+    /// What a worker gets that is sure to get something, for as long as it needs.
+    pub async fn take_surely(&self, seat: usize, worker: &str) -> Option<Held> {
+        self.take(seat, worker, PATIENCE, LONG_LEASE).await
+    }
+
+    /// Submits this round's task.
+    pub async fn submit(&self, wish: &Wish) -> Option<TaskId> {
+        self.seats[0].caller.submit_surely(wish).await
+    }
+
+    /// A task that worker A holds for a second.
+    pub async fn running_shortly(&self, wish: &Wish) -> Option<Held> {
+        self.submit(wish).await?;
+        self.take(0, "A", PATIENCE, 1).await
+    }
+
+    /// A task that worker A holds for as long as it needs.
+    pub async fn running(&self) -> Option<Held> {
+        self.submit(&self.wish()).await?;
+        self.take_surely(0, "A").await
+    }
+
+    /// More signs of life of worker A than anybody needs: the server may stop writing them down one by one.
+    pub async fn flood(&self, held: &Held) {
+        // One after the other in few calls, so that on a busy machine too they come in a moment.
+        for beats in [1, FLOOD] {
+            self.seats[0].caller.settle_all(&vec![(held.clone(), Said::Heartbeat); beats]).await;
+        }
+    }
+
+    /// The task as the server shows it now.
+    pub async fn read(&self, task: TaskId) -> Value {
+        let reply = self.seats[0].caller.api().await.get(&format!("/v1/tasks/{task}")).await;
+        reply.value()
+    }
+
+    /// The state of a task, and who completed it.
+    pub async fn state(&self, task: TaskId) -> String {
+        let task = self.read(task).await;
+        let state = task["status"].as_str().unwrap_or("nothing");
+        match task["result"]["by"].as_str() {
+            Some(worker) => format!("{state} by {worker}"),
+            None => state.to_owned(),
+        }
+    }
+
+    /// The state of a task once it has come to rest, or after a while.
+    pub async fn rest(&self, task: TaskId) -> String {
+        let begun = Instant::now();
+        loop {
+            let state = self.state(task).await;
+            let under_way = ["PENDING", "QUEUED", "RUNNING"].contains(&state.as_str());
+            if !under_way || begun.elapsed() > PATIENCE {
+                return state;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The trail of a task in a line, for evidence.
+    pub async fn told(&self, task: TaskId) -> String {
+        let events = self.events(task).await;
+        let step = |event: &Value| {
+            let word = |field: &str| event[field].as_str().unwrap_or("?").to_owned();
+            format!("{} {} → {} at {}", event["version"], word("reason"), word("to"), word("at"))
+        };
+        events.iter().map(step).collect::<Vec<_>>().join(" · ")
+    }
+
+    async fn events(&self, task: TaskId) -> Vec<Value> {
+        let path = format!("/v1/tasks/{task}/events?limit=100");
+        let events = self.seats[0].caller.api().await.get(&path).await.value();
+        events["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// Learns from a task that was taken back when the reaper came.
+    pub async fn notice_reaper(&self, task: TaskId) {
+        let events = self.events(task).await;
+        let lost = events.iter().find(|event| event["reason"] == "worker_lost");
+        if let Some(at) = lost.and_then(|event| Timestamp::parse(event["at"].as_str()?).ok()) {
+            self.pulse.seen(at);
+        }
+    }
+
+    /// Everybody who held the task says that it is done, whatever that is worth now; if it waits, worker Z does it.
+    pub async fn finish(&self, task: TaskId, held: &[&Held]) {
+        for held in held {
+            self.seats[0].caller.settle_surely(held, Said::Completed).await;
+        }
+        if self.state(task).await == "PENDING"
+            && let Some(held) = self.take_surely(0, "Z").await
+        {
+            self.seats[0].caller.settle_surely(&held, Said::Completed).await;
+        }
+    }
+}
+
+/// Where a worker settles: both ways must behave alike.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// In a batch of one.
+    Batch,
+    /// At the task's own address.
+    Alone,
+}
+
+impl Way {
+    /// Settles in this way.
+    async fn settle(self, caller: &Caller, held: &Held, said: Said) -> Answer {
+        match self {
+            Way::Batch => caller.settle(held, said).await,
+            Way::Alone => caller.settle_alone(held, said).await,
+        }
+    }
+}

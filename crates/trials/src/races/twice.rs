@@ -1,0 +1,112 @@
+//! Races of equals: two who want the same.
+
+use std::time::Duration;
+
+use punctual_core::ids::TaskId;
+use rand::RngExt;
+use serde_json::json;
+
+use super::legal::{Legal, Outcome, told, told_with_state};
+use super::round::Round;
+use crate::caller::Held;
+use crate::history::Said;
+
+/// What a worker waits for the one task that both want.
+const SHARED: Duration = Duration::from_millis(300);
+/// Far enough for a task that is not to become due in its round.
+const FAR_MILLIS: i64 = 600_000;
+
+/// Two workers ask for one task.
+pub const TWO_POLLS: &[Legal] = &[
+    Legal::new("the first worker got it", &["lease", "nothing"], "RUNNING"),
+    Legal::new("the second worker got it", &["nothing", "lease"], "RUNNING"),
+];
+
+/// See [`TWO_POLLS`].
+pub async fn two_polls(round: &mut Round) -> Outcome {
+    let wish = round.wish();
+    // Due before they ask, or while they wait.
+    let wish = if round.dice.random() { wish } else { wish.due_at(round.in_millis(40)) };
+    let Some(task) = round.submit(&wish).await else { return Outcome::never_began() };
+    let (first, second) = (round.poll(0, "A", SHARED, 60), round.poll(1, "B", SHARED, 60));
+    let (first, second) = round.pair(first, second).await;
+    let end = round.state(task).await;
+    let got = |held: &Option<Held>| if held.is_some() { "lease".to_owned() } else { "nothing".to_owned() };
+    let told = [got(&first), got(&second)];
+    let held: Vec<&Held> = first.iter().chain(&second).collect();
+    round.finish(task, &held).await;
+    round.outcome(task, told, end)
+}
+
+/// Two re-drive one dead letter.
+pub const REDRIVE_TWICE: &[Legal] = &[
+    Legal::new("the first did", &["200", "409 not_dead_lettered"], "PENDING"),
+    Legal::new("the second did", &["409 not_dead_lettered", "200"], "PENDING"),
+];
+
+/// See [`REDRIVE_TWICE`].
+pub async fn redrive_twice(round: &mut Round) -> Outcome {
+    let Some(held) = round.running().await else { return Outcome::never_began() };
+    let task = held.task;
+    round.seat(0).settle_surely(&held, Said::FailedForGood).await;
+    let redrive = |seat: usize| {
+        let caller = round.seat(seat);
+        async move { caller.redrive(task).await }
+    };
+    let (first, second) = (redrive(0), redrive(1));
+    let (first, second) = round.pair(first, second).await;
+    let end = round.state(task).await;
+    round.finish(task, &[]).await;
+    round.outcome(task, [told(&first), told(&second)], end)
+}
+
+/// Two cancel one task, before it began or while it runs.
+pub const CANCEL_TWICE: &[Legal] = &[
+    Legal::new("waiting, cancelled once", &["200 CANCELLED", "200 CANCELLED"], "CANCELLED"),
+    Legal::new("running, asked to stop once", &["202 RUNNING", "202 RUNNING"], "RUNNING"),
+];
+
+/// See [`CANCEL_TWICE`].
+pub async fn cancel_twice(round: &mut Round) -> Outcome {
+    let runs = round.dice.random();
+    let held = if runs { round.running().await } else { None };
+    let task = if runs { held.as_ref().map(|held| held.task) } else { later(round).await };
+    let Some(task) = task else { return Outcome::never_began() };
+    let cancel = |seat: usize| {
+        let caller = round.seat(seat);
+        async move { caller.cancel(task).await }
+    };
+    let (first, second) = (cancel(0), cancel(1));
+    let (first, second) = round.pair(first, second).await;
+    let end = round.state(task).await;
+    if let Some(held) = held {
+        round.finish(task, &[&held]).await;
+    }
+    round.outcome(task, [told_with_state(&first), told_with_state(&second)], end)
+}
+
+/// Two change one task, both at its first version only.
+pub const CONDITIONAL_EDITS: &[Legal] = &[
+    Legal::new("the first was written", &["200", "412 version_mismatch", "first"], "PENDING"),
+    Legal::new("the second was written", &["412 version_mismatch", "200", "second"], "PENDING"),
+];
+
+/// See [`CONDITIONAL_EDITS`].
+pub async fn conditional_edits(round: &mut Round) -> Outcome {
+    let Some(task) = later(round).await else { return Outcome::never_began() };
+    let edit = |seat: usize, payload: &'static str| {
+        let caller = round.seat(seat);
+        async move { caller.edit_at(task, None, Some(json!(payload)), Some(1)).await }
+    };
+    let (first, second) = (edit(0, "first"), edit(1, "second"));
+    let (first, second) = round.pair(first, second).await;
+    let end = round.state(task).await;
+    let kept = round.read(task).await["payload"].as_str().unwrap_or("neither").to_owned();
+    round.seat(0).cancel(task).await;
+    round.outcome(task, [told(&first), told(&second), kept], end)
+}
+
+/// A task that does not become due in its round.
+async fn later(round: &Round) -> Option<TaskId> {
+    round.submit(&round.wish().due_at(round.in_millis(FAR_MILLIS))).await
+}
