@@ -30,6 +30,8 @@ pub(crate) struct Session<'c> {
     pub node: NodeId,
     /// Whether the last transaction could not be committed, and that was logged.
     pub is_failing: bool,
+    /// Transactions to come whose jobs are guarded from each other.
+    pub caution: u32,
     /// Where faults are reported that may mean a damaged file.
     pub damage: Arc<Damage>,
     clock: Arc<dyn Clock>,
@@ -52,6 +54,7 @@ impl<'c> Session<'c> {
             tally: Tally::default(),
             node,
             is_failing: false,
+            caution: 0,
             damage: Arc::clone(damage),
             clock,
             last_seq: None,

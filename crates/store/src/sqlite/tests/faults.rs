@@ -20,20 +20,19 @@ fn broken_disk() -> Fault {
     Fault::Sqlite(rusqlite::Error::SqliteFailure(error, Some("as if the disk had failed".to_owned())))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fails_is_undone_and_the_others_of_its_group_are_not() {
-    let fixture = Arc::new(Fixture::open());
+/// Five jobs in one transaction, of which the second, third and fourth fail, each in its way; what each was told.
+async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreError>> {
     // The writer waits in the first job until the others stand in the queue: they become one group.
     let (go, wait) = mpsc::channel::<()>();
     let (begun, begins) = oneshot::channel();
     let first = {
-        let fixture = Arc::clone(&fixture);
+        let fixture = Arc::clone(fixture);
         let hold_up = move |_: &mut Session<'_>| Ok(begun.send(()).is_ok() && wait.recv().is_ok());
         tokio::spawn(async move { fixture.write(hold_up).await })
     };
     begins.await.unwrap();
     let call = |job: usize| {
-        let fixture = Arc::clone(&fixture);
+        let fixture = Arc::clone(fixture);
         tokio::spawn(async move {
             let batch = task().queue(&format!("queue {job}")).times(3);
             fixture
@@ -59,15 +58,32 @@ async fn a_job_that_fails_is_undone_and_the_others_of_its_group_are_not() {
     for call in calls {
         answers.push(call.await.unwrap());
     }
-    assert!(answers[0].is_ok() && answers[4].is_ok(), "{answers:?}");
     assert!(matches!(answers[1], Err(StoreError::Corrupt(_))), "{answers:?}");
     assert!(matches!(answers[2], Err(StoreError::Unavailable(_))), "{answers:?}");
     assert!(matches!(answers[3], Err(StoreError::Unavailable(_))), "{answers:?}");
+    answers
+}
+
+async fn assert_stored(fixture: &Fixture, tasks: i64, lanes: i64) {
     for table in ["SELECT count(*) FROM tasks", "SELECT count(*) FROM bodies", "SELECT count(*) FROM ids"] {
-        assert_eq!(fixture.number(table).await, 6, "{table}");
+        assert_eq!(fixture.number(table).await, tasks, "{table}");
     }
-    assert_eq!(fixture.number("SELECT count(*) FROM lanes").await, 2, "a lane outlived its job");
+    assert_eq!(fixture.number("SELECT count(*) FROM lanes").await, lanes, "a lane outlived its job");
     fixture.assert_counts().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_is_undone_and_from_then_on_the_others_of_its_group_are_not() {
+    let fixture = Arc::new(Fixture::open());
+    let answers = group_with_failures(&fixture).await;
+    let Err(companion) = &answers[0] else { panic!("it was in the transaction that was lost") };
+    assert!(companion.is_retryable() && companion.to_string().contains("nothing was changed"), "{companion}");
+    assert!(answers[4].is_ok(), "it comes after the failures: {answers:?}");
+    assert_stored(&fixture, 3, 1).await;
+
+    let answers = group_with_failures(&fixture).await;
+    assert!(answers[0].is_ok() && answers[4].is_ok(), "they are guarded now: {answers:?}");
+    assert_stored(&fixture, 9, 2).await;
 
     // The lanes that were rolled back are made again, and are right.
     for job in 0..5 {
