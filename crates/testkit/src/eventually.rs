@@ -9,13 +9,18 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Probes until the answer is `Ok`, and panics with the last `Err` once `within` has passed.
-pub async fn eventually<T>(what: &str, within: Duration, mut probe: impl AsyncFnMut() -> Result<T, String>) -> T {
+pub async fn eventually<T>(what: &str, within: Duration, probe: impl AsyncFnMut() -> Result<T, String>) -> T {
+    let found = look(within, probe).await;
+    found.unwrap_or_else(|seen| panic!("{what}: not within {within:?}; last seen: {seen}"))
+}
+
+/// Probes until the answer is `Ok`, and returns the last `Err` once `within` has passed: for those who judge it themselves.
+pub async fn look<T, E>(within: Duration, mut probe: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = Instant::now();
     loop {
         match probe().await {
-            Ok(found) => return found,
-            Err(seen) if begun.elapsed() > within => panic!("{what}: not within {within:?}; last seen: {seen}"),
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) if begun.elapsed() <= within => tokio::time::sleep(PAUSE).await,
+            last => return last,
         }
     }
 }

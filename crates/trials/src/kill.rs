@@ -13,6 +13,7 @@ mod report;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use punctual_testkit::eventually::look;
 use punctual_testkit::http::Api;
 
 use self::nemesis::Nemesis;
@@ -25,9 +26,6 @@ use crate::machine::Machine;
 use crate::planted::Bug;
 use crate::stages;
 use crate::workload::{Load, Scene, Workload};
-
-/// Between two looks at what is left.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// What to try.
 #[derive(Clone, Debug)]
@@ -88,8 +86,6 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
 
 /// Waits until every task has come to rest, or the time is up.
 async fn drain(api: &Api, within: Duration) {
-    let begun = Instant::now();
-    while unfinished(api).await > 0 && begun.elapsed() < within {
-        tokio::time::sleep(LOOK).await;
-    }
+    // What is left then is told by the checker.
+    look(within, async || if unfinished(api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
 }
