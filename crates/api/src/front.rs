@@ -10,13 +10,16 @@ use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
+use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -24,6 +27,10 @@ use crate::deadline::Arrival;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
 use crate::state::Api;
+
+/// The bodies of refused requests that are read all the same: a new connection costs more than they do.
+const DISCARDED_BYTES: u64 = 1024 * 1024;
+const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// `routes` behind the front.
 pub fn guard(routes: Router, api: Api) -> Router {
@@ -74,7 +81,13 @@ async fn run(
     // Whoever watches the node must see it when it is overloaded.
     let visit = match request.uri().path() {
         "/healthz" | "/readyz" | "/metrics" => None,
-        _ => Some(api.places.take(&request)?),
+        _ => match api.places.take(&request).await {
+            Ok(visit) => Some(visit),
+            Err(full) => {
+                discard(request).await;
+                return Err(full);
+            }
+        },
     };
     request.extensions_mut().insert(id.clone());
     if let Some(visit) = &visit {
@@ -97,6 +110,19 @@ async fn run(
             Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
         }
     }
+}
+
+/// Reads the body of a refused request, so that the connection is fit for the next one; unless it is long, is slow to
+/// come, or would not come at all if it were not asked for.
+async fn discard(request: Request) {
+    let awaits_permission = request.headers().contains_key(EXPECT);
+    let mut body = request.into_body();
+    if awaits_permission || body.size_hint().upper().is_none_or(|bytes| bytes > DISCARDED_BYTES) {
+        return;
+    }
+    let read = async { while let Some(Ok(_)) = body.frame().await {} };
+    // What did not come in time ends the connection, as any body does that is not read.
+    drop(tokio::time::timeout(DISCARDED_WITHIN, read).await);
 }
 
 fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {

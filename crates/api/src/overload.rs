@@ -1,10 +1,12 @@
-//! The places for requests: how much the interface takes on at once.
+//! The places for requests, and the room for their bodies: how much the interface takes on at once.
 //!
-//! Who finds no place is told so at once, which is cheaper for both sides than to wait for a
-//! time-out. New tasks can take only a part of the places, so that a flood of them does not
-//! keep workers from telling what became of the old ones. A worker that waits in a long poll
-//! does nothing meanwhile: it leaves its place among the working requests and takes one
-//! among the waiting workers.
+//! Whoever finds neither stands in line for a moment, its body unread, and is refused when the
+//! moment has passed. The line is what keeps a flood cheap: to refuse costs more than to let
+//! wait, and a caller that is refused at once and does not wait as it was told comes back at
+//! once. New tasks have places and room of their own, so that a flood of them does not keep
+//! workers from telling what became of the old ones. A worker that waits in a long poll does
+//! nothing meanwhile: it leaves its place among the working requests and takes one among the
+//! waiting workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,40 +15,73 @@ use axum::body::HttpBody;
 use axum::http::{Method, Request};
 use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::state::ApiConfig;
 
+/// How long a request stands in line that is alone in it, and how long at the most.
+const MOMENT: Duration = Duration::from_millis(250);
+const LONGEST: Duration = Duration::from_secs(3);
+
+/// At what pace, in requests a second, those that have stood in line for long enough are refused: the longer the line,
+/// the longer everybody stands in it. However many callers come back as soon as they are refused, this is about what
+/// it costs.
+const PACE: f64 = 500.0;
+
 /// What a body's size is counted in: memory need not be bounded to the byte.
 const UNIT: usize = 1_024;
+
+/// A body up to this size needs no room besides its place, so that single tasks pass by the batches in line.
+const SMALL: usize = 16 * UNIT;
+
+/// Bytes of batches that are taken apart and written at once. A batch is many times larger taken apart than as text,
+/// and what lies about until it is written has left the processor's caches: beyond some milliseconds' work for the
+/// writer, more at once is slower.
+const IN_PARTS: usize = 6 * 1024 * UNIT;
 
 /// How many bodies of unknown length there is room for.
 const GROWING: usize = 4;
 
 /// The places of one node.
 pub struct Places {
-    requests: Arc<Semaphore>,
-    submissions: Arc<Semaphore>,
-    bodies: Arc<Semaphore>,
-    room: usize,
+    submissions: Kind,
+    others: Kind,
+    line: Semaphore,
+    line_places: usize,
+    in_parts: Semaphore,
     waiting: Arc<Semaphore>,
     waiting_workers: Gauge,
     body_bytes: usize,
     batch_body_bytes: usize,
 }
 
+/// What the requests of one kind share.
+struct Kind {
+    name: &'static str,
+    places: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
+    /// All the room for bodies, in units.
+    room: usize,
+}
+
 impl Places {
     /// As many places as `config` says.
     pub fn new(config: &ApiConfig, metrics: &Metrics) -> Self {
-        let places = |count: usize| Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)));
+        let kind = |name, places: usize, bytes: usize| {
+            let (places, room) = (places.max(1), bytes.div_ceil(UNIT).max(1));
+            Kind { name, places: semaphore(places), bodies: semaphore(room), room }
+        };
+        let (places, bytes) = (config.requests_in_flight, config.bodies_bytes);
         Self {
-            requests: places(config.requests_in_flight),
-            submissions: places((config.requests_in_flight * 3 / 4).max(1)),
-            bodies: places(config.bodies_bytes.div_ceil(UNIT)),
-            room: config.bodies_bytes.div_ceil(UNIT),
-            waiting: places(config.waiting_workers),
+            submissions: kind("submissions", places * 3 / 4, bytes / 4 * 3),
+            others: kind("requests", places.div_ceil(4), bytes / 4),
+            line: Semaphore::new(places),
+            line_places: places,
+            in_parts: Semaphore::new(IN_PARTS / UNIT),
+            waiting: semaphore(config.waiting_workers),
             waiting_workers: metrics.waiting_workers.clone(),
             body_bytes: config.body_bytes,
             batch_body_bytes: config.batch_body_bytes,
@@ -54,28 +89,50 @@ impl Places {
     }
 
     /// A place for `request`, and room for its body.
-    pub fn take<B: HttpBody>(&self, request: &Request<B>) -> Result<Visit, Problem> {
-        let full = |what: &str| Problem::new(Code::Overloaded, format!("too many {what} are under way")).retry_after(1);
-        let one = |places: &Arc<Semaphore>| Arc::clone(places).try_acquire_owned();
-        let submission =
-            if is_submission(request) { Some(one(&self.submissions).map_err(|_| full("submissions"))?) } else { None };
-        let place = one(&self.requests).map_err(|_| full("requests"))?;
-        let units = u32::try_from(self.room_for(request)).unwrap_or(u32::MAX);
-        let room = Arc::clone(&self.bodies).try_acquire_many_owned(units).map_err(|_| full("large requests"))?;
-        let held = Held { _place: place, _submission: submission, _room: room };
+    pub fn take<B: HttpBody>(&self, request: &Request<B>) -> impl Future<Output = Result<Visit, Problem>> + use<'_, B> {
+        let kind = if is_submission(request) { &self.submissions } else { &self.others };
+        let units = kind.room_for(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
+        self.stay(kind, units)
+    }
+
+    async fn stay(&self, kind: &Kind, units: u32) -> Result<Visit, Problem> {
+        let until = Instant::now() + self.patience();
+        let full = || Problem::new(Code::Overloaded, format!("too many {} are under way", kind.name)).retry_after(1);
+        // In this order, so that nobody keeps a place from a small request while it waits for room.
+        let room = match units {
+            0 => None,
+            units => Some(self.enter(&kind.bodies, units, until).await.ok_or_else(full)?),
+        };
+        let place = self.enter(&kind.places, 1, until).await.ok_or_else(full)?;
+        let held = Held { _room: room, _place: place };
         Ok(Visit(Arc::new(Mutex::new(Stay { held: Some(held), wait: Duration::ZERO }))))
     }
 
-    /// The room that the body takes: as much as is announced, but no more than its route will read. One that is larger
-    /// than all the room takes it all, and one that grows as it comes takes a part.
-    fn room_for<B: HttpBody>(&self, request: &Request<B>) -> usize {
-        let most = match request.uri().path() {
+    /// Enters at once or stands in line, if there is place in it, until `until`.
+    async fn enter(&self, into: &Arc<Semaphore>, units: u32, until: Instant) -> Option<OwnedSemaphorePermit> {
+        if let Ok(entered) = Arc::clone(into).try_acquire_many_owned(units) {
+            return Some(entered);
+        }
+        let _in_line = self.line.try_acquire().ok()?;
+        tokio::time::timeout_at(until, Arc::clone(into).acquire_many_owned(units)).await.ok()?.ok()
+    }
+
+    fn patience(&self) -> Duration {
+        let in_line = self.line_places - self.line.available_permits();
+        (MOMENT + Duration::from_secs_f64(in_line as f64 / PACE)).min(LONGEST)
+    }
+
+    /// The turn of a batch with `bytes` that have arrived to be taken apart; it lasts until it is dropped. Those that
+    /// wait for it have room already, and a deadline.
+    pub async fn turn(&self, bytes: usize) -> Turn<'_> {
+        let units = u32::try_from(bytes.min(IN_PARTS).div_ceil(UNIT)).expect("invariant: a few thousand");
+        Turn { _units: self.in_parts.acquire_many(units).await.ok() }
+    }
+
+    fn longest_body(&self, path: &str) -> usize {
+        match path {
             "/v1/tasks/batch" | "/v1/leases/settle" => self.batch_body_bytes,
             _ => self.body_bytes,
-        };
-        match request.body().size_hint().upper() {
-            Some(bytes) => usize::try_from(bytes).unwrap_or(most).min(most).div_ceil(UNIT).min(self.room),
-            None => most.div_ceil(UNIT).min(self.room / GROWING),
         }
     }
 
@@ -93,6 +150,28 @@ impl Places {
     }
 }
 
+impl Kind {
+    /// The room that a body takes, in units: as much as is `announced`, but no more than its route will read. One that
+    /// is larger than all the room takes it all, and one that grows as it comes takes a part.
+    fn room_for(&self, announced: Option<u64>, longest: usize) -> u32 {
+        let units = match announced.map(|bytes| usize::try_from(bytes).unwrap_or(longest).min(longest)) {
+            Some(0..=SMALL) => 0,
+            Some(bytes) => bytes.div_ceil(UNIT).min(self.room),
+            None => longest.div_ceil(UNIT).min(self.room.div_ceil(GROWING)),
+        };
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+}
+
+fn semaphore(count: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
+}
+
+/// A batch's turn.
+pub struct Turn<'a> {
+    _units: Option<SemaphorePermit<'a>>,
+}
+
 /// A request's stay: it ends when the last clone is dropped. Handlers find it among the request's extensions.
 #[derive(Clone)]
 pub struct Visit(Arc<Mutex<Stay>>);
@@ -104,9 +183,8 @@ struct Stay {
 
 /// What a working request takes up.
 struct Held {
+    _room: Option<OwnedSemaphorePermit>,
     _place: OwnedSemaphorePermit,
-    _submission: Option<OwnedSemaphorePermit>,
-    _room: OwnedSemaphorePermit,
 }
 
 impl Visit {
@@ -141,6 +219,7 @@ mod tests {
     use bytes::Bytes;
     use hyper::body::{Frame, SizeHint};
     use punctual_core::time::Timestamp;
+    use tokio::task::JoinSet;
 
     use super::*;
 
@@ -186,59 +265,131 @@ mod tests {
         request(Method::POST, "/v1/leases", Some(10))
     }
 
-    #[test]
-    fn over_the_bound_a_request_is_refused_until_one_ends() {
+    fn batch(length: usize) -> Request<Announced> {
+        request(Method::POST, "/v1/tasks/batch", Some(length))
+    }
+
+    /// How long `places` let a request wait before they refused it.
+    async fn refused_after(places: &Places, request: &Request<Announced>) -> Duration {
+        let began = Instant::now();
+        let problem = places.take(request).await.err().expect("it is refused");
+        assert_eq!(problem.code(), Code::Overloaded);
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn over_the_bound_a_request_stands_in_line_and_is_then_refused() {
         let places = places(1, MIB, 1);
-        let visit = places.take(&lease()).unwrap();
-        let refused = places.take(&lease()).err().unwrap();
-        assert_eq!(refused.code(), Code::Overloaded);
+        let visit = places.take(&lease()).await.unwrap();
+        let waited = refused_after(&places, &lease()).await;
+        assert!((MOMENT..2 * MOMENT).contains(&waited), "{waited:?}");
         drop(visit);
-        assert!(places.take(&lease()).is_ok());
+        assert!(places.take(&lease()).await.is_ok());
     }
 
-    #[test]
-    fn a_flood_of_submissions_leaves_places_to_the_rest() {
+    #[tokio::test(start_paused = true)]
+    async fn whoever_stands_in_line_gets_what_is_left() {
         let places = places(4, MIB, 1);
-        let submit = || places.take(&request(Method::POST, "/v1/tasks", Some(10)));
-        let batch = || places.take(&request(Method::POST, "/v1/tasks/batch", Some(10)));
-        let flood = [submit(), submit(), batch()].map(Result::unwrap);
-        assert!(submit().is_err() && batch().is_err());
-        assert!(places.take(&lease()).is_ok());
-        assert!(places.take(&request(Method::GET, "/v1/tasks", Some(0))).is_ok());
-        drop(flood);
-        assert!(submit().is_ok());
+        let visit = places.take(&lease()).await.unwrap();
+        let next = lease();
+        let (waiting, ()) = tokio::join!(places.take(&next), async {
+            tokio::task::yield_now().await;
+            drop(visit);
+        });
+        assert!(waiting.is_ok());
     }
 
-    #[test]
-    fn a_waiting_worker_leaves_its_place_to_others() {
+    #[tokio::test(start_paused = true)]
+    async fn the_longer_the_line_the_longer_it_takes() {
+        let places = Arc::new(places(2_000, 2 * MIB, 1));
+        let _all_the_room = places.take(&batch(2 * MIB)).await.unwrap();
+        let (began, mut line) = (Instant::now(), JoinSet::new());
+        for _ in 0..1_000 {
+            let places = Arc::clone(&places);
+            line.spawn(async move { refused_after(&places, &batch(MIB)).await });
+        }
+        line.join_all().await;
+        let pace = 1_000.0 / began.elapsed().as_secs_f64();
+        assert!((PACE / 2.0..=PACE).contains(&pace), "{pace} a second");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_line_is_bounded() {
+        let places = places(2, 2 * MIB, 1);
+        let _all_the_room = places.take(&batch(2 * MIB)).await.unwrap();
+        let next = batch(MIB);
+        let ((), (), at_once) = tokio::join!(
+            async { assert!(refused_after(&places, &next).await >= MOMENT) },
+            async { assert!(refused_after(&places, &next).await >= MOMENT) },
+            refused_after(&places, &next)
+        );
+        assert_eq!(at_once, Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_submissions_leaves_places_to_the_rest() {
+        let places = places(4, MIB, 1);
+        let submit = || request(Method::POST, "/v1/tasks", Some(10));
+        let mut flood = Vec::new();
+        for _ in 0..3 {
+            flood.push(places.take(&submit()).await.unwrap());
+        }
+        assert!(places.take(&submit()).await.is_err() && places.take(&batch(10)).await.is_err());
+        let read = places.take(&request(Method::GET, "/v1/tasks", Some(0))).await.unwrap();
+        drop(read);
+        assert!(places.take(&lease()).await.is_ok());
+        drop(flood);
+        assert!(places.take(&submit()).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiting_worker_leaves_its_place_to_others() {
         let places = places(1, MIB, 1);
-        let visit = places.take(&lease()).unwrap();
+        let visit = places.take(&lease()).await.unwrap();
         let waiting = places.wait(&visit, Duration::from_secs(20)).unwrap();
         assert_eq!(visit.wait(), Duration::from_secs(20));
         assert_eq!(places.waiting_workers.get(), 1);
-        let other = places.take(&lease()).unwrap();
+        let other = places.take(&lease()).await.unwrap();
         assert!(places.wait(&other, Duration::from_secs(1)).is_err(), "the waiting are bounded too");
         drop(waiting);
         assert_eq!(places.waiting_workers.get(), 0);
         assert!(places.wait(&other, Duration::from_secs(1)).is_ok());
     }
 
-    #[test]
-    fn bodies_share_a_bounded_room() {
-        let places = places(100, 10 * MIB, 1);
-        let (post, batch) = (Method::POST, "/v1/tasks/batch");
-        let held = places.take(&request(post.clone(), batch, Some(9 * MIB))).unwrap();
-        assert!(places.take(&request(post.clone(), batch, Some(2 * MIB))).is_err(), "9 and 2 MiB are too much");
-        assert!(places.take(&request(post.clone(), batch, None)).is_err(), "a quarter of the room is not left");
-        assert!(places.take(&request(Method::GET, "/v1/tasks", Some(0))).is_ok(), "a read has no body");
+    #[tokio::test(start_paused = true)]
+    async fn bodies_of_a_kind_share_a_bounded_room() {
+        // Nine for submissions, three for the rest.
+        let places = places(100, 12 * MIB, 1);
+        let unknown = request(Method::POST, "/v1/tasks/batch", None);
+        let held = places.take(&batch(8 * MIB)).await.unwrap();
+        assert!(places.take(&batch(2 * MIB)).await.is_err(), "8 and 2 MiB are too much");
+        assert!(places.take(&unknown).await.is_err(), "a quarter of the room is not left");
+        assert!(places.take(&batch(SMALL)).await.is_ok(), "a small one needs no room");
+        let settle = || request(Method::POST, "/v1/leases/settle", Some(2 * MIB));
+        let _settling = places.take(&settle()).await.unwrap();
+        assert!(places.take(&settle()).await.is_err(), "2 and 2 MiB are too much for the rest");
         // A route that takes a MiB needs room for no more, whatever is announced or not.
         for length in [None, Some(9 * MIB)] {
-            assert!(places.take(&request(post.clone(), "/v1/tasks", length)).is_ok(), "{length:?}");
+            assert!(places.take(&request(Method::POST, "/v1/tasks", length)).await.is_ok(), "{length:?}");
         }
         drop(held);
-        let huge = places.take(&request(post.clone(), batch, Some(40 * MIB))).unwrap();
-        assert!(places.take(&lease()).is_err(), "it takes all the room");
+        let huge = places.take(&batch(40 * MIB)).await.unwrap();
+        assert!(places.take(&batch(MIB)).await.is_err(), "it takes all the room");
         drop(huge);
-        assert!(places.take(&request(post, batch, Some(2 * MIB))).is_ok());
+        assert!(places.take(&batch(MIB)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn batches_are_taken_apart_a_few_at_once() {
+        let places = places(1, MIB, 1);
+        let huge = places.turn(100 * IN_PARTS).await;
+        let mut next = std::pin::pin!(places.turn(1));
+        tokio::select! {
+            biased;
+            _ = next.as_mut() => panic!("it is nobody's turn"),
+            () = std::future::ready(()) => {}
+        }
+        drop(huge);
+        next.await;
     }
 }

@@ -138,7 +138,7 @@ impl Default for ApiConfig {
             timeout_millis: 300_000,
             networks: AllowedNetworks::none(),
             requests_in_flight: 4_096,
-            bodies_bytes: 32 * 1024 * 1024,
+            bodies_bytes: 16 * 1024 * 1024,
             waiting_workers: 10_000,
             request_deadline: Duration::from_secs(30),
             worker_lost_after: Duration::from_mins(1),

@@ -1,8 +1,9 @@
 //! `overload`: many times more submissions than the server can take, by clients that do not wait as they are told.
 //!
-//! First the peak is measured, with as many connections as are enough for it; then the flood
-//! comes, and what is still accepted is compared with the peak; then it ends, and the time is
-//! taken until a submission is as quick as it was before.
+//! The peak, reached with as many connections as are enough for it, and the flood come in turns,
+//! so that neither the growth of the database nor a noisy machine falls on one of them alone.
+//! What is still accepted in the flood is compared with the peak. Then all ends, and the time
+//! is taken until a submission is as quick as it was before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -20,6 +21,9 @@ use crate::report::{Report, lateness_histogram};
 use crate::server::Server;
 use crate::submit::progress;
 
+/// How long a turn of the flood is, and of the peak before it.
+const FLOOD_TURN: u64 = 15;
+const PEAK_TURN: u64 = 5;
 /// How often memory and health are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Quick submissions in a row that say that all is well again.
@@ -42,9 +46,13 @@ pub struct Flood {
 pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flood) -> anyhow::Result<Report> {
     let request = Arc::<[u8]>::from(submission(server, options.batch));
     let usual = quick_submission(client).await?;
-    let peak_seconds = (flood.seconds / 4).clamp(2, 20);
-    let peak = load(server, &request, options.connections, peak_seconds, "peak").await?;
-    let flooded = load(server, &request, options.connections * flood.times, flood.seconds, "flood").await?;
+    let (mut peak, mut flooded) = (Load::new(), Load::new());
+    let turns = flood.seconds.div_ceil(FLOOD_TURN).max(1);
+    for turn in 0..turns {
+        let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
+        peak.add(load(server, &request, options.connections, PEAK_TURN.min(seconds), "peak").await?)?;
+        flooded.add(load(server, &request, options.connections * flood.times, seconds, "flood").await?)?;
+    }
     let recovery = recover(client, usual).await?;
     let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
     let mut report = Report::new("overload");
@@ -79,6 +87,31 @@ struct Load {
 }
 
 impl Load {
+    fn new() -> Self {
+        Self {
+            seconds: 0.0,
+            accepted: 0,
+            refused: 0,
+            broken: 0,
+            answers: lateness_histogram(),
+            refusals: lateness_histogram(),
+            ready: lateness_histogram(),
+            rss: 0.0,
+        }
+    }
+
+    fn add(&mut self, other: Self) -> anyhow::Result<()> {
+        self.seconds += other.seconds;
+        self.accepted += other.accepted;
+        self.refused += other.refused;
+        self.broken += other.broken;
+        self.answers.add(&other.answers)?;
+        self.refusals.add(&other.refusals)?;
+        self.ready.add(&other.ready)?;
+        self.rss = self.rss.max(other.rss);
+        Ok(())
+    }
+
     /// Requests a second.
     fn offered(&self) -> f64 {
         (self.accepted + self.refused + self.broken) as f64 / self.seconds
@@ -125,8 +158,7 @@ async fn load(
     ended.store(true, Relaxed);
     let (seconds, accepted) = (began.elapsed().as_secs_f64(), accepted.load(Relaxed));
     bar.finish_and_clear();
-    let (answers, refusals) = (lateness_histogram(), lateness_histogram());
-    let mut load = Load { seconds, accepted, refused: 0, broken: 0, answers, refusals, ready, rss };
+    let mut load = Load { seconds, accepted, ready, rss, ..Load::new() };
     while let Some(sender) = senders.join_next().await {
         let sent = sender??;
         load.refused += sent.refusals.len();

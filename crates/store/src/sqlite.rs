@@ -69,7 +69,7 @@ pub struct Options {
     pub readers: usize,
     /// Calls of one kind that may wait before further ones are refused as overloaded.
     pub queue_jobs: usize,
-    /// Tasks that waiting calls of one kind may be about, likewise: about a second's work.
+    /// Tasks that waiting calls of one kind may be about, likewise.
     pub queue_rows: usize,
     /// Bytes that waiting calls of one kind may hold, likewise.
     pub queue_bytes: usize,
@@ -96,7 +96,7 @@ impl Default for Options {
         Self {
             readers: 3,
             queue_jobs: 10_000,
-            queue_rows: 100_000,
+            queue_rows: 1_000_000,
             queue_bytes: 256 << 20,
             queue_age: Duration::from_secs(5),
             group_jobs: 1_000,

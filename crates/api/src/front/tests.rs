@@ -82,11 +82,11 @@ async fn a_panic_is_a_500_that_tells_nothing() {
     assert!(answer.headers.contains_key(REQUEST_ID));
 }
 
-#[tokio::test]
-async fn over_the_bound_requests_are_refused_at_once_and_probes_are_not() {
+#[tokio::test(start_paused = true)]
+async fn over_the_bound_requests_are_refused_and_probes_are_not() {
     let config = ApiConfig { requests_in_flight: 1, ..ApiConfig::default() };
     let world = World::with(config, Probes::default());
-    let _place = world.api.places.take(&request("GET", "/v1/tasks")).unwrap();
+    let _place = world.api.places.take(&request("GET", "/v1/tasks")).await.unwrap();
     let answer = world.call(request("GET", "/v1/tasks")).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
     assert_eq!(answer.headers[RETRY_AFTER], "1");

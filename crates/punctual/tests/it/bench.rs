@@ -88,6 +88,24 @@ async fn fairness_compares_a_tenant_alone_and_beside_another() {
 }
 
 #[tokio::test]
+async fn overload_compares_a_flood_with_the_peak() {
+    let figures = [
+        "seconds",
+        "peak_submit_per_s",
+        "submit_per_s",
+        "goodput_percent",
+        "offered_ratio",
+        "refused_percent",
+        "refusal_p99_ms",
+        "rss_peak_mb",
+        "recovery_s",
+    ];
+    let overload = bench(&["overload", "--seconds", "1", "--times", "5"], &figures).await;
+    assert_eq!((&overload["connections"], &overload["batch"]), (&20.into(), &50.into()));
+    assert!(number(&overload, "submit_per_s") > 0.0);
+}
+
+#[tokio::test]
 async fn idle_tells_processor_time_and_wake_ups() {
     bench(&["idle", "--seconds", "1"], &["cpu_percent", "wakeups_per_s"]).await;
 }

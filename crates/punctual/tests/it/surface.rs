@@ -2,5 +2,6 @@
 
 mod metrics;
 mod openapi;
+mod overload;
 mod schema;
 mod service;

@@ -53,12 +53,14 @@ pub async fn submit_batch(
     let media_type = body::media_type(request.headers())?;
     let body = body::read(request, api.config.batch_body_bytes).await?;
     let size = body.len();
+    let turn = api.places.turn(size).await;
     let verdicts = {
         let api = api.clone();
         answer::sized(size, move || judge(&api, &tenant, &body, media_type)).await??
     };
     let (tasks, verdicts) = split(verdicts);
     let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
+    drop(turn);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
     answer::sized(size, move || tell(verdicts, inserted, ids_only == Some(true))).await?

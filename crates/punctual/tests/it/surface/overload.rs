@@ -1,0 +1,70 @@
+//! What happens when more comes than there is room for.
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::it::world::World;
+
+const HALF_THE_ROOM: usize = 400_000;
+
+/// The head and body of a batch of one task with `bytes` in all.
+fn batch(bytes: usize, more: &str) -> (String, String) {
+    let task = r#"{"type":"t","delay_seconds":600}"#;
+    let head = format!(
+        "POST /v1/tasks/batch HTTP/1.1\r\nhost: here\r\ncontent-type: application/x-ndjson\r\n{more}content-length: {bytes}\r\n\r\n"
+    );
+    (head, format!("{}{task}", " ".repeat(bytes - task.len())))
+}
+
+/// The next answer on `connection`, as text.
+async fn answer(connection: &mut TcpStream) -> String {
+    let mut read = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&read).into_owned();
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
+            if body.len() >= length.parse().unwrap() {
+                return text;
+            }
+        }
+        assert_ne!(connection.read_buf(&mut read).await.unwrap(), 0, "closed after {text:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_without_room_is_refused_and_harms_nobody() {
+    let world = World::start_with(|serve| serve.setting("LIMITS__BODIES_BYTES", "1048576")).await;
+    let connect = async || TcpStream::connect(world.server.address()).await.unwrap();
+
+    let (head, body) = batch(HALF_THE_ROOM, "");
+    let mut slow = connect().await;
+    slow.write_all(head.as_bytes()).await.unwrap();
+    slow.write_all(&body.as_bytes()[..1_000]).await.unwrap();
+
+    let mut refused = connect().await;
+    refused.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
+    let told = answer(&mut refused).await;
+    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("\r\nretry-after: "), "{told}");
+    assert!(told.contains(r#""code":"overloaded""#), "{told}");
+    assert!(!told.contains("connection: close"), "{told}");
+
+    // It had sent its whole body; the connection goes on after it.
+    refused.write_all(b"GET /v1/tasks HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    let told = answer(&mut refused).await;
+    assert!(told.starts_with("HTTP/1.1 200 ") && told.contains(r#""items":[]"#), "nothing was stored: {told}");
+
+    // Whoever asks first is spared the body.
+    let mut asking = connect().await;
+    asking.write_all(batch(HALF_THE_ROOM, "expect: 100-continue\r\n").0.as_bytes()).await.unwrap();
+    let told = answer(&mut asking).await;
+    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("connection: close"), "{told}");
+
+    // A single task finds its place.
+    world.caller().submit_id(json!({"type": "t", "delay_seconds": 600})).await;
+
+    slow.write_all(&body.as_bytes()[1_000..]).await.unwrap();
+    assert!(answer(&mut slow).await.starts_with("HTTP/1.1 200 "));
+    refused.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
+    assert!(answer(&mut refused).await.starts_with("HTTP/1.1 200 "), "there is room again");
+}
