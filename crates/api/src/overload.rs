@@ -26,10 +26,9 @@ use crate::state::ApiConfig;
 const MOMENT: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(3);
 
-/// At what pace, in requests a second, those that have stood in line for long enough are refused: the longer the line,
-/// the longer everybody stands in it. However many callers come back as soon as they are refused, this is about what
-/// it costs.
-const PACE: f64 = 500.0;
+/// How much longer it stands for each one that is in line already: so no more than 500 are refused a second, however
+/// many come back as soon as they are refused, and that bounds what they cost.
+const LONGER: Duration = Duration::from_millis(2);
 
 /// What a body's size is counted in: memory need not be bounded to the byte.
 const UNIT: usize = 1_024;
@@ -50,7 +49,8 @@ pub struct Places {
     submissions: Kind,
     others: Kind,
     line: Semaphore,
-    line_places: usize,
+    /// How many the line has place for.
+    standing: usize,
     in_parts: Semaphore,
     waiting: Arc<Semaphore>,
     waiting_workers: Gauge,
@@ -79,7 +79,7 @@ impl Places {
             submissions: kind("submissions", places * 3 / 4, bytes / 4 * 3),
             others: kind("requests", places.div_ceil(4), bytes / 4),
             line: Semaphore::new(places),
-            line_places: places,
+            standing: places,
             in_parts: Semaphore::new(IN_PARTS / UNIT),
             waiting: semaphore(config.waiting_workers),
             waiting_workers: metrics.waiting_workers.clone(),
@@ -118,8 +118,8 @@ impl Places {
     }
 
     fn patience(&self) -> Duration {
-        let in_line = self.line_places - self.line.available_permits();
-        (MOMENT + Duration::from_secs_f64(in_line as f64 / PACE)).min(LONGEST)
+        let in_line = self.standing.saturating_sub(self.line.available_permits());
+        (MOMENT + LONGER * u32::try_from(in_line).unwrap_or(u32::MAX)).min(LONGEST)
     }
 
     /// The turn of a batch with `bytes` that have arrived to be taken apart; it lasts until it is dropped. Those that
@@ -309,8 +309,8 @@ mod tests {
             line.spawn(async move { refused_after(&places, &batch(MIB)).await });
         }
         line.join_all().await;
-        let pace = 1_000.0 / began.elapsed().as_secs_f64();
-        assert!((PACE / 2.0..=PACE).contains(&pace), "{pace} a second");
+        let took = began.elapsed();
+        assert!((1_000 * LONGER..=1_000 * LONGER + MOMENT).contains(&took), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -50,8 +50,8 @@ pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flo
     let turns = flood.seconds.div_ceil(FLOOD_TURN).max(1);
     for turn in 0..turns {
         let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
-        peak.add(load(server, &request, options.connections, PEAK_TURN.min(seconds), "peak").await?)?;
-        flooded.add(load(server, &request, options.connections * flood.times, seconds, "flood").await?)?;
+        peak.add(&load(server, &request, options.connections, PEAK_TURN.min(seconds), "peak").await?)?;
+        flooded.add(&load(server, &request, options.connections * flood.times, seconds, "flood").await?)?;
     }
     let recovery = recover(client, usual).await?;
     let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
@@ -100,7 +100,7 @@ impl Load {
         }
     }
 
-    fn add(&mut self, other: Self) -> anyhow::Result<()> {
+    fn add(&mut self, other: &Self) -> anyhow::Result<()> {
         self.seconds += other.seconds;
         self.accepted += other.accepted;
         self.refused += other.refused;

@@ -24,11 +24,11 @@ async fn answer(connection: &mut TcpStream) -> String {
         let text = String::from_utf8_lossy(&read).into_owned();
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
             let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
-            if body.len() >= length.parse().unwrap() {
+            if body.len() >= length.parse().expect("a number") {
                 return text;
             }
         }
-        assert_ne!(connection.read_buf(&mut read).await.unwrap(), 0, "closed after {text:?}");
+        assert_ne!(connection.read_buf(&mut read).await.expect("it can be read"), 0, "closed after {text:?}");
     }
 }
 
