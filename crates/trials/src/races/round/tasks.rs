@@ -70,8 +70,13 @@ impl Round {
 
     /// A task that worker A holds for a second.
     pub async fn running_shortly(&self, wish: &Wish) -> Option<Held> {
+        self.running_for(wish, 1).await
+    }
+
+    /// A task that worker A holds for so many seconds.
+    pub async fn running_for(&self, wish: &Wish, seconds: u64) -> Option<Held> {
         self.submit(wish).await?;
-        self.take(0, "A", PATIENCE, 1).await
+        self.take(0, "A", PATIENCE, seconds).await
     }
 
     /// A task that worker A holds for as long as it needs.
