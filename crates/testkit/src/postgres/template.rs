@@ -1,0 +1,43 @@
+//! A data directory as `initdb` makes it, made once for all tests and unpacked for every server.
+//!
+//! It is one file, so that it is there as a whole or not at all.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+
+use super::binaries::{Binaries, run};
+use crate::shared;
+
+/// What the directory is made with.
+const INITDB: [&str; 9] = ["-A", "trust", "-U", "postgres", "-k", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"];
+
+/// Unpacks a fresh data directory as `directory`/data.
+pub(super) fn unpack(binaries: &Binaries, directory: &Path) {
+    let template = File::open(made(binaries)).expect("a template that was made can be read");
+    run(binaries.as_user("tar").arg("-xf").arg("-").arg("-C").arg(directory).stdin(template));
+}
+
+/// The packed template; whoever comes first makes it, while the others wait.
+fn made(binaries: &Binaries) -> PathBuf {
+    let mut key = DefaultHasher::new();
+    (binaries.identity(), INITDB).hash(&mut key);
+    let name = format!("postgres-{:016x}", key.finish());
+    let template = shared::directory().join(format!("{name}.tar"));
+    if template.exists() {
+        return template;
+    }
+    let lock = shared::lockable(&format!("{name}.lock"));
+    lock.lock().expect("a file of one's own can be locked");
+    if !template.exists() {
+        let workshop = tempfile::tempdir().expect("a temporary directory can be made");
+        binaries.own(workshop.path());
+        run(binaries.command("initdb").args(INITDB).arg("-D").arg(workshop.path().join("data")));
+        let packed = shared::directory().join(format!("{name}.making"));
+        let file = File::create(&packed).expect("a file can be made in a directory of one's own");
+        // Both ends are opened here: the directory is closed to the user who runs PostgreSQL.
+        run(binaries.as_user("tar").arg("-cf").arg("-").arg("-C").arg(workshop.path()).arg("data").stdout(file));
+        std::fs::rename(&packed, &template).expect("a file can be renamed in a directory of one's own");
+    }
+    template
+}

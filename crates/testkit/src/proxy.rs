@@ -1,0 +1,290 @@
+//! A TCP proxy that misbehaves as a test tells it to: between the product and a server that it needs.
+//!
+//! It passes everything on until it is told otherwise: cuts connections, refuses new ones, lets
+//! bytes vanish in one direction or both, delays them, or leads elsewhere. One that knows that
+//! it stands before PostgreSQL can also cut a connection just before or just after a commit. It
+//! runs on a thread of its own, so that it does not depend on what the test is doing.
+
+mod connection;
+mod frames;
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{oneshot, watch};
+
+use crate::eventually::eventually;
+use crate::shared::Port;
+
+/// How long it may take until nobody has a copy of a listener that was closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the client to the server.
+    ToServer,
+    /// From the server to the client.
+    ToClient,
+}
+
+/// Where a commit is cut. The client sees the same in both cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CutCommit {
+    /// The server is not told to commit.
+    Before,
+    /// The server has committed, or has said that it could not, and the client never hears of it.
+    After,
+}
+
+/// A proxy on loopback, until it is dropped.
+#[derive(Debug)]
+pub struct FaultProxy {
+    port: u16,
+    shared: Arc<Shared>,
+    _stop: oneshot::Sender<()>,
+}
+
+impl FaultProxy {
+    /// Starts one on a free port, before a server that speaks any protocol.
+    pub fn start(server: SocketAddr) -> Self {
+        Self::with(server, Protocol::Any)
+    }
+
+    /// Starts one on a free port, before a PostgreSQL server: it can cut commits, unless the connection is encrypted.
+    pub fn before_postgres(server: SocketAddr) -> Self {
+        Self::with(server, Protocol::Postgres)
+    }
+
+    fn with(server: SocketAddr, protocol: Protocol) -> Self {
+        let reserved = Port::reserve();
+        let port = reserved.number();
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a reserved port is free");
+        listener.set_nonblocking(true).expect("a listener can be made non-blocking");
+        let shared = Arc::new(Shared::new(server, protocol));
+        let serving = Arc::clone(&shared);
+        let (stop, stopped) = oneshot::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let runtime = runtime.expect("a runtime can be built");
+            runtime.block_on(async {
+                tokio::select! {
+                    () = serve(listener, &reserved, &serving) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self { port, shared, _stop: stop }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// The same URL, through the proxy.
+    pub fn through(&self, url: &str) -> String {
+        let mut url = reqwest::Url::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        url.set_host(Some(&Ipv4Addr::LOCALHOST.to_string())).expect("a URL with an authority has a host");
+        url.set_port(Some(self.port)).expect("a URL with a host has a port");
+        url.into()
+    }
+
+    /// Leads new connections to another server; those that are open stay where they are.
+    pub fn lead_to(&self, server: SocketAddr) {
+        self.shared.order(|orders| orders.server = server);
+    }
+
+    /// Resets all open connections, on both sides, and waits until they are gone.
+    pub async fn cut(&self) {
+        let mut due = 0;
+        self.shared.order(|orders| {
+            orders.cuts += 1;
+            due = orders.cuts;
+        });
+        self.shared.sees(|status| status.open.iter().all(|era| *era >= due)).await;
+    }
+
+    /// Refuses new connections, as a port does at which nobody listens; open ones stay.
+    pub async fn refuse(&self) {
+        self.shared.order(|orders| orders.refusing = true);
+        self.shared.sees(|status| !status.listening).await;
+    }
+
+    /// Accepts new connections again.
+    pub async fn accept(&self) {
+        self.shared.order(|orders| orders.refusing = false);
+        self.shared.sees(|status| status.listening).await;
+    }
+
+    /// Passes nothing on any more in one direction, not even the end of a connection, as a network does that has lost its
+    /// way. Connections stay open, and new ones are accepted.
+    pub fn stall(&self, way: Way) {
+        self.shared.order(|orders| *orders.stalled(way) = true);
+    }
+
+    /// Stalls both directions.
+    pub fn black_hole(&self) {
+        self.stall(Way::ToServer);
+        self.stall(Way::ToClient);
+    }
+
+    /// Passes everything on again, and first what was held back.
+    pub fn flow(&self) {
+        self.shared.order(|orders| {
+            *orders.stalled(Way::ToServer) = false;
+            *orders.stalled(Way::ToClient) = false;
+        });
+    }
+
+    /// Holds everything back for this long, in each direction; about a megabyte of a connection can be on its way at once.
+    pub fn delay(&self, by: Duration) {
+        self.shared.order(|orders| orders.delay = by);
+    }
+
+    /// Cuts the connection over which the next `COMMIT` comes; called twice, the next two, and so on.
+    pub fn cut_next_commit(&self, cut: CutCommit) {
+        assert_eq!(self.shared.protocol, Protocol::Postgres, "only a proxy before PostgreSQL knows a commit");
+        self.shared.armed().push_back(cut);
+    }
+
+    /// How many commits have been cut.
+    pub fn commits_cut(&self) -> usize {
+        self.shared.status.borrow().commits_cut
+    }
+
+    /// How many connections are open.
+    pub fn open_connections(&self) -> usize {
+        self.shared.status.borrow().open.len()
+    }
+}
+
+/// What passes through the proxy, as far as it needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    Any,
+    Postgres,
+}
+
+/// What the test and the proxy's thread tell each other.
+#[derive(Debug)]
+struct Shared {
+    protocol: Protocol,
+    orders: watch::Sender<Orders>,
+    status: watch::Sender<Status>,
+    armed: Mutex<VecDeque<CutCommit>>,
+}
+
+impl Shared {
+    fn new(server: SocketAddr, protocol: Protocol) -> Self {
+        let orders = Orders {
+            server,
+            refusing: false,
+            cuts: 0,
+            stalled_to_server: false,
+            stalled_to_client: false,
+            delay: Duration::ZERO,
+        };
+        Self {
+            protocol,
+            orders: watch::Sender::new(orders),
+            status: watch::Sender::new(Status { listening: true, open: Vec::new(), commits_cut: 0 }),
+            armed: Mutex::default(),
+        }
+    }
+
+    fn order(&self, change: impl FnOnce(&mut Orders)) {
+        self.orders.send_modify(change);
+    }
+
+    /// Waits until the proxy's thread is so far.
+    async fn sees(&self, state: impl FnMut(&Status) -> bool) {
+        self.status.subscribe().wait_for(state).await.expect("invariant: the sender is here");
+    }
+
+    /// Waits until it is told so.
+    async fn ordered(&self, state: impl FnMut(&Orders) -> bool) {
+        self.orders.subscribe().wait_for(state).await.expect("invariant: the sender is here");
+    }
+
+    fn armed(&self) -> std::sync::MutexGuard<'_, VecDeque<CutCommit>> {
+        self.armed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What the proxy is told to do.
+#[derive(Debug)]
+struct Orders {
+    server: SocketAddr,
+    refusing: bool,
+    /// Connections of an era before this number are cut.
+    cuts: u64,
+    stalled_to_server: bool,
+    stalled_to_client: bool,
+    delay: Duration,
+}
+
+impl Orders {
+    fn stalled(&mut self, way: Way) -> &mut bool {
+        match way {
+            Way::ToServer => &mut self.stalled_to_server,
+            Way::ToClient => &mut self.stalled_to_client,
+        }
+    }
+
+    fn flows(&self, way: Way) -> bool {
+        match way {
+            Way::ToServer => !self.stalled_to_server,
+            Way::ToClient => !self.stalled_to_client,
+        }
+    }
+}
+
+/// What the proxy has done.
+#[derive(Debug)]
+struct Status {
+    listening: bool,
+    /// The era of each open connection: the number of cuts before it.
+    open: Vec<u64>,
+    commits_cut: usize,
+}
+
+async fn serve(first: std::net::TcpListener, port: &Port, shared: &Arc<Shared>) {
+    let mut listener = TcpListener::from_std(first).expect("a listener can be handed to a runtime");
+    loop {
+        loop {
+            tokio::select! {
+                () = shared.ordered(|orders| orders.refusing) => break,
+                accepted = listener.accept() => {
+                    // One that was gone before it was accepted is no fault of ours.
+                    if let Ok((client, _)) = accepted {
+                        tokio::spawn(connection::carry(client, Arc::clone(shared)));
+                    }
+                }
+            }
+        }
+        drop(listener);
+        is_refused(port).await;
+        shared.status.send_modify(|status| status.listening = false);
+        shared.ordered(|orders| !orders.refusing).await;
+        let again = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await;
+        listener = again.expect("a reserved port is free");
+        shared.status.send_modify(|status| status.listening = true);
+    }
+}
+
+/// Waits until connections are refused: a child of the test that is just being started holds a copy of the listener until
+/// it has become its program.
+async fn is_refused(port: &Port) {
+    eventually("connections are refused", CLOSED_WITHIN, async || {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, port.number())).await {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .await;
+}

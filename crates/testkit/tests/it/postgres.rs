@@ -1,0 +1,150 @@
+//! Real PostgreSQL servers: started, stopped in every way, frozen, copied, promoted, and never left behind.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::postgres::{Postgres, connect, execute};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// Long enough for any answer of a server that answers.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+async fn count(url: &str) -> String {
+    execute(url, "SELECT count(*) FROM t").await.remove(0).remove(0).expect("a count is a number")
+}
+
+#[tokio::test]
+async fn a_server_of_ones_own_has_fresh_databases() {
+    let server = Postgres::start().await;
+    let [one, other] = [server.create_database().await, server.create_database().await];
+    execute(&one, "CREATE TABLE t (n int); INSERT INTO t VALUES (1), (NULL)").await;
+    assert_eq!(execute(&one, "SELECT n FROM t").await, [[Some("1".to_owned())], [None]]);
+    assert_eq!(execute(&other, "SELECT to_regclass('t')").await, [[None]]);
+}
+
+#[tokio::test]
+async fn what_was_committed_survives_every_way_to_stop() {
+    let mut server = Postgres::durable().await;
+    assert_eq!(server.execute("SHOW fsync").await, [[Some("on".to_owned())]]);
+    let url = server.create_database().await;
+    execute(&url, "CREATE TABLE t (n int)").await;
+    for way in ["killed", "stopped immediately", "stopped fast", "killed while it was frozen"] {
+        execute(&url, "INSERT INTO t VALUES (1)").await;
+        let open = connect(&url).await;
+        open.batch_execute("BEGIN; INSERT INTO t VALUES (2)").await.expect("the server answers");
+        match way {
+            "killed" => server.kill().await,
+            "stopped immediately" => server.stop_immediately().await,
+            "stopped fast" => server.stop_fast().await,
+            _ => {
+                server.freeze().await;
+                server.kill().await;
+            }
+        }
+        open.batch_execute("COMMIT").await.expect_err(way);
+        server.start_again().await;
+    }
+    assert_eq!(count(&url).await, "4");
+}
+
+#[tokio::test]
+async fn a_frozen_server_answers_nobody_until_it_is_thawed() {
+    let server = Postgres::start().await;
+    let client = connect(&server.url("postgres")).await;
+    server.freeze().await;
+    let mut asked = Box::pin(client.simple_query("SELECT 1"));
+    tokio::time::timeout(A_WHILE, &mut asked).await.expect_err("nobody is answered");
+    let mut arriving = Box::pin(connect_as_anybody(&server));
+    tokio::time::timeout(A_WHILE, &mut arriving).await.expect_err("nor is anybody let in");
+    server.thaw();
+    asked.await.expect("it is answered in the end");
+    arriving.await;
+}
+
+/// Without the limit on the time that `connect` has.
+async fn connect_as_anybody(server: &Postgres) {
+    let url = server.url("postgres");
+    let (_client, _connection) =
+        tokio_postgres::connect(&url, tokio_postgres::NoTls).await.expect("the server lets one in");
+}
+
+#[tokio::test]
+async fn a_standby_sees_what_is_committed_and_can_be_promoted() {
+    let mut primary = Postgres::start().await;
+    primary.execute("CREATE TABLE t (n int); INSERT INTO t VALUES (1)").await;
+    let mut standby = primary.standby().await;
+    primary.execute("INSERT INTO t VALUES (2)").await;
+    let url = standby.url("postgres");
+    eventually("the row arrives", SOON, async || match count(&url).await.as_str() {
+        "2" => Ok(()),
+        other => Err(other.to_owned()),
+    })
+    .await;
+    let refused = connect(&url).await.batch_execute("INSERT INTO t VALUES (3)").await;
+    refused.expect_err("a standby is read only");
+    primary.kill().await;
+    standby.promote().await;
+    standby.execute("INSERT INTO t VALUES (3)").await;
+    assert_eq!(count(&url).await, "3");
+}
+
+#[tokio::test]
+async fn a_dropped_server_is_gone_however_it_stood() {
+    for stands in ["running", "frozen", "killed"] {
+        let mut server = Postgres::start().await;
+        let data = data_directory(&server).await;
+        match stands {
+            "frozen" => server.freeze().await,
+            "killed" => server.kill().await,
+            _ => {}
+        }
+        drop(server);
+        assert!(!Path::new(&data).exists(), "{stands}: {data} is left");
+        assert_eq!(processes_in(&data), 0, "{stands}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_that_is_killed_leaves_no_server() {
+    // This test starts itself a second time, as the one to be killed: that one has the variable.
+    if let Ok(told) = std::env::var("PUNCTUAL_TESTKIT_TELL") {
+        let server = Postgres::start().await;
+        let data = data_directory(&server).await;
+        server.freeze().await;
+        std::fs::write(&told, data).expect("the file can be written");
+        return std::future::pending().await;
+    }
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let told = home.path().join("told");
+    let mut test = Command::new(std::env::current_exe().expect("this program has a path"))
+        .args(["--exact", "it::postgres::a_test_that_is_killed_leaves_no_server"])
+        .env("PUNCTUAL_TESTKIT_TELL", &told)
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("this program runs");
+    let data = eventually("the test tells its server", SOON, async || match std::fs::read_to_string(&told) {
+        Ok(data) if !data.is_empty() => Ok(data),
+        other => Err(format!("{other:?}")),
+    })
+    .await;
+    assert!(processes_in(&data) > 1, "the server does not run");
+    test.kill().expect("a child can be killed");
+    test.wait().expect("a killed child ends");
+    eventually("the server is gone", SOON, async || {
+        let (left, exists) = (processes_in(&data), Path::new(&data).exists());
+        if left == 0 && !exists { Ok(()) } else { Err(format!("{left} processes, directory {exists}")) }
+    })
+    .await;
+}
+
+async fn data_directory(server: &Postgres) -> String {
+    server.execute("SHOW data_directory").await.remove(0).remove(0).expect("it is set")
+}
+
+fn processes_in(directory: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
+    entries.filter(|entry| entry.path().join("cwd").read_link().is_ok_and(|cwd| cwd == Path::new(directory))).count()
+}
