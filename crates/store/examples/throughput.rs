@@ -1,12 +1,13 @@
-//! How fast the embedded store is by itself, without HTTP.
+//! How fast a store is by itself, without HTTP.
 //!
-//! `cargo run --release -p punctual-store --example throughput -- [DIRECTORY] [TASKS]`
+//! `cargo run --release -p punctual-store --example throughput -- [DIRECTORY | postgres://…] [TASKS]`
 //!
 //! Inserts in batches of a thousand, claims and completes in batches of a thousand (and both
 //! at once from two sides), inserts one by one from 64 callers, and times the reads that are
 //! made over and over, over a backlog. The directory must be on a disk, not in memory: every
 //! answer waits for an fsync. Beside the rate it tells the processor time of a task, which
-//! other work on the machine does not disturb.
+//! other work on the machine does not disturb; that of a PostgreSQL server is not in it. A
+//! database that is named is migrated, and keeps what is put into it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Claim, Filter, Inserted, Store, Taker};
 use punctual_core::task::{Body, NewTask, Task};
 use punctual_core::trail::Actor;
+use punctual_store::postgres::{self, PostgresStore};
 use punctual_store::sqlite::{Options, SqliteStore};
 
 /// As the server does.
@@ -35,22 +37,22 @@ const CALLERS: usize = 64;
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() {
     let mut arguments = std::env::args().skip(1);
-    let directory = arguments.next().map_or_else(|| std::env::temp_dir().join("punctual-throughput"), PathBuf::from);
+    let place = arguments.next();
     let tasks = arguments.next().map_or(200_000, |count| count.parse().expect("TASKS is a number"));
-    std::fs::remove_dir_all(&directory).ok();
     let node = NodeId::random();
+    if let Some(url) = place.as_ref().filter(|place| place.starts_with("postgres")) {
+        let database = postgres::Database::connect(url).await.expect("the server answers");
+        database.up(SystemClock.now()).await.expect("the schema is made");
+        let store = PostgresStore::connect(url, Arc::new(SystemClock), node, postgres::Options::default()).await;
+        println!("{tasks} tasks in PostgreSQL");
+        return Bench { store: Arc::new(store.expect("the store opens")), node }.run(tasks).await;
+    }
+    let directory = place.map_or_else(|| std::env::temp_dir().join("punctual-throughput"), PathBuf::from);
+    std::fs::remove_dir_all(&directory).ok();
     let store =
         SqliteStore::open(&directory, Arc::new(SystemClock), node, Options::default()).expect("the store opens");
-    let bench = Bench { store: Arc::new(store), node };
     println!("{tasks} tasks in {}, SQLite {}", directory.display(), rusqlite::version());
-
-    let lane = bench.insert_batches(tasks).await;
-    bench.reads(tasks).await;
-    bench.claim_and_complete(lane, tasks).await;
-    bench.insert_batches(tasks).await;
-    bench.claim_and_complete_side_by_side(lane, tasks).await;
-    bench.insert_one_by_one(tasks / 4).await;
-    Store::close(bench.store.as_ref()).await.expect("the store closes");
+    Bench { store: Arc::new(store), node }.run(tasks).await;
     let bytes: u64 = std::fs::read_dir(&directory)
         .expect("the directory is there")
         .filter_map(|entry| entry.ok()?.metadata().ok())
@@ -61,11 +63,21 @@ async fn main() {
 }
 
 struct Bench {
-    store: Arc<SqliteStore>,
+    store: Arc<dyn Store>,
     node: NodeId,
 }
 
 impl Bench {
+    async fn run(&self, tasks: usize) {
+        let lane = self.insert_batches(tasks).await;
+        self.reads(tasks).await;
+        self.claim_and_complete(lane, tasks).await;
+        self.insert_batches(tasks).await;
+        self.claim_and_complete_side_by_side(lane, tasks).await;
+        self.insert_one_by_one(tasks / 4).await;
+        self.store.close().await.expect("the store closes");
+    }
+
     async fn insert_batches(&self, tasks: usize) -> LaneId {
         let mut meter = Meter::start();
         let mut lane = None;
@@ -165,7 +177,7 @@ impl Bench {
         time("  list, 50 soonest", async { self.store.list(soonest, None, 50).await.map(drop) }).await;
         time("  list, a page that finds nothing", async { self.store.list(nothing, None, 50).await.map(drop) }).await;
         time("  get, 50", async { self.store.get("bench", ids).await.map(drop) }).await;
-        time("  check", Store::check(self.store.as_ref())).await;
+        time("  check", self.store.check()).await;
     }
 
     async fn claim(&self, lane: LaneId) -> Vec<Task> {

@@ -1,7 +1,13 @@
 //! The durable stores of Punctual: adapters of the ports in `punctual_core`.
 //!
-//! [`sqlite`] is the embedded one; [`migrations`] brings its database to the schema that
-//! this binary knows. Only the `punctual` binary names this crate.
+//! [`sqlite`] is the embedded one, [`postgres`] the one that many nodes share;
+//! [`migrations`] brings their databases to the schema that this binary knows. Only the
+//! `punctual` binary names this crate.
 
+mod columns;
+mod listing;
 pub mod migrations;
+pub mod postgres;
 pub mod sqlite;
+mod taking;
+mod tally;

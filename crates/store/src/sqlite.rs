@@ -14,6 +14,7 @@ mod damage;
 mod directory;
 mod extend;
 mod fault;
+mod fullness;
 mod get;
 mod heads;
 mod insert;
@@ -32,7 +33,6 @@ mod row;
 mod session;
 mod start;
 mod statements;
-mod tally;
 mod writer;
 
 #[cfg(test)]
@@ -51,11 +51,12 @@ use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use tracing::warn;
 
-use crate::migrations::{self, MigrationError, Status};
+use crate::migrations::{MigrationError, Status, sqlite as migrations};
 use connection::{OLDEST_SQLITE, open_writer};
 use damage::Damage;
 use directory::Directory;
 use fault::{Fault, closed};
+use fullness::Fullness;
 use queue::{Bounds, Way};
 use reader::Readers;
 use session::Session;
@@ -172,6 +173,7 @@ struct Shared {
     writer: Writer,
     readers: Readers,
     damage: Arc<Damage>,
+    fullness: Arc<Fullness>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -201,11 +203,13 @@ impl SqliteStore {
 
         let (readers, reader_threads) = Readers::start(&directory.database(), &damage, &clock, node, &options)
             .map_err(|reason| fault(reason.to_string()))?;
-        let (writer, writer_thread) = Writer::start(connection, directory, Arc::clone(&damage), clock, node, options)
+        let fullness = Arc::new(Fullness::default());
+        let health = (Arc::clone(&damage), Arc::clone(&fullness));
+        let (writer, writer_thread) = Writer::start(connection, directory, health, clock, node, options)
             .inspect_err(|_| readers.close())
             .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
-        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, threads }) })
+        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, fullness, threads }) })
     }
 
     fn writer(&self) -> &Writer {
@@ -216,9 +220,10 @@ impl SqliteStore {
         &self.shared.readers
     }
 
-    /// Writes a trifle and reads it, unless the file is known to be damaged.
+    /// Writes a trifle and reads it, unless the file is known to be damaged or the disk to be full.
     async fn check(&self) -> Result<(), StoreError> {
         self.shared.damage.verdict()?;
+        self.shared.fullness.verdict()?;
         let write = |session: &mut Session<'_>| -> Result<(), Fault> {
             let now = session.now().as_millis();
             session.statements.get(Sql::ProbeWrite)?.execute([now])?;

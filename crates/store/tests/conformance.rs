@@ -1,43 +1,97 @@
-//! The conformance suites of the ports, over the SQLite store.
+//! The conformance suites of the ports, over the SQLite store and over PostgreSQL.
 
-use std::sync::Arc;
+mod sqlite {
+    use std::sync::Arc;
 
-use async_trait::async_trait;
-use punctual_core::clock::ManualClock;
-use punctual_core::ids::NodeId;
-use punctual_store::sqlite::{Options, SqliteStore};
-use punctual_testkit::store::{Ports, StoreFactory};
-use tempfile::TempDir;
+    use async_trait::async_trait;
+    use punctual_core::clock::ManualClock;
+    use punctual_core::ids::NodeId;
+    use punctual_store::sqlite::{Options, SqliteStore};
+    use punctual_testkit::store::{Ports, StoreFactory};
+    use tempfile::TempDir;
 
-struct Sqlite(TempDir);
+    struct Sqlite(TempDir);
 
-impl Sqlite {
-    fn fresh() -> Self {
-        Self(TempDir::new().expect("a temporary directory can be made"))
+    impl Sqlite {
+        fn fresh() -> Self {
+            Self(TempDir::new().expect("a temporary directory can be made"))
+        }
+    }
+
+    #[async_trait]
+    impl StoreFactory for Sqlite {
+        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
+            let store = SqliteStore::open(self.0.path(), clock, node, Options::default()).expect("the store opens");
+            let store = Arc::new(store);
+            Ports { store: store.clone(), coordinator: store.clone(), registry: store }
+        }
+    }
+
+    mod store {
+        use super::Sqlite;
+        punctual_testkit::store_conformance!(Sqlite::fresh());
+    }
+
+    mod coordinator {
+        use super::Sqlite;
+        use punctual_testkit::coordinator::OverStore;
+        punctual_testkit::coordinator_conformance!(OverStore::new(Sqlite::fresh()));
+    }
+
+    mod registry {
+        use super::Sqlite;
+        punctual_testkit::registry_conformance!(Sqlite::fresh());
     }
 }
 
-#[async_trait]
-impl StoreFactory for Sqlite {
-    async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
-        let store = SqliteStore::open(self.0.path(), clock, node, Options::default()).expect("the store opens");
-        let store = Arc::new(store);
-        Ports { store: store.clone(), coordinator: store.clone(), registry: store }
+mod postgres {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use punctual_core::clock::{Clock, ManualClock};
+    use punctual_core::ids::NodeId;
+    use punctual_store::postgres::{Database, Options, PostgresStore};
+    use punctual_testkit::postgres::Postgres;
+    use punctual_testkit::store::{Ports, StoreFactory};
+
+    /// A database on a server of its own.
+    struct OnServer {
+        _server: Postgres,
+        url: String,
     }
-}
 
-mod store {
-    use super::Sqlite;
-    punctual_testkit::store_conformance!(Sqlite::fresh());
-}
+    impl OnServer {
+        async fn fresh() -> Self {
+            let server = Postgres::start().await;
+            let url = server.create_database().await;
+            Self { _server: server, url }
+        }
+    }
 
-mod coordinator {
-    use super::Sqlite;
-    use punctual_testkit::coordinator::OverStore;
-    punctual_testkit::coordinator_conformance!(OverStore::new(Sqlite::fresh()));
-}
+    #[async_trait]
+    impl StoreFactory for OnServer {
+        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
+            let database = Database::connect(&self.url).await.expect("the server answers");
+            database.up(clock.now()).await.expect("the schema is made");
+            let store = PostgresStore::connect(&self.url, clock, node, Options::default()).await;
+            let store = Arc::new(store.expect("the store opens"));
+            Ports { store: store.clone(), coordinator: store.clone(), registry: store }
+        }
+    }
 
-mod registry {
-    use super::Sqlite;
-    punctual_testkit::registry_conformance!(Sqlite::fresh());
+    mod store {
+        use super::OnServer;
+        punctual_testkit::store_conformance!(OnServer::fresh().await);
+    }
+
+    mod coordinator {
+        use super::OnServer;
+        use punctual_testkit::coordinator::OverStore;
+        punctual_testkit::coordinator_conformance!(OverStore::new(OnServer::fresh().await));
+    }
+
+    mod registry {
+        use super::OnServer;
+        punctual_testkit::registry_conformance!(OnServer::fresh().await);
+    }
 }

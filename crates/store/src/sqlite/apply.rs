@@ -14,8 +14,9 @@ use punctual_core::time::Timestamp;
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{OptionalExtension, params};
 
+use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+
 use super::fault::Fault;
-use super::row::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use super::session::Session;
 use super::statements::Sql;
 

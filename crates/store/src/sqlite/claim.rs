@@ -1,24 +1,22 @@
 //! Takes due tasks for a taker.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId};
-use punctual_core::state::{By, Change, Event, Position, State, transition};
+use punctual_core::state::{By, Event};
 use punctual_core::store::{Claim, Claimed, Taker};
-use punctual_core::task::{Hold, Task, limits};
+use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
-use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
 
+use crate::columns::Unreadable;
+use crate::taking::{self, MOST_EXPIRED, advance, made};
+
 use super::fault::Fault;
-use super::row::{self, Unreadable};
+use super::row;
 use super::session::Session;
 use super::statements::Sql;
 use super::{apply, quarantine};
-
-/// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
-const MOST_EXPIRED: usize = 1_000;
 
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;
@@ -30,18 +28,13 @@ pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<C
 
 fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault> {
     let now = session.now();
-    let actor = match &claim.taker {
-        Taker::Dispatch { .. } => Actor::Scheduler,
-        Taker::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
-    };
-    let by = session.by(now, actor);
-    let node_name = session.node.to_string();
+    let by = session.by(now, taking::actor(&claim.taker));
     let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
     let mut claimed = Claimed::default();
     for (lane, most) in &claim.lanes {
         let want = claim.limit.saturating_sub(claimed.tasks.len()).min(*most);
         if want > 0 {
-            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by, node_name: &node_name }, &mut claimed)?;
+            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by }, &mut claimed)?;
             visited.push(*lane);
         }
     }
@@ -57,7 +50,6 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
 struct Taking<'a> {
     taker: &'a Taker,
     by: &'a By<'a>,
-    node_name: &'a str,
 }
 
 /// Takes up to `want` due tasks of a lane.
@@ -103,26 +95,7 @@ fn take(
 }
 
 fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking<'_>) -> Result<Task, Fault> {
-    let now = taking.by.now;
-    let until = |millis: u64| now.plus_millis(row::number_column(millis));
-    let event = match taking.taker {
-        Taker::Dispatch { visibility_millis } => Event::Claim(Hold {
-            worker: taking.node_name.to_owned(),
-            node: Some(session.node),
-            since: now,
-            expires_at: until(*visibility_millis),
-            deadline_at: until(*visibility_millis),
-            lease_millis: *visibility_millis,
-        }),
-        Taker::Worker { name, lease_millis } => Event::Lease(Hold {
-            worker: name.clone(),
-            node: None,
-            since: now,
-            expires_at: until((*lease_millis).min(task.body.timeout_millis)),
-            deadline_at: until(task.body.timeout_millis),
-            lease_millis: *lease_millis,
-        }),
-    };
+    let event = taking::claimed(taking.taker, session.node, taking.by.now, task.body.timeout_millis);
     let change = made(&task.position, event, taking.by);
     apply::change_task(session, seq, &change)?;
     let lane = task.lane.id.number();
@@ -170,26 +143,4 @@ fn payload_bytes(task: &Task) -> usize {
 fn next_due(session: &mut Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {
     let query = session.statements.get(Sql::LaneNextDue)?;
     Ok(query.query_row([lane.number()], |row| row.get(0)).optional()?.map(Timestamp::from_millis))
-}
-
-/// The change of a row that the query found in the state that the event needs.
-pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
-    transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
-}
-
-/// The task after a change to a held state.
-pub(crate) fn advance(task: &mut Task, change: Change) {
-    task.position = Position {
-        state: change.to,
-        version: change.version,
-        attempts: change.attempts.unwrap_or(task.position.attempts),
-        crashes: change.crashes.unwrap_or(task.position.crashes),
-        cancel_requested: change.cancel_requested,
-    };
-    if change.to == State::Running {
-        task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
-        task.started_at = Some(change.at);
-    }
-    task.hold = change.hold;
-    task.trail.extend(&change.trail);
 }

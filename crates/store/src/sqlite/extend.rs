@@ -4,9 +4,11 @@ use punctual_core::state::State;
 use punctual_core::store::Beat;
 use punctual_core::task::Hold;
 
+use crate::columns::{Unreadable, json_column, node_column, number_column};
+
 use super::fault::Fault;
 use super::quarantine;
-use super::row::{self, Unreadable, json_column, node_column, number_column};
+use super::row;
 use super::session::Session;
 use super::statements::Sql;
 

@@ -22,6 +22,11 @@ impl Fault {
         matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure))
     }
 
+    /// Whether there is no room on the disk.
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self, Fault::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    }
+
     /// Whether SQLite calls the file malformed.
     pub(crate) fn is_damage(&self) -> bool {
         let code = if let Fault::Sqlite(error) = self { error.sqlite_error_code() } else { None };

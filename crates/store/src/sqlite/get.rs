@@ -7,8 +7,10 @@ use punctual_core::lane::Lane;
 use punctual_core::task::Task;
 use rusqlite::{OptionalExtension, Row};
 
+use crate::columns::Unreadable;
+
 use super::fault::Fault;
-use super::row::{self, Unreadable};
+use super::row;
 use super::session::Session;
 use super::statements::Sql;
 

@@ -7,9 +7,10 @@ use punctual_core::task::{NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
+use crate::columns::{instant_column, map_column, number_column, policy_column};
+
 use super::fault::Fault;
 use super::get;
-use super::row::{instant_column, map_column, number_column, policy_column};
 use super::session::Session;
 use super::statements::Sql;
 

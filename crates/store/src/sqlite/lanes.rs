@@ -144,7 +144,7 @@ fn find_or_make(connection: &Connection, key: &LaneKey) -> Result<i64, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::migrations;
+    use crate::migrations::sqlite as migrations;
     use punctual_core::time::Timestamp;
 
     fn key(queue: &str, route: Route) -> LaneKey {

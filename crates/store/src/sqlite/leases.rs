@@ -4,8 +4,9 @@ use punctual_core::coordinator::Lease;
 use punctual_core::ids::NodeId;
 use rusqlite::OptionalExtension;
 
+use crate::columns::{node_column, node_from_column, number_column};
+
 use super::fault::Fault;
-use super::row::{node_column, node_from_column, number_column};
 use super::session::Session;
 use super::statements::Sql;
 

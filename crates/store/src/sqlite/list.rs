@@ -9,10 +9,10 @@
 use std::collections::HashMap;
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::State;
 use punctual_core::store::{Cursor, Filter, Page};
-use punctual_core::task::Task;
 use rusqlite::OptionalExtension;
+
+use crate::listing;
 
 use super::fault::Fault;
 use super::get::{self, Found};
@@ -46,15 +46,13 @@ pub(crate) fn list(
     }
     let connection = session.connection;
     let from = start(session, filter, after)?;
-    let wants =
-        |is_final: bool| filter.states.is_empty() || filter.states.iter().any(|state| state.is_final() == is_final);
-    let only_dead = !filter.states.is_empty() && filter.states.iter().all(|state| *state == State::DeadLettered);
+    let wanted = listing::Wanted::of(filter);
     let mut sources = Vec::with_capacity(2);
-    if wants(false) {
+    if wanted.live {
         sources.push(Sources::live(connection, filter.by_execute_at, from)?);
     }
-    if wants(true) {
-        sources.push(Sources::finished(connection, filter.by_execute_at, only_dead, from)?);
+    if wanted.finished {
+        sources.push(Sources::finished(connection, filter.by_execute_at, wanted.only_dead, from)?);
     }
     let mut source = Source::merged(&mut sources, filter.by_execute_at)?;
 
@@ -70,7 +68,7 @@ pub(crate) fn list(
         if fits(session, filter, &candidate, &mut lanes)? {
             spent += READ;
             match read(session, &candidate)? {
-                Some(Ok(task)) => listed.page.tasks.extend(fits_whole(filter, &task).then_some(task)),
+                Some(Ok(task)) => listed.page.tasks.extend(listing::body_fits(filter, &task).then_some(task)),
                 Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.seq),
                 Some(Err(bad)) => session.complain(bad.seq, candidate.id, bad.fault),
                 None => {}
@@ -126,32 +124,16 @@ fn fits(
     candidate: &Candidate,
     lanes: &mut HashMap<i64, bool>,
 ) -> Result<bool, Fault> {
-    let in_time = filter.execute_after.is_none_or(|after| candidate.execute_at >= after)
-        && filter.execute_before.is_none_or(|before| candidate.execute_at < before);
-    let in_state =
-        filter.states.is_empty() || filter.states.iter().any(|state| i64::from(state.code()) == candidate.state);
-    if !in_time || !in_state {
+    if !listing::row_fits(filter, candidate.state, candidate.execute_at) {
         return Ok(false);
     }
     if let Some(fits) = lanes.get(&candidate.lane) {
         return Ok(*fits);
     }
-    let fits = session.lanes.get(session.connection, candidate.lane)?.is_some_and(|lane| {
-        lane.key.tenant == filter.tenant
-            && filter.kind.as_ref().is_none_or(|kind| lane.key.kind == *kind)
-            && filter.queue.as_ref().is_none_or(|queue| lane.key.queue == *queue)
-            && filter.priority_min.is_none_or(|least| lane.key.priority >= least)
-    });
+    let lane = session.lanes.get(session.connection, candidate.lane)?;
+    let fits = lane.is_some_and(|lane| listing::lane_fits(filter, &lane.key));
     lanes.insert(candidate.lane, fits);
     Ok(fits)
-}
-
-/// Whether a task is one of those asked for, as far as its body tells.
-fn fits_whole(filter: &Filter, task: &Task) -> bool {
-    filter.created_after.is_none_or(|after| task.created_at >= after)
-        && filter.created_before.is_none_or(|before| task.created_at < before)
-        && filter.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
-        && filter.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))
 }
 
 fn read(session: &mut Session<'_>, candidate: &Candidate) -> Result<Found, Fault> {

@@ -7,9 +7,10 @@ use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
+use crate::columns::node_column;
+
 use super::fault::Fault;
 use super::get;
-use super::row::node_column;
 use super::session::Session;
 use super::statements::Sql;
 

@@ -4,9 +4,10 @@ use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::WorkerSighting;
 
+use crate::columns::{names, names_column, node_column, node_from_column};
+
 use super::fault::Fault;
 use super::overdue::holders;
-use super::row::{node_column, node_from_column};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -85,13 +86,4 @@ pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     }
     session.statements.get(Sql::LeaseFreeAll)?.execute([])?;
     Ok(())
-}
-
-fn names_column(names: &[String]) -> String {
-    serde_json::to_string(names).expect("invariant: a list of strings can be written")
-}
-
-/// What cannot be read is only what a worker asked for when it was last seen; it will say so again.
-fn names(column: &str) -> Vec<String> {
-    serde_json::from_str(column).unwrap_or_default()
 }

@@ -8,10 +8,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use punctual_core::ids::{NodeId, ScheduleId, TaskId};
+use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::Lane;
-use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{Position, State};
 use punctual_core::task::{Body, Callback, Hold, Task};
 use punctual_core::time::Timestamp;
@@ -19,6 +18,8 @@ use punctual_core::trail::Trail;
 use rusqlite::Row;
 use rusqlite::types::{FromSql, ValueRef};
 use uuid::Uuid;
+
+use crate::columns::{self, Unreadable, node_from_column};
 
 pub(crate) const SEQ: usize = 0;
 pub(crate) const ID: usize = 1;
@@ -49,19 +50,6 @@ const IDEMPOTENCY_KEY: usize = 24;
 const HOLD: usize = 25;
 const COMPLETED_AT: usize = 25;
 const RESULT: usize = 26;
-
-/// What NULL in `retry_policy` stands for, for ever: the rows that say so keep it when the default changes.
-const USUAL_POLICY: RetryPolicy = RetryPolicy {
-    max_retries: 3,
-    backoff: Backoff::Exponential,
-    backoff_millis: 30_000,
-    max_backoff_millis: 3_600_000,
-    jitter: Jitter::Full,
-};
-
-/// A column that does not hold what was written to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unreadable(pub &'static str);
 
 /// Reads a live task.
 pub(crate) fn live(row: &Row<'_>, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
@@ -115,10 +103,7 @@ fn body(row: &Row<'_>) -> Result<Body, Unreadable> {
         Some(url) => Some(Callback { url, headers: map(row, CALLBACK_HEADERS, "callback_headers")? }),
         None => None,
     };
-    let retry_policy = match text(row, RETRY_POLICY, "retry_policy")? {
-        Some(text) => serde_json::from_str(text).map_err(|_| Unreadable("retry_policy"))?,
-        None => USUAL_POLICY,
-    };
+    let retry_policy = columns::policy(text(row, RETRY_POLICY, "retry_policy")?)?;
     let schedule_id = get::<Option<[u8; 16]>>(row, SCHEDULE_ID, "schedule_id")?;
     Ok(Body {
         payload: json(row, PAYLOAD, "payload")?.ok_or(Unreadable("payload"))?,
@@ -179,48 +164,9 @@ fn text<'r>(row: &'r Row<'_>, column: usize, name: &'static str) -> Result<Optio
 }
 
 fn json(row: &Row<'_>, column: usize, name: &'static str) -> Result<Option<Json>, Unreadable> {
-    let Some(text) = text(row, column, name)? else { return Ok(None) };
-    Json::trusted(text.to_owned()).map(Some).map_err(|_| Unreadable(name))
+    text(row, column, name)?.map(|text| columns::json(text, name)).transpose()
 }
 
 fn map(row: &Row<'_>, column: usize, name: &'static str) -> Result<BTreeMap<String, String>, Unreadable> {
-    let Some(text) = text(row, column, name)? else { return Ok(BTreeMap::new()) };
-    serde_json::from_str(text).map_err(|_| Unreadable(name))
-}
-
-/// The column of a map: NULL when it is empty, as it mostly is.
-pub(crate) fn map_column(map: &BTreeMap<String, String>) -> Option<String> {
-    let written = || serde_json::to_string(map).expect("invariant: a map of strings can be written");
-    (!map.is_empty()).then(written)
-}
-
-/// The column of a retry policy: NULL when it is the usual one.
-pub(crate) fn policy_column(policy: &RetryPolicy) -> Option<String> {
-    let written = || serde_json::to_string(policy).expect("invariant: a policy of numbers and words can be written");
-    (*policy != USUAL_POLICY).then(written)
-}
-
-/// The column of a version or a count of milliseconds; what is greater than the column can hold is cut to it.
-pub(crate) fn number_column(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// The column of an instant that may be missing.
-pub(crate) fn instant_column(at: Option<Timestamp>) -> Option<i64> {
-    at.map(Timestamp::as_millis)
-}
-
-/// The column of a node: the same 64 bits.
-pub(crate) const fn node_column(node: NodeId) -> i64 {
-    node.number().cast_signed()
-}
-
-/// The node of a column.
-pub(crate) const fn node_from_column(column: i64) -> NodeId {
-    NodeId::new(column.cast_unsigned())
-}
-
-/// The column of a document.
-pub(crate) fn json_column(json: Option<&Json>) -> Option<&str> {
-    json.map(Json::get)
+    columns::map(text(row, column, name)?, name)
 }

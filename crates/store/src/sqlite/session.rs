@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
@@ -11,12 +12,13 @@ use punctual_core::trail::Actor;
 use rusqlite::Connection;
 use tracing::error;
 
+use crate::columns::Unreadable;
+use crate::tally::Tally;
+
 use super::damage::Damage;
 use super::fault::Fault;
 use super::lanes::Lanes;
-use super::row::Unreadable;
 use super::statements::{Sql, Statements};
-use super::tally::Tally;
 
 /// After so many complaints there is nothing new to say.
 const MOST_COMPLAINTS: usize = 10_000;
@@ -28,8 +30,10 @@ pub(crate) struct Session<'c> {
     pub lanes: Lanes,
     pub tally: Tally,
     pub node: NodeId,
-    /// Whether the last transaction could not be committed, and that was logged.
-    pub is_failing: bool,
+    /// When a transaction could not be committed last; that was logged, and it is not known yet that all is well again.
+    pub failed_at: Option<Instant>,
+    /// Whether something found no room on the disk since the writer looked.
+    pub found_no_room: bool,
     /// Transactions to come whose jobs are guarded from each other.
     pub caution: u32,
     /// Where faults are reported that may mean a damaged file.
@@ -53,7 +57,8 @@ impl<'c> Session<'c> {
             lanes: Lanes::new(lanes),
             tally: Tally::default(),
             node,
-            is_failing: false,
+            failed_at: None,
+            found_no_room: false,
             caution: 0,
             damage: Arc::clone(damage),
             clock,

@@ -4,13 +4,14 @@ use std::borrow::Cow;
 
 use punctual_core::state::{Event, State};
 use punctual_core::store::Start;
-use punctual_core::task::{Hold, Task};
+use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
 
-use super::claim::{advance, made};
+use crate::columns::number_column;
+use crate::taking::{self, advance, made};
+
 use super::fault::Fault;
-use super::row::number_column;
 use super::session::Session;
 use super::statements::Sql;
 use super::{apply, get, quarantine};
@@ -37,17 +38,8 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
         apply::finish(session, task.id, &expired)?;
         return Ok(None);
     }
-    let lasts = task.body.timeout_millis.saturating_add(start.grace_millis);
-    let end = now.plus_millis(number_column(lasts));
-    let hold = Hold {
-        worker: start.worker.clone(),
-        node: Some(session.node),
-        since: now,
-        expires_at: end,
-        deadline_at: end,
-        lease_millis: lasts,
-    };
-    let change = made(&task.position, Event::Start(hold), &by);
+    let event = taking::started(start, session.node, now, task.body.timeout_millis);
+    let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let lane = task.lane.id.number();
     session.tally.moved((lane, change.from), (lane, change.to));

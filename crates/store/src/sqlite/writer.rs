@@ -9,6 +9,7 @@
 use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -22,6 +23,7 @@ use super::connection::open_writer;
 use super::damage::Damage;
 use super::directory::Directory;
 use super::fault::Fault;
+use super::fullness::Fullness;
 use super::job::{Job, job};
 use super::queue::{Entry, Portion, Queue, Way};
 use super::session::Session;
@@ -30,6 +32,7 @@ use super::statements::Sql;
 /// The callers' end of the writer's queue.
 pub(crate) struct Writer {
     queue: Arc<Queue<Box<dyn Job>>>,
+    damage: Arc<Damage>,
 }
 
 /// What a job weighs, for the bounds of the queue and of a transaction.
@@ -51,23 +54,26 @@ impl Writer {
     pub(crate) fn start(
         connection: Connection,
         directory: Directory,
-        damage: Arc<Damage>,
+        (damage, fullness): (Arc<Damage>, Arc<Fullness>),
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let queue = Arc::new(Queue::new(options.writer_bounds()));
-        let thread = Thread { queue: Arc::clone(&queue), directory, damage, clock, node, options };
+        let writer = Self { queue: Arc::clone(&queue), damage: Arc::clone(&damage) };
+        let thread = Thread { queue, directory, damage, fullness, clock, node, options };
         let handle = thread::Builder::new().name("punctual-write".to_owned()).spawn(move || thread.run(connection))?;
-        Ok((Self { queue }, handle))
+        Ok((writer, handle))
     }
 
-    /// Has `work` done inside a transaction; the answer comes after the commit.
+    /// Has `work` done inside a transaction; the answer comes after the commit. Nothing is written to a file that may be
+    /// damaged: whoever restores a backup would lose what was acknowledged meanwhile.
     pub(crate) async fn call<T, F>(&self, way: Way, weight: Weight, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
+        self.damage.verdict().map_err(|damage| StoreError::Unavailable(damage.to_string()))?;
         let (job, answer) = job(work);
         self.queue.put(way, Entry { job, bytes: weight.bytes, rows: weight.rows })?;
         answer.wait().await
@@ -89,6 +95,7 @@ struct Thread {
     queue: Arc<Queue<Box<dyn Job>>>,
     directory: Directory,
     damage: Arc<Damage>,
+    fullness: Arc<Fullness>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
@@ -142,6 +149,9 @@ impl Thread {
         let mut checkpoints = Checkpoints::new(self.options.checkpoint_pages);
         while let Some(group) = self.queue.take(self.portion()) {
             commit(&mut session, group)?;
+            if std::mem::take(&mut session.found_no_room) {
+                self.fullness.report();
+            }
             match checkpoints.tend(connection) {
                 Err(fault) if fault.is_suspect() => return Err(fault),
                 Err(fault) => warn!(fault = %fault.tell(), "the log could not be moved into the database; it grows"),
@@ -180,6 +190,9 @@ impl Thread {
 /// before its first change, an eighth of all the writer does, and jobs fail next to never: when something is wrong with
 /// the disk or with us. So it is the first failure that costs its companions their transaction, and not the next.
 const CAUTION: u32 = 1_000;
+
+/// So long after the last failure a transaction that was committed means that all is well again.
+const CALM: Duration = Duration::from_secs(5);
 
 /// Does the jobs in one transaction and answers them. Fails only if the connection cannot be trusted any more.
 fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fault> {
@@ -238,6 +251,7 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
         return Ran::Lost(fault);
     }
     if let Err(fault) = job.run(session) {
+        session.found_no_room |= fault.is_full();
         session.lanes.forget();
         session.tally.forget();
         // After some faults SQLite itself has rolled back everything.
@@ -260,22 +274,36 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
     if done.is_empty() {
         return undo(session);
     }
-    let written = session.tally.write(&mut session.statements).and_then(|()| session.statements.run(Sql::Commit));
+    let written = write_counts(session).and_then(|()| session.statements.run(Sql::Commit));
     if let Err(fault) = written {
+        session.found_no_room |= fault.is_full();
         // A disk stays full for a while, and every caller is told.
-        if !std::mem::replace(&mut session.is_failing, true) {
+        if session.failed_at.replace(Instant::now()).is_none() {
             error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
         }
         return roll_back(session, done, fault);
     }
-    // A transaction that had nothing to write proves nothing.
-    if session.is_failing && session.connection.total_changes() != before {
-        session.is_failing = false;
+    // A transaction that had little or nothing to write proves nothing.
+    if session.failed_at.is_some_and(|at| at.elapsed() >= CALM) && session.connection.total_changes() != before {
+        session.failed_at = None;
         info!("transactions are committed again");
     }
     session.lanes.keep();
     for job in done {
         job.answer(Ok(()));
+    }
+    Ok(())
+}
+
+/// Writes how the numbers of live tasks changed.
+fn write_counts(session: &mut Session<'_>) -> Result<(), Fault> {
+    let changed = session.tally.take();
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let add = session.statements.get(Sql::CountsAdd)?;
+    for change in changed {
+        add.execute(change)?;
     }
     Ok(())
 }

@@ -48,9 +48,13 @@ async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreErro
                 .await
         })
     };
-    let calls: Vec<_> = (0..5).map(call).collect();
-    while fixture.store.writer().waiting() < calls.len() {
-        tokio::task::yield_now().await;
+    let mut calls = Vec::new();
+    for job in 0..5 {
+        calls.push(call(job));
+        // One behind the other, in this order.
+        while fixture.store.writer().waiting() < calls.len() {
+            tokio::task::yield_now().await;
+        }
     }
     go.send(()).unwrap();
     assert!(first.await.unwrap().unwrap());

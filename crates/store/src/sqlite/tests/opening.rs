@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use super::super::{Database, OpenError, Options, SqliteStore};
 use super::{Fixture, open};
-use crate::migrations::{MigrationError, SQLITE};
+use crate::migrations::MigrationError;
+use crate::migrations::sqlite::STEPS;
 
 #[tokio::test]
 async fn a_second_store_in_the_same_directory_is_refused() {
@@ -55,7 +56,7 @@ async fn a_database_of_a_newer_binary_is_refused_in_one_sentence() {
     let refused =
         SqliteStore::open(path, Arc::new(ManualClock::new(START)), NodeId::new(7), Options::default()).err().unwrap();
     assert!(matches!(refused, OpenError::Schema { reason: MigrationError::Newer { found: 9999, .. }, .. }));
-    let known = SQLITE.len();
+    let known = STEPS.len();
     assert_eq!(
         refused.to_string(),
         format!(
@@ -81,9 +82,9 @@ fn migrations_go_down_and_up_again() {
     let mut database = Database::open(directory.path(), &Options::default()).unwrap();
     assert!(database.status().unwrap().iter().all(|line| line.applied_at.is_none()));
     let versions = database.up(START).unwrap();
-    assert_eq!(versions.len(), SQLITE.len());
+    assert_eq!(versions.len(), STEPS.len());
     assert!(database.status().unwrap().iter().all(|line| line.applied_at == Some(START)));
-    assert_eq!(database.down(0).unwrap().len(), SQLITE.len());
+    assert_eq!(database.down(0).unwrap().len(), STEPS.len());
     drop(database);
     open(directory.path());
 }

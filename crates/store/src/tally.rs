@@ -9,9 +9,6 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use punctual_core::state::State;
 
-use super::fault::Fault;
-use super::statements::{Sql, Statements};
-
 /// How many tasks came and went, by lane and state.
 type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
 
@@ -58,17 +55,13 @@ impl Tally {
         self.group.clear();
     }
 
-    /// Writes what the transaction changed.
-    pub(crate) fn write(&mut self, statements: &mut Statements<'_>) -> Result<(), Fault> {
-        self.group.retain(|_, tasks| *tasks != 0);
-        if self.group.is_empty() {
-            return Ok(());
-        }
-        let add = statements.get(Sql::CountsAdd)?;
-        for ((lane, state), tasks) in self.group.drain() {
-            add.execute((lane, state, tasks))?;
-        }
-        Ok(())
+    /// What the transaction changed, and forgets it: lane, state and how many, in a fixed order, so that writers that
+    /// change the same rows do not wait for each other in a circle.
+    pub(crate) fn take(&mut self) -> Vec<(i64, u8, i64)> {
+        let changed = self.group.drain().filter(|(_, tasks)| *tasks != 0);
+        let mut changed: Vec<_> = changed.map(|((lane, state), tasks)| (lane, state, tasks)).collect();
+        changed.sort_unstable();
+        changed
     }
 }
 

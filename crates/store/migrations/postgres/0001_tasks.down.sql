@@ -1,0 +1,11 @@
+DROP TABLE probe;
+DROP TABLE nodes;
+DROP TABLE workers;
+DROP TABLE leases;
+DROP TABLE quarantine;
+DROP TABLE idempotency;
+DROP TABLE counts;
+DROP FUNCTION history_ahead(bigint, integer);
+DROP TABLE history;
+DROP TABLE tasks;
+DROP TABLE lanes;

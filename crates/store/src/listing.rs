@@ -1,0 +1,51 @@
+//! Which tasks a listing asks for, whatever the database: what the stores share.
+
+use punctual_core::lane::LaneKey;
+use punctual_core::state::State;
+use punctual_core::store::Filter;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+
+/// Where a listing has to look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// Among the live tasks.
+    pub live: bool,
+    /// In the history.
+    pub finished: bool,
+    /// There at the dead letters only.
+    pub only_dead: bool,
+}
+
+impl Wanted {
+    /// Where the states that a filter names are.
+    pub(crate) fn of(filter: &Filter) -> Self {
+        let states = &filter.states;
+        let wants = |is_final: bool| states.is_empty() || states.iter().any(|state| state.is_final() == is_final);
+        let only_dead = !states.is_empty() && states.iter().all(|state| *state == State::DeadLettered);
+        Self { live: wants(false), finished: wants(true), only_dead }
+    }
+}
+
+/// Whether a row can be one of those asked for, as far as its narrow columns tell.
+pub(crate) fn row_fits(filter: &Filter, state: i64, execute_at: Timestamp) -> bool {
+    filter.execute_after.is_none_or(|after| execute_at >= after)
+        && filter.execute_before.is_none_or(|before| execute_at < before)
+        && (filter.states.is_empty() || filter.states.iter().any(|wanted| i64::from(wanted.code()) == state))
+}
+
+/// The same as far as its lane tells.
+pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
+    lane.tenant == filter.tenant
+        && filter.kind.as_ref().is_none_or(|kind| lane.kind == *kind)
+        && filter.queue.as_ref().is_none_or(|queue| lane.queue == *queue)
+        && filter.priority_min.is_none_or(|least| lane.priority >= least)
+}
+
+/// The same as far as its body tells.
+pub(crate) fn body_fits(filter: &Filter, task: &Task) -> bool {
+    filter.created_after.is_none_or(|after| task.created_at >= after)
+        && filter.created_before.is_none_or(|before| task.created_at < before)
+        && filter.schedule_id.is_none_or(|schedule| task.body.schedule_id == Some(schedule))
+        && filter.metadata.iter().all(|(key, value)| task.body.metadata.get(key) == Some(value))
+}

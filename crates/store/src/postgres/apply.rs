@@ -1,0 +1,204 @@
+//! Applies changes: each by itself, all in one transaction.
+//!
+//! A batch is taken apart into rounds in which no task is named twice, and a round into what
+//! comes to rest, what stays live, what is edited and what comes back from the history: a
+//! statement each. Mostly there is one.
+
+use std::collections::{BTreeSet, HashMap};
+
+use punctual_core::ids::TaskId;
+use punctual_core::lane::LaneKey;
+use punctual_core::state::{Change, State};
+use punctual_core::store::Applied;
+use punctual_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::change::{self, Changed, Wanted};
+use super::fault::Fault;
+use super::hand::Hand;
+use super::statements::Sql;
+
+/// Applies changes; answers in order.
+pub(crate) async fn apply(hand: &mut Hand, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
+    let lanes = new_lanes(hand, changes).await?;
+    let steps = steps(changes);
+    let mut done: Vec<Option<Changed>> = Vec::new();
+    done.resize_with(changes.len(), || None);
+    let mut lane_of: HashMap<Uuid, i64> = HashMap::new();
+    if let [step] = steps.as_slice()
+        && step.kind != Kind::Edit
+    {
+        let (begun, written) = tokio::join!(biased; hand.session.run("BEGIN"), step.write(hand, changes, &lanes));
+        begun?;
+        step.take_in(hand, changes, written?, &mut lane_of, &mut done);
+    } else if !steps.is_empty() {
+        hand.session.run("BEGIN").await?;
+        lane_of = lock(hand, changes).await?;
+        for step in &steps {
+            let written = step.write(hand, changes, &lanes).await?;
+            step.take_in(hand, changes, written, &mut lane_of, &mut done);
+        }
+    }
+    if !steps.is_empty() {
+        hand.commit().await?;
+    }
+    answer(hand, changes, done, steps.len() > 1, &lane_of).await
+}
+
+/// What becomes of the row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Finish,
+    Change,
+    Edit,
+    Redrive,
+}
+
+impl Kind {
+    /// None: a change that nothing can fit. Only dead letters come back, and what is final does not become so again.
+    fn of(change: &Change) -> Option<Self> {
+        match (change.from.is_final(), change.to.is_final()) {
+            (true, true) => None,
+            (true, false) => {
+                // Nobody holds it, so that nobody can have judged how.
+                (change.from == State::DeadLettered && change.judged.is_none()).then_some(Kind::Redrive)
+            }
+            (false, true) => Some(Kind::Finish),
+            (false, false) => Some(if change.edit.is_some() { Kind::Edit } else { Kind::Change }),
+        }
+    }
+}
+
+/// The changes of one statement: their places in the batch, by task.
+struct Step {
+    kind: Kind,
+    places: Vec<usize>,
+}
+
+/// Takes a batch apart into statements. The n-th change of a task is in the n-th round.
+fn steps(changes: &[(TaskId, Change)]) -> Vec<Step> {
+    let mut seen: HashMap<TaskId, usize> = HashMap::with_capacity(changes.len());
+    let mut sorted: Vec<(usize, Kind, TaskId, usize)> = Vec::with_capacity(changes.len());
+    for (place, (id, change)) in changes.iter().enumerate() {
+        let Some(kind) = Kind::of(change) else { continue };
+        let round = seen.entry(*id).or_default();
+        sorted.push((*round, kind, *id, place));
+        *round += 1;
+    }
+    sorted.sort_unstable();
+    let together = sorted.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
+    together.map(|some| Step { kind: some[0].1, places: some.iter().map(|(.., place)| *place).collect() }).collect()
+}
+
+impl Step {
+    async fn write(
+        &self,
+        hand: &Hand,
+        changes: &[(TaskId, Change)],
+        lanes: &HashMap<usize, i64>,
+    ) -> Result<Vec<Changed>, Fault> {
+        let wanted = |place: &usize| {
+            let (id, change) = &changes[*place];
+            Wanted { id: *id, change, lane: lanes.get(place).copied() }
+        };
+        let wanted: Vec<Wanted<'_>> = self.places.iter().map(wanted).collect();
+        match self.kind {
+            Kind::Finish => change::finish(&hand.session, &wanted).await,
+            Kind::Change => change::change(&hand.session, &wanted).await,
+            Kind::Edit => change::edit(&hand.session, &wanted).await,
+            Kind::Redrive => change::redrive(&hand.session, &wanted).await,
+        }
+    }
+
+    /// Takes in what was changed. `lane_of` knows where the tasks were before, and after.
+    fn take_in(
+        &self,
+        hand: &mut Hand,
+        changes: &[(TaskId, Change)],
+        written: Vec<Changed>,
+        lane_of: &mut HashMap<Uuid, i64>,
+        done: &mut [Option<Changed>],
+    ) {
+        let place_of: HashMap<Uuid, usize> =
+            self.places.iter().map(|place| (changes[*place].0.uuid(), *place)).collect();
+        for changed in written {
+            let Some(place) = place_of.get(&changed.id) else { continue };
+            let change = &changes[*place].1;
+            let before = lane_of.insert(changed.id, changed.lane).unwrap_or(changed.lane);
+            match self.kind {
+                Kind::Finish => hand.tally.add(changed.lane, change.from, -1),
+                Kind::Change | Kind::Edit => hand.tally.moved((before, change.from), (changed.lane, change.to)),
+                Kind::Redrive => hand.tally.add(changed.lane, change.to, 1),
+            }
+            done[*place] = Some(changed);
+        }
+    }
+}
+
+/// Locks the live tasks of a batch that needs several statements, in a fixed order; gives their lanes.
+async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, i64>, Fault> {
+    let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    let rows = hand.session.query(Sql::TaskLock, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// The lanes that edits with another priority bring tasks to, by their places in the batch. All but the priority of a
+/// task's lane is the same for ever, so that this can be looked up, and made, before the transaction.
+async fn new_lanes(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
+    let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
+    let edited = changes.iter().enumerate();
+    let edited: Vec<(usize, Uuid, u8)> =
+        edited.filter_map(|(place, (id, change))| Some((place, id.uuid(), priority(change)?))).collect();
+    if edited.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let ids: Vec<Uuid> = edited.iter().map(|(_, id, _)| *id).collect();
+    let rows = hand.session.query(Sql::TaskLanes, &[&ids]).await?;
+    let lane_of: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let lanes = hand.desk.lanes.get(&hand.session, lane_of.values().copied()).await?;
+    let mut keys: Vec<(usize, LaneKey)> = Vec::with_capacity(edited.len());
+    for (place, id, priority) in edited {
+        if let Some(lane) = lane_of.get(&id).and_then(|lane| lanes.get(lane)) {
+            keys.push((place, LaneKey { priority, ..lane.key.clone() }));
+        }
+    }
+    let resolved = hand.desk.lanes.resolve(&hand.session, keys.iter().map(|(_, key)| key)).await?;
+    Ok(keys.iter().map(|(place, key)| (*place, resolved[key].id.number())).collect())
+}
+
+/// Tells what became of the changes, and whoever waits for tasks what waits now.
+async fn answer(
+    hand: &Hand,
+    changes: &[(TaskId, Change)],
+    done: Vec<Option<Changed>>,
+    had_locks: bool,
+    lane_of: &HashMap<Uuid, i64>,
+) -> Result<Vec<Applied>, Fault> {
+    let waits = |place: usize| changes[place].1.to == State::Pending;
+    let waiting: Vec<(i64, i64)> = done
+        .iter()
+        .enumerate()
+        .filter_map(|(place, changed)| changed.as_ref().filter(|_| waits(place)))
+        .map(|changed| (changed.lane, changed.due_at))
+        .collect();
+    hand.desk.marks.put(waiting.iter().copied());
+    if had_locks && done.iter().any(Option::is_none) {
+        // A claim may have passed by what was locked here and not changed.
+        hand.desk.marks.put(lane_of.values().map(|lane| (*lane, i64::MIN)));
+    }
+    hand.desk.notifier.tell(&waiting, hand.now());
+    let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;
+    let answer = |(place, changed): (usize, Option<Changed>)| match changed {
+        None => Ok(Applied::Lost),
+        Some(changed) if waits(place) => {
+            let lane = lanes
+                .get(&changed.lane)
+                .cloned()
+                .ok_or_else(|| Fault::Corrupt(format!("lane {} has tasks but is not there", changed.lane)))?;
+            Ok(Applied::Done(Some((lane, Timestamp::from_millis(changed.due_at)))))
+        }
+        Some(_) => Ok(Applied::Done(None)),
+    };
+    done.into_iter().enumerate().map(answer).collect()
+}

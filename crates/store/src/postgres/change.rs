@@ -1,0 +1,279 @@
+//! Writes changes as the state machine made them, many at once: one conditional write each.
+//!
+//! Every statement names the state and the version that a row must have, and gives the rows
+//! that it changed; those it does not give are lost. No task is named twice in one, and they
+//! come sorted, so that nobody waits in a circle.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::{Change, State};
+use punctual_core::task::Edit;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::row::{count_column, state_column};
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+
+/// A change and the lane that its task is in afterwards, if that is another one.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub id: TaskId,
+    pub change: &'a Change,
+    pub lane: Option<i64>,
+}
+
+/// Where a task is after a change.
+pub(crate) struct Changed {
+    pub id: Uuid,
+    pub lane: i64,
+    pub due_at: i64,
+}
+
+/// Live tasks come to rest.
+pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let alike = |a: &Change, b: &Change| {
+        (a.from, a.to, a.at, &a.tenant, growth(a)) == (b.from, b.to, b.at, &b.tenant, growth(b))
+    };
+    let classes: Vec<&[Wanted<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
+    let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
+    let class: Vec<i32> = numbered.collect();
+    let of = Conditions::of(wanted);
+    let result: Vec<Option<&str>> = sparse(each(wanted, |change| json_column(change.result.as_ref())));
+    let first: Vec<Wanted<'_>> = classes.iter().map(|class| class[0]).collect();
+    let from: Vec<i16> = each(&first, |change| state_column(change.from));
+    let state: Vec<i16> = each(&first, |change| state_column(change.to));
+    let growth: Vec<i64> = each(&first, growth);
+    let completed_at: Vec<i64> = each(&first, |change| change.at.as_millis());
+    let tenant: Vec<Option<&str>> = each(&first, |change| change.tenant.as_deref());
+    let rows = session
+        .query(
+            Sql::TaskFinish,
+            &[
+                &of.id,
+                &of.expected_version,
+                &class,
+                &of.trail,
+                &result,
+                &of.attempts,
+                &of.crashes,
+                &of.judged_until,
+                &of.judged_node,
+                &from,
+                &state,
+                &growth,
+                &completed_at,
+                &tenant,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| Changed { id: row.get(0), lane: row.get(1), due_at: 0 }).collect())
+}
+
+/// By how much the version grows.
+fn growth(change: &Change) -> i64 {
+    number_column(change.version).saturating_sub(number_column(change.expected_version))
+}
+
+/// Live tasks stay live.
+pub(crate) async fn change(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+    let of = Conditions::of(wanted);
+    let runs = |change: &Change| change.to == State::Running;
+    let asks: Vec<bool> = each(wanted, |change| change.cancel_requested);
+    let due_at: Vec<Option<i64>> = each(wanted, |change| instant_column(change.due_at));
+    let held = |change: &'_ Change, column: fn(&punctual_core::task::Hold) -> i64| change.hold.as_ref().map(column);
+    let worker: Vec<Option<&str>> = each(wanted, |change| holder(change).filter(|_| runs(change)));
+    let holder: Vec<Option<&str>> = each(wanted, |change| holder(change).filter(|_| !runs(change)));
+    let node: Vec<Option<i64>> =
+        each(wanted, |change| change.hold.as_ref().and_then(|hold| hold.node).map(node_column));
+    let since: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| hold.since.as_millis()));
+    let until: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| hold.expires_at.as_millis()));
+    let deadline: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| hold.deadline_at.as_millis()));
+    let lease: Vec<Option<i64>> = each(wanted, |change| held(change, |hold| number_column(hold.lease_millis)));
+    let started_at: Vec<Option<i64>> = each(wanted, |change| runs(change).then_some(change.at.as_millis()));
+    let rows = session
+        .query(
+            Sql::TaskChange,
+            &[
+                &of.id,
+                &of.expected_version,
+                &of.from,
+                &of.tenant,
+                &of.judged_until,
+                &of.judged_node,
+                &of.state,
+                &of.version,
+                &of.attempts,
+                &of.crashes,
+                &of.trail,
+                &asks,
+                &due_at,
+                &worker,
+                &holder,
+                &node,
+                &since,
+                &until,
+                &deadline,
+                &lease,
+                &started_at,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(changed).collect())
+}
+
+/// What the submitter changed of waiting tasks.
+pub(crate) async fn edit(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+    let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
+    let rows = session
+        .query(
+            Sql::TaskEdit,
+            &[
+                &of.id,
+                &of.expected_version,
+                &of.from,
+                &of.tenant,
+                &of.judged_until,
+                &of.judged_node,
+                &of.state,
+                &of.version,
+                &of.attempts,
+                &of.crashes,
+                &of.trail,
+                &edits.due_at,
+                &edits.lane,
+                &edits.execute_at,
+                &edits.sets_expiry,
+                &edits.expires_at,
+                &edits.payload,
+                &edits.sets_policy,
+                &edits.retry_policy,
+                &edits.sets_metadata,
+                &edits.metadata,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(changed).collect())
+}
+
+/// Dead letters come back to life.
+pub(crate) async fn redrive(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+    let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
+    let rows = session
+        .query(
+            Sql::TaskRedrive,
+            &[
+                &of.id,
+                &of.expected_version,
+                &of.from,
+                &of.tenant,
+                &of.state,
+                &of.version,
+                &of.attempts,
+                &of.crashes,
+                &of.trail,
+                &edits.due_at,
+                &edits.lane,
+                &edits.execute_at,
+                &edits.sets_expiry,
+                &edits.expires_at,
+                &edits.payload,
+                &edits.sets_policy,
+                &edits.retry_policy,
+                &edits.sets_metadata,
+                &edits.metadata,
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(changed).collect())
+}
+
+fn changed(row: &Row) -> Changed {
+    Changed { id: row.get(0), lane: row.get(1), due_at: row.get(2) }
+}
+
+fn holder(change: &Change) -> Option<&str> {
+    change.hold.as_ref().map(|hold| hold.worker.as_str())
+}
+
+/// A column: one value of each change.
+fn each<'a, T>(wanted: &[Wanted<'a>], column: impl Fn(&'a Change) -> T) -> Vec<T> {
+    wanted.iter().map(|wanted| column(wanted.change)).collect()
+}
+
+/// A column that is mostly NULL: the rest of one that is too short is NULL too, and costs nothing.
+fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
+    if column.iter().all(Option::is_none) { Vec::new() } else { column }
+}
+
+/// What every change has: what must hold, and where it brings the task.
+struct Conditions<'a> {
+    id: Vec<Uuid>,
+    expected_version: Vec<i64>,
+    from: Vec<i16>,
+    tenant: Vec<Option<&'a str>>,
+    judged_until: Vec<Option<i64>>,
+    judged_node: Vec<Option<i64>>,
+    state: Vec<i16>,
+    version: Vec<i64>,
+    attempts: Vec<Option<i32>>,
+    crashes: Vec<Option<i32>>,
+    trail: Vec<&'a [u8]>,
+}
+
+impl<'a> Conditions<'a> {
+    fn of(wanted: &[Wanted<'a>]) -> Self {
+        Self {
+            id: wanted.iter().map(|wanted| wanted.id.uuid()).collect(),
+            expected_version: each(wanted, |change| number_column(change.expected_version)),
+            from: each(wanted, |change| state_column(change.from)),
+            tenant: sparse(each(wanted, |change| change.tenant.as_deref())),
+            judged_until: sparse(each(wanted, |change| change.judged.map(|judged| judged.expires_at.as_millis()))),
+            judged_node: sparse(each(wanted, |change| change.judged.and_then(|judged| judged.node).map(node_column))),
+            state: each(wanted, |change| state_column(change.to)),
+            version: each(wanted, |change| number_column(change.version)),
+            attempts: sparse(each(wanted, |change| change.attempts.map(count_column))),
+            crashes: sparse(each(wanted, |change| change.crashes.map(count_column))),
+            trail: each(wanted, |change| change.trail.as_bytes()),
+        }
+    }
+}
+
+/// What the submitter, or whoever re-drives, changed.
+struct Edits<'a> {
+    due_at: Vec<Option<i64>>,
+    lane: Vec<Option<i64>>,
+    execute_at: Vec<Option<i64>>,
+    sets_expiry: Vec<bool>,
+    expires_at: Vec<Option<i64>>,
+    payload: Vec<Option<&'a str>>,
+    sets_policy: Vec<bool>,
+    retry_policy: Vec<Option<String>>,
+    sets_metadata: Vec<bool>,
+    metadata: Vec<Option<String>>,
+}
+
+impl<'a> Edits<'a> {
+    fn of(wanted: &[Wanted<'a>]) -> Self {
+        fn edited<'a, T>(wanted: &[Wanted<'a>], column: impl Fn(&'a Edit) -> Option<T>) -> Vec<Option<T>> {
+            each(wanted, |change| change.edit.as_deref().and_then(&column))
+        }
+        let sets = |is_set: fn(&Edit) -> bool| each(wanted, |change| change.edit.as_deref().is_some_and(is_set));
+        Self {
+            due_at: each(wanted, |change| instant_column(change.due_at)),
+            lane: wanted.iter().map(|wanted| wanted.lane).collect(),
+            execute_at: edited(wanted, |edit| instant_column(edit.execute_at)),
+            sets_expiry: sets(|edit| edit.expires_at.is_some()),
+            expires_at: edited(wanted, |edit| instant_column(edit.expires_at.flatten())),
+            payload: edited(wanted, |edit| json_column(edit.payload.as_ref())),
+            sets_policy: sets(|edit| edit.retry_policy.is_some()),
+            retry_policy: edited(wanted, |edit| edit.retry_policy.as_ref().and_then(policy_column)),
+            sets_metadata: sets(|edit| edit.metadata.is_some()),
+            metadata: edited(wanted, |edit| edit.metadata.as_ref().and_then(map_column)),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The database's time, without asking it every time.
+//!
+//! A sample is what the database's clock said, as of the moment at which the answer arrived:
+//! an estimate made from it, by the time that has passed since on this machine's monotonic
+//! clock, is never ahead of the database. The wall clock of this machine is not looked at,
+//! except to tell how wrong it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::time::Timestamp;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use super::fault::Fault;
+use super::link::Links;
+use super::session::Session;
+use super::statements::Sql;
+use super::{ConnectError, config};
+
+/// How often a sample is taken, and how many are kept. The best of them counts: an answer that took long tells of a time
+/// that was over when it arrived.
+const EVERY: Duration = Duration::from_secs(1);
+const KEPT: usize = 8;
+
+/// A clock that went back by more than this is followed; by less, time stands still until it has caught up.
+const STANDS_STILL: i64 = 1_000;
+
+/// The database's time (see the module).
+pub struct PostgresClock {
+    estimate: Arc<Estimate>,
+    sampler: JoinHandle<()>,
+}
+
+impl PostgresClock {
+    /// Connects, asks for the time, and goes on asking every second until this is dropped.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        let config = config(url)?;
+        let links = Links::new(&config, 1, 1);
+        let estimate = Arc::new(Estimate::default());
+        let first = async |session: &Session| sample(session, &estimate).await;
+        links.call(first).await.map_err(|fault| ConnectError::database(&config, fault.to_string()))?;
+        let sampling = Arc::clone(&estimate);
+        let sampler = tokio::spawn(async move {
+            let mut is_failing = false;
+            loop {
+                tokio::time::sleep(EVERY).await;
+                let sampled = links.call(async |session: &Session| sample(session, &sampling).await).await;
+                match sampled {
+                    Err(fault) if !is_failing => {
+                        is_failing = true;
+                        warn!(%fault, "the database's time is not known exactly: it cannot be asked");
+                    }
+                    Ok(()) if is_failing => {
+                        is_failing = false;
+                        info!("the database's time is known again");
+                    }
+                    _ => {}
+                }
+            }
+        });
+        Ok(Self { estimate, sampler })
+    }
+
+    /// By how many milliseconds the wall clock of this machine is ahead of the database (negative: behind).
+    pub fn skew_millis(&self) -> i64 {
+        SystemClock.now().millis_since(self.now())
+    }
+}
+
+impl Clock for PostgresClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.estimate.at(Instant::now()))
+    }
+}
+
+impl Drop for PostgresClock {
+    fn drop(&mut self) {
+        self.sampler.abort();
+    }
+}
+
+async fn sample(session: &Session, estimate: &Estimate) -> Result<(), Fault> {
+    let rows = session.query(Sql::Now, &[]).await?;
+    let arrived = Instant::now();
+    if let Some(row) = rows.first() {
+        estimate.take_in(row.get(0), arrived);
+    }
+    Ok(())
+}
+
+/// The samples, and what was said last.
+#[derive(Default)]
+struct Estimate(Mutex<Samples>);
+
+#[derive(Default)]
+struct Samples {
+    kept: VecDeque<(i64, Instant)>,
+    last: Option<i64>,
+}
+
+impl Estimate {
+    fn take_in(&self, millis: i64, arrived: Instant) {
+        let mut samples = self.0.lock();
+        let jumped = |(of, at): &(i64, Instant)| (millis - later(*of, *at, arrived)).abs() > STANDS_STILL;
+        if samples.kept.back().is_some_and(jumped) {
+            samples.kept.clear();
+        }
+        if samples.kept.len() == KEPT {
+            samples.kept.pop_front();
+        }
+        samples.kept.push_back((millis, arrived));
+    }
+
+    fn at(&self, now: Instant) -> i64 {
+        let mut samples = self.0.lock();
+        let best = samples.kept.iter().map(|(millis, at)| later(*millis, *at, now)).max().unwrap_or_default();
+        let told = match samples.last {
+            Some(last) if last > best && last - best <= STANDS_STILL => last,
+            _ => best,
+        };
+        samples.last = Some(told);
+        told
+    }
+}
+
+fn later(millis: i64, at: Instant, now: Instant) -> i64 {
+    let passed = now.saturating_duration_since(at).as_millis();
+    millis.saturating_add(i64::try_from(passed).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(start: Instant, millis: u64) -> Instant {
+        start + Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn time_passes_between_samples_and_the_best_counts() {
+        let (estimate, start) = (Estimate::default(), Instant::now());
+        estimate.take_in(10_000, start);
+        assert_eq!(estimate.at(after(start, 250)), 10_250);
+        // An answer that took 40 ms tells of a time that was over.
+        estimate.take_in(10_960, after(start, 1_000));
+        assert_eq!(estimate.at(after(start, 1_001)), 11_001);
+        // A quicker one tells of more.
+        estimate.take_in(12_003, after(start, 2_000));
+        assert_eq!(estimate.at(after(start, 2_000)), 12_003);
+    }
+
+    #[test]
+    fn time_stands_still_rather_than_go_back_a_little() {
+        let (estimate, start) = (Estimate::default(), Instant::now());
+        estimate.take_in(10_000, start);
+        assert_eq!(estimate.at(after(start, 1_000)), 11_000);
+        let slower = Estimate::default();
+        slower.0.lock().last = Some(11_000);
+        slower.take_in(10_500, start);
+        assert_eq!(slower.at(after(start, 100)), 11_000);
+        assert_eq!(slower.at(after(start, 600)), 11_100);
+    }
+
+    #[test]
+    fn a_jump_of_the_database_is_followed() {
+        let (estimate, start) = (Estimate::default(), Instant::now());
+        estimate.take_in(100_000, start);
+        assert_eq!(estimate.at(start), 100_000);
+        estimate.take_in(50_000, after(start, 1_000));
+        assert_eq!(estimate.at(after(start, 1_000)), 50_000);
+        estimate.take_in(900_000, after(start, 2_000));
+        assert_eq!(estimate.at(after(start, 2_000)), 900_000);
+    }
+}

@@ -1,0 +1,68 @@
+//! A database that is open for migrations only.
+
+use punctual_core::time::Timestamp;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::{Client, Config, NoTls};
+
+use super::connect::{ConnectError, config};
+use super::fault::Fault;
+use super::session::CONNECT;
+use crate::migrations::postgres as migrations;
+use crate::migrations::{MigrationError, Status};
+
+/// What a session that migrates is set to: it may take long, but not have others wait long behind its wait for a lock.
+const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = '10s'";
+
+/// A database that is open for migrations only, without a look at its schema.
+pub struct Database {
+    client: Client,
+    driver: JoinHandle<()>,
+}
+
+impl Database {
+    /// Connects to the database that `url` names.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::open(&config(url)?).await
+    }
+
+    pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
+        let fault = |fault: Fault| ConnectError::of(config, fault);
+        let connecting = timeout(CONNECT, config.connect(NoTls)).await.map_err(|_| fault(Fault::Silent))?;
+        let (client, connection) = connecting.map_err(|error| fault(error.into()))?;
+        let driver = tokio::spawn(async move {
+            // What ended it is told to whoever waits for an answer.
+            drop(connection.await);
+        });
+        let database = Self { client, driver };
+        database.client.batch_execute(SETTINGS).await.map_err(|error| fault(error.into()))?;
+        Ok(database)
+    }
+
+    /// Applies every migration that is missing; gives their numbers. Nodes that do so at once take turns.
+    pub async fn up(&self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
+        migrations::up(&self.client, now).await
+    }
+
+    /// Takes back every migration above `to`; gives their numbers.
+    pub async fn down(&self, to: u32) -> Result<Vec<u32>, MigrationError> {
+        migrations::down(&self.client, to).await
+    }
+
+    /// Every migration, and when it was applied.
+    pub async fn status(&self) -> Result<Vec<Status>, MigrationError> {
+        migrations::status(&self.client).await
+    }
+
+    /// Whether it holds tasks, live or finished; a database without our tables holds none.
+    pub async fn has_tasks(&self) -> bool {
+        let any = "SELECT EXISTS (SELECT 1 FROM tasks) OR EXISTS (SELECT 1 FROM history)";
+        self.client.query_one(any, &[]).await.is_ok_and(|row| row.get(0))
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}

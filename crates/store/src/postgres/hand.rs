@@ -1,0 +1,243 @@
+//! The hands: connections that write, each driven by a task of its own.
+//!
+//! A hand takes jobs of one verb, does them in one transaction with set-based statements,
+//! and answers after the commit. Only the hand touches its connection, so that a caller that
+//! stops waiting never leaves a transaction open. When the connection is lost, the jobs under
+//! way are told that it is not known what became of them, and the hand connects again; the
+//! others wait in their lines meanwhile.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::state::By;
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use tokio_postgres::Config;
+use tracing::{error, info, warn};
+
+use super::fault::Fault;
+use super::lanes::Lanes;
+use super::lines::{Group, Jobs, Lines};
+use super::marks::Marks;
+use super::notifier::Notifier;
+use super::session::Session;
+use super::statements::{OF_HANDS, Sql};
+use super::{apply, claim, extend, insert, quarantine, start};
+use crate::tally::Tally;
+
+/// How long a hand waits at the most before it tries to connect again: at first, and after many failures.
+const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// How often a transaction is tried that others were in the way of.
+const TRIES: usize = 4;
+
+/// What the hands of a store share.
+pub(crate) struct Desk {
+    pub config: Config,
+    pub lines: Arc<Lines>,
+    pub lanes: Arc<Lanes>,
+    pub marks: Arc<Marks>,
+    pub notifier: Notifier,
+    pub clock: Arc<dyn Clock>,
+    pub node: NodeId,
+}
+
+/// A connection that writes, and what a transaction works with.
+pub(crate) struct Hand {
+    pub desk: Arc<Desk>,
+    pub session: Session,
+    pub tally: Tally,
+    /// Under which the numbers of live tasks are counted that this hand moves.
+    pub slot: i32,
+}
+
+impl Desk {
+    /// Serves until the lines are closed and empty. A hand that panics is replaced.
+    pub(crate) async fn employ(self: Arc<Self>, slot: i32) {
+        loop {
+            let hand = tokio::spawn(Arc::clone(&self).serve(slot));
+            match hand.await {
+                Err(fault) if fault.is_panic() => error!("a hand of the store panicked and is replaced"),
+                _ => return,
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, slot: i32) {
+        let mut backoff = BACKOFF.0;
+        let mut is_failing = false;
+        loop {
+            match Session::open(&self.config, OF_HANDS).await {
+                Ok(session) => {
+                    if std::mem::take(&mut is_failing) {
+                        info!("PostgreSQL answers again");
+                    }
+                    backoff = BACKOFF.0;
+                    let hand = Hand { desk: Arc::clone(&self), session, tally: Tally::default(), slot };
+                    match hand.work().await {
+                        Ok(()) => return,
+                        Err(fault) => warn!(fault = %fault.tell(), "a connection to PostgreSQL was lost"),
+                    }
+                }
+                Err(fault) => {
+                    if !std::mem::replace(&mut is_failing, true) {
+                        warn!(fault = %fault.tell(), "PostgreSQL cannot be reached");
+                    }
+                }
+            }
+            // Nobody waits for a server that is gone when the store is closed.
+            if self.lines.is_closed() {
+                self.lines.abandon();
+                return;
+            }
+            let pause = backoff.mul_f64(rand::random());
+            tokio::time::sleep(pause).await;
+            backoff = (backoff * 2).min(BACKOFF.1);
+        }
+    }
+}
+
+impl Hand {
+    /// Serves until the lines are closed, or until the connection is lost.
+    async fn work(mut self) -> Result<(), Fault> {
+        let lines = Arc::clone(&self.desk.lines);
+        while let Some((group, _busy)) = lines.take().await {
+            match group {
+                Group::Insert(jobs) => self.group(jobs, insert::insert).await?,
+                Group::Claim(jobs) => self.group(jobs, claim::claim).await?,
+                Group::Start(jobs) => self.group(jobs, start::start).await?,
+                Group::Apply(jobs) => self.group(jobs, apply::apply).await?,
+                Group::Extend(jobs) => self.group(jobs, extend::extend).await?,
+                Group::Review(jobs) => self.group(jobs, quarantine::review).await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Does jobs in one transaction and answers them. Fails only if the connection is lost.
+    async fn group<I, A>(
+        &mut self,
+        jobs: Jobs<I, A>,
+        verb: impl AsyncFn(&mut Hand, &[I]) -> Result<Vec<A>, Fault>,
+    ) -> Result<(), Fault> {
+        let (mut items, mut replies) = (Vec::new(), Vec::with_capacity(jobs.len()));
+        for mut job in jobs {
+            replies.push((job.items.len(), job.reply));
+            items.append(&mut job.items);
+        }
+        if replies.is_empty() {
+            return Ok(());
+        }
+        match self.transact(&items, &verb).await {
+            Ok(answers) => {
+                let mut answers = answers.into_iter();
+                for (count, reply) in replies {
+                    drop(reply.send(Ok(answers.by_ref().take(count).collect())));
+                }
+                Ok(())
+            }
+            // One of them may be what PostgreSQL does not take: the others need not suffer.
+            Err(fault) if fault.may_be_of_one_call() && replies.len() > 1 => {
+                let mut items = items.into_iter();
+                let mut replies = replies.into_iter();
+                while let Some((count, reply)) = replies.next() {
+                    let own: Vec<I> = items.by_ref().take(count).collect();
+                    let done = self.transact(&own, &verb).await;
+                    let lost = done.as_ref().err().filter(|fault| fault.breaks_connection()).map(Fault::tell);
+                    drop(reply.send(done.map_err(|fault| fault.tell())));
+                    if let Some(told) = lost {
+                        for (_, reply) in replies.by_ref() {
+                            drop(reply.send(Err(told.clone())));
+                        }
+                        return Err(Fault::Silent);
+                    }
+                }
+                Ok(())
+            }
+            Err(fault) => {
+                for (_, reply) in replies {
+                    drop(reply.send(Err(fault.tell())));
+                }
+                if fault.breaks_connection() { Err(fault) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// Does one transaction, again if others were in its way.
+    async fn transact<I, A>(
+        &mut self,
+        items: &[I],
+        verb: &impl AsyncFn(&mut Hand, &[I]) -> Result<Vec<A>, Fault>,
+    ) -> Result<Vec<A>, Fault> {
+        let mut tries = 1;
+        loop {
+            let fault = match verb(self, items).await {
+                Ok(answers) => return Ok(answers),
+                Err(fault) => fault,
+            };
+            self.tally.clear();
+            // What it had locked waits again, and others may have passed it by.
+            self.desk.marks.forget();
+            if fault.breaks_connection() {
+                return Err(fault);
+            }
+            self.session.run("ROLLBACK").await?;
+            if !fault.is_clash() || tries == TRIES {
+                let told: StoreError = fault.tell();
+                error!(fault = %told, "a transaction failed");
+                return Err(fault);
+            }
+            tries += 1;
+        }
+    }
+
+    /// The store's time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.desk.clock.now()
+    }
+
+    /// This node, acting for `actor`.
+    pub(crate) fn by<'a>(&self, now: Timestamp, actor: Actor<'a>) -> By<'a> {
+        By { now, node: self.desk.node, actor }
+    }
+
+    /// Writes how the numbers of live tasks changed, and commits.
+    pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
+        let counts = Counts::take(&mut self.tally);
+        let (counted, committed) =
+            tokio::join!(biased; counts.write(&self.session, self.slot), self.session.run("COMMIT"));
+        counted?;
+        committed
+    }
+}
+
+/// How the numbers of live tasks changed, as columns.
+#[derive(Default)]
+pub(crate) struct Counts {
+    lanes: Vec<i64>,
+    states: Vec<i16>,
+    tasks: Vec<i64>,
+}
+
+impl Counts {
+    pub(crate) fn take(tally: &mut Tally) -> Self {
+        tally.keep();
+        let mut counts = Self::default();
+        for (lane, state, tasks) in tally.take() {
+            counts.lanes.push(lane);
+            counts.states.push(i16::from(state));
+            counts.tasks.push(tasks);
+        }
+        counts
+    }
+
+    pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {
+        if !self.lanes.is_empty() {
+            session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &slot]).await?;
+        }
+        Ok(())
+    }
+}

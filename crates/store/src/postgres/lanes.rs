@@ -1,0 +1,166 @@
+//! The lanes, by number and by key, as this process has met them.
+//!
+//! A lane never changes and is never deleted, so that what is cached is true for ever. It is
+//! made by a statement of its own, before the transaction that needs it: what is cached is
+//! committed.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
+use sha2::{Digest, Sha256};
+use tokio_postgres::Row;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+
+/// The lanes that this process has met (see the module).
+pub(crate) struct Lanes {
+    shelves: RwLock<Shelves>,
+    /// How many each of `young` and `old` may hold.
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct Shelves {
+    /// Met lately.
+    young: Shelf,
+    /// Met before; thrown away when `young` is full and takes its place.
+    old: Shelf,
+}
+
+#[derive(Default)]
+struct Shelf {
+    by_id: HashMap<i64, Arc<Lane>>,
+    by_key: HashMap<LaneKey, Arc<Lane>>,
+}
+
+impl Lanes {
+    /// Remembers about so many lanes.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { shelves: RwLock::default(), capacity: (capacity / 2).max(1) }
+    }
+
+    /// The lanes with these numbers that there are.
+    pub(crate) async fn get(
+        &self,
+        session: &Session,
+        ids: impl IntoIterator<Item = i64>,
+    ) -> Result<HashMap<i64, Arc<Lane>>, Fault> {
+        let (mut found, mut missing) = (HashMap::new(), Vec::new());
+        let wanted: HashSet<i64> = ids.into_iter().collect();
+        {
+            let shelves = self.shelves.read();
+            for id in wanted {
+                match shelves.young.by_id.get(&id).or_else(|| shelves.old.by_id.get(&id)) {
+                    Some(lane) => drop(found.insert(id, Arc::clone(lane))),
+                    None => missing.push(id),
+                }
+            }
+        }
+        if !missing.is_empty() {
+            for row in session.query(Sql::LaneGet, &[&missing]).await? {
+                let lane = lane(&row);
+                self.remember(&lane);
+                found.insert(lane.id.number(), lane);
+            }
+        }
+        Ok(found)
+    }
+
+    /// The lane with this number, if there is one.
+    pub(crate) async fn get_one(&self, session: &Session, id: i64) -> Result<Option<Arc<Lane>>, Fault> {
+        Ok(self.get(session, [id]).await?.remove(&id))
+    }
+
+    /// The lanes with these keys; those that are missing are made.
+    pub(crate) async fn resolve<'k>(
+        &self,
+        session: &Session,
+        keys: impl IntoIterator<Item = &'k LaneKey>,
+    ) -> Result<HashMap<&'k LaneKey, Arc<Lane>>, Fault> {
+        let (mut found, mut missing) = (HashMap::new(), HashMap::new());
+        {
+            let shelves = self.shelves.read();
+            for key in keys {
+                if found.contains_key(key) {
+                    continue;
+                }
+                match shelves.young.by_key.get(key).or_else(|| shelves.old.by_key.get(key)) {
+                    Some(lane) => drop(found.insert(key, Arc::clone(lane))),
+                    None => drop(missing.insert(digest(key), key)),
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(found);
+        }
+        for is_last in [false, true] {
+            let digests: Vec<&[u8]> = missing.keys().map(<[u8; 32]>::as_slice).collect();
+            for row in session.query(Sql::LaneFind, &[&digests]).await? {
+                let (id, digest): (i64, &[u8]) = (row.get(0), row.get(1));
+                let Some(key) = missing.remove(digest) else { continue };
+                let lane = Arc::new(Lane { id: LaneId::new(id), key: key.clone() });
+                self.remember(&lane);
+                found.insert(key, lane);
+            }
+            if missing.is_empty() {
+                return Ok(found);
+            }
+            if !is_last {
+                make(session, &missing).await?;
+            }
+        }
+        Err(Fault::Corrupt("a lane that was made is not there".to_owned()))
+    }
+
+    fn remember(&self, lane: &Arc<Lane>) {
+        let mut shelves = self.shelves.write();
+        if shelves.young.by_id.len() >= self.capacity {
+            shelves.old = std::mem::take(&mut shelves.young);
+        }
+        shelves.young.by_id.insert(lane.id.number(), Arc::clone(lane));
+        shelves.young.by_key.insert(lane.key.clone(), Arc::clone(lane));
+    }
+}
+
+/// Sorted, so that two who make the same lanes do not wait for each other in a circle.
+async fn make(session: &Session, missing: &HashMap<[u8; 32], &LaneKey>) -> Result<(), Fault> {
+    let mut lanes: Vec<(&[u8], &LaneKey)> = missing.iter().map(|(digest, key)| (digest.as_slice(), *key)).collect();
+    lanes.sort_unstable_by_key(|(digest, _)| *digest);
+    let digests: Vec<&[u8]> = lanes.iter().map(|(digest, _)| *digest).collect();
+    let texts = |part: fn(&LaneKey) -> &str| lanes.iter().map(|(_, key)| part(key)).collect::<Vec<&str>>();
+    let priorities: Vec<i16> = lanes.iter().map(|(_, key)| i16::from(key.priority)).collect();
+    let (tenants, queues, kinds) = (texts(|key| &key.tenant), texts(|key| &key.queue), texts(|key| &key.kind));
+    let targets = texts(target);
+    session.execute(Sql::LaneMake, &[&digests, &tenants, &queues, &kinds, &priorities, &targets]).await?;
+    Ok(())
+}
+
+fn target(key: &LaneKey) -> &str {
+    match &key.route {
+        Route::Pull => "",
+        Route::Push(target) => target,
+    }
+}
+
+/// What a lane is looked for by. Every part has its length before it, so that no two keys read alike.
+fn digest(key: &LaneKey) -> [u8; 32] {
+    let mut digest = Sha256::new();
+    for part in [&key.tenant, &key.queue, &key.kind, target(key)] {
+        digest.update(part.len().to_be_bytes());
+        digest.update(part);
+    }
+    digest.update([key.priority]);
+    digest.finalize().into()
+}
+
+fn lane(row: &Row) -> Arc<Lane> {
+    let target: String = row.get(5);
+    let route = if target.is_empty() { Route::Pull } else { Route::Push(target) };
+    let priority = u8::try_from(row.get::<_, i16>(4)).unwrap_or_default();
+    let key = LaneKey { tenant: row.get(1), queue: row.get(2), kind: row.get(3), priority, route };
+    Arc::new(Lane { id: LaneId::new(row.get(0)), key })
+}

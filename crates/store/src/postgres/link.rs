@@ -1,0 +1,130 @@
+//! A connection that is there again when it was lost, for statements that stand by themselves.
+//!
+//! Reads, leases and the registry go through links: every call is a statement or a few,
+//! each a transaction of its own, so that a call that is dropped leaves nothing behind and
+//! many can share a connection, one behind the other on the wire.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use punctual_core::store::StoreError;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_postgres::Config;
+
+use super::fault::Fault;
+use super::session::Session;
+
+/// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// A connection that is made when it is needed (see the module).
+pub(crate) struct Link {
+    config: Config,
+    state: Mutex<State>,
+    busy: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    session: Option<Arc<Session>>,
+    failed: Option<(Instant, StoreError)>,
+}
+
+impl Link {
+    fn new(config: Config) -> Self {
+        Self { config, state: Mutex::default(), busy: AtomicUsize::new(0) }
+    }
+
+    async fn session(&self) -> Result<Arc<Session>, Fault> {
+        let mut state = self.state.lock().await;
+        if let Some(session) = state.session.as_ref().filter(|session| !session.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        state.session = None;
+        if let Some((_, why)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
+            return Err(Fault::NoConnection(why.clone()));
+        }
+        match Session::open(&self.config, &[]).await {
+            Ok(session) => {
+                let session = Arc::new(session);
+                *state = State { session: Some(Arc::clone(&session)), failed: None };
+                Ok(session)
+            }
+            Err(fault) => {
+                state.failed = Some((Instant::now(), fault.tell()));
+                Err(fault)
+            }
+        }
+    }
+
+    async fn forget(&self, broken: &Arc<Session>) {
+        let mut state = self.state.lock().await;
+        if state.session.as_ref().is_some_and(|session| Arc::ptr_eq(session, broken)) {
+            state.session = None;
+        }
+    }
+}
+
+/// A few links to one server, and a bound on how many calls they serve at once.
+pub(crate) struct Links {
+    all: Vec<Link>,
+    most: usize,
+    busy: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Links {
+    /// `count` links for at most `most` calls at once.
+    pub(crate) fn new(config: &Config, count: usize, most: usize) -> Self {
+        let all = (0..count.max(1)).map(|_| Link::new(config.clone())).collect();
+        Self { all, most, busy: AtomicUsize::new(0), closed: AtomicBool::new(false) }
+    }
+
+    /// Has `work` done on the link that has the least to do.
+    pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let _all = Turn::take(&self.busy);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Fault::Closed.tell());
+        }
+        if self.busy.load(Ordering::Relaxed) > self.most {
+            return Err(StoreError::Overloaded);
+        }
+        let least = self.all.iter().min_by_key(|link| link.busy.load(Ordering::Relaxed));
+        let link = least.expect("invariant: there is at least one link");
+        let _one = Turn::take(&link.busy);
+        let session = link.session().await.map_err(|fault| fault.tell())?;
+        let done = work(&session).await;
+        if let Err(fault) = &done
+            && fault.breaks_connection()
+        {
+            link.forget(&session).await;
+        }
+        done.map_err(|fault| fault.tell())
+    }
+
+    /// Refuses further calls and drops the connections.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for link in &self.all {
+            link.state.lock().await.session = None;
+        }
+    }
+}
+
+/// Counts a call while it lasts, also when it is dropped.
+struct Turn<'a>(&'a AtomicUsize);
+
+impl<'a> Turn<'a> {
+    fn take(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

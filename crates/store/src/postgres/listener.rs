@@ -1,0 +1,115 @@
+//! Hears of tasks that wait from the other nodes, on a connection of its own.
+//!
+//! Whoever wants to know subscribes. When the connection was lost, or a subscriber was too
+//! slow, it is told to look at everything: what was missed is not known. Nobody may depend on
+//! it: looking for oneself every few seconds must suffice.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::lane::Lane;
+use punctual_core::time::Timestamp;
+use tokio::sync::{broadcast, mpsc};
+use tokio_postgres::AsyncMessage;
+use tracing::debug;
+
+use super::hand::Desk;
+use super::notifier::{CHANNEL, Told, read};
+use super::session::Session;
+
+/// What may wait for a slow subscriber.
+const MOST_WAITING: usize = 1_024;
+
+/// How often the connection is looked at, and how long to wait before the next attempt to connect.
+const TEND: Duration = Duration::from_secs(1);
+
+/// What another node told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A task of this lane waits, and is due then.
+    Lane(Arc<Lane>, Timestamp),
+    /// Tasks may wait in any lane.
+    Everything,
+}
+
+/// What the other nodes tell from now on.
+pub struct Wakes(broadcast::Receiver<Wake>);
+
+impl Wakes {
+    /// Waits for the next; none when the store is closed.
+    pub async fn next(&mut self) -> Option<Wake> {
+        match self.0.recv().await {
+            Ok(wake) => Some(wake),
+            Err(broadcast::error::RecvError::Lagged(_)) => Some(Wake::Everything),
+            Err(broadcast::error::RecvError::Closed) => None,
+        }
+    }
+}
+
+/// Where one subscribes (see the module).
+pub(crate) struct Listener {
+    wakes: broadcast::Sender<Wake>,
+}
+
+impl Listener {
+    pub(crate) fn new() -> Self {
+        Self { wakes: broadcast::Sender::new(MOST_WAITING) }
+    }
+
+    pub(crate) fn subscribe(&self) -> Wakes {
+        Wakes(self.wakes.subscribe())
+    }
+
+    /// Listens until it is aborted.
+    pub(crate) async fn run(self: Arc<Self>, desk: Arc<Desk>) {
+        loop {
+            if let Err(fault) = self.listen(&desk).await {
+                debug!(fault = %fault.tell(), "the other nodes are not heard");
+            }
+            tokio::time::sleep(TEND.mul_f64(0.5 + rand::random::<f64>())).await;
+        }
+    }
+
+    async fn listen(&self, desk: &Desk) -> Result<(), super::fault::Fault> {
+        let (hear, mut heard) = mpsc::unbounded_channel();
+        let session = Session::open_listening(&desk.config, &[], move |message| {
+            if let AsyncMessage::Notification(notification) = message {
+                drop(hear.send(read(notification.payload())));
+            }
+        })
+        .await?;
+        session.run(&format!("LISTEN {CHANNEL}")).await?;
+        // Whatever was told before is missed.
+        self.everything(desk);
+        loop {
+            match tokio::time::timeout(TEND, heard.recv()).await {
+                Ok(Some(told)) if told.node == desk.node => {}
+                Ok(Some(told)) => self.pass_on(desk, &session, told).await?,
+                Ok(None) => return Ok(()),
+                // A connection that nothing is sent on does not notice that its server is gone.
+                Err(_) => session.run("SELECT 1").await?,
+            }
+        }
+    }
+
+    async fn pass_on(&self, desk: &Desk, session: &Session, told: Told) -> Result<(), super::fault::Fault> {
+        let Some(waiting) = told.lanes else {
+            self.everything(desk);
+            return Ok(());
+        };
+        desk.marks.put(waiting.iter().copied());
+        let lanes = desk.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
+        for (lane, due_at) in waiting {
+            if let Some(lane) = lanes.get(&lane) {
+                // Nobody may have subscribed.
+                self.wakes.send(Wake::Lane(Arc::clone(lane), Timestamp::from_millis(due_at))).ok();
+            }
+        }
+        Ok(())
+    }
+
+    fn everything(&self, desk: &Desk) {
+        desk.marks.forget();
+        self.wakes.send(Wake::Everything).ok();
+    }
+}

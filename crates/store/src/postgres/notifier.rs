@@ -1,0 +1,136 @@
+//! Tells the other nodes of tasks that wait, a few times a second at the most.
+//!
+//! Not in the transactions that write them: a notification takes a lock at commit that all
+//! share. Whoever writes leaves a note; one task gathers the notes for a moment and sends
+//! one notification. A note that is lost costs punctuality and nothing else, since the other
+//! nodes look for themselves every few seconds.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::ids::NodeId;
+use punctual_core::time::Timestamp;
+use tokio::sync::Notify;
+use tracing::debug;
+
+use super::link::Links;
+use super::statements::Sql;
+
+/// The channel of the notifications.
+pub(crate) const CHANNEL: &str = "punctual_wake";
+
+/// How long notes are gathered.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// What is due later than this is found by those who look for themselves.
+const SOON_MILLIS: i64 = 30_000;
+
+/// The bytes that a notification may carry; PostgreSQL takes 8,000.
+const MOST_BYTES: usize = 7_900;
+
+/// What stands for every lane, where they are too many to be named.
+pub(crate) const EVERYTHING: &str = "*";
+
+/// Where writers leave their notes (see the module). Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct Notifier(Arc<Notes>);
+
+#[derive(Default)]
+struct Notes {
+    /// The first due instant of each lane.
+    lanes: Mutex<HashMap<i64, i64>>,
+    added: Notify,
+}
+
+impl Notifier {
+    /// Something waits in these lanes that is due then.
+    pub(crate) fn tell(&self, waiting: &[(i64, i64)], now: Timestamp) {
+        let soon = now.as_millis().saturating_add(SOON_MILLIS);
+        let mut lanes = self.0.lanes.lock();
+        for (lane, due_at) in waiting.iter().filter(|(_, due_at)| *due_at <= soon) {
+            let first = lanes.entry(*lane).or_insert(*due_at);
+            *first = (*due_at).min(*first);
+        }
+        let any = !lanes.is_empty();
+        drop(lanes);
+        if any {
+            self.0.added.notify_one();
+        }
+    }
+
+    /// Sends what was noted, until it is aborted.
+    pub(crate) async fn run(self, links: Arc<Links>, node: NodeId) {
+        loop {
+            self.0.added.notified().await;
+            tokio::time::sleep(GATHER).await;
+            let lanes = std::mem::take(&mut *self.0.lanes.lock());
+            if lanes.is_empty() {
+                continue;
+            }
+            let text = spell(node, &lanes);
+            let sent = links.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
+            if let Err(fault) = sent {
+                debug!(%fault, "the other nodes could not be told of waiting tasks");
+            }
+        }
+    }
+}
+
+/// The node, then each lane with its first due instant.
+fn spell(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
+    let mut text = node.number().to_string();
+    for (lane, due_at) in lanes {
+        write!(text, " {lane}:{due_at}").expect("invariant: a string can be written to");
+        if text.len() > MOST_BYTES {
+            return format!("{} {EVERYTHING}", node.number());
+        }
+    }
+    text
+}
+
+/// What a notification tells.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Who sent it.
+    pub node: NodeId,
+    /// The lanes and their first due instants; none means all of them.
+    pub lanes: Option<Vec<(i64, i64)>>,
+}
+
+/// Reads a notification. What cannot be read was sent by another version, and tells of everything.
+pub(crate) fn read(text: &str) -> Told {
+    let mut words = text.split(' ');
+    let node = NodeId::new(words.next().and_then(|word| word.parse().ok()).unwrap_or_default());
+    let lane = |word: &str| {
+        let (lane, due_at) = word.split_once(':')?;
+        Some((lane.parse().ok()?, due_at.parse().ok()?))
+    };
+    Told { node, lanes: words.map(lane).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spelled_is_read() {
+        let node = NodeId::new(7);
+        let lanes = HashMap::from([(1, -5), (9, 1_779_472_800_000)]);
+        let told = read(&spell(node, &lanes));
+        assert_eq!(told.node, node);
+        assert_eq!(told.lanes.unwrap().into_iter().collect::<HashMap<_, _>>(), lanes);
+    }
+
+    #[test]
+    fn too_many_lanes_are_everything() {
+        let node = NodeId::new(u64::MAX >> 1);
+        let lanes: HashMap<i64, i64> = (0..1_000).map(|lane| (lane, 1_779_472_800_000)).collect();
+        let text = spell(node, &lanes);
+        assert!(text.len() < 8_000);
+        assert_eq!(read(&text), Told { node, lanes: None });
+        assert_eq!(read("of another version").lanes, None);
+    }
+}

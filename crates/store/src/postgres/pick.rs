@@ -1,0 +1,203 @@
+//! Gives the due tasks of lanes to claims, in order: pure, the claims wait while more is read.
+//!
+//! The claims of a transaction are made one after the other, each with its lanes in its
+//! order and within its limits. What has expired is not given out. When a lane has run out of
+//! rows that were read, and may have more, the picker stops and says what to read; it goes on
+//! where it stopped.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use punctual_core::store::Claim;
+use punctual_core::task::{Task, limits};
+use punctual_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::marks::Place;
+use super::tid::Tid;
+use crate::columns::Unreadable;
+use crate::taking::MOST_EXPIRED;
+
+/// How many rows are read at once behind expired ones.
+const BEHIND_EXPIRED: usize = 256;
+
+/// A due task, as it was read and locked.
+#[derive(Debug)]
+pub(crate) struct Due {
+    pub id: Uuid,
+    pub lane: i64,
+    pub place: Place,
+    pub tid: Tid,
+    /// How large its payload is.
+    pub bytes: i32,
+    pub task: Result<Task, Unreadable>,
+}
+
+/// A payload that is larger than this is read when it is known that its task is taken.
+pub(crate) const SMALL_BYTES: i32 = 16 << 10;
+
+impl Due {
+    /// Whether its payload was not read.
+    pub(crate) fn is_large(&self) -> bool {
+        self.bytes > SMALL_BYTES
+    }
+}
+
+/// What is to be read: lanes and how many of each at the most, and how many in all.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Need {
+    pub looks: Vec<(i64, usize)>,
+    pub limit: usize,
+}
+
+/// A lane, as far as it was read.
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    rows: VecDeque<Due>,
+    is_at_end: bool,
+    /// The last row that was read.
+    pub read: Option<Place>,
+    /// The last row that was given, or had expired.
+    pub used: Option<Place>,
+}
+
+/// A row and the claim that it was picked for.
+#[derive(Debug)]
+pub(crate) struct Picked {
+    pub claim: usize,
+    pub due: Due,
+}
+
+/// Where the picking stands.
+pub(crate) struct Picker<'a> {
+    claims: &'a [Claim],
+    now: Timestamp,
+    pub streams: HashMap<i64, Stream>,
+    at: At,
+    pub taken: Vec<Picked>,
+    pub expired: Vec<Picked>,
+    /// Rows that do not hold what was written to them.
+    pub unreadable: Vec<(Uuid, &'static str)>,
+    /// The lanes that each claim looked at.
+    pub visited: Vec<Vec<i64>>,
+}
+
+/// The claim and the lane under way, and what the claim was given.
+#[derive(Clone, Copy, Default)]
+struct At {
+    claim: usize,
+    lane: usize,
+    given: usize,
+    from_lane: usize,
+    bytes: usize,
+    expired: usize,
+}
+
+impl<'a> Picker<'a> {
+    pub(crate) fn new(claims: &'a [Claim], now: Timestamp) -> Self {
+        Self {
+            claims,
+            now,
+            streams: HashMap::new(),
+            at: At::default(),
+            taken: Vec::new(),
+            expired: Vec::new(),
+            unreadable: Vec::new(),
+            visited: vec![Vec::new(); claims.len()],
+        }
+    }
+
+    /// What to read at first: the lanes of all claims in the order in which they are looked at.
+    pub(crate) fn first_need(&self) -> Need {
+        let mut looks: Vec<(i64, usize)> = Vec::new();
+        let mut place: HashMap<i64, usize> = HashMap::new();
+        for claim in self.claims {
+            for (lane, most) in &claim.lanes {
+                let at = *place.entry(lane.number()).or_insert_with(|| {
+                    looks.push((lane.number(), 0));
+                    looks.len() - 1
+                });
+                looks[at].1 = looks[at].1.saturating_add((*most).min(claim.limit));
+            }
+        }
+        looks.retain(|(_, most)| *most > 0);
+        let limit = self.claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
+        Need { looks, limit }
+    }
+
+    /// Takes in what was read of what was needed: lane by lane in that order, and cut off at the limit.
+    pub(crate) fn take_in(&mut self, need: &Need, rows: Vec<Due>) {
+        let cut = (rows.len() >= need.limit).then(|| rows.last().map(|due| due.lane)).flatten();
+        let mut of_lane: HashMap<i64, Vec<Due>> = HashMap::new();
+        for due in rows {
+            of_lane.entry(due.lane).or_default().push(due);
+        }
+        let mut is_cut = false;
+        for (lane, most) in &need.looks {
+            let rows = of_lane.remove(lane).unwrap_or_default();
+            is_cut |= cut == Some(*lane);
+            let stream = self.streams.entry(*lane).or_default();
+            stream.is_at_end = !is_cut && rows.len() < *most;
+            stream.read = rows.last().map(|due| due.place).or(stream.read);
+            stream.rows.extend(rows);
+        }
+    }
+
+    /// Goes on as far as it can; what has to be read, or none at the end.
+    pub(crate) fn go_on(&mut self) -> Option<Need> {
+        while let Some(claim) = self.claims.get(self.at.claim) {
+            while let Some((lane, most)) = claim.lanes.get(self.at.lane) {
+                let lane = lane.number();
+                let room = (claim.limit - self.at.given).min(most.saturating_sub(self.at.from_lane));
+                if room > 0 && self.visited[self.at.claim].last() != Some(&lane) {
+                    self.visited[self.at.claim].push(lane);
+                }
+                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= MOST_EXPIRED;
+                let stream = self.streams.entry(lane).or_default();
+                if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
+                    self.at.lane += 1;
+                    self.at.from_lane = 0;
+                } else if let Some(due) = stream.rows.pop_front() {
+                    stream.used = Some(due.place);
+                    self.pick(due);
+                } else {
+                    return Some(self.need(claim));
+                }
+            }
+            self.at = At { claim: self.at.claim + 1, ..At::default() };
+        }
+        None
+    }
+
+    /// What the claim under way may still take from its lanes.
+    fn need(&self, claim: &Claim) -> Need {
+        let least = if self.at.expired > 0 { BEHIND_EXPIRED } else { 1 };
+        let limit = (claim.limit - self.at.given).max(least);
+        let mut seen = HashSet::new();
+        let mut looks = Vec::new();
+        for (lane, most) in &claim.lanes[self.at.lane..] {
+            let stream = self.streams.get(&lane.number());
+            let is_wanted = stream.is_none_or(|stream| stream.rows.is_empty() && !stream.is_at_end);
+            if is_wanted && *most > 0 && seen.insert(*lane) {
+                looks.push((lane.number(), (*most).min(limit).max(least)));
+            }
+        }
+        Need { looks, limit }
+    }
+
+    fn pick(&mut self, due: Due) {
+        let At { claim, .. } = self.at;
+        match &due.task {
+            Err(Unreadable(column)) => self.unreadable.push((due.id, column)),
+            Ok(task) if task.has_expired(self.now) => {
+                self.at.expired += 1;
+                self.expired.push(Picked { claim, due });
+            }
+            Ok(_) => {
+                self.at.bytes += usize::try_from(due.bytes).unwrap_or_default();
+                self.at.given += 1;
+                self.at.from_lane += 1;
+                self.taken.push(Picked { claim, due });
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Takes live rows that cannot be read out of the way of the others.
+//!
+//! A row that claims, starts or the reaper's reads stumble over is moved, as it is, to the
+//! table `quarantine`: the next claim does not meet it again, nothing of it is lost, and
+//! somebody can look at it. It is logged once, here.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use tracing::error;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::get;
+use super::hand::Hand;
+use super::statements::Sql;
+
+/// Moves rows that somebody could not read, with the columns at fault, and says so in the log: a transaction of its own.
+pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let mut rows = rows.to_vec();
+    rows.sort_unstable();
+    let ids: Vec<Uuid> = rows.iter().map(|(id, _)| *id).collect();
+    let reasons: Vec<String> = rows.iter().map(|(_, column)| format!("its {column} cannot be read")).collect();
+    hand.session.run("BEGIN").await?;
+    let now = hand.now().as_millis();
+    for row in hand.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now]).await? {
+        let (id, lane, state): (Uuid, i64, i16) = (row.get(0), row.get(1), row.get(2));
+        if let Some(state) = State::from_code(i64::from(state)) {
+            hand.tally.add(lane, state, -1);
+        }
+        error!(task.id = %TaskId::from_uuid(id), "a task cannot be read and was put in quarantine");
+    }
+    hand.commit().await
+}
+
+/// Moves the rows that a reader could not read, if they still cannot be read.
+pub(crate) async fn review(hand: &mut Hand, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
+    let found = get::by_ids(&hand.session, &hand.desk.lanes, ids).await?;
+    let bad = |(id, found): (&TaskId, &get::Found)| {
+        let bad = found.as_ref().err().filter(|bad| bad.is_live)?;
+        Some((id.uuid(), bad.fault.0))
+    };
+    let bad: Vec<(Uuid, &'static str)> = found.iter().filter_map(bad).collect();
+    put_away(hand, &bad).await?;
+    Ok(vec![(); ids.len()])
+}

@@ -1,0 +1,77 @@
+//! Remembers workers and nodes. Each call is one statement.
+
+use std::collections::BTreeMap;
+
+use punctual_core::ids::NodeId;
+use punctual_core::time::Timestamp;
+use punctual_core::workers::WorkerSighting;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::{names, names_column, node_column, node_from_column};
+
+/// Remembers workers. Of one that was seen several times the last wishes count; they come sorted, so that nobody waits
+/// in a circle.
+pub(crate) async fn saw_workers(session: &Session, sightings: &[WorkerSighting]) -> Result<(), Fault> {
+    let mut last: BTreeMap<(&str, &str), (&WorkerSighting, i64, i64)> = BTreeMap::new();
+    for sighting in sightings {
+        let (first, latest) = (sighting.first_seen_at.as_millis(), sighting.last_seen_at.as_millis());
+        let seen = last.entry((&sighting.tenant, &sighting.name)).or_insert((sighting, first, latest));
+        *seen = (sighting, seen.1, seen.2.max(latest));
+    }
+    if last.is_empty() {
+        return Ok(());
+    }
+    let tenants: Vec<&str> = last.keys().map(|(tenant, _)| *tenant).collect();
+    let worker_names: Vec<&str> = last.keys().map(|(_, name)| *name).collect();
+    let queues: Vec<String> = last.values().map(|(sighting, ..)| names_column(&sighting.queues)).collect();
+    let kinds: Vec<String> = last.values().map(|(sighting, ..)| names_column(&sighting.kinds)).collect();
+    let first: Vec<i64> = last.values().map(|(_, first, _)| *first).collect();
+    let latest: Vec<i64> = last.values().map(|(.., latest)| *latest).collect();
+    session.execute(Sql::WorkerSaw, &[&tenants, &worker_names, &queues, &kinds, &first, &latest]).await?;
+    Ok(())
+}
+
+/// Lists the workers of a tenant by name.
+pub(crate) async fn workers(
+    session: &Session,
+    tenant: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<WorkerSighting>, Fault> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = session.query(Sql::WorkerList, &[&tenant, &after, &limit]).await?;
+    let worker = |row: &tokio_postgres::Row| WorkerSighting {
+        tenant: tenant.to_owned(),
+        name: row.get(0),
+        queues: names(row.get(1)),
+        kinds: names(row.get(2)),
+        first_seen_at: Timestamp::from_millis(row.get(3)),
+        last_seen_at: Timestamp::from_millis(row.get(4)),
+    };
+    Ok(rows.iter().map(worker).collect())
+}
+
+/// Forgets workers last seen before the cutoff.
+pub(crate) async fn forget_workers(session: &Session, before: Timestamp) -> Result<u64, Fault> {
+    session.execute(Sql::WorkerForget, &[&before.as_millis()]).await
+}
+
+/// Remembers that a node lives.
+pub(crate) async fn saw_node(session: &Session, now: Timestamp, node: NodeId) -> Result<(), Fault> {
+    session.execute(Sql::NodeSaw, &[&node_column(node), &now.as_millis()]).await?;
+    Ok(())
+}
+
+/// Nodes last seen before the cutoff.
+pub(crate) async fn dead_nodes(session: &Session, before: Timestamp) -> Result<Vec<NodeId>, Fault> {
+    let rows = session.query(Sql::NodeSilent, &[&before.as_millis()]).await?;
+    Ok(rows.iter().map(|row| node_from_column(row.get(0))).collect())
+}
+
+/// Forgets a node that holds nothing.
+pub(crate) async fn bury(session: &Session, node: NodeId) -> Result<(), Fault> {
+    session.execute(Sql::NodeBury, &[&node_column(node)]).await?;
+    Ok(())
+}

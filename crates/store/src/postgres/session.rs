@@ -1,0 +1,164 @@
+//! One connection: its settings, its prepared statements, and its patience.
+//!
+//! Every session has the same time limits on the server's side, and every wait for an answer
+//! has one on ours: a server that is frozen never answers. The planner is told to go down the
+//! indexes, always, and to plan once: the tables are hot and their statistics are always of
+//! yesterday.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+use tracing::debug;
+
+use super::fault::Fault;
+use super::statements::Sql;
+
+/// How long to wait for a connection.
+pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+
+/// How long to wait for an answer; longer than the server may take for a statement.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// What every session is set to.
+const SETTINGS: &[(&str, &str)] = &[
+    ("search_path", "punctual"),
+    ("statement_timeout", "10000"),
+    ("lock_timeout", "5000"),
+    ("idle_in_transaction_session_timeout", "10000"),
+    ("synchronous_commit", "on"),
+    ("default_transaction_isolation", "read\\ committed"),
+    ("jit", "off"),
+    ("plan_cache_mode", "force_generic_plan"),
+    ("enable_seqscan", "off"),
+    ("enable_bitmapscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
+
+/// The parameters of a statement.
+pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// A connection (see the module). Single statements may be asked for by many at once; transactions belong to whoever has
+/// it alone.
+pub(crate) struct Session {
+    client: Client,
+    driver: JoinHandle<()>,
+    prepared: Mutex<Vec<Option<Statement>>>,
+}
+
+impl Session {
+    /// Connects, and prepares these statements.
+    pub(crate) async fn open(config: &Config, statements: &[Sql]) -> Result<Self, Fault> {
+        Self::open_listening(config, statements, |_| {}).await
+    }
+
+    /// The same; what the server says by itself is given to `hear`.
+    pub(crate) async fn open_listening(
+        config: &Config,
+        statements: &[Sql],
+        mut hear: impl FnMut(AsyncMessage) + Send + 'static,
+    ) -> Result<Self, Fault> {
+        let config = settled(config);
+        let connecting = config.connect(NoTls);
+        let (client, mut connection) = timeout(CONNECT, connecting).await.map_err(|_| Fault::Silent)??;
+        let driver = tokio::spawn(async move {
+            while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+                match message {
+                    Ok(message) => hear(message),
+                    Err(error) => {
+                        debug!(%error, "a connection to PostgreSQL ended");
+                        return;
+                    }
+                }
+            }
+        });
+        let session = Self { client, driver, prepared: Mutex::new(vec![None; Sql::ALL.len()]) };
+        for sql in statements {
+            session.statement(*sql).await?;
+        }
+        Ok(session)
+    }
+
+    /// The rows that a statement gives.
+    pub(crate) async fn query(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
+        let statement = self.statement(sql).await?;
+        patiently(self.client.query(&statement, parameters)).await
+    }
+
+    /// Begins a transaction with a statement that is prepared; both are sent at once.
+    pub(crate) async fn begin(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
+        let (begun, rows) = tokio::join!(biased; self.run("BEGIN"), self.query(sql, parameters));
+        begun?;
+        rows
+    }
+
+    /// How many rows a statement changed.
+    pub(crate) async fn execute(&self, sql: Sql, parameters: Parameters<'_>) -> Result<u64, Fault> {
+        let statement = self.statement(sql).await?;
+        patiently(self.client.execute(&statement, parameters)).await
+    }
+
+    /// Runs text that has no parameters.
+    pub(crate) async fn run(&self, sql: &str) -> Result<(), Fault> {
+        patiently(self.client.batch_execute(sql)).await
+    }
+
+    /// What a query gives that gives one text.
+    #[cfg(test)]
+    pub(crate) async fn show(&self, sql: &str) -> Result<String, Fault> {
+        Ok(patiently(self.client.query_one(sql, &[])).await?.get(0))
+    }
+
+    /// Whether the connection has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed() || self.driver.is_finished()
+    }
+
+    async fn statement(&self, sql: Sql) -> Result<Statement, Fault> {
+        let known = self.prepared.lock()[sql as usize].clone();
+        if let Some(statement) = known {
+            return Ok(statement);
+        }
+        let statement = patiently(self.client.prepare(sql.text())).await?;
+        self.prepared.lock()[sql as usize] = Some(statement.clone());
+        Ok(statement)
+    }
+}
+
+/// What was under way on it is rolled back by the server.
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
+}
+
+async fn patiently<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+    match timeout(ANSWER, answer).await {
+        Ok(answered) => Ok(answered?),
+        Err(_) => Err(Fault::Silent),
+    }
+}
+
+/// The configuration with our settings; options that it had stay.
+fn settled(config: &Config) -> Config {
+    let mut options = config.get_options().unwrap_or_default().to_owned();
+    for (name, value) in SETTINGS {
+        options.push_str(" -c ");
+        options.push_str(name);
+        options.push('=');
+        options.push_str(value);
+    }
+    let mut settled = config.clone();
+    settled
+        .options(options.trim_start())
+        .application_name("punctual")
+        .connect_timeout(CONNECT)
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(10))
+        .tcp_user_timeout(ANSWER);
+    settled
+}

@@ -1,0 +1,109 @@
+//! Begins the runs of queued tasks.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::{Change, Event, State};
+use punctual_core::store::Start;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use uuid::Uuid;
+
+use super::change::{self, Wanted};
+use super::fault::Fault;
+use super::get::Found;
+use super::hand::{Counts, Hand};
+use super::statements::Sql;
+use super::take::{self, Take};
+use super::tid::Tid;
+use super::{get, quarantine, row};
+use crate::taking::{self, advance, made};
+
+/// Begins tasks; answers in order.
+pub(crate) async fn start(hand: &mut Hand, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
+    let mut ids: Vec<Uuid> = starts.iter().map(|start| start.id.uuid()).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let rows = hand.session.begin(Sql::StartLook, &[&ids]).await?;
+    let found = get::read(&hand.session, &hand.desk.lanes, &rows).await?;
+    let place_of: HashMap<Uuid, Tid> =
+        rows.iter().map(|row| (row.get(row::ID), row.get(row::PLACE_OF_QUEUED))).collect();
+    let mut decided = Decided::of(hand, starts, found);
+    write(hand, &decided, &place_of).await?;
+    quarantine::put_away(hand, &decided.unreadable).await?;
+    let mut answers: Vec<Option<Task>> = starts.iter().map(|_| None).collect();
+    for ((place, mut task), (_, change)) in decided.began.drain(..).zip(decided.started) {
+        advance(&mut task, change);
+        answers[place] = Some(task);
+    }
+    Ok(answers)
+}
+
+/// What is to become of the tasks.
+struct Decided {
+    now: Timestamp,
+    /// The tasks that begin, and the places of their starts.
+    began: Vec<(usize, Task)>,
+    started: Vec<(TaskId, Change)>,
+    expired: Vec<(TaskId, Change)>,
+    unreadable: Vec<(Uuid, &'static str)>,
+}
+
+impl Decided {
+    /// The first of several starts of a task is the one that may begin it.
+    fn of(hand: &mut Hand, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
+        let now = hand.now();
+        let mut decided =
+            Self { now, began: Vec::new(), started: Vec::new(), expired: Vec::new(), unreadable: Vec::new() };
+        for (place, start) in starts.iter().enumerate() {
+            let fits = |task: &Task| (task.state(), task.position.version) == (State::Queued, start.version);
+            let task = match found.remove(&start.id) {
+                None => continue,
+                Some(Err(bad)) => {
+                    decided.unreadable.push((start.id.uuid(), bad.fault.0));
+                    continue;
+                }
+                Some(Ok(task)) if !fits(&task) => {
+                    found.insert(start.id, Ok(task));
+                    continue;
+                }
+                Some(Ok(task)) => task,
+            };
+            let lane = task.lane.id.number();
+            let by = hand.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
+            if task.has_expired(now) {
+                hand.tally.add(lane, State::Queued, -1);
+                decided.expired.push((start.id, made(&task.position, Event::Expire, &by)));
+            } else {
+                let event = taking::started(start, hand.desk.node, now, task.body.timeout_millis);
+                hand.tally.moved((lane, State::Queued), (lane, State::Running));
+                decided.started.push((start.id, made(&task.position, event, &by)));
+                decided.began.push((place, task));
+            }
+        }
+        decided
+    }
+}
+
+async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>) -> Result<(), Fault> {
+    let takes: Vec<Take<'_>> =
+        decided.started.iter().map(|(id, change)| Take { tid: place_of[&id.uuid()], change }).collect();
+    let gone: Vec<Wanted<'_>> =
+        decided.expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
+    let counts = Counts::take(&mut hand.tally);
+    let (session, slot) = (&hand.session, hand.slot);
+    // Everything is locked, so that nothing of this can be lost: it is sent at once.
+    let (written, finished, counted, committed) = tokio::join!(
+        biased;
+        take::write(session, &takes, decided.now),
+        change::finish(session, &gone),
+        counts.write(session, slot),
+        session.run("COMMIT"),
+    );
+    written?;
+    finished?;
+    counted?;
+    committed
+}

@@ -1,0 +1,93 @@
+//! Every SQL statement of the store, by name.
+
+macro_rules! statements {
+    ($($name:ident => $text:expr,)+) => {
+        /// The name of a statement.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Sql {
+            $($name,)+
+        }
+
+        impl Sql {
+            /// Every statement.
+            pub(crate) const ALL: &[Sql] = &[$(Sql::$name,)+];
+
+            /// Its text.
+            pub(crate) const fn text(self) -> &'static str {
+                match self {
+                    $(Sql::$name => $text,)+
+                }
+            }
+        }
+    };
+}
+
+statements! {
+    ClaimDue => include_str!("../sql/postgres/claim_due.sql"),
+    CountsAdd => include_str!("../sql/postgres/counts_add.sql"),
+    CountsFold => include_str!("../sql/postgres/counts_fold.sql"),
+    CountsList => include_str!("../sql/postgres/counts_list.sql"),
+    Heads => include_str!("../sql/postgres/heads.sql"),
+    HistoryAhead => include_str!("../sql/postgres/history_ahead.sql"),
+    HistoryPartitions => include_str!("../sql/postgres/history_partitions.sql"),
+    HoldExtend => include_str!("../sql/postgres/hold_extend.sql"),
+    HoldLook => include_str!("../sql/postgres/hold_look.sql"),
+    IdempotencyGet => include_str!("../sql/postgres/idempotency_get.sql"),
+    IdempotencyInsert => include_str!("../sql/postgres/idempotency_insert.sql"),
+    LaneFind => include_str!("../sql/postgres/lane_find.sql"),
+    LaneGet => include_str!("../sql/postgres/lane_get.sql"),
+    LaneMake => include_str!("../sql/postgres/lane_make.sql"),
+    LaneNextDue => include_str!("../sql/postgres/lane_next_due.sql"),
+    LeaseAcquire => include_str!("../sql/postgres/lease_acquire.sql"),
+    LeaseRelease => include_str!("../sql/postgres/lease_release.sql"),
+    LeaseRenew => include_str!("../sql/postgres/lease_renew.sql"),
+    ListDeadNewest => include_str!("../sql/postgres/list_dead_newest.sql"),
+    ListNewest => include_str!("../sql/postgres/list_newest.sql"),
+    ListSoonest => include_str!("../sql/postgres/list_soonest.sql"),
+    NodeBury => include_str!("../sql/postgres/node_bury.sql"),
+    NodeSaw => include_str!("../sql/postgres/node_saw.sql"),
+    NodeSilent => include_str!("../sql/postgres/node_silent.sql"),
+    Notify => include_str!("../sql/postgres/notify.sql"),
+    Now => include_str!("../sql/postgres/now.sql"),
+    Overdue => include_str!("../sql/postgres/overdue.sql"),
+    Probe => include_str!("../sql/postgres/probe.sql"),
+    QuarantineGet => include_str!("../sql/postgres/quarantine_get.sql"),
+    QuarantinePut => include_str!("../sql/postgres/quarantine_put.sql"),
+    StartLook => include_str!("../sql/postgres/start_look.sql"),
+    TaskChange => include_str!("../sql/postgres/task_change.sql"),
+    TaskEdit => include_str!("../sql/postgres/task_edit.sql"),
+    TaskFinish => include_str!("../sql/postgres/task_finish.sql"),
+    TaskGet => include_str!("../sql/postgres/task_get.sql"),
+    TaskInsert => include_str!("../sql/postgres/task_insert.sql"),
+    TaskInsertOnce => include_str!("../sql/postgres/task_insert_once.sql"),
+    TaskLanes => include_str!("../sql/postgres/task_lanes.sql"),
+    TaskLock => include_str!("../sql/postgres/task_lock.sql"),
+    TaskPayloads => include_str!("../sql/postgres/task_payloads.sql"),
+    TaskRedrive => include_str!("../sql/postgres/task_redrive.sql"),
+    TaskTake => include_str!("../sql/postgres/task_take.sql"),
+    WorkerForget => include_str!("../sql/postgres/worker_forget.sql"),
+    WorkerList => include_str!("../sql/postgres/worker_list.sql"),
+    WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
+}
+
+/// What a hand writes with. It has all of them prepared, so that a transaction can be sent without waiting in between.
+pub(crate) const OF_HANDS: &[Sql] = &[
+    Sql::ClaimDue,
+    Sql::CountsAdd,
+    Sql::HoldExtend,
+    Sql::HoldLook,
+    Sql::IdempotencyGet,
+    Sql::IdempotencyInsert,
+    Sql::LaneNextDue,
+    Sql::StartLook,
+    Sql::TaskChange,
+    Sql::TaskEdit,
+    Sql::TaskFinish,
+    Sql::TaskGet,
+    Sql::TaskInsert,
+    Sql::TaskInsertOnce,
+    Sql::TaskLock,
+    Sql::TaskPayloads,
+    Sql::TaskRedrive,
+    Sql::TaskTake,
+];

@@ -1,0 +1,102 @@
+//! Writes that tasks are taken, by a claim or a start.
+
+use std::collections::HashMap;
+
+use punctual_core::json::Json;
+use punctual_core::state::{Change, State};
+use punctual_core::task::Hold;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::row::state_column;
+use super::session::Session;
+use super::statements::Sql;
+use super::tid::Tid;
+use crate::columns::{self, node_column, number_column};
+
+/// A task that this transaction has locked, and its change to a held state.
+pub(crate) struct Take<'a> {
+    pub tid: Tid,
+    pub change: &'a Change,
+}
+
+impl Take<'_> {
+    /// By how much the version grows.
+    fn growth(&self) -> u64 {
+        self.change.version - self.change.expected_version
+    }
+
+    /// Whether all but the trail and the version is the same.
+    fn is_alike(&self, other: &Self) -> bool {
+        (self.change.to, self.growth(), &self.change.hold, self.change.attempts.is_some())
+            == (other.change.to, other.growth(), &other.change.hold, other.change.attempts.is_some())
+    }
+
+    fn holder(&self, runs: bool) -> Option<&str> {
+        let hold = self.change.hold.as_ref().filter(|_| (self.change.to == State::Running) == runs);
+        hold.map(|hold| hold.worker.as_str())
+    }
+
+    fn hold(&self, column: fn(&Hold) -> i64) -> Option<i64> {
+        self.change.hold.as_ref().map(column)
+    }
+}
+
+/// Writes the changes; gives how many were written.
+pub(crate) async fn write(session: &Session, takes: &[Take<'_>], now: Timestamp) -> Result<u64, Fault> {
+    if takes.is_empty() {
+        return Ok(0);
+    }
+    // Those of one claim stand together, and mostly have the same timeout.
+    let classes: Vec<&[Take<'_>]> = takes.chunk_by(Take::is_alike).collect();
+    let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
+    let class: Vec<i32> = numbered.collect();
+    let tid: Vec<Tid> = takes.iter().map(|take| take.tid).collect();
+    let expected: Vec<i64> = takes.iter().map(|take| number_column(take.change.expected_version)).collect();
+    let trail: Vec<&[u8]> = takes.iter().map(|take| take.change.trail.as_bytes()).collect();
+
+    let first = || classes.iter().map(|class| &class[0]);
+    let state: Vec<i16> = first().map(|take| state_column(take.change.to)).collect();
+    let growth: Vec<i64> = first().map(|take| number_column(take.growth())).collect();
+    // An attempt is counted one by one.
+    let counted: Vec<i32> = first().map(|take| i32::from(take.change.attempts.is_some())).collect();
+    let worker: Vec<Option<&str>> = first().map(|take| take.holder(true)).collect();
+    let holder: Vec<Option<&str>> = first().map(|take| take.holder(false)).collect();
+    let node: Vec<Option<i64>> = first().map(|take| take.change.hold.as_ref()?.node.map(node_column)).collect();
+    let until: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.expires_at.as_millis())).collect();
+    let deadline: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.deadline_at.as_millis())).collect();
+    let lease: Vec<Option<i64>> = first().map(|take| take.hold(|hold| number_column(hold.lease_millis))).collect();
+    session
+        .execute(
+            Sql::TaskTake,
+            &[
+                &now.as_millis(),
+                &tid,
+                &expected,
+                &class,
+                &trail,
+                &state,
+                &growth,
+                &counted,
+                &worker,
+                &holder,
+                &node,
+                &until,
+                &deadline,
+                &lease,
+            ],
+        )
+        .await
+}
+
+/// The payloads of tasks that were too large to be read with them. One that cannot be read is left out.
+pub(crate) async fn payloads(session: &Session, large: &[Uuid]) -> Result<HashMap<Uuid, Json>, Fault> {
+    if large.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = session.query(Sql::TaskPayloads, &[&large]).await?;
+    let payload = |row: &Row| Some((row.get(0), columns::json(row.get(1), "payload").ok()?));
+    Ok(rows.iter().filter_map(payload).collect())
+}

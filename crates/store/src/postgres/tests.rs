@@ -1,0 +1,98 @@
+//! What the conformance suite cannot see: the schema, the statements, several nodes, and what happens when PostgreSQL
+//! fails.
+
+mod faults;
+mod history;
+mod migrating;
+mod nodes;
+mod opening;
+mod plans;
+mod unreadable;
+
+use std::sync::Arc;
+
+use punctual_core::clock::ManualClock;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Applied, Claim, Inserted, Store, Taker};
+use punctual_core::task::Task;
+use punctual_core::trail::Actor;
+use punctual_testkit::fixtures::{START, TaskBuilder};
+use punctual_testkit::postgres::{Postgres, execute};
+
+use super::{Database, Options, PostgresStore};
+
+/// A database on a server of its own, and a store over it.
+struct Fixture {
+    server: Postgres,
+    url: String,
+    store: PostgresStore,
+}
+
+impl Fixture {
+    async fn open() -> Self {
+        let server = Postgres::start().await;
+        let url = server.create_database().await;
+        Database::connect(&url).await.unwrap().up(START).await.unwrap();
+        let store = open(&url, NodeId::new(7)).await;
+        Self { server, url, store }
+    }
+
+    /// Does something to the database behind the store's back.
+    async fn sql(&self, sql: &str) -> Vec<Vec<Option<String>>> {
+        execute(&self.url, &format!("SET search_path = punctual; {sql}")).await
+    }
+
+    async fn number(&self, sql: &str) -> i64 {
+        self.sql(sql).await[0][0].as_ref().unwrap().parse().unwrap()
+    }
+
+    async fn insert(&self, task: TaskBuilder) -> Task {
+        insert(&self.store, task).await
+    }
+
+    async fn lease(&self, task: &Task, limit: usize) -> Vec<Task> {
+        lease(&self.store, task, limit).await
+    }
+
+    /// The counts that are kept are those that a count would find.
+    async fn assert_counts(&self) {
+        let wrong = "SELECT count(*) FROM (
+                 SELECT lane, state, count(*) AS tasks FROM tasks GROUP BY lane, state
+             ) AS found FULL JOIN (
+                 SELECT lane, state, sum(tasks) AS tasks FROM counts GROUP BY lane, state HAVING sum(tasks) <> 0
+             ) AS kept USING (lane, state, tasks)
+             WHERE found IS NULL OR kept IS NULL";
+        assert_eq!(self.number(wrong).await, 0, "the counts are wrong");
+    }
+}
+
+async fn open(url: &str, node: NodeId) -> PostgresStore {
+    let clock = Arc::new(ManualClock::new(START));
+    PostgresStore::connect(url, clock, node, Options::default()).await.unwrap()
+}
+
+async fn insert(store: &PostgresStore, task: TaskBuilder) -> Task {
+    match store.insert(vec![task.build()]).await.unwrap().pop().unwrap() {
+        Inserted::Created(task) => task,
+        other => panic!("not created: {other:?}"),
+    }
+}
+
+async fn lease(store: &PostgresStore, task: &Task, limit: usize) -> Vec<Task> {
+    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000 };
+    let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, taker };
+    store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
+}
+
+/// Completes a task that runs; whether nobody else had changed it.
+async fn complete(store: &PostgresStore, task: &Task) -> bool {
+    let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+    let event = Event::Complete { result: None, http_status: None };
+    let change = transition(&task.position, event, &by).unwrap();
+    matches!(store.apply(vec![(task.id, change)]).await.unwrap()[0], Applied::Done(_))
+}
+
+fn ids(tasks: &[Task]) -> Vec<TaskId> {
+    tasks.iter().map(|task| task.id).collect()
+}

@@ -1,0 +1,78 @@
+//! The months of the history: made ahead, and removed when they are over.
+
+use punctual_core::state::State;
+use punctual_core::store::{Filter, Store};
+use punctual_core::time::Timestamp;
+use punctual_testkit::fixtures::{START, TENANT, task};
+
+use super::{Fixture, complete, ids};
+
+/// 2026-06-01T00:00:00Z, the end of the month in which the test's tasks come to rest.
+const END_OF_MAY: Timestamp = Timestamp::from_millis(1_780_272_000_000);
+
+async fn partitions(fixture: &Fixture) -> Vec<String> {
+    let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'history'::regclass ORDER BY 1";
+    fixture.sql(sql).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn months_are_made_ahead_and_removed_when_they_are_over() {
+    let fixture = Fixture::open().await;
+    let made_at_first = partitions(&fixture).await.len();
+    assert_eq!(made_at_first, 4, "this month, two more, and the rest");
+    let stored = fixture.insert(task()).await;
+    let running = fixture.lease(&stored, 1).await.pop().unwrap();
+    assert!(complete(&fixture.store, &running).await);
+    assert_eq!(fixture.number("SELECT count(*) FROM history_rest").await, 1, "the test's clock is in another month");
+
+    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 3);
+    assert_eq!(fixture.store.upkeep(START).await.unwrap(), 0, "they are there");
+    assert_eq!(fixture.number("SELECT count(*) FROM history_rest").await, 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM history_2026_05").await, 1, "what was caught has moved");
+    let done = fixture.store.get(TENANT, vec![stored.id]).await.unwrap().remove(0).unwrap();
+    assert_eq!(done.state(), State::Completed);
+    fixture.assert_counts().await;
+
+    let before = END_OF_MAY.plus_millis(-1);
+    assert_eq!(fixture.store.remove_history(before).await.unwrap(), Vec::<String>::new(), "May is not over");
+    assert_eq!(fixture.store.remove_history(END_OF_MAY).await.unwrap(), ["history_2026_05"]);
+    assert!(fixture.store.get(TENANT, vec![stored.id]).await.unwrap()[0].is_none());
+    assert_eq!(partitions(&fixture).await.len(), made_at_first + 2);
+}
+
+/// Pages run over the partitions as over one table.
+#[tokio::test]
+async fn a_listing_runs_over_all_months() {
+    let fixture = Fixture::open().await;
+    fixture.store.upkeep(START).await.unwrap();
+    let mut stored = Vec::new();
+    for _ in 0..6 {
+        let waiting = fixture.insert(task()).await;
+        let running = fixture.lease(&waiting, 1).await.pop().unwrap();
+        assert!(complete(&fixture.store, &running).await);
+        stored.push(running);
+    }
+    for (number, task) in stored.iter().enumerate().skip(1) {
+        // Into another month, or into none.
+        let sql = format!(
+            "UPDATE history SET completed_at = completed_at + {number} * 2000000000::bigint WHERE id = '{}'",
+            task.id.uuid()
+        );
+        fixture.sql(&sql).await;
+    }
+    assert!(fixture.number("SELECT count(DISTINCT tableoid) FROM history").await >= 3);
+    for by_execute_at in [false, true] {
+        let filter = Filter { tenant: TENANT.into(), by_execute_at, ..Filter::default() };
+        let (mut listed, mut after) = (Vec::new(), None);
+        loop {
+            let page = fixture.store.list(filter.clone(), after, 2).await.unwrap();
+            listed.extend(ids(&page.tasks));
+            let Some(next) = page.next else { break };
+            after = Some(next);
+        }
+        if !by_execute_at {
+            listed.reverse();
+        }
+        assert_eq!(listed, ids(&stored));
+    }
+}

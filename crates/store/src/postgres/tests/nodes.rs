@@ -1,0 +1,172 @@
+//! Several nodes on one database.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Applied, Inserted, Store};
+use punctual_core::task::Task;
+use punctual_core::trail::Actor;
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT, task};
+
+use super::super::{PostgresClock, Wake, Wakes};
+use super::{Fixture, complete, insert, lease, open};
+
+/// Longer than it takes until a lane is looked through from its front.
+const SOON: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn nodes_never_share_a_task() {
+    let fixture = Fixture::open().await;
+    let first = fixture.insert(task()).await;
+    let stored: BTreeSet<TaskId> = fixture
+        .store
+        .insert(task().times(1_000))
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|answer| match answer {
+            Inserted::Created(task) => task.id,
+            other => panic!("{other:?}"),
+        })
+        .chain([first.id])
+        .collect();
+    let mut nodes = tokio::task::JoinSet::new();
+    for number in 0..3 {
+        let (url, first) = (fixture.url.clone(), first.clone());
+        nodes.spawn(async move {
+            let store = open(&url, NodeId::new(100 + number)).await;
+            let mut taken = Vec::new();
+            loop {
+                let leased = lease(&store, &first, 13).await;
+                if leased.is_empty() {
+                    Store::close(&store).await.unwrap();
+                    return taken;
+                }
+                for task in leased {
+                    assert!(complete(&store, &task).await, "somebody else had it");
+                    taken.push(task.id);
+                }
+            }
+        });
+    }
+    let taken: Vec<TaskId> = nodes.join_all().await.concat();
+    assert_eq!(taken.len(), stored.len(), "a task was given to two, or to nobody");
+    assert_eq!(taken.into_iter().collect::<BTreeSet<_>>(), stored);
+    fixture.assert_counts().await;
+}
+
+/// One node edits what another claims and gives back, all the time: nothing is lost, and every change is counted.
+#[tokio::test]
+async fn edits_and_claims_of_two_nodes_leave_the_counts_right() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    let stored = fixture.store.insert(task().times(100)).await.unwrap();
+    let Inserted::Created(first) = stored[0].clone() else { panic!("{stored:?}") };
+    let ids: Vec<TaskId> = stored
+        .iter()
+        .map(|answer| match answer {
+            Inserted::Created(task) => task.id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let by = By { now: START, node: NodeId::new(8), actor: Actor::Client };
+    let editor = async {
+        for _ in 0..60 {
+            let read = other.get(TENANT, ids.clone()).await.unwrap().into_iter().flatten();
+            let change = |task: Task| Some((task.id, transition(&task.position, Event::RunNow, &by).ok()?));
+            other.apply(read.filter_map(change).collect()).await.unwrap();
+        }
+    };
+    let claimer = async {
+        let mut given = 0;
+        for _ in 0..120 {
+            let leased = fixture.lease(&first, 20).await;
+            given += leased.len();
+            let back = |task: &Task| {
+                let event = Event::GiveBack(START);
+                (task.id, transition(&task.position, event, &by).expect("it runs"))
+            };
+            let answers = fixture.store.apply(leased.iter().map(back).collect()).await.unwrap();
+            assert!(answers.iter().all(|answer| matches!(answer, Applied::Done(Some(_)))), "nobody else has them");
+        }
+        given
+    };
+    let ((), given) = tokio::join!(editor, claimer);
+    assert!(given > 0);
+    assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE state = 1").await, 100);
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_node_hears_of_what_another_stored() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    let (mut wakes, mut own) = (other.wakes(), fixture.store.wakes());
+    // Each may not be listening yet.
+    eventually("the other node hears of it", SOON, async || {
+        let stored = fixture.insert(task().queue("mine")).await;
+        hear(&mut wakes, &stored).await
+    })
+    .await;
+    eventually("and tells of its own", SOON, async || {
+        let stored = insert(&other, task().queue("yours")).await;
+        hear(&mut own, &stored).await
+    })
+    .await;
+}
+
+/// Waits until a node hears that something waits in the lane of this task, and in no other.
+async fn hear(wakes: &mut Wakes, task: &Task) -> Result<(), String> {
+    loop {
+        match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
+            Ok(Some(Wake::Everything)) => {}
+            Ok(Some(wake)) => {
+                assert_eq!(wake, Wake::Lane(task.lane.clone(), START), "it was told of what it did itself");
+                return Ok(());
+            }
+            Ok(None) => panic!("the store is closed"),
+            Err(_) => return Err("nothing was heard".to_owned()),
+        }
+    }
+}
+
+/// What another node puts in front of what this one has taken is found, though nobody tells it.
+#[tokio::test]
+async fn polling_alone_suffices() {
+    let fixture = Fixture::open().await;
+    let stored = fixture.store.insert(task().times(3)).await.unwrap();
+    let Inserted::Created(first) = &stored[0] else { panic!("{stored:?}") };
+    assert_eq!(fixture.lease(first, 3).await.len(), 3);
+    // Behind the back of everybody.
+    let copy = format!(
+        "INSERT INTO tasks SELECT (jsonb_populate_record(t, jsonb_build_object(
+             'id', '{}', 'seq', -1, 'state', 1, 'due_at', t.due_at - 1000, 'lease_expires_at', NULL, 'node', NULL
+         ))).* FROM tasks AS t WHERE id = '{}'",
+        TaskId::new().uuid(),
+        first.id.uuid()
+    );
+    fixture.sql(&copy).await;
+    let found = eventually("it is found", SOON, async || {
+        fixture.lease(first, 1).await.pop().ok_or_else(|| "nothing is due".to_owned())
+    });
+    found.await;
+}
+
+#[tokio::test]
+async fn the_clock_is_that_of_the_database() {
+    use punctual_core::clock::Clock;
+
+    let fixture = Fixture::open().await;
+    let clock = PostgresClock::connect(&fixture.url).await.unwrap();
+    let asked = "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+    for _ in 0..5 {
+        let told = clock.now().as_millis();
+        let after = fixture.number(asked).await;
+        assert!(told <= after, "ahead of the database by {} ms", told - after);
+        assert!(after - told < 2_000, "behind the database by {} ms", after - told);
+    }
+    assert!(clock.skew_millis().abs() < 2_000, "both are on one machine");
+}

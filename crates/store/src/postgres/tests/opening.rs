@@ -1,0 +1,76 @@
+//! What is said when a database cannot be worked with.
+
+use std::sync::Arc;
+
+use punctual_core::clock::ManualClock;
+use punctual_core::ids::NodeId;
+use punctual_testkit::fixtures::START;
+use punctual_testkit::postgres::Postgres;
+
+use super::super::{ConnectError, Options, PostgresStore};
+use super::{Database, Fixture};
+use crate::migrations::postgres::STEPS;
+
+async fn refused(url: &str) -> ConnectError {
+    let clock = Arc::new(ManualClock::new(START));
+    let opened = PostgresStore::connect(url, clock, NodeId::new(7), Options::default()).await;
+    opened.err().expect("it cannot be opened")
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_one_sentence() {
+    let mut server = Postgres::start().await;
+    let port = server.port();
+    let fault = refused(&server.url("nowhere")).await;
+    assert_eq!(
+        fault.to_string(),
+        format!("PostgreSQL at 127.0.0.1:{port}/nowhere has no such database; create it first")
+    );
+    let fault = refused(&format!("postgres://nobody:secret@127.0.0.1:{port}/postgres")).await;
+    assert!(matches!(fault, ConnectError::Authentication { .. }), "{fault}");
+    assert!(!fault.to_string().contains("secret"), "{fault}");
+    let fault = refused(&server.create_database().await).await;
+    let known = STEPS.len();
+    assert_eq!(
+        fault.to_string(),
+        format!("the database has schema version 0, but this binary needs version {known}: run `punctual migrate up`")
+    );
+    server.kill().await;
+    let fault = refused(&server.url("postgres")).await;
+    assert!(fault.to_string().starts_with(&format!("PostgreSQL at 127.0.0.1:{port}/postgres cannot be reached: ")));
+    let fault = refused("postgres://[").await;
+    assert!(matches!(fault, ConnectError::Url(_)), "{fault}");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_binary_is_refused_and_an_older_one_too() {
+    let fixture = Fixture::open().await;
+    fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
+    let fault = refused(&fixture.url).await.to_string();
+    let known = STEPS.len();
+    let expected = format!(
+        "the database has schema version 9999, but this binary knows versions up to {known}: use a newer binary"
+    );
+    assert!(fault.ends_with(&expected), "{fault}");
+    fixture.sql("DELETE FROM schema_migrations WHERE version = 9999").await;
+    Database::connect(&fixture.url).await.unwrap().down(1).await.unwrap();
+    assert!(matches!(refused(&fixture.url).await, ConnectError::Older { found: 1, .. }));
+}
+
+#[tokio::test]
+async fn every_session_has_its_limits() {
+    let fixture = Fixture::open().await;
+    // Every kind of connection is made by now, or by this.
+    super::super::PostgresStore::check(&fixture.store).await.unwrap();
+    let shown = async |name: &str| {
+        let sql = format!("SELECT current_setting('{name}')");
+        fixture.store.reads().call(async |session| session.show(&sql).await).await.unwrap()
+    };
+    assert_eq!(shown("statement_timeout").await, "10s");
+    assert_eq!(shown("lock_timeout").await, "5s");
+    assert_eq!(shown("idle_in_transaction_session_timeout").await, "10s");
+    assert_eq!(shown("synchronous_commit").await, "on");
+    assert_eq!(shown("application_name").await, "punctual");
+    assert_eq!(shown("default_transaction_isolation").await, "read committed");
+    assert_eq!(shown("search_path").await, "punctual");
+}

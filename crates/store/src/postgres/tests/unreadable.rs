@@ -1,0 +1,107 @@
+//! Rows that cannot be read: out of the way of the others, and not lost.
+
+use punctual_core::store::{Filter, Store, StoreError};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_testkit::fixtures::{TENANT, task};
+
+use super::{Fixture, ids};
+
+/// What breaks a task.
+const DAMAGES: [&str; 6] = [
+    "payload = '{\"torn'",
+    "payload = repeat('x', 100000)",
+    "retry_policy = '{}'",
+    "metadata = '[1]'",
+    "version = -1",
+    "attempts = -1",
+];
+
+async fn damaged(fixture: &Fixture, damage: &str) -> Vec<Task> {
+    let mut stored = Vec::new();
+    for _ in 0..3 {
+        stored.push(fixture.insert(task().queue(damage)).await);
+    }
+    fixture.sql(&format!("UPDATE tasks SET {damage} WHERE id = '{}'", stored[1].id.uuid())).await;
+    stored
+}
+
+async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
+    let bad = stored[1].id;
+    let found = |table: &str| format!("SELECT count(*) FROM {table} WHERE id = '{}'", bad.uuid());
+    assert_eq!(fixture.number(&found("quarantine")).await, 1);
+    assert_eq!(fixture.number(&found("tasks")).await, 0);
+    let refused = fixture.store.get(TENANT, vec![bad]).await;
+    assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains(&bad.to_string())), "{refused:?}");
+    assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "nobody else's business");
+    let batch = fixture.store.get(TENANT, ids(stored)).await.unwrap();
+    assert_eq!(batch.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true]);
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_claim_gets_past_a_row_that_cannot_be_read() {
+    let fixture = Fixture::open().await;
+    for damage in DAMAGES {
+        let stored = damaged(&fixture, damage).await;
+        let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
+        assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{damage}: {refused:?}");
+        let mut taken = fixture.lease(&stored[0], 2).await;
+        taken.extend(fixture.lease(&stored[0], 2).await);
+        assert_eq!(ids(&taken), [stored[0].id, stored[2].id], "{damage}");
+        assert_in_quarantine(&fixture, &stored).await;
+        assert!(
+            fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap().is_empty(),
+            "{damage}: it is due for ever"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_listing_leaves_out_a_row_that_cannot_be_read() {
+    let fixture = Fixture::open().await;
+    for damage in DAMAGES {
+        let stored = damaged(&fixture, damage).await;
+        for by_execute_at in [false, true] {
+            let queue = Some(damage.to_owned());
+            let filter = Filter { tenant: TENANT.into(), queue, by_execute_at, ..Filter::default() };
+            let page = fixture.store.list(filter, None, 10).await.unwrap();
+            assert_eq!(page.tasks.len(), 2, "{damage}");
+        }
+        assert_in_quarantine(&fixture, &stored).await;
+    }
+}
+
+#[tokio::test]
+async fn the_reaper_gets_past_a_row_that_cannot_be_read() {
+    let fixture = Fixture::open().await;
+    let mut stored = Vec::new();
+    for _ in 0..3 {
+        stored.push(fixture.insert(task()).await);
+    }
+    assert_eq!(fixture.lease(&stored[0], 3).await.len(), 3);
+    fixture.sql("UPDATE tasks SET lease_expires_at = 1").await;
+    fixture.sql(&format!("UPDATE tasks SET held_since = NULL WHERE id = '{}'", stored[1].id.uuid())).await;
+    let mut overdue = ids(&fixture.store.overdue(vec![], 10).await.unwrap());
+    overdue.sort_unstable();
+    assert_eq!(overdue, [stored[0].id, stored[2].id]);
+    assert_in_quarantine(&fixture, &stored).await;
+    assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2);
+}
+
+/// What PostgreSQL does not take fails its own call, not those that are written with it.
+#[tokio::test]
+async fn a_text_that_cannot_be_stored_harms_nobody_else() {
+    let fixture = Fixture::open().await;
+    let calls: Vec<_> = (0..20)
+        .map(|number| {
+            let store = fixture.store.clone();
+            let new = if number % 5 == 0 { task().key("nul \0", 1) } else { task() };
+            tokio::spawn(async move { store.insert(vec![new.build()]).await.is_ok() })
+        })
+        .collect();
+    for (number, call) in calls.into_iter().enumerate() {
+        assert_eq!(call.await.unwrap(), number % 5 != 0, "call {number}");
+    }
+    fixture.assert_counts().await;
+}

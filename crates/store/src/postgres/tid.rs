@@ -1,0 +1,30 @@
+//! Where a row is in its table: the quickest way back to one that is locked.
+//!
+//! It is good for as long as the transaction that locked the row lasts, and no longer.
+
+use std::error::Error;
+
+use tokio_postgres::types::private::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+/// The place of a row: its block and its number in it, as PostgreSQL sends them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tid([u8; 6]);
+
+impl<'a> FromSql<'a> for Tid {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+        Ok(Self(raw.try_into()?))
+    }
+
+    accepts!(TID);
+}
+
+impl ToSql for Tid {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        out.extend_from_slice(&self.0);
+        Ok(IsNull::No)
+    }
+
+    accepts!(TID);
+    to_sql_checked!();
+}

@@ -1,0 +1,1 @@
+SELECT history_ahead($1, $2)

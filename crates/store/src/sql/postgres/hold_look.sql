@@ -1,0 +1,6 @@
+-- In the order given, so that whoever locks several of them does not wait in a circle.
+SELECT
+    t.id, t.lane, t.state, t.version, t.cancel_requested, t.timeout_millis,
+    t.worker, t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis
+FROM unnest($1::uuid[]) AS w (id) JOIN tasks AS t ON t.id = w.id
+FOR UPDATE OF t

@@ -1,0 +1,1 @@
+SELECT id, key FROM lanes WHERE key = ANY($1::bytea[])

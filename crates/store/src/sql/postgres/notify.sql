@@ -1,0 +1,1 @@
+SELECT pg_notify('punctual_wake', $1)

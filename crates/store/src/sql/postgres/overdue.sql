@@ -1,0 +1,35 @@
+-- Holds that ran out by $1, holds of the nodes in $2, and waiting tasks that expired by $1. Every look goes down an index
+-- to what is overdue, and to nothing else: the nodes that hold something are found by one seek each.
+WITH RECURSIVE holder AS (
+    (SELECT node FROM tasks WHERE state >= 2 AND node IS NOT NULL ORDER BY node LIMIT 1)
+    UNION ALL
+    SELECT n.node
+    FROM holder AS h
+    CROSS JOIN LATERAL (SELECT node FROM tasks WHERE state >= 2 AND node > h.node ORDER BY node LIMIT 1) AS n
+),
+found AS (
+    (SELECT id FROM tasks WHERE state >= 2 AND node IS NULL AND lease_expires_at <= $1 ORDER BY lease_expires_at LIMIT $3)
+    UNION ALL
+    SELECT t.id
+    FROM holder AS h
+    CROSS JOIN LATERAL (
+        SELECT id FROM tasks
+        WHERE state >= 2 AND node = h.node
+            AND lease_expires_at <= CASE WHEN h.node = ANY($2::bigint[]) THEN 9223372036854775807 ELSE $1 END
+        ORDER BY lease_expires_at
+        LIMIT $3
+    ) AS t
+    UNION ALL
+    (
+        SELECT id FROM tasks
+        WHERE expires_at IS NOT NULL AND state <= 1 AND expires_at <= $1
+        ORDER BY expires_at
+        LIMIT $3
+    )
+)
+SELECT
+    t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
+    t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,
+    t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
+    t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text
+FROM (SELECT id FROM found LIMIT $3) AS f JOIN tasks AS t ON t.id = f.id

@@ -1,0 +1,1 @@
+SELECT lane, reason FROM quarantine WHERE id = $1

@@ -1,0 +1,9 @@
+-- In the order given, so that whoever locks several of them does not wait in a circle. The columns are those that `row.rs`
+-- names, and then where the row is.
+SELECT
+    t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
+    t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,
+    t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
+    t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text, t.ctid
+FROM unnest($1::uuid[]) AS w (id) JOIN tasks AS t ON t.id = w.id
+FOR UPDATE OF t

@@ -1,0 +1,28 @@
+-- What the submitter changed of a task that waits; it is held by nobody. `sets_*` say whether to set a column that may
+-- be set to NULL.
+UPDATE tasks AS t SET
+    state = w.state,
+    version = w.version,
+    attempts = coalesce(w.attempts, t.attempts),
+    crashes = coalesce(w.crashes, t.crashes),
+    due_at = coalesce(w.due_at, t.due_at),
+    trail = t.trail || w.trail,
+    lane = coalesce(w.lane, t.lane),
+    execute_at = coalesce(w.execute_at, t.execute_at),
+    expires_at = CASE WHEN w.sets_expiry THEN w.expires_at ELSE t.expires_at END,
+    payload = coalesce(w.payload, t.payload),
+    retry_policy = CASE WHEN w.sets_policy THEN w.retry_policy ELSE t.retry_policy END,
+    metadata = CASE WHEN w.sets_metadata THEN w.metadata ELSE t.metadata END
+FROM unnest(
+    $1::uuid[], $2::bigint[], $3::smallint[], $4::text[], $5::bigint[], $6::bigint[], $7::smallint[],
+    $8::bigint[], $9::integer[], $10::integer[], $11::bytea[], $12::bigint[], $13::bigint[], $14::bigint[],
+    $15::boolean[], $16::bigint[], $17::text[], $18::boolean[], $19::text[], $20::boolean[], $21::text[]
+) AS w (
+    id, expected_version, from_state, tenant, judged_until, judged_node, state,
+    version, attempts, crashes, trail, due_at, lane, execute_at,
+    sets_expiry, expires_at, payload, sets_policy, retry_policy, sets_metadata, metadata
+)
+WHERE t.id = w.id AND t.version = w.expected_version AND t.state = w.from_state
+    AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))
+    AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
+RETURNING t.id, t.lane, t.due_at

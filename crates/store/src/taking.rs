@@ -1,0 +1,82 @@
+//! How tasks are taken: the events of a claim and of a start, whatever the database.
+
+use std::borrow::Cow;
+
+use punctual_core::ids::NodeId;
+use punctual_core::state::{By, Change, Event, Position, State, transition};
+use punctual_core::store::{Start, Taker};
+use punctual_core::task::{Hold, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+
+use crate::columns::number_column;
+
+/// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
+pub(crate) const MOST_EXPIRED: usize = 1_000;
+
+/// On whose behalf a taker takes.
+pub(crate) fn actor(taker: &Taker) -> Actor<'_> {
+    match taker {
+        Taker::Dispatch { .. } => Actor::Scheduler,
+        Taker::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
+    }
+}
+
+/// What a claim does to a task with this timeout.
+pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
+    let until = |millis: u64| now.plus_millis(number_column(millis));
+    match taker {
+        Taker::Dispatch { visibility_millis } => Event::Claim(Hold {
+            worker: node.to_string(),
+            node: Some(node),
+            since: now,
+            expires_at: until(*visibility_millis),
+            deadline_at: until(*visibility_millis),
+            lease_millis: *visibility_millis,
+        }),
+        Taker::Worker { name, lease_millis } => Event::Lease(Hold {
+            worker: name.clone(),
+            node: None,
+            since: now,
+            expires_at: until((*lease_millis).min(timeout_millis)),
+            deadline_at: until(timeout_millis),
+            lease_millis: *lease_millis,
+        }),
+    }
+}
+
+/// What a start does to a queued task with this timeout.
+pub(crate) fn started(start: &Start, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
+    let lasts = timeout_millis.saturating_add(start.grace_millis);
+    let end = now.plus_millis(number_column(lasts));
+    Event::Start(Hold {
+        worker: start.worker.clone(),
+        node: Some(node),
+        since: now,
+        expires_at: end,
+        deadline_at: end,
+        lease_millis: lasts,
+    })
+}
+
+/// The change of a row that a query found in the state that the event needs.
+pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
+    transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
+}
+
+/// The task after a change to a held state.
+pub(crate) fn advance(task: &mut Task, change: Change) {
+    task.position = Position {
+        state: change.to,
+        version: change.version,
+        attempts: change.attempts.unwrap_or(task.position.attempts),
+        crashes: change.crashes.unwrap_or(task.position.crashes),
+        cancel_requested: change.cancel_requested,
+    };
+    if change.to == State::Running {
+        task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
+        task.started_at = Some(change.at);
+    }
+    task.hold = change.hold;
+    task.trail.extend(&change.trail);
+}
