@@ -16,6 +16,7 @@ use punctual_core::time::Timestamp;
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
@@ -102,6 +103,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         clock,
         hints,
         targets: Arc::new(Targets::new(1, 1_000)),
+        owned: Arc::new(Owned::nothing(1)),
         node: NODE,
     };
     let config = Config {
@@ -111,7 +113,6 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         claim_batch: 1_000,
         visibility: seconds(60),
         waiting_workers: 100,
-        push: false,
     };
     let (dispatcher, desk) = Dispatcher::new(deps, config);
     tokio::spawn(dispatcher.run(shutdown));

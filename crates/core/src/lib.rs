@@ -13,6 +13,7 @@ pub mod ids;
 pub mod json;
 pub mod lane;
 pub mod networks;
+pub mod partitions;
 pub mod retry;
 pub mod state;
 pub mod store;

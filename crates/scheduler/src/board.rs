@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use punctual_core::lane::{Lane, LaneId, Route};
+use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::time::Timestamp;
 
 use crate::wheel::Wheel;
@@ -98,6 +98,20 @@ impl Board {
         match head {
             Some(due_at) => self.place(&lane, due_at, now),
             None => self.forget(lane.id),
+        }
+    }
+
+    /// Keeps the lanes that `concern` this node, and forgets the others.
+    pub fn retain(&mut self, concern: impl Fn(&LaneKey) -> bool) {
+        let gone: Vec<LaneId> = self
+            .lanes
+            .values()
+            .map(|known| &known.lane)
+            .filter(|lane| !concern(&lane.key))
+            .map(|lane| lane.id)
+            .collect();
+        for lane in gone {
+            self.forget(lane);
         }
     }
 
@@ -196,7 +210,6 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use punctual_core::lane::LaneKey;
 
     fn at(millis: i64) -> Timestamp {
         Timestamp::from_millis(millis)
@@ -251,6 +264,17 @@ mod tests {
         board.correct(LaneId::new(1), None, at(300));
         assert!(board.is_empty());
         assert!(board.shelves.is_empty());
+    }
+
+    #[test]
+    fn lanes_that_concern_it_no_more_are_forgotten() {
+        let mut board = Board::new(at(0), 1_000);
+        board.note(&lane(1, 5), at(0), at(0));
+        board.note(&lane(2, 6), at(0), at(0));
+        board.note(&lane(3, 5), at(500), at(0));
+        board.retain(|lane| lane.priority == 6);
+        board.advance(at(500));
+        assert_eq!((ready(&board), board.len()), (vec![2], 1));
     }
 
     #[test]

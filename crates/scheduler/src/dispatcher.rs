@@ -30,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::board::{Board, Shelf};
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
 use crate::hints::Hints;
+use crate::ownership::Owned;
 use crate::targets::Targets;
 use crate::waiters::{Waiters, shelves};
 
@@ -51,8 +52,6 @@ pub struct Config {
     pub visibility: Duration,
     /// How many pull workers may wait.
     pub waiting_workers: usize,
-    /// Whether this node dispatches webhooks.
-    pub push: bool,
 }
 
 /// What the dispatcher works with.
@@ -68,6 +67,8 @@ pub struct Deps {
     pub hints: Arc<Hints>,
     /// The places of webhook targets.
     pub targets: Arc<Targets>,
+    /// The partitions whose webhooks this node dispatches.
+    pub owned: Arc<Owned>,
     /// This process.
     pub node: NodeId,
 }
@@ -83,6 +84,8 @@ pub struct Dispatcher {
     returns: mpsc::UnboundedSender<Vec<Task>>,
     abandoned: Vec<Task>,
     board: Board,
+    /// The generation of what is owned that the board was made for.
+    generation: u64,
     waiters: Waiters,
     /// Shelves where a ready lane and a taker may meet.
     open: HashSet<Shelf>,
@@ -122,6 +125,7 @@ impl Dispatcher {
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
         let dispatcher = Self {
             board: Board::new(deps.clock.now(), window),
+            generation: deps.owned.generation(),
             deps,
             config,
             asks,
@@ -200,9 +204,15 @@ impl Dispatcher {
             self.take_in(waiting);
         }
         self.give_back_abandoned().await;
+        self.keep_what_concerns_us();
         let now = self.deps.clock.now();
         for (lane, due_at) in self.deps.hints.take() {
-            self.board.note(&lane, due_at, now);
+            if self.deps.owned.concerns(&lane.key) {
+                self.board.note(&lane, due_at, now);
+            }
+        }
+        if self.deps.hints.take_everywhere() {
+            (self.sweep_after, self.next_sweep) = (None, Instant::now());
         }
         if Instant::now() >= self.next_sweep {
             self.sweep().await?;
@@ -210,6 +220,16 @@ impl Dispatcher {
         self.board.advance(self.deps.clock.now());
         self.open.extend(self.board.take_stirred());
         self.serve().await
+    }
+
+    /// When other partitions are owned than before: forgets the lanes of those that are not, and looks for the others.
+    fn keep_what_concerns_us(&mut self) {
+        let generation = self.deps.owned.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.board.retain(|lane| self.deps.owned.concerns(lane));
+            (self.sweep_after, self.next_sweep) = (None, Instant::now());
+        }
     }
 
     /// Claims for everybody who can be served, in one call to the store.
@@ -254,7 +274,7 @@ impl Dispatcher {
             let now = self.deps.clock.now();
             let window = i64::try_from(self.config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
             let heads = self.deps.store.heads(self.sweep_after, now.plus_millis(window), SWEEP_PAGE).await?;
-            for head in &heads {
+            for head in heads.iter().filter(|head| self.deps.owned.concerns(&head.lane.key)) {
                 self.board.note(&head.lane, head.due_at, now);
             }
             self.sweep_after = heads.last().filter(|_| heads.len() == SWEEP_PAGE).map(|head| head.lane.id);
@@ -274,6 +294,7 @@ impl Dispatcher {
             Some(waiting) = self.asks.recv() => self.take_in(waiting),
             Some(abandoned) = self.returned.recv() => self.abandoned.extend(abandoned),
             () = deps.hints.wait() => {}
+            () = deps.owned.wait() => {}
             () = deps.targets.wait_for_place(), if blocked => {}
             () = deps.broker.wait_for_room(WEBHOOK_POOL), if blocked && !self.places_full => {}
             () = tokio::time::sleep(waits) => {}

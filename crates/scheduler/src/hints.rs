@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use punctual_core::lane::{Lane, LaneId};
@@ -15,6 +16,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Hints {
     earliest: Mutex<HashMap<LaneId, (Arc<Lane>, Timestamp)>>,
+    everywhere: AtomicBool,
     added: Notify,
 }
 
@@ -33,6 +35,17 @@ impl Hints {
         if any {
             self.added.notify_one();
         }
+    }
+
+    /// Tells the dispatcher that tasks may wait anywhere.
+    pub fn look_everywhere(&self) {
+        self.everywhere.store(true, Ordering::Relaxed);
+        self.added.notify_one();
+    }
+
+    /// Whether tasks may wait anywhere, since the last call.
+    pub fn take_everywhere(&self) -> bool {
+        self.everywhere.swap(false, Ordering::Relaxed)
     }
 
     /// What was hinted since the last call.

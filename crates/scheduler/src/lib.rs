@@ -5,6 +5,7 @@ pub mod board;
 pub mod desk;
 pub mod dispatcher;
 pub mod hints;
+pub mod ownership;
 pub mod settle;
 pub mod targets;
 mod waiters;

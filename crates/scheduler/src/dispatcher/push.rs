@@ -21,9 +21,7 @@ impl Dispatcher {
     /// A claim on ready lanes whose targets have places, as far as the broker has room.
     pub(super) async fn plan_push(&mut self, most: usize) -> Option<Claim> {
         self.push_blocked = false;
-        if !self.config.push || self.board.ready(&Shelf::Push).next().is_none() {
-            return None;
-        }
+        self.board.ready(&Shelf::Push).next()?;
         self.push_blocked = true;
         let room = self.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(most);
         let mut places: HashMap<&str, usize> = HashMap::new();

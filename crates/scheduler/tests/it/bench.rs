@@ -11,6 +11,7 @@ use punctual_core::task::Task;
 use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
@@ -50,7 +51,6 @@ impl Bench {
             claim_batch: 1_000,
             visibility: Duration::from_mins(1),
             waiting_workers: 100,
-            push: true,
         };
         configure(&mut config);
         let deps = Deps {
@@ -59,6 +59,7 @@ impl Bench {
             clock: Arc::clone(&clock) as _,
             hints,
             targets: Arc::clone(&targets),
+            owned: Arc::new(Owned::everything()),
             node: NODE,
         };
         let (dispatcher, desk) = Dispatcher::new(deps, config);

@@ -160,6 +160,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         clock: bench.deps.clock.clone(),
         hints: std::sync::Arc::default(),
         targets: bench.deps.targets.clone(),
+        owned: std::sync::Arc::new(punctual_scheduler::ownership::Owned::everything()),
         node: bench.deps.node,
     };
     let config = dispatcher::Config {
@@ -168,7 +169,6 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         claim_batch: 1_000,
         visibility: Duration::from_mins(1),
         waiting_workers: 1,
-        push: true,
     };
     let (dispatcher, _desk) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());

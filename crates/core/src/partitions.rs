@@ -1,0 +1,252 @@
+//! Partitions: which scheduler node dispatches which queues.
+//!
+//! Every queue of a tenant belongs to one of a fixed number of partitions, by a hash that
+//! never changes; every partition has at most one owner, for a term. The owner dispatches
+//! what is pushed to webhooks in the queues of its partitions. Pull workers are served by the
+//! node they ask, whoever owns what they take. Ownership only keeps nodes from doing the same
+//! work: what a task's row says decides, so two owners for a moment would do no harm.
+//!
+//! # Contract
+//! Each sentence is a test of the same name in `testkit::partitions`.
+//!
+//! - `a_lone_node_owns_everything`: at once.
+//! - `a_newcomer_gets_its_share`: after both have taken their turns; nothing else changes hands.
+//! - `what_a_silent_node_owned_is_taken`: once its ownership has run out, by the store's clock.
+//! - `a_leaving_node_frees_what_it_owned`: at once.
+//! - `terms_grow_with_every_new_owner`: and stay with the same one.
+//! - `nobody_owns_what_another_owns`.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+
+use crate::ids::NodeId;
+use crate::lane::LaneKey;
+use crate::store::StoreError;
+use crate::time::Timestamp;
+
+/// The number of a partition, from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition(u16);
+
+impl Partition {
+    /// The partition with this number.
+    pub const fn new(number: u16) -> Self {
+        Self(number)
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u16 {
+        self.0
+    }
+
+    /// The partition of a lane among `count`: that of its queue. The hash (FNV-1a, mixed once more as `MurmurHash3` ends)
+    /// must never change: nodes of all versions agree on it.
+    pub fn of(lane: &LaneKey, count: u16) -> Self {
+        let bytes = lane.tenant.bytes().chain([0]).chain(lane.queue.bytes());
+        let hash = bytes
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let mixed = (mixed ^ (mixed >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        let number = (u128::from(mixed ^ (mixed >> 33)) * u128::from(count)) >> 64;
+        Self(u16::try_from(number).unwrap_or(0))
+    }
+}
+
+/// A partition and who owns it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ownership {
+    /// The partition.
+    pub partition: Partition,
+    /// Its owner, until `expires_at`.
+    pub owner: Option<NodeId>,
+    /// The owner's term: greater than that of any owner before.
+    pub term: u64,
+    /// When the ownership runs out unless it is renewed.
+    pub expires_at: Timestamp,
+}
+
+impl Ownership {
+    /// Whose it is at `now`.
+    pub fn owner_at(&self, now: Timestamp) -> Option<NodeId> {
+        self.owner.filter(|_| self.expires_at > now)
+    }
+}
+
+/// Gives partitions to nodes (see the module's contract).
+#[async_trait]
+pub trait Partitions: Send + Sync {
+    /// One turn of a node, in one transaction: it is a member from now on for `ttl_millis`, renews what it owns, gives up
+    /// what is more than its share, and takes what is free up to it. Answers what it owns then.
+    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
+
+    /// The node leaves: it is no member any more and owns nothing.
+    async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Every partition that was ever owned, by number.
+    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError>;
+}
+
+/// What a turn of `node` makes of `owned` (every partition, by number) at `now`: the rows that change. `members` are the
+/// nodes that take part, this one among them.
+///
+/// A node's share is the count divided by the members; the first members, by their numbers, take one of the rest each.
+/// Nothing moves but what is over somebody's share, and that only by its owner giving it up.
+pub fn turn(
+    node: NodeId,
+    owned: &[Ownership],
+    members: &[NodeId],
+    now: Timestamp,
+    expires_at: Timestamp,
+) -> Vec<Ownership> {
+    let share = share_of(node, members, owned.len());
+    let mut kept = 0;
+    let mut changes = BTreeMap::new();
+    for row in owned.iter().filter(|row| row.owner_at(now) == Some(node)) {
+        let keeps = kept < share;
+        kept += usize::from(keeps);
+        let changed =
+            if keeps { Ownership { expires_at, ..*row } } else { Ownership { owner: None, expires_at: now, ..*row } };
+        changes.insert(row.partition, changed);
+    }
+    for row in owned.iter().filter(|row| row.owner_at(now).is_none()) {
+        if kept == share {
+            break;
+        }
+        kept += 1;
+        changes.insert(row.partition, Ownership { owner: Some(node), term: row.term + 1, expires_at, ..*row });
+    }
+    changes.into_values().collect()
+}
+
+fn share_of(node: NodeId, members: &[NodeId], count: usize) -> usize {
+    let mut members = members.to_vec();
+    members.sort_unstable();
+    members.dedup();
+    let Ok(rank) = members.binary_search(&node) else { return 0 };
+    count / members.len() + usize::from(rank < count % members.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lane::Route;
+
+    const TTL: i64 = 10;
+
+    fn free(count: u16) -> Vec<Ownership> {
+        let row = |number| Ownership {
+            partition: Partition::new(number),
+            owner: None,
+            term: 0,
+            expires_at: Timestamp::from_millis(0),
+        };
+        (0..count).map(row).collect()
+    }
+
+    fn apply(owned: &mut [Ownership], changes: Vec<Ownership>) -> usize {
+        let mut moved = 0;
+        for change in changes {
+            let row = &mut owned[usize::from(change.partition.number())];
+            moved += usize::from(row.owner != change.owner);
+            *row = change;
+        }
+        moved
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn node(number: u64) -> NodeId {
+        NodeId::new(number)
+    }
+
+    /// Everybody takes a turn at `now`, in order; gives how many rows changed hands.
+    fn round(owned: &mut [Ownership], members: &[NodeId], now: i64) -> usize {
+        members.iter().map(|member| apply(owned, turn(*member, owned, members, at(now), at(now + TTL)))).sum()
+    }
+
+    fn holdings(owned: &[Ownership], now: i64) -> HashMap<NodeId, usize> {
+        let mut holdings = HashMap::new();
+        for owner in owned.iter().filter_map(|row| row.owner_at(at(now))) {
+            *holdings.entry(owner).or_default() += 1;
+        }
+        holdings
+    }
+
+    #[test]
+    fn a_newcomer_takes_its_share_and_no_more_moves() {
+        let mut owned = free(64);
+        round(&mut owned, &[node(1), node(2)], 0);
+        assert_eq!(holdings(&owned, 1), HashMap::from([(node(1), 32), (node(2), 32)]));
+        let members = [node(1), node(2), node(3)];
+        // What is given up counts once and what is taken once more.
+        let moved = round(&mut owned, &members, 1) + round(&mut owned, &members, 2);
+        assert_eq!(moved, 2 * 21);
+        assert_eq!(holdings(&owned, 3), HashMap::from([(node(1), 22), (node(2), 21), (node(3), 21)]));
+        assert_eq!(round(&mut owned, &members, 3), 0, "then all is quiet");
+    }
+
+    #[test]
+    fn a_dead_node_loses_everything_when_its_time_is_over() {
+        let mut owned = free(8);
+        round(&mut owned, &[node(1), node(2)], 0);
+        assert_eq!(round(&mut owned, &[node(1)], TTL - 1), 0);
+        round(&mut owned, &[node(1)], TTL);
+        assert_eq!(holdings(&owned, TTL), HashMap::from([(node(1), 8)]));
+        assert!(owned.iter().all(|row| (1..=2).contains(&row.term)));
+        assert!(turn(node(2), &owned, &[node(1)], at(TTL), at(2 * TTL)).is_empty(), "who is no member takes nothing");
+    }
+
+    #[test]
+    fn the_partition_of_a_queue_never_changes() {
+        let lane = |tenant: &str, queue: &str| LaneKey {
+            tenant: tenant.to_owned(),
+            queue: queue.to_owned(),
+            kind: "any".to_owned(),
+            priority: 5,
+            route: Route::Pull,
+        };
+        assert_eq!(Partition::of(&lane("default", "default"), 64).number(), 40);
+        assert_eq!(Partition::of(&lane("acme", "mail"), 64).number(), 0);
+        assert_eq!(Partition::of(&lane("acme", "mail"), 1).number(), 0);
+        let spread: std::collections::HashSet<u16> =
+            (0..640).map(|at| Partition::of(&lane("acme", &format!("queue{at}")), 64).number()).collect();
+        assert!(spread.len() > 60, "{}", spread.len());
+    }
+
+    proptest! {
+        #[test]
+        fn any_crowd_settles_within_two_rounds(
+            count in 1_u16..100,
+            crowds in proptest::collection::vec(proptest::collection::btree_set(0_u64..8, 1..6), 1..6),
+        ) {
+            let mut owned = free(count);
+            let mut now = 0;
+            let mut terms: Vec<u64> = owned.iter().map(|row| row.term).collect();
+            for crowd in crowds {
+                let members: Vec<NodeId> = crowd.into_iter().map(node).collect();
+                // Who left without a word is waited for.
+                now += TTL;
+                for _ in 0..2 {
+                    round(&mut owned, &members, now);
+                    now += 1;
+                }
+                let holdings = holdings(&owned, now);
+                let (most, least) = (usize::from(count).div_ceil(members.len()), usize::from(count) / members.len());
+                prop_assert_eq!(holdings.values().sum::<usize>(), usize::from(count));
+                let fair = |member| (least..=most).contains(&holdings.get(member).copied().unwrap_or(0));
+                prop_assert!(members.iter().all(fair));
+                prop_assert_eq!(round(&mut owned, &members, now), 0);
+                let after: Vec<u64> = owned.iter().map(|row| row.term).collect();
+                prop_assert!(terms.iter().zip(&after).all(|(before, after)| before <= after));
+                terms = after;
+            }
+        }
+    }
+}
