@@ -1,6 +1,6 @@
 //! `backlog`: what submissions and claims cost beside many waiting tasks, compared with none.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Options;
 use crate::client::{Client, now};
@@ -21,7 +21,7 @@ pub async fn run(
     probe: usize,
 ) -> anyhow::Result<Report> {
     measure(client, options, probe).await?; // warms caches and connections
-    let (empty_submit, empty_drain) = median(client, options, probe).await?;
+    let empty = Rounds::run(client, options, probe).await?;
     let far = now().plus_millis(7 * 86_400_000);
     let spread = 86_400_000_usize;
     preload(
@@ -34,38 +34,51 @@ pub async fn run(
     )
     .await?;
     let rss = server.rss_megabytes();
-    let (full_submit, full_drain) = median(client, options, probe).await?;
+    let full = Rounds::run(client, options, probe).await?;
     let mut report = Report::new("backlog");
     report.count("waiting", waiting);
-    report.number("empty_submit_per_s", empty_submit);
-    report.number("submit_per_s", full_submit);
-    report.number("submit_slowdown", empty_submit / full_submit);
-    report.number("empty_drain_per_s", empty_drain);
-    report.number("drain_per_s", full_drain);
-    report.number("drain_slowdown", empty_drain / full_drain);
-    if let Some(megabytes) = rss {
-        report.number("rss_waiting_mb", megabytes);
-    }
+    report.count("tasks", 2 * ROUNDS * probe);
+    report.count("workers", options.few_connections());
+    report.number("seconds", empty.seconds + full.seconds);
+    report.number("empty_submit_per_s", empty.submit_per_s);
+    report.number("submit_per_s", full.submit_per_s);
+    report.number("submit_slowdown", empty.submit_per_s / full.submit_per_s);
+    report.number("empty_drain_per_s", empty.drain_per_s);
+    report.number("drain_per_s", full.drain_per_s);
+    report.number("drain_slowdown", empty.drain_per_s / full.drain_per_s);
+    report.number_if_known("rss_waiting_mb", rss);
     Ok(report)
 }
 
-async fn median(client: &Client, options: &Options, probe: usize) -> anyhow::Result<(f64, f64)> {
-    let (mut submits, mut drains) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let (submit, drain) = measure(client, options, probe).await?;
-        submits.push(submit);
-        drains.push(drain);
-    }
-    submits.sort_by(f64::total_cmp);
-    drains.sort_by(f64::total_cmp);
-    Ok((submits[ROUNDS / 2], drains[ROUNDS / 2]))
+/// The measurements of one case: the medians, and how long all of it took.
+struct Rounds {
+    submit_per_s: f64,
+    drain_per_s: f64,
+    seconds: f64,
 }
 
-async fn measure(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<(f64, f64)> {
+impl Rounds {
+    async fn run(client: &Client, options: &Options, probe: usize) -> anyhow::Result<Self> {
+        let (mut submits, mut drains) = (Vec::new(), Vec::new());
+        for _ in 0..ROUNDS {
+            let (submit, drain) = measure(client, options, probe).await?;
+            submits.push(submit);
+            drains.push(drain);
+        }
+        submits.sort_unstable();
+        drains.sort_unstable();
+        let seconds = submits.iter().chain(&drains).sum::<Duration>().as_secs_f64();
+        let per_s = |sorted: &[Duration]| probe as f64 / sorted[ROUNDS / 2].as_secs_f64();
+        Ok(Self { submit_per_s: per_s(&submits), drain_per_s: per_s(&drains), seconds })
+    }
+}
+
+/// How long it takes to submit the tasks, and how long to drain them.
+async fn measure(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<(Duration, Duration)> {
     let began = Instant::now();
     preload(client, options, tasks, "probe", |_| None, None).await?;
-    let submit = tasks as f64 / began.elapsed().as_secs_f64();
+    let submitted = began.elapsed();
     let began = Instant::now();
-    let seen = Workers::start(client, "probe", 4, options.batch, tasks).join().await?;
-    Ok((submit, tasks as f64 / seen.ended.duration_since(began).as_secs_f64()))
+    let seen = Workers::start(client, "probe", options.few_connections(), options.batch, tasks).join().await?;
+    Ok((submitted, seen.ended.duration_since(began)))
 }

@@ -1,19 +1,41 @@
 //! The few calls the scenarios make, typed only as far as they look.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::time::Timestamp;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 
-/// A client of one server. Cheap to clone; clones share their connections.
+/// How long a client waits that is not told how long, …
+const USUAL_WAIT: Duration = Duration::from_secs(1);
+/// … at least, and at most, whatever it is told.
+const LEAST_WAIT: Duration = Duration::from_millis(100);
+const MOST_WAIT: Duration = Duration::from_secs(10);
+/// A call that is refused for longer than this is given up.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A client of one server that waits when it is told to. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
     url: Arc<str>,
     tenant: Option<&'static str>,
     http: reqwest::Client,
+    refused: Arc<AtomicUsize>,
+}
+
+/// What came of one request.
+enum Outcome {
+    Done(Vec<u8>),
+    /// By a server that has too much to do or not what it needs.
+    Refused {
+        wait: Duration,
+        why: String,
+    },
 }
 
 /// A task that was leased.
@@ -70,7 +92,7 @@ impl Client {
             .pool_max_idle_per_host(1_024)
             .timeout(Duration::from_mins(2))
             .build()?;
-        Ok(Self { url: url.into(), tenant: None, http })
+        Ok(Self { url: url.into(), tenant: None, http, refused: Arc::default() })
     }
 
     /// The same client, for another tenant.
@@ -78,14 +100,25 @@ impl Client {
         Self { tenant: Some(tenant), ..self.clone() }
     }
 
+    /// How many calls were refused and made again, by this client and its clones.
+    pub fn refused(&self) -> usize {
+        self.refused.load(Relaxed)
+    }
+
     /// Waits until the server is ready.
     pub async fn ready(&self, patience: Duration) -> anyhow::Result<()> {
-        let deadline = tokio::time::Instant::now() + patience;
+        let (url, deadline) = (&self.url, Instant::now() + patience);
         loop {
-            match self.http.get(format!("{}/readyz", self.url)).send().await {
+            // Also the last time long enough to learn more than that there was no time.
+            let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_WAIT);
+            match self.http.get(format!("{url}/readyz")).timeout(left).send().await {
                 Ok(answer) if answer.status().is_success() => return Ok(()),
-                other if tokio::time::Instant::now() >= deadline => bail!("last answer: {other:?}"),
-                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+                _ if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(answer) => bail!("{url}/readyz answers {}, so there is nothing to measure", answer.status()),
+                Err(error) => {
+                    let cause = anyhow!(error);
+                    bail!("nobody answers at {url}: {}", cause.root_cause());
+                }
             }
         }
     }
@@ -93,6 +126,14 @@ impl Client {
     /// Submits one task.
     pub async fn submit(&self, task: String) -> anyhow::Result<()> {
         self.post("/v1/tasks", "application/json", task).await.map(drop)
+    }
+
+    /// Submits one task without waiting: a refusal is an error, too.
+    pub async fn submit_at_once(&self, task: String) -> anyhow::Result<()> {
+        match self.send(self.request("/v1/tasks", "application/json", task)?).await? {
+            Outcome::Done(_) => Ok(()),
+            Outcome::Refused { why, .. } => bail!(why),
+        }
     }
 
     /// Submits a batch, one JSON object a line.
@@ -130,19 +171,56 @@ impl Client {
         }
     }
 
+    /// Calls until the call is not refused.
     async fn post(&self, path: &str, content_type: &str, body: String) -> anyhow::Result<Vec<u8>> {
+        let request = self.request(path, content_type, body)?;
+        let began = Instant::now();
+        loop {
+            let same = request.try_clone().expect("invariant: a body in memory can be sent again");
+            match self.send(same).await? {
+                Outcome::Done(answer) => return Ok(answer),
+                Outcome::Refused { why, .. } if began.elapsed() >= PATIENCE => {
+                    bail!("refused for {} seconds: {why}", PATIENCE.as_secs());
+                }
+                Outcome::Refused { wait, .. } => {
+                    self.refused.fetch_add(1, Relaxed);
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+    }
+
+    fn request(&self, path: &str, content_type: &str, body: String) -> anyhow::Result<Request> {
         let mut request = self.http.post(format!("{}{path}", self.url)).header("content-type", content_type).body(body);
         if let Some(tenant) = self.tenant {
             request = request.header("punctual-tenant", tenant);
         }
-        let answer = request.send().await.with_context(|| format!("POST {path}"))?;
-        let status = answer.status();
-        let body = answer.bytes().await?;
-        if !status.is_success() {
-            bail!("POST {path} answered {status}: {}", String::from_utf8_lossy(&body));
-        }
-        Ok(body.into())
+        Ok(request.build()?)
     }
+
+    async fn send(&self, request: Request) -> anyhow::Result<Outcome> {
+        let path = request.url().path().to_owned();
+        let answer = self.http.execute(request).await.with_context(|| format!("POST {path}"))?;
+        let status = answer.status();
+        let told = answer.headers().get(RETRY_AFTER).and_then(|told| told.to_str().ok()).map(str::to_owned);
+        let body = answer.bytes().await?;
+        if status.is_success() {
+            return Ok(Outcome::Done(body.into()));
+        }
+        let why = format!("POST {path} answered {status}: {}", String::from_utf8_lossy(&body));
+        match status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                Ok(Outcome::Refused { wait: wait(told.as_deref()), why })
+            }
+            _ => bail!(why),
+        }
+    }
+}
+
+/// How long to wait for a `Retry-After`.
+fn wait(told: Option<&str>) -> Duration {
+    let seconds = told.and_then(|told| told.trim().parse().ok());
+    seconds.map_or(USUAL_WAIT, Duration::from_secs).clamp(LEAST_WAIT, MOST_WAIT)
 }
 
 /// About a hundred bytes of payload, the same as the benchmarks of other systems use.
@@ -166,4 +244,19 @@ pub fn task(number: usize, queue: &str, execute_at: Option<Timestamp>, callback_
 /// The wall clock, by which lateness is measured.
 pub fn now() -> Timestamp {
     SystemClock.now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_what_was_told_within_bounds() {
+        assert_eq!(wait(Some("3")), Duration::from_secs(3));
+        assert_eq!(wait(Some("0")), LEAST_WAIT);
+        assert_eq!(wait(Some("86400")), MOST_WAIT);
+        for untold in [None, Some("Fri, 31 Dec 1999 23:59:59 GMT"), Some("-1"), Some("")] {
+            assert_eq!(wait(untold), USUAL_WAIT, "{untold:?}");
+        }
+    }
 }

@@ -9,19 +9,17 @@ use crate::report::Report;
 use crate::submit::preload;
 use crate::workers::Workers;
 
-/// Workers that drain; each leases and settles whole batches, so few keep the server busy.
-const WORKERS: usize = 4;
-
 /// Submits a backlog that is due, then lets pull workers at it.
 pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
     preload(client, options, tasks, "drain", |_| None, None).await?;
+    let workers = options.few_connections();
     let began = Instant::now();
-    let seen = Workers::start(client, "drain", WORKERS.min(options.connections), options.batch, tasks).join().await?;
+    let seen = Workers::start(client, "drain", workers, options.batch, tasks).join().await?;
     let seconds = seen.ended.duration_since(began).as_secs_f64();
     let mut report = Report::new("drain");
     report.count("tasks", tasks);
     report.count("batch", options.batch);
-    report.count("workers", WORKERS.min(options.connections));
+    report.count("workers", workers);
     report.number("seconds", seconds);
     report.number("drain_per_s", tasks as f64 / seconds);
     Ok(report)

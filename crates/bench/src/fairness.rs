@@ -13,8 +13,6 @@ use crate::report::Report;
 use crate::submit::preload;
 use crate::workers::Workers;
 
-/// Workers of the tenant with the backlog.
-const BUSY_WORKERS: usize = 4;
 /// Workers of the quiet tenant, one of which is always waiting.
 const QUIET_WORKERS: usize = 4;
 /// Between the submission of the quiet tenant's tasks and the first due instant, in milliseconds.
@@ -32,7 +30,7 @@ pub async fn run(
     let alone = watch(&quiet, options, rate, seconds).await?;
     preload(&busy, options, backlog, "busy", |_| None, None).await?;
     let began = Instant::now();
-    let drain = Workers::start(&busy, "busy", BUSY_WORKERS, options.batch, backlog);
+    let drain = Workers::start(&busy, "busy", options.few_connections(), options.batch, backlog);
     let beside = watch(&quiet, options, rate, seconds).await?;
     let watched = began.elapsed();
     let drained = drain.join().await?.ended.duration_since(began);
@@ -40,6 +38,7 @@ pub async fn run(
     let mut report = Report::new("fairness");
     report.count("backlog", backlog);
     report.count("rate_per_s", rate);
+    report.count("tasks", rate * seconds);
     report.number("seconds", watched.as_secs_f64());
     // What is left of the watch when the backlog is gone was not disturbed by it.
     report.number("disturbed_percent", (drained.as_secs_f64() / watched.as_secs_f64()).min(1.0) * 100.0);

@@ -10,8 +10,6 @@ use crate::workers::Workers;
 
 /// Time between the end of the preload and the instant, in milliseconds, at the least.
 pub const HERD_LEAD: i64 = 3_000;
-/// Workers that wait for the herd.
-const WORKERS: usize = 4;
 
 /// Submits the herd ahead of its instant and measures from the instant on.
 pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
@@ -20,12 +18,15 @@ pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Re
     let due = now().plus_millis(lead);
     preload(client, options, tasks, "herd", move |_| Some(due), None).await?;
     anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
-    let workers = Workers::start(client, "herd", WORKERS.min(options.connections), options.batch, tasks);
+    let count = options.few_connections();
+    let workers = Workers::start(client, "herd", count, options.batch, tasks);
     let began = Instant::now() + due.duration_from(now());
     let seen = workers.join().await?;
     let seconds = seen.ended.duration_since(began).as_secs_f64();
     let mut report = Report::new("herd");
     report.count("tasks", tasks);
+    report.count("batch", options.batch);
+    report.count("workers", count);
     report.number("seconds", seconds);
     report.number("herd_per_s", tasks as f64 / seconds);
     report.lateness(&seen.lateness, seen.early);

@@ -14,6 +14,7 @@ pub async fn run(server: &Server, seconds: u64) -> anyhow::Result<Report> {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     let (after, woken_after) = server.processor().context("the server has ended")?;
     let mut report = Report::new("idle");
+    report.count("tasks", 0);
     report.number("seconds", seconds as f64);
     report.number("cpu_percent", (after - before) / seconds as f64 * 100.0);
     report.number("wakeups_per_s", woken_after.saturating_sub(woken_before) as f64 / seconds as f64);

@@ -39,13 +39,13 @@ pub async fn run(
         anyhow::ensure!(now() < first, "the preload took longer than its lead of {lead} ms");
         sink.wait().await?
     } else {
-        let workers = options.connections;
+        let workers = options.many_connections();
         preload(client, options, tasks, "lateness", due, None).await?;
         anyhow::ensure!(now() < first, "the preload took longer than its lead of {lead} ms");
         let seen = Workers::start(client, "lateness", workers, options.batch, tasks).join().await?;
         (seen.lateness, seen.early)
     };
-    let mut report = Report::new("lateness");
+    let mut report = Report::new(if webhook { "lateness_webhook" } else { "lateness" });
     report.count("tasks", tasks);
     report.count("rate_per_s", rate);
     report.count("seconds", seconds);

@@ -45,19 +45,21 @@ pub struct Flood {
 /// Measures the peak, floods, and waits for the recovery.
 pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flood) -> anyhow::Result<Report> {
     let request = Arc::<[u8]>::from(submission(server, options.batch));
+    let connections = options.many_connections();
     let usual = quick_submission(client).await?;
     let (mut peak, mut flooded) = (Load::new(), Load::new());
     let turns = flood.seconds.div_ceil(FLOOD_TURN).max(1);
     for turn in 0..turns {
         let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
-        peak.add(&load(server, &request, options.connections, PEAK_TURN.min(seconds), "peak").await?)?;
-        flooded.add(&load(server, &request, options.connections * flood.times, seconds, "flood").await?)?;
+        peak.add(&load(server, &request, connections, PEAK_TURN.min(seconds), "peak").await?)?;
+        flooded.add(&load(server, &request, connections * flood.times, seconds, "flood").await?)?;
     }
     let recovery = recover(client, usual).await?;
     let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
     let mut report = Report::new("overload");
     report.count("batch", options.batch);
-    report.count("connections", options.connections * flood.times);
+    report.count("connections", connections * flood.times);
+    report.count("tasks", usize::try_from(flooded.accepted)? * options.batch);
     report.number("seconds", flooded.seconds);
     report.number("peak_submit_per_s", tasks(&peak));
     report.number("submit_per_s", tasks(&flooded));
@@ -69,7 +71,7 @@ pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flo
     report.number("refusal_p99_ms", millis(&flooded.refusals, 0.99));
     report.number("answer_p99_ms", millis(&flooded.answers, 0.99));
     report.number("ready_p99_ms", millis(&flooded.ready, 0.99));
-    report.number("rss_peak_mb", flooded.rss);
+    report.number_if_known("rss_peak_mb", flooded.rss);
     report.number("recovery_s", recovery.as_secs_f64());
     Ok(report)
 }
@@ -83,7 +85,8 @@ struct Load {
     answers: Histogram<u64>,
     refusals: Histogram<u64>,
     ready: Histogram<u64>,
-    rss: f64,
+    /// None of a server that is not ours.
+    rss: Option<f64>,
 }
 
 impl Load {
@@ -96,7 +99,7 @@ impl Load {
             answers: lateness_histogram(),
             refusals: lateness_histogram(),
             ready: lateness_histogram(),
-            rss: 0.0,
+            rss: None,
         }
     }
 
@@ -108,7 +111,7 @@ impl Load {
         self.answers.add(&other.answers)?;
         self.refusals.add(&other.refusals)?;
         self.ready.add(&other.ready)?;
-        self.rss = self.rss.max(other.rss);
+        self.rss = most(self.rss, other.rss);
         Ok(())
     }
 
@@ -116,6 +119,11 @@ impl Load {
     fn offered(&self) -> f64 {
         (self.accepted + self.refused + self.broken) as f64 / self.seconds
     }
+}
+
+/// The larger of those that are known.
+fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    one.into_iter().chain(other).reduce(f64::max)
 }
 
 fn millis(latencies: &Histogram<u64>, quantile: f64) -> f64 {
@@ -132,7 +140,8 @@ fn submission(server: &Server, batch: usize) -> Vec<u8> {
     };
     let body = lines.join("\n");
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        "POST {}{path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
+        server.prefix(),
         server.address(),
         body.len()
     );
@@ -149,7 +158,7 @@ async fn load(
     let (ended, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut senders = JoinSet::new();
     for _ in 0..connections {
-        let (request, address) = (Arc::clone(request), server.address().to_owned());
+        let (request, address) = (Arc::clone(request), server.address());
         senders.spawn(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)));
     }
     let bar = progress(usize::try_from(seconds).unwrap_or(usize::MAX), what);
@@ -175,18 +184,19 @@ async fn watch(
     began: Instant,
     time: Duration,
     bar: &ProgressBar,
-) -> anyhow::Result<(Histogram<u64>, f64)> {
-    let probe = format!("GET /readyz HTTP/1.1\r\nhost: {}\r\n\r\n", server.address());
-    let (mut ready, mut rss) = (lateness_histogram(), 0.0_f64);
+) -> anyhow::Result<(Histogram<u64>, Option<f64>)> {
+    let address = server.address();
+    let probe = format!("GET {}/readyz HTTP/1.1\r\nhost: {address}\r\n\r\n", server.prefix());
+    let (mut ready, mut rss) = (lateness_histogram(), None);
     let mut connection = Connection::default();
     while began.elapsed() < time {
         let asked = Instant::now();
-        let answer = connection.call(server.address(), probe.as_bytes()).await?;
+        let answer = connection.call(&address, probe.as_bytes()).await?;
         if answer.status != 200 {
             bail!("/readyz answered {} under load", answer.status);
         }
         ready.saturating_record(micros(asked));
-        rss = rss.max(server.rss_megabytes().unwrap_or(0.0));
+        rss = most(rss, server.rss_megabytes());
         bar.set_position(began.elapsed().as_secs());
         tokio::time::sleep(LOOK).await;
     }
@@ -255,7 +265,7 @@ async fn recover(client: &Client, usual: Duration) -> anyhow::Result<Duration> {
             bail!("the server has not recovered within {} seconds", PATIENCE.as_secs());
         }
         let asked = Instant::now();
-        let done = client.submit(task(quick, "overload", Some(now().plus_millis(A_DAY)), None)).await;
+        let done = client.submit_at_once(task(quick, "overload", Some(now().plus_millis(A_DAY)), None)).await;
         if done.is_ok() && asked.elapsed() <= limit {
             quick += 1;
             since.get_or_insert(asked);

@@ -6,6 +6,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
 use crate::machine;
+use crate::server::Server;
 
 /// The figures of one scenario, in the order in which they were added.
 pub struct Report {
@@ -16,7 +17,22 @@ pub struct Report {
 impl Report {
     /// An empty report.
     pub fn new(scenario: &'static str) -> Self {
-        Self { scenario, figures: vec![("store", "sqlite".into()), ("broker", "embedded".into())] }
+        Self { scenario, figures: Vec::new() }
+    }
+
+    /// Adds what is known of the server: of one that is given neither what it works with nor its memory.
+    pub fn server(&mut self, server: &Server) {
+        if server.is_ours() {
+            self.figures.splice(..0, [("store", "sqlite".into()), ("broker", "embedded".into())]);
+        }
+        self.number_if_known("rss_mb", server.rss_megabytes());
+    }
+
+    /// Adds how many calls were refused and made again, if any were.
+    pub fn refused(&mut self, calls: usize) {
+        if calls > 0 {
+            self.count("refused", calls);
+        }
     }
 
     /// What a figure means nothing without.
@@ -34,8 +50,18 @@ impl Report {
         self.figures.push((name, count.into()));
     }
 
-    /// Adds a figure, rounded to what a reader can use.
+    /// Adds a figure, if it is known.
+    pub fn number_if_known(&mut self, name: &'static str, figure: Option<f64>) {
+        if let Some(figure) = figure {
+            self.number(name, figure);
+        }
+    }
+
+    /// Adds a figure, rounded to what a reader can use. A share of nothing is no figure, and left out.
     pub fn number(&mut self, name: &'static str, figure: f64) {
+        if !figure.is_finite() {
+            return;
+        }
         let digits = if figure.abs() >= 100.0 { 0 } else { 2 };
         let rounded: f64 = format!("{figure:.digits$}").parse().unwrap_or(figure);
         self.figures.push((name, rounded.into()));
@@ -59,21 +85,65 @@ impl Report {
             writeln!(out, "  {name:<16} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))?;
         }
         if json {
-            let mut line = Map::new();
-            line.insert("scenario".into(), self.scenario.into());
-            line.extend(
-                Self::circumstances()
-                    .iter()
-                    .chain(&self.figures)
-                    .map(|(name, value)| ((*name).to_owned(), value.clone())),
-            );
-            writeln!(out, "{}", Value::Object(line))?;
+            writeln!(out, "{}", Value::Object(self.line()))?;
         }
         Ok(())
+    }
+
+    fn line(&self) -> Map<String, Value> {
+        let mut line = Map::new();
+        line.insert("scenario".into(), self.scenario.into());
+        let told = Self::circumstances().into_iter().chain(self.figures.iter().cloned());
+        line.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        line
     }
 }
 
 /// A histogram of microseconds up to an hour.
 pub fn lateness_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 3_600_000_000, 3).expect("invariant: these bounds are in order")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> reqwest::Url {
+        "http://127.0.0.1:7400".parse().expect("a URL")
+    }
+
+    #[test]
+    fn of_a_server_that_is_given_nothing_is_made_up() {
+        let mut report = Report::new("submit");
+        report.server(&Server::given(url()));
+        report.refused(0);
+        let line = report.line();
+        for unknown in ["store", "broker", "rss_mb", "refused"] {
+            assert!(!line.contains_key(unknown), "{unknown} in {line:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_server_of_ours_all_is_told() {
+        let mut report = Report::new("submit");
+        report.server(&Server::started(url(), std::process::id()));
+        report.refused(3);
+        let line = report.line();
+        assert_eq!(
+            (&line["store"], &line["broker"], &line["refused"]),
+            (&"sqlite".into(), &"embedded".into(), &3.into())
+        );
+        assert!(line["rss_mb"].as_f64().is_some_and(|megabytes| megabytes > 0.0), "{line:?}");
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_left_out() {
+        let mut report = Report::new("overload");
+        report.number("goodput_percent", f64::NAN);
+        report.number("offered_ratio", f64::INFINITY);
+        report.number("broken", 0.0);
+        let line = report.line();
+        assert!(!line.contains_key("goodput_percent") && !line.contains_key("offered_ratio"), "{line:?}");
+        assert_eq!(line["broken"], 0.0);
+    }
 }

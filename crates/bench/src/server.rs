@@ -1,55 +1,43 @@
-//! The server that is measured: a child process on a fresh directory, or one that is given.
+//! The server that is measured, as the scenarios see it: where it is, and what the system tells of it if it is ours.
 
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
+use reqwest::Url;
 
-use anyhow::{Context, bail};
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-
-/// See the module. A started server is killed and its directory removed when this is dropped.
+/// A server that was started for the measurement, or one that is given.
 pub struct Server {
-    /// Where it listens.
-    pub url: String,
-    child: Option<Child>,
-    _data: Option<TempDir>,
+    url: Url,
+    pid: Option<u32>,
 }
 
 impl Server {
-    /// A server that runs already.
-    pub fn given(url: &str) -> Self {
-        Self { url: url.trim_end_matches('/').to_owned(), child: None, _data: None }
+    /// A server that runs already, of which nothing is known but its address.
+    pub fn given(url: Url) -> Self {
+        Self { url, pid: None }
     }
 
-    /// Starts this very binary.
-    pub async fn start(data: Option<&Path>) -> anyhow::Result<Self> {
-        let data = match data {
-            Some(directory) => TempDir::new_in(directory),
-            None => TempDir::new(),
-        }
-        .context("cannot make a directory for the server's data")?;
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
-            .arg(data.path())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("cannot start the server")?;
-        let stdout = child.stdout.take().context("the server has no output")?;
-        let mut lines = BufReader::new(stdout).lines();
-        let line = tokio::time::timeout(Duration::from_secs(30), lines.next_line())
-            .await
-            .context("the server did not start within 30 seconds")??
-            .unwrap_or_default();
-        let Some(url) = line.strip_prefix("listening on ") else { bail!("the server did not start: {line:?}") };
-        Ok(Self { url: url.to_owned(), child: Some(child), _data: Some(data) })
+    /// A server that was started for the measurement.
+    pub fn started(url: Url, pid: u32) -> Self {
+        Self { url, pid: Some(pid) }
     }
 
-    /// `ADDRESS:PORT`, as a socket connects to it.
-    pub fn address(&self) -> &str {
-        self.url.trim_start_matches("http://")
+    /// Whether it was started for the measurement.
+    pub fn is_ours(&self) -> bool {
+        self.pid.is_some()
+    }
+
+    /// Where it is, without a slash at the end.
+    pub fn url(&self) -> &str {
+        self.url.as_str().trim_end_matches('/')
+    }
+
+    /// `HOST:PORT`, as a socket connects to it.
+    pub fn address(&self) -> String {
+        let port = self.url.port_or_known_default().unwrap_or(80);
+        format!("{}:{port}", self.url.host_str().unwrap_or_default())
+    }
+
+    /// What its paths begin with: nothing, unless it is given below a path.
+    pub fn prefix(&self) -> &str {
+        self.url.path().trim_end_matches('/')
     }
 
     /// Memory it occupies, if it is ours.
@@ -65,8 +53,7 @@ impl Server {
         let stat = self.proc_file("stat")?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let ticks: f64 = fields.get(11)?.parse::<f64>().ok()? + fields.get(12)?.parse::<f64>().ok()?;
-        let pid = self.child.as_ref()?.id()?;
-        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.pid?)).ok()?;
         let switches = threads
             .flatten()
             .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok())
@@ -79,10 +66,33 @@ impl Server {
     }
 
     fn proc_file(&self, name: &str) -> Option<String> {
-        let pid = self.child.as_ref()?.id()?;
-        std::fs::read_to_string(format!("/proc/{pid}/{name}")).ok()
+        std::fs::read_to_string(format!("/proc/{}/{name}", self.pid?)).ok()
     }
 }
 
 /// `USER_HZ`, the same on every Linux that Rust runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(url: &str) -> (String, String, String) {
+        let server = Server::given(url.parse().expect("a URL"));
+        (server.url().to_owned(), server.address(), server.prefix().to_owned())
+    }
+
+    #[test]
+    fn an_address_has_a_port_and_no_path() {
+        let told = |url: &str, address: &str, prefix: &str| (url.to_owned(), address.to_owned(), prefix.to_owned());
+        assert_eq!(parts("http://127.0.0.1:7400"), told("http://127.0.0.1:7400", "127.0.0.1:7400", ""));
+        assert_eq!(parts("http://a.example/"), told("http://a.example", "a.example:80", ""));
+        assert_eq!(parts("https://[::1]/b/"), told("https://[::1]/b", "[::1]:443", "/b"));
+    }
+
+    #[test]
+    fn nothing_is_known_of_a_server_that_is_given() {
+        let server = Server::given("http://127.0.0.1:7400".parse().expect("a URL"));
+        assert!(!server.is_ours() && server.rss_megabytes().is_none() && server.processor().is_none());
+    }
+}

@@ -19,16 +19,15 @@ const AN_HOUR: i64 = 3_600_000;
 pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool) -> anyhow::Result<Report> {
     let due = now().plus_millis(AN_HOUR);
     let batch = if single { 1 } else { options.batch };
+    let connections = options.many_connections();
     let began = Instant::now();
-    submit_all(client, options.connections, batch, tasks, "submitting", move |number| {
-        task(number, "bench", Some(due), None)
-    })
-    .await?;
+    submit_all(client, connections, batch, tasks, "submitting", move |number| task(number, "bench", Some(due), None))
+        .await?;
     let seconds = began.elapsed().as_secs_f64();
     let mut report = Report::new("submit");
     report.count("tasks", tasks);
     report.count("batch", batch);
-    report.count("connections", options.connections);
+    report.count("connections", connections);
     report.number("seconds", seconds);
     report.number("submit_per_s", tasks as f64 / seconds);
     Ok(report)
@@ -84,8 +83,7 @@ pub async fn preload(
     due: impl Fn(usize) -> Option<Timestamp> + Send + Sync + 'static,
     callback_url: Option<String>,
 ) -> anyhow::Result<()> {
-    let connections = options.connections.min(4);
-    submit_all(client, connections, options.batch.max(2), tasks, "preloading", move |number| {
+    submit_all(client, options.few_connections(), options.batch.max(2), tasks, "preloading", move |number| {
         task(number, queue, due(number), callback_url.as_deref())
     })
     .await

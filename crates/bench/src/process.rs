@@ -1,0 +1,79 @@
+//! The server that is started for a measurement: a child process on a fresh directory.
+//!
+//! Whoever spawns one ends it, however the measurement went: then process and directory are
+//! gone. Only a panic leaves that to the drop, which kills and does not wait.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::server::Server;
+
+/// How long it may take until it listens.
+const STARTS_WITHIN: Duration = Duration::from_secs(30);
+/// How long it may take to end by itself.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+
+/// See the module.
+pub struct Process {
+    child: Child,
+    data: TempDir,
+}
+
+impl Process {
+    /// Starts this very binary, on a directory made below `data`.
+    pub fn spawn(data: Option<&Path>) -> anyhow::Result<Self> {
+        let data = match data {
+            Some(directory) => TempDir::new_in(directory),
+            None => TempDir::new(),
+        }
+        .context("cannot make a directory for the server's data")?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["serve", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start the server")?;
+        Ok(Self { child, data })
+    }
+
+    /// Waits until it listens.
+    pub async fn listens(&mut self) -> anyhow::Result<Server> {
+        let stdout = self.child.stdout.take().context("the server has no output")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let line = tokio::time::timeout(STARTS_WITHIN, lines.next_line())
+            .await
+            .with_context(|| format!("the server did not start within {} seconds", STARTS_WITHIN.as_secs()))??
+            .unwrap_or_default();
+        match (line.strip_prefix("listening on "), self.child.id()) {
+            (Some(url), Some(pid)) => Ok(Server::started(url.parse()?, pid)),
+            _ => bail!("the server did not start: {line:?}"),
+        }
+    }
+
+    /// Ends it, by force if it takes longer than a moment, and removes its directory.
+    pub async fn end(mut self) -> anyhow::Result<()> {
+        if let Some(pid) = self.child.id() {
+            ask_to_end(pid).await;
+            if tokio::time::timeout(ENDS_WITHIN, self.child.wait()).await.is_err() {
+                self.child.kill().await.context("cannot end the server")?;
+            }
+        }
+        let path = self.data.path().to_owned();
+        self.data.close().with_context(|| format!("cannot remove {}", path.display()))
+    }
+}
+
+/// SIGTERM, by the shell's own kill: the standard library knows only SIGKILL. Where there is no shell, that has to do.
+async fn ask_to_end(pid: u32) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("kill -TERM {pid}")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell.status().await.ok();
+}
