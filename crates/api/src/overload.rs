@@ -41,8 +41,9 @@ const SMALL: usize = 16 * UNIT;
 /// writer, more at once is slower.
 const IN_PARTS: usize = 6 * 1024 * UNIT;
 
-/// How many bodies of unknown length there is room for.
-const GROWING: usize = 4;
+/// The part of the room that one body can take, however large it is or may become: whoever sends one slowly must not
+/// keep everybody else's out.
+const PART: usize = 4;
 
 /// The places of one node.
 pub struct Places {
@@ -97,13 +98,15 @@ impl Places {
 
     async fn stay(&self, kind: &Kind, units: u32) -> Result<Visit, Problem> {
         let until = Instant::now() + self.patience();
-        let full = || Problem::new(Code::Overloaded, format!("too many {} are under way", kind.name)).retry_after(1);
+        let full = |what: String| move || Problem::new(Code::Overloaded, what.clone()).retry_after(1);
+        let no_room = full(format!("the bodies of other {} take up all the room (limits.bodies_bytes)", kind.name));
+        let no_place = full(format!("too many {} are under way (limits.requests_in_flight)", kind.name));
         // In this order, so that nobody keeps a place from a small request while it waits for room.
         let room = match units {
             0 => None,
-            units => Some(self.enter(&kind.bodies, units, until).await.ok_or_else(full)?),
+            units => Some(self.enter(&kind.bodies, units, until).await.ok_or_else(no_room)?),
         };
-        let place = self.enter(&kind.places, 1, until).await.ok_or_else(full)?;
+        let place = self.enter(&kind.places, 1, until).await.ok_or_else(no_place)?;
         let held = Held { _room: room, _place: place };
         Ok(Visit(Arc::new(Mutex::new(Stay { held: Some(held), wait: Duration::ZERO }))))
     }
@@ -151,14 +154,11 @@ impl Places {
 }
 
 impl Kind {
-    /// The room that a body takes, in units: as much as is `announced`, but no more than its route will read. One that
-    /// is larger than all the room takes it all, and one that grows as it comes takes a part.
+    /// The room that a body takes, in units: as much as is `announced`, but no more than its route will read, and no
+    /// more than a part.
     fn room_for(&self, announced: Option<u64>, longest: usize) -> u32 {
-        let units = match announced.map(|bytes| usize::try_from(bytes).unwrap_or(longest).min(longest)) {
-            Some(0..=SMALL) => 0,
-            Some(bytes) => bytes.div_ceil(UNIT).min(self.room),
-            None => longest.div_ceil(UNIT).min(self.room.div_ceil(GROWING)),
-        };
+        let bytes = announced.map_or(longest, |bytes| usize::try_from(bytes).unwrap_or(longest).min(longest));
+        let units = if bytes <= SMALL { 0 } else { bytes.div_ceil(UNIT).min(self.room / PART) };
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 }
@@ -269,6 +269,15 @@ mod tests {
         request(Method::POST, "/v1/tasks/batch", Some(length))
     }
 
+    /// Takes all the room for submissions.
+    async fn fill(places: &Places) -> Vec<Visit> {
+        let mut visits = Vec::new();
+        for _ in 0..PART {
+            visits.push(places.take(&batch(64 * MIB)).await.unwrap());
+        }
+        visits
+    }
+
     /// How long `places` let a request wait before they refused it.
     async fn refused_after(places: &Places, request: &Request<Announced>) -> Duration {
         let began = Instant::now();
@@ -302,7 +311,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_longer_the_line_the_longer_it_takes() {
         let places = Arc::new(places(2_000, 2 * MIB, 1));
-        let _all_the_room = places.take(&batch(2 * MIB)).await.unwrap();
+        let _all_the_room = fill(&places).await;
         let (began, mut line) = (Instant::now(), JoinSet::new());
         for _ in 0..1_000 {
             let places = Arc::clone(&places);
@@ -315,15 +324,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_line_is_bounded() {
-        let places = places(2, 2 * MIB, 1);
-        let _all_the_room = places.take(&batch(2 * MIB)).await.unwrap();
-        let next = batch(MIB);
-        let ((), (), at_once) = tokio::join!(
-            async { assert!(refused_after(&places, &next).await >= MOMENT) },
-            async { assert!(refused_after(&places, &next).await >= MOMENT) },
-            refused_after(&places, &next)
-        );
-        assert_eq!(at_once, Duration::ZERO);
+        let places = Arc::new(places(8, 2 * MIB, 1));
+        let _all_the_room = fill(&places).await;
+        let mut line = JoinSet::new();
+        for _ in 0..9 {
+            let places = Arc::clone(&places);
+            line.spawn(async move { refused_after(&places, &batch(MIB)).await });
+        }
+        let at_once = line.join_all().await.into_iter().filter(Duration::is_zero).count();
+        assert_eq!(at_once, 1, "eight stand in line");
     }
 
     #[tokio::test(start_paused = true)]
@@ -358,25 +367,25 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bodies_of_a_kind_share_a_bounded_room() {
-        // Nine for submissions, three for the rest.
-        let places = places(100, 12 * MIB, 1);
-        let unknown = request(Method::POST, "/v1/tasks/batch", None);
-        let held = places.take(&batch(8 * MIB)).await.unwrap();
-        assert!(places.take(&batch(2 * MIB)).await.is_err(), "8 and 2 MiB are too much");
-        assert!(places.take(&unknown).await.is_err(), "a quarter of the room is not left");
+        // Twelve for submissions, four for the rest; and of those a quarter for each.
+        let places = places(100, 16 * MIB, 1);
+        let unknown = || request(Method::POST, "/v1/tasks/batch", None);
+        let mut held = vec![places.take(&batch(60 * MIB)).await.unwrap(), places.take(&unknown()).await.unwrap()];
+        held.push(places.take(&batch(3 * MIB)).await.unwrap());
+        held.push(places.take(&batch(2 * MIB)).await.unwrap());
+        let refused = places.take(&batch(2 * MIB)).await.err().expect("a MiB is left");
+        assert!(refused.to_wire().detail.contains("limits.bodies_bytes"));
+        assert!(places.take(&unknown()).await.is_err());
+        assert!(places.take(&batch(MIB)).await.is_ok());
         assert!(places.take(&batch(SMALL)).await.is_ok(), "a small one needs no room");
         let settle = || request(Method::POST, "/v1/leases/settle", Some(2 * MIB));
         let _settling = places.take(&settle()).await.unwrap();
-        assert!(places.take(&settle()).await.is_err(), "2 and 2 MiB are too much for the rest");
         // A route that takes a MiB needs room for no more, whatever is announced or not.
         for length in [None, Some(9 * MIB)] {
             assert!(places.take(&request(Method::POST, "/v1/tasks", length)).await.is_ok(), "{length:?}");
         }
-        drop(held);
-        let huge = places.take(&batch(40 * MIB)).await.unwrap();
-        assert!(places.take(&batch(MIB)).await.is_err(), "it takes all the room");
-        drop(huge);
-        assert!(places.take(&batch(MIB)).await.is_ok());
+        held.clear();
+        assert!(places.take(&batch(2 * MIB)).await.is_ok());
     }
 
     #[tokio::test]

@@ -100,7 +100,7 @@ pub struct ApiConfig {
     pub networks: AllowedNetworks,
     /// Requests handled at once, long polls apart.
     pub requests_in_flight: usize,
-    /// Bytes of bodies held at once, roughly; a larger one is held alone.
+    /// Bytes of bodies held at once, roughly; one counts for a quarter of its share at the most.
     pub bodies_bytes: usize,
     /// Workers waiting in a long poll at once.
     pub waiting_workers: usize,
