@@ -6,6 +6,7 @@
 mod choice;
 mod fault;
 mod reader;
+mod secret;
 mod settings;
 mod show;
 #[cfg(test)]
@@ -24,6 +25,7 @@ use tracing_subscriber::EnvFilter;
 pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, Roles, StoreChoice};
 pub use self::fault::Faults;
 use self::reader::Reader;
+pub use self::secret::SecretUrl;
 pub use self::settings::{DEFAULT_FILE, Origin, Settings};
 
 /// Everything that can be set.
@@ -47,6 +49,8 @@ pub struct Config {
     pub tasks: Tasks,
     /// How due tasks are found and claimed.
     pub scheduler: Scheduler,
+    /// How the leadership is held.
+    pub leader: Leader,
     /// How webhooks are called.
     pub webhooks: Webhooks,
     /// The leases of pull workers.
@@ -104,6 +108,15 @@ pub struct Scheduler {
     pub claim_batch: usize,
     /// How long a dispatched task may stay unstarted.
     pub visibility: Duration,
+}
+
+/// How the leadership is held.
+#[derive(Clone, Copy, Debug)]
+pub struct Leader {
+    /// How long a silent leader stays leader.
+    pub lease: Duration,
+    /// How often it renews.
+    pub renewal: Duration,
 }
 
 /// How webhooks are called.
@@ -176,6 +189,14 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 impl Config {
+    /// Where tasks are kept, for people.
+    pub fn store_name(&self) -> String {
+        match &self.store {
+            StoreChoice::Sqlite => self.data.display().to_string(),
+            StoreChoice::Postgres(url) => url.to_string(),
+        }
+    }
+
     /// Interprets settings. `faults` may hold some already, from reading the layers.
     pub fn new(settings: &Settings, mut faults: Faults) -> Result<Self, Faults> {
         let mut read = Reader::new(settings, &mut faults);
@@ -189,6 +210,7 @@ impl Config {
             limits: Limits::read(&mut read),
             tasks: Tasks::read(&mut read),
             scheduler: Scheduler::read(&mut read),
+            leader: Leader::read(&mut read),
             webhooks: Webhooks::read(&mut read),
             leases: Leases::read(&mut read),
             workers: Workers::read(&mut read),
@@ -253,6 +275,19 @@ impl Scheduler {
         let advice = "must be at most scheduler.prefetch_window_seconds, or tasks fall between two looks";
         read.require("scheduler.sweep_interval_seconds", overlaps, advice);
         scheduler
+    }
+}
+
+impl Leader {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let leader = Self {
+            lease: read.seconds("leader.lease_seconds", SECOND..=HOUR),
+            renewal: read.seconds("leader.renewal_seconds", 10 * MILLISECOND..=HOUR),
+        };
+        let in_time = leader.renewal * 3 <= leader.lease;
+        let advice = "must be at most a third of leader.lease_seconds, or one late renewal loses the leadership";
+        read.require("leader.renewal_seconds", in_time, advice);
+        leader
     }
 }
 

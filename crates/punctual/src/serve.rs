@@ -5,8 +5,10 @@
 //! store. A part that ends by itself ends the process: a scheduler that quietly lacks
 //! its reaper is worse than one that restarts.
 
+mod cluster;
 mod parts;
 mod running;
+mod store;
 mod tally;
 
 use std::io::Write;
@@ -29,10 +31,10 @@ pub async fn run(config: Config, around: Around) -> anyhow::Result<()> {
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
     let address = listener.local_addr()?;
     let node = NodeId::random();
-    let parts = Parts::open(&config, node, around)?;
+    let parts = Parts::open(&config, node, around).await?;
     let running = Running::start(&config, parts, listener);
     // Whoever closed our stdout does not want to know.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
-    tracing::info!(node = %node, address = %address, data = %config.data.display(), "serving");
+    tracing::info!(node = %node, address = %address, store = %config.store_name(), "serving");
     running.until(signal).await
 }

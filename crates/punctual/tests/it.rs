@@ -3,6 +3,7 @@
 mod it {
     mod batch;
     mod bench;
+    mod cluster;
     mod config;
     mod documents;
     mod durability;

@@ -18,7 +18,7 @@ pub struct Flags {
     /// The directory of the embedded store [default: ./punctual-data].
     #[arg(long, value_name = "DIRECTORY")]
     data: Option<String>,
-    /// Where tasks are kept [default: sqlite].
+    /// Where tasks are kept: sqlite or postgres://… [default: sqlite].
     #[arg(long)]
     store: Option<String>,
     /// What carries dispatched tasks to the webhook workers [default: embedded].

@@ -5,9 +5,11 @@ use std::io::Write;
 use anyhow::ensure;
 use clap::{Args, Subcommand};
 use punctual_core::clock::{Clock, SystemClock};
-use punctual_store::sqlite::{Database, Options};
+use punctual_store::migrations::Status;
+use punctual_store::{postgres, sqlite};
 
 use super::flags::Flags;
+use crate::config::StoreChoice;
 
 /// What `punctual migrate` takes.
 #[derive(Args)]
@@ -33,38 +35,85 @@ enum Direction {
     Status(Flags),
 }
 
+/// The database of a store, open for migrations.
+enum Database {
+    Sqlite(sqlite::Database),
+    Postgres(postgres::Database),
+}
+
+impl Database {
+    /// Opens it; an embedded one that is not there is made only `if_missing`.
+    async fn open(flags: &Flags, if_missing: bool) -> anyhow::Result<Self> {
+        let (_, config) = flags.load()?;
+        match &config.store {
+            StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Database::connect(url.expose()).await?)),
+            StoreChoice::Sqlite => {
+                let there = if_missing || config.data.is_dir();
+                ensure!(there, "there is no data directory {}", config.data.display());
+                Ok(Self::Sqlite(sqlite::Database::open(&config.data, &sqlite::Options::default())?))
+            }
+        }
+    }
+
+    async fn up(&mut self) -> anyhow::Result<Vec<u32>> {
+        match self {
+            Self::Sqlite(database) => Ok(database.up(SystemClock.now())?),
+            Self::Postgres(database) => Ok(database.up(SystemClock.now()).await?),
+        }
+    }
+
+    async fn down(&mut self, to: u32) -> anyhow::Result<Vec<u32>> {
+        match self {
+            Self::Sqlite(database) => Ok(database.down(to)?),
+            Self::Postgres(database) => Ok(database.down(to).await?),
+        }
+    }
+
+    async fn status(&self) -> anyhow::Result<Vec<Status>> {
+        match self {
+            Self::Sqlite(database) => Ok(database.status()?),
+            Self::Postgres(database) => Ok(database.status().await?),
+        }
+    }
+
+    async fn has_tasks(&self) -> bool {
+        match self {
+            Self::Sqlite(database) => database.has_tasks(),
+            Self::Postgres(database) => database.has_tasks().await,
+        }
+    }
+}
+
 /// Moves the schema, and prints what was done.
 pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(migrate(arguments))
+}
+
+async fn migrate(arguments: &Arguments) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match &arguments.direction {
         Direction::Up(flags) => {
-            let applied = Database::open(&flags.load()?.1.data, &Options::default())?.up(SystemClock.now())?;
+            let applied = Database::open(flags, true).await?.up().await?;
             writeln!(out, "applied: {}", numbers(&applied))?;
         }
         Direction::Down { to, flags } => {
-            let mut database = open_existing(flags)?;
-            let last =
-                database.status()?.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
+            let mut database = Database::open(flags, false).await?;
+            let applied = database.status().await?;
+            let last = applied.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
             let target = to.unwrap_or(last.unwrap_or(0).saturating_sub(1));
-            let deletes = to.is_none() && target == 0 && database.has_tasks();
+            let deletes = to.is_none() && target == 0 && database.has_tasks().await;
             ensure!(!deletes, "this would delete every task in the store; say --to 0 if that is what you want");
-            let taken_back = database.down(target)?;
+            let taken_back = database.down(target).await?;
             writeln!(out, "taken back: {}", numbers(&taken_back))?;
         }
         Direction::Status(flags) => {
-            for step in open_existing(flags)?.status()? {
+            for step in Database::open(flags, false).await?.status().await? {
                 let applied = step.applied_at.map_or("not applied".to_owned(), |at| format!("applied {at}"));
                 writeln!(out, "{:04} {} {applied}", step.version, step.name)?;
             }
         }
     }
     Ok(())
-}
-
-fn open_existing(flags: &Flags) -> anyhow::Result<Database> {
-    let (_, config) = flags.load()?;
-    ensure!(config.data.is_dir(), "there is no data directory {}", config.data.display());
-    Ok(Database::open(&config.data, &Options::default())?)
 }
 
 fn numbers(versions: &[u32]) -> String {

@@ -4,6 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use super::secret::SecretUrl;
+
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
@@ -21,10 +23,12 @@ pub enum Role {
 pub type Roles = BTreeSet<Role>;
 
 /// Where tasks are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChoice {
     /// In the data directory, by `SQLite`.
     Sqlite,
+    /// By a `PostgreSQL` server.
+    Postgres(SecretUrl),
 }
 
 /// What carries dispatched tasks to the webhook workers.
@@ -67,29 +71,33 @@ impl fmt::Display for Role {
 }
 
 impl StoreChoice {
-    /// The store with this name.
+    /// The store with this name or at this address.
     pub fn parse(name: &str) -> Result<Self, String> {
-        if name == "sqlite" { Ok(Self::Sqlite) } else { Err(only("store", "sqlite", name)) }
+        match name.split_once("://") {
+            None if name == "sqlite" => Ok(Self::Sqlite),
+            Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(SecretUrl::new(name))),
+            _ => Err(only("stores", "sqlite and postgres://", name)),
+        }
     }
 }
 
 impl BrokerChoice {
     /// The broker with this name.
     pub fn parse(name: &str) -> Result<Self, String> {
-        if name == "embedded" { Ok(Self::Embedded) } else { Err(only("broker", "embedded", name)) }
+        if name == "embedded" { Ok(Self::Embedded) } else { Err(only("broker", "embedded only", name)) }
     }
 }
 
 impl CoordinatorChoice {
     /// The coordinator with this name.
     pub fn parse(name: &str) -> Result<Self, String> {
-        if name == "store" { Ok(Self::Store) } else { Err(only("coordinator", "store", name)) }
+        if name == "store" { Ok(Self::Store) } else { Err(only("coordinator", "store only", name)) }
     }
 }
 
 fn only(port: &str, known: &str, asked: &str) -> String {
     match asked.split_once("://") {
-        Some((scheme, _)) => format!("this build knows the {port} {known} only; {scheme}:// is not supported yet"),
-        None => format!("this build knows the {port} {known} only"),
+        Some((scheme, _)) => format!("this build knows the {port} {known}; {scheme}:// is not supported yet"),
+        None => format!("this build knows the {port} {known}"),
     }
 }

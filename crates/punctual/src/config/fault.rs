@@ -59,7 +59,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The value as TOML; of a URL only the scheme, because the rest may hold a password.
+/// The value as TOML; of a URL only the scheme, because what is wrong with it may be where its password stands.
 fn shown(value: &toml::Value) -> String {
     match value.as_str().and_then(|text| text.split_once("://")) {
         Some((scheme, _)) => format!("\"{scheme}://…\""),

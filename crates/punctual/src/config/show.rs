@@ -1,7 +1,9 @@
 //! Prints the settings in force as TOML that `--config` would take, each that is not the default with its origin.
+//! Passwords in addresses are left out.
 
 use std::fmt;
 
+use super::secret::masked;
 use super::settings::{Origin, Setting, Settings};
 
 impl fmt::Display for Settings {
@@ -26,8 +28,12 @@ impl fmt::Display for Settings {
 }
 
 fn line(f: &mut fmt::Formatter<'_>, key: &str, setting: &Setting) -> fmt::Result {
+    let value = match setting.value.as_str() {
+        Some(text) => masked(text).into(),
+        None => setting.value.clone(),
+    };
     match &setting.origin {
-        Origin::Default => writeln!(f, "{key} = {}", setting.value),
-        origin => writeln!(f, "{key} = {} # {origin}", setting.value),
+        Origin::Default => writeln!(f, "{key} = {value}"),
+        origin => writeln!(f, "{key} = {value} # {origin}"),
     }
 }

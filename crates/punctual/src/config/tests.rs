@@ -76,8 +76,7 @@ fn all_faults_are_told_at_once() {
     let file =
         "listne = 'x'\nroles = 3\n[limits]\npayload_bytes = 0\nbatch_tasks = 'many'\n[limts]\n[tasks]\njitter = 'some'";
     let environment = [("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "soon"), ("PUNCTUAL_WEBHOOKS", "none")];
-    let flags =
-        [("--store", "postgres://user:secret@host/db"), ("--listen", "0.0.0.0:80"), ("--roles", "api,dashboard")];
+    let flags = [("--store", "mysql://user:secret@host/db"), ("--listen", "0.0.0.0:80"), ("--roles", "api,dashboard")];
     let expected = r#"the configuration has 11 faults:
   limits.batch_tasks = "many" in punctual.toml: must be a whole number
   limits.payload_bytes = 0 in punctual.toml: must be between 1 and 16777216
@@ -87,7 +86,7 @@ fn all_faults_are_told_at_once() {
   roles = 3 in punctual.toml: must be a list of strings
   roles = ["api", "dashboard"] from --roles: there is no dashboard in this version; leave that role out
   shutdown.drain_seconds = "soon" from PUNCTUAL_SHUTDOWN__DRAIN_SECONDS: must be a number of seconds
-  store = "postgres://…" from --store: this build knows the store sqlite only; postgres:// is not supported yet
+  store = "mysql://…" from --store: this build knows the stores sqlite and postgres://; mysql:// is not supported yet
   tasks.jitter = "some" in punctual.toml: must be "none" or "full"
   webhooks from PUNCTUAL_WEBHOOKS: is a section; name one of its keys, such as webhooks.allow_networks"#;
     let told = load(file, &environment, &flags).unwrap_err();

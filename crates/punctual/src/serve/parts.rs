@@ -5,7 +5,7 @@ use std::sync::Arc;
 use punctual_api::metrics::Metrics;
 use punctual_broker::embedded::EmbeddedBroker;
 use punctual_core::broker::Broker;
-use punctual_core::clock::{Clock, SystemClock};
+use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::store::Store;
@@ -13,11 +13,12 @@ use punctual_core::workers::Registry;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
-use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_store::postgres::PostgresStore;
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
 
 use crate::cli::Around;
-use crate::config::{BrokerChoice, Config, CoordinatorChoice, StoreChoice};
+use crate::config::{BrokerChoice, Config, CoordinatorChoice};
+use crate::serve::store::{self, Opened};
 
 /// What the roles of a process share.
 pub struct Parts {
@@ -26,6 +27,7 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub coordinator: Arc<dyn Coordinator>,
     pub registry: Arc<dyn Registry>,
+    pub shared: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
     pub targets: Arc<Targets>,
@@ -36,21 +38,20 @@ pub struct Parts {
 
 impl Parts {
     /// Opens what the configuration names.
-    pub fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let StoreChoice::Sqlite = config.store;
-        let sqlite = Arc::new(SqliteStore::open(&config.data, Arc::clone(&clock), node, Options::default())?);
+    pub async fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
+        let Opened { clock, store, coordinator, registry, shared } = store::open(config, node).await?;
         let CoordinatorChoice::Store = config.coordinator;
         let hints = Arc::new(Hints::default());
-        let inner = around(Arc::clone(&sqlite) as _);
+        let inner = around(store);
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
             store: Arc::new(WakingStore::new(inner, Arc::clone(&hints))),
-            coordinator: Arc::clone(&sqlite) as _,
-            registry: sqlite,
+            coordinator,
+            registry,
+            shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,

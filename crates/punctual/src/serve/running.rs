@@ -15,6 +15,7 @@ use punctual_leader::membership::Membership;
 use punctual_leader::reaper::{self, Reaper};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
+use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::settle::Settler;
 use punctual_worker::Consumer;
 use std::sync::Arc;
@@ -22,17 +23,15 @@ use tokio::net::TcpListener;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use super::cluster;
 use super::parts::Parts;
 use super::tally::Tally;
-use crate::config::{Config, Role};
+use crate::config::{Config, Role, StoreChoice};
 
 /// How long open requests may take to end once the drain is over; no longer than the drain itself.
 const HTTP_GOODBYE: Duration = Duration::from_secs(5);
 /// How often the reaper looks.
 const REAP_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a silent leader stays leader, and how often it renews.
-const LEADERSHIP: elector::Config =
-    elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_secs(10) };
 
 /// Roles that run, grouped by when they end.
 pub struct Running {
@@ -51,10 +50,15 @@ impl Running {
         let has = |role: Role| config.roles.contains(&role);
         let (mut claiming, mut draining) = (Group::default(), Group::default());
         let (mut serving, mut leading) = (Group::default(), Group::default());
-        let (dispatcher, desk) = dispatcher(config, &parts, has(Role::Scheduler));
+        let owned = Arc::new(if has(Role::Scheduler) { Owned::everything() } else { Owned::nothing(1) });
+        let (dispatcher, desk) = dispatcher(config, &parts, owned);
         let api = api(config, &parts, desk);
         if has(Role::Api) || has(Role::Scheduler) {
             claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
+        }
+        if let Some(store) = parts.shared.clone() {
+            let hints = Arc::clone(&parts.hints);
+            claiming.spawn("listener", |stop| cluster::listen(store, hints, stop));
         }
         if has(Role::Worker) {
             let consumer = consumer(config, &parts);
@@ -78,12 +82,21 @@ impl Running {
         let membership = Membership::new(Arc::clone(&parts.registry), parts.node, config.workers.heartbeat);
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
-            let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, LEADERSHIP);
+            let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
             let reaper = Arc::new(reaper(config, &parts));
+            let (shared, clock) = (parts.shared.clone(), Arc::clone(&parts.clock));
             leading.spawn("leader", |stop| {
-                let lead = move |stop| {
-                    let reaper = Arc::clone(&reaper);
-                    async move { reaper.run(stop).await }
+                let lead = move |stop: CancellationToken| {
+                    let (reaper, shared, clock) = (Arc::clone(&reaper), shared.clone(), Arc::clone(&clock));
+                    async move {
+                        let tending = async {
+                            match shared {
+                                Some(store) => cluster::tend(store, clock, stop.clone()).await,
+                                None => stop.cancelled().await,
+                            }
+                        };
+                        tokio::join!(reaper.run(stop.clone()), tending);
+                    }
                 };
                 elector.run(lead, stop)
             });
@@ -160,13 +173,14 @@ impl Group {
     }
 }
 
-fn dispatcher(config: &Config, parts: &Parts, push: bool) -> (Dispatcher, Desk) {
+fn dispatcher(config: &Config, parts: &Parts, owned: Arc<Owned>) -> (Dispatcher, Desk) {
     let deps = dispatcher::Deps {
         store: Arc::clone(&parts.store),
         broker: Arc::clone(&parts.broker),
         clock: Arc::clone(&parts.clock),
         hints: Arc::clone(&parts.hints),
         targets: Arc::clone(&parts.targets),
+        owned,
         node: parts.node,
     };
     let config = dispatcher::Config {
@@ -175,7 +189,6 @@ fn dispatcher(config: &Config, parts: &Parts, push: bool) -> (Dispatcher, Desk) 
         claim_batch: config.scheduler.claim_batch,
         visibility: config.scheduler.visibility,
         waiting_workers: config.limits.waiting_workers,
-        push,
     };
     Dispatcher::new(deps, config)
 }
@@ -205,10 +218,14 @@ fn reaper(config: &Config, parts: &Parts) -> Reaper {
         lost_after: config.workers.lost_after,
         poison_after: config.workers.poison_after,
         // The embedded store is locked by one process: whoever else is in its registry is dead.
-        alone: true,
+        alone: config.store == StoreChoice::Sqlite,
     };
     let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
     Reaper::new(store, registry, clock, parts.node, config)
+}
+
+fn leadership(config: &Config) -> elector::Config {
+    elector::Config { lease: config.leader.lease, renewal: config.leader.renewal }
 }
 
 fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {

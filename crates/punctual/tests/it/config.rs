@@ -92,7 +92,7 @@ fn all_faults_are_reported_at_once() {
     let told = text(&faulty.stderr);
     assert!(told.starts_with("punctual: the configuration has 4 faults:\n"), "{told}");
     for fault in [
-        r#"store = "oracle" from --store: this build knows the store sqlite only"#,
+        r#"store = "oracle" from --store: this build knows the stores sqlite and postgres://"#,
         r#"roles = ["api", "juggler"] from --roles: "juggler" is not a role; there are api, scheduler, worker and leader"#,
         "limits.payload_bytes = 0 from PUNCTUAL_LIMITS__PAYLOAD_BYTES: must be between 1 and 16777216",
         "limits.paylod_bytes from PUNCTUAL_LIMITS__PAYLOD_BYTES: unknown key; did you mean limits.payload_bytes?",
@@ -105,7 +105,8 @@ fn all_faults_are_reported_at_once() {
 async fn serve_refuses_what_it_cannot_do_in_one_sentence() {
     for (arguments, sentence) in [
         (["--listen", "0.0.0.0:0"], "authentication is not configured"),
-        (["--store", "postgres://punctual:hunter2@db/punctual"], "postgres:// is not supported yet"),
+        (["--store", "mysql://punctual:hunter2@db/punctual"], "mysql:// is not supported yet"),
+        (["--store", "postgres://punctual:hunter2@127.0.0.1:1/punctual"], "PostgreSQL at 127.0.0.1:1"),
         (["--broker", "kafka://broker"], "kafka:// is not supported yet"),
         (["--coordinator", "etcd://one"], "etcd:// is not supported yet"),
         (["--roles", "api,dashboard"], "there is no dashboard in this version"),

@@ -6,7 +6,7 @@ use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
 
 use super::audit::expect_whole;
-use super::script::until_unready;
+use super::script::{until_ready, until_unready};
 use super::small_disk::SmallDisk;
 use crate::it::durability::start::{AT_ONCE, expect_refusal};
 use crate::it::world::{Caller, SOON, array, caller_of, id_of, worker_id};
@@ -49,6 +49,7 @@ async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
     for _ in 0..3 {
         caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
     }
+    until_unready(&caller).await;
     // Something small may still find a place. Whatever is told is true.
     let completed = caller.tell("complete", &lease, json!({"result": "x"})).await;
     let status = if completed.status() == 200 { "COMPLETED" } else { "RUNNING" };
@@ -67,7 +68,7 @@ async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
     })
     .await;
     caller.tell("complete", &lease, json!({"result": "x"})).await.expect(200);
-    caller.api.get("/readyz").await.expect(200);
+    until_ready(&caller).await;
     server.kill();
 
     let mut server = disk.serve().start().await;

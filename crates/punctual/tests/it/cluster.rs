@@ -1,0 +1,151 @@
+//! Several nodes on one PostgreSQL.
+
+use std::time::{Duration, Instant};
+
+use punctual_testkit::postgres::Postgres;
+use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of, worker_id};
+
+/// A PostgreSQL, and nodes that share a database of it.
+struct Cluster {
+    /// Declared first, so that they end before what they need.
+    nodes: Vec<Server>,
+    postgres: Postgres,
+    _home: TempDir,
+}
+
+impl Cluster {
+    /// So many nodes, three at the most, all started at once on an empty database.
+    async fn start(nodes: usize) -> Self {
+        let postgres = Postgres::start().await;
+        let home = tempfile::tempdir().expect("a temporary directory can be made");
+        let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
+            .setting("STORE", &postgres.create_database().await)
+            .setting("LEADER__LEASE_SECONDS", "3")
+            .setting("LEADER__RENEWAL_SECONDS", "1")
+            .setting("WORKERS__HEARTBEAT_SECONDS", "1")
+            .setting("WORKERS__LOST_AFTER_SECONDS", "3");
+        let begin = async |wanted: bool| if wanted { Some(serve.start().await) } else { None };
+        let (first, second, third) = tokio::join!(begin(nodes > 0), begin(nodes > 1), begin(nodes > 2));
+        Self { nodes: [first, second, third].into_iter().flatten().collect(), postgres, _home: home }
+    }
+
+    fn caller(&self, node: usize) -> Caller {
+        caller_of(&self.nodes[node])
+    }
+}
+
+#[tokio::test]
+async fn nodes_that_start_at_once_share_everything() {
+    let cluster = Cluster::start(3).await;
+    let id = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q", "payload": {"a": 1}})).await;
+    assert_eq!(cluster.caller(1).task(&id).await["payload"], json!({"a": 1}));
+    let lease = cluster.caller(1).lease_one("q").await;
+    assert_eq!(id_of(&lease["task"]), id);
+    cluster.caller(2).tell("complete", &lease, json!({"result": "done"})).await.expect(200);
+    let task = cluster.caller(0).task(&id).await;
+    assert_eq!((&task["status"], &task["result"]), (&json!("COMPLETED"), &json!("done")));
+    cluster.caller(0).tell("complete", &lease, json!({"result": "other"})).await.problem_code(409, "stale_token");
+}
+
+#[tokio::test]
+async fn a_task_submitted_on_one_node_wakes_a_worker_that_waits_on_another() {
+    let cluster = Cluster::start(2).await;
+    let mut late = Vec::new();
+    for round in 0..20 {
+        let (queue, waiting) = (format!("q{round}"), cluster.caller(1));
+        let wanted = json!({"worker_id": worker_id(), "queues": [&queue], "max_tasks": 1, "wait_seconds": 30});
+        let worker = tokio::spawn(async move { (waiting.lease(wanted).await, Instant::now()) });
+        cluster.until_waiting(1, 1).await;
+        let id = cluster.caller(0).submit_id(json!({"type": "t", "queue": queue})).await;
+        let submitted = Instant::now();
+        let (leases, woken) = worker.await.expect("the worker is answered");
+        assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), [id]);
+        late.push(woken.saturating_duration_since(submitted));
+    }
+    late.sort_unstable();
+    // A sweep would take seconds.
+    assert!(late[late.len() / 2] < Duration::from_millis(500), "{late:?}");
+}
+
+#[tokio::test]
+async fn a_webhook_is_called_once_however_many_nodes_there_are() {
+    let (cluster, sink) = (Cluster::start(3).await, Sink::start());
+    let task = |number: usize| json!({"type": "t", "queue": format!("q{}", number % 7), "callback_url": sink.url("")});
+    let tasks: Vec<_> = (0..60).map(task).collect();
+    let ids: Vec<String> = cluster.caller(0).submit_all(tasks).await.iter().map(id_of).collect();
+    for id in &ids {
+        cluster.caller(1).until(id, "COMPLETED").await;
+    }
+    assert_eq!(sink.all_hits().len(), ids.len());
+}
+
+#[tokio::test]
+async fn what_a_killed_node_was_doing_is_done_by_another() {
+    let (mut cluster, sink) = (Cluster::start(2).await, Sink::start());
+    sink.answer("/", Answer::hang());
+    let retry = json!({"max_retries": 3, "backoff": "fixed", "backoff_seconds": 0.1, "jitter": "none"});
+    let task = json!({"type": "t", "callback_url": sink.url("/"), "retry_policy": retry});
+    let id = cluster.caller(0).submit_id(task).await;
+    let running = cluster.caller(0).until(&id, "RUNNING").await;
+    sink.answer("/", Answer::status(200));
+    // Whoever calls it is killed; the other one goes on.
+    let name = running["worker_id"].as_str().unwrap_or_default().to_owned();
+    let holder = usize::from(!cluster.nodes[0].log().contains(name.trim_start_matches("worker_")));
+    cluster.nodes[holder].kill();
+    let survivor = cluster.caller(1 - holder);
+    let done = survivor.until_within(&id, "COMPLETED", SOON).await;
+    assert_eq!(done["retry_count"], 1);
+}
+
+#[tokio::test]
+async fn a_restarted_database_is_waited_for() {
+    let mut cluster = Cluster::start(2).await;
+    let id = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q"})).await;
+    cluster.postgres.stop_immediately().await;
+    let refused = cluster.caller(0).api.post("/v1/tasks", &json!({"type": "t"})).await;
+    refused.problem_code(503, "store_unavailable");
+    assert!(refused.header("retry-after").is_some(), "{refused}");
+    cluster.postgres.start_again().await;
+    for node in 0..2 {
+        punctual_testkit::eventually::eventually("the node is ready again", SOON, async || {
+            let answer = cluster.caller(node).api.get("/readyz").await;
+            if answer.status() == 200 { Ok(()) } else { Err(answer.to_string()) }
+        })
+        .await;
+    }
+    assert_eq!(id_of(&cluster.caller(1).lease_one("q").await["task"]), id);
+}
+
+#[tokio::test]
+async fn the_schema_can_be_moved_by_hand() {
+    let postgres = Postgres::start().await;
+    let url = postgres.create_database().await;
+    let migrate = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(PUNCTUAL);
+        let done = command.arg("migrate").args(arguments).env("PUNCTUAL_STORE", &url).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    assert!(migrate(&["status"]).lines().all(|line| line.ends_with("not applied")));
+    assert!(migrate(&["up"]).starts_with("applied: 0001"));
+    assert_eq!(migrate(&["up"]), "applied: nothing\n");
+    assert!(migrate(&["status"]).lines().all(|line| line.contains(" applied 2")));
+    assert!(migrate(&["down", "--to", "0"]).ends_with("0001\n"));
+}
+
+impl Cluster {
+    /// Returns once `count` workers wait at a node.
+    async fn until_waiting(&self, node: usize, count: usize) {
+        let wanted = format!("punctual_waiting_workers {count}");
+        punctual_testkit::eventually::eventually("the polls have arrived", SOON, async || {
+            let metrics = self.caller(node).api.get("/metrics").await.text().to_owned();
+            if metrics.lines().any(|line| line == wanted) { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    }
+}
