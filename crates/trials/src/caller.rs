@@ -14,6 +14,7 @@ use punctual_core::time::Timestamp;
 use punctual_testkit::http::Api;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use self::answers::{answer, items};
 pub use self::wish::Wish;
@@ -32,8 +33,8 @@ pub struct Caller {
 /// How a caller finds the server.
 #[derive(Clone, Debug)]
 enum Door {
-    /// Whichever lives; the connections are shared with everybody else.
-    Of(watch::Receiver<Option<Api>>),
+    /// Whichever lives, any of them; the connections are shared with everybody else.
+    Of(Vec<watch::Receiver<Option<Api>>>),
     /// One server, by a connection of one's own.
     Own(Api),
 }
@@ -71,7 +72,12 @@ pub struct Ask<'a> {
 impl Caller {
     /// Calls whoever is behind the door, and writes it down.
     pub fn new(recorder: Recorder, door: watch::Receiver<Option<Api>>) -> Self {
-        Self { recorder, door: Door::Of(door) }
+        Self::of_many(recorder, vec![door])
+    }
+
+    /// Calls whoever is behind one of the doors, another time another, and writes it down.
+    pub fn of_many(recorder: Recorder, doors: Vec<watch::Receiver<Option<Api>>>) -> Self {
+        Self { recorder, door: Door::Of(doors) }
     }
 
     /// Somebody else who calls the server that is up now, by a connection of their own.
@@ -92,12 +98,20 @@ impl Caller {
 
     /// Waits until a server is up.
     pub async fn api(&self) -> Api {
-        let mut door = match &self.door {
-            Door::Of(door) => door.clone(),
+        let doors = match &self.door {
+            Door::Of(doors) => doors,
             Door::Own(api) => return api.clone(),
         };
-        let api = door.wait_for(Option::is_some).await.expect("the machine outlives its callers");
-        api.clone().expect("invariant: waited for")
+        let open: Vec<Api> = doors.iter().filter_map(|door| door.borrow().clone()).collect();
+        if !open.is_empty() {
+            return open[rand::random_range(0..open.len())].clone();
+        }
+        let mut first = JoinSet::new();
+        for mut door in doors.iter().cloned() {
+            first.spawn(async move { door.wait_for(Option::is_some).await.ok().and_then(|api| api.clone()) });
+        }
+        let api = first.join_next().await.and_then(Result::ok).flatten();
+        api.expect("the machines outlive their callers")
     }
 
     /// Submits one task.

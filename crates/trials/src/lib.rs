@@ -9,6 +9,7 @@
 
 pub mod caller;
 pub mod checker;
+pub mod cluster;
 pub mod dump;
 pub mod history;
 pub mod kill;

@@ -1,4 +1,4 @@
-//! The server under trial: one directory, one process at a time, killed and started at will.
+//! A server under trial: one store, one process at a time, killed, frozen and started at will.
 //!
 //! Whoever talks to it watches [`Machine::door`], which holds the address of the living process, or nothing.
 
@@ -21,8 +21,12 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 /// The line that says that a server is ready, up to its address.
 const READY: &str = "listening on ";
 
-/// The settings of a trial: what is lost is looked for every second.
-const SETTINGS: [(&str, &str); 4] = [
+/// The settings of a trial: what is lost is looked for every second, and who is silent for three is dead.
+const SETTINGS: [(&str, &str); 8] = [
+    ("PUNCTUAL_LEADER__LEASE_SECONDS", "3"),
+    ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1"),
+    ("PUNCTUAL_WORKERS__HEARTBEAT_SECONDS", "1"),
+    ("PUNCTUAL_WORKERS__LOST_AFTER_SECONDS", "3"),
     ("PUNCTUAL_SCHEDULER__SWEEP_INTERVAL_SECONDS", "1"),
     ("PUNCTUAL_SCHEDULER__VISIBILITY_SECONDS", "5"),
     ("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "2"),
@@ -33,6 +37,9 @@ const SETTINGS: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub struct Machine {
     program: PathBuf,
+    name: String,
+    /// The address of the store that it shares with others; none: it has one of its own in its directory.
+    store: Option<String>,
     bug: Option<Bug>,
     home: TempDir,
     recorder: Recorder,
@@ -46,8 +53,23 @@ impl Machine {
     pub fn new(program: &Path, bug: Option<Bug>, recorder: Recorder) -> Self {
         // The server runs in a directory of its own, where a relative path would name something else.
         let program = program.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
-        let home = tempfile::tempdir().expect("a temporary directory can be made");
-        Self { program, bug, home, recorder, door: watch::Sender::new(None), process: None, complaints: Vec::new() }
+        Self {
+            program,
+            name: String::new(),
+            store: None,
+            bug,
+            home: tempfile::tempdir().expect("a temporary directory can be made"),
+            recorder,
+            door: watch::Sender::new(None),
+            process: None,
+            complaints: Vec::new(),
+        }
+    }
+
+    /// The same with a name, on a store that it shares with others.
+    #[must_use]
+    pub fn sharing(self, name: impl Into<String>, store: impl Into<String>) -> Self {
+        Self { name: name.into(), store: Some(store.into()), ..self }
     }
 
     /// Where the living server is found.
@@ -60,7 +82,7 @@ impl Machine {
         self.spawn();
         let process = self.process.as_mut().expect("invariant: it was spawned just now");
         let line = process.line(READY, STARTS_WITHIN).await;
-        self.recorder.act("up");
+        self.act("up");
         self.door.send_replace(Some(Api::new(line.trim_start_matches(READY).trim())));
     }
 
@@ -75,7 +97,7 @@ impl Machine {
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill();
-            self.recorder.act("kill");
+            self.act("kill");
             self.listen_to(&process.stderr());
         }
         self.door.send_replace(None);
@@ -86,10 +108,26 @@ impl Machine {
         let mut process = self.process.take().expect("a server runs");
         process.signal("TERM");
         let exit = process.exit(ENDS_WITHIN).await;
-        self.recorder.act("stop");
+        self.act("stop");
         self.listen_to(&exit.stderr);
         self.door.send_replace(None);
         exit
+    }
+
+    /// SIGSTOP: it is there, and does nothing.
+    pub fn freeze(&self) {
+        if let Some(process) = &self.process {
+            process.signal("STOP");
+            self.act("freeze");
+        }
+    }
+
+    /// SIGCONT: it goes on as if nothing had happened.
+    pub fn thaw(&self) {
+        if let Some(process) = &self.process {
+            self.act("thaw");
+            process.signal("CONT");
+        }
     }
 
     /// What SQLite says of its file: `ok`, or what is wrong with it. No server may run.
@@ -105,8 +143,16 @@ impl Machine {
         &self.complaints
     }
 
+    fn act(&self, what: &str) {
+        self.recorder.act(format!("{} {what}", self.name).trim().to_owned());
+    }
+
     fn listen_to(&mut self, log: &str) {
-        let bad = |line: &&str| line.contains("panicked") || line.contains("ERROR") || line.starts_with("punctual:");
+        // That a shared store cannot be reached is an error in the log of a node, and none of the node.
+        let errors = self.store.is_none();
+        let bad = |line: &&str| {
+            line.contains("panicked") || line.starts_with("punctual:") || errors && line.contains("ERROR")
+        };
         self.complaints.extend(log.lines().filter(bad).map(str::to_owned));
     }
 
@@ -124,7 +170,10 @@ impl Machine {
         if let Some(bug) = self.bug {
             command.env(Bug::VARIABLE, bug.name());
         }
-        self.recorder.act("start");
+        if let Some(store) = &self.store {
+            command.env("PUNCTUAL_STORE", store);
+        }
+        self.act("start");
         self.process = Some(Process::spawn(command));
     }
 }

@@ -3,6 +3,7 @@
 //! The long form is the program `trials`.
 
 mod it {
+    mod cluster;
     mod kills;
     mod races;
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo build --release
 //! cargo run -p punctual-trials -- kills --cycles 200 --program target/release/punctual
+//! cargo run -p punctual-trials -- cluster --cycles 100 --program target/release/punctual
 //! cargo run -p punctual-trials -- races --rounds 2000 --program target/release/punctual
 //! ```
 //!
@@ -16,7 +17,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use punctual_trials::races::Kind;
 use punctual_trials::workload::Load;
-use punctual_trials::{kill, races};
+use punctual_trials::{cluster, kill, races};
 
 /// Tries to break a server, and checks from outside whether it did.
 #[derive(Parser)]
@@ -32,6 +33,17 @@ enum Trial {
         /// How often.
         #[arg(long, default_value_t = 200)]
         cycles: usize,
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Three nodes on one `PostgreSQL`, and one fault after the other.
+    Cluster {
+        /// How many.
+        #[arg(long, default_value_t = 100)]
+        cycles: usize,
+        /// For how long something stands still, in seconds.
+        #[arg(long, default_value_t = 6)]
+        freeze: u64,
         #[command(flatten)]
         common: Common,
     },
@@ -70,6 +82,7 @@ fn kind(name: &str) -> Result<Kind, String> {
 async fn main() -> ExitCode {
     let clean = match Cli::parse().trial {
         Trial::Kills { cycles, common } => kills(cycles, common).await,
+        Trial::Cluster { cycles, freeze, common } => clusters(cycles, Duration::from_secs(freeze), common).await,
         Trial::Races { rounds, only, common } => {
             let kinds = if only.is_empty() { Kind::ALL.to_vec() } else { only };
             all_races(rounds, &kinds, common).await
@@ -93,6 +106,21 @@ async fn kills(cycles: usize, common: Common) -> bool {
     let report = kill::run(&plan, |done| {
         if done % 10 == 0 {
             println!("{done} of {cycles} cycles");
+        }
+    })
+    .await;
+    println!("{report}");
+    report.is_clean()
+}
+
+async fn clusters(cycles: usize, freeze: Duration, common: Common) -> bool {
+    let (seed, drain) = (common.seed(), Duration::from_mins(2));
+    let Common { program, histories, .. } = common;
+    let faults = Vec::new();
+    let plan = cluster::Plan { program, faults, cycles, seed, load: Load::USUAL, freeze, drain, histories };
+    let report = cluster::run(&plan, |done| {
+        if done % 10 == 0 {
+            println!("{done} of {cycles} faults");
         }
     })
     .await;

@@ -63,7 +63,7 @@ impl Report {
             completed: history.dump.iter().filter(|dumped| dumped.state == State::Completed).count(),
             deliveries: history.grants().count() + history.arrivals().count(),
             repeated: runs.filter(|run| lost(&run.outcome)).count(),
-            kills: history.acts().filter(|act| act.what == "kill").count(),
+            kills: history.acts().filter(|act| act.what.ends_with("kill")).count(),
             took,
             integrity: String::new(),
             exit: None,

@@ -1,0 +1,120 @@
+//! The one who breaks a cluster: its nodes, its database, and the ways between them.
+
+use std::time::Duration;
+
+use punctual_testkit::proxy::CutCommit;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{Cluster, Plan};
+use crate::workload::Scene;
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A node is killed, and started again after a while.
+    Kill,
+    /// A node stands still until everybody has given it up, and then goes on as if nothing had happened.
+    FreezeNode,
+    /// The database is stopped at once, and started again.
+    RestartDatabase,
+    /// The database stands still.
+    FreezeDatabase,
+    /// All connections of a node are cut.
+    Cut,
+    /// The connections of a node are cut before its next commit arrives.
+    CutBeforeCommit,
+    /// The connections of a node are cut before it hears of its next commit.
+    CutAfterCommit,
+    /// A node cannot reach the database for a while, and does not notice.
+    BlackHole,
+    /// Every node is stopped in good order and started again, one after the other.
+    RollingRestart,
+}
+
+impl Fault {
+    /// All of them.
+    pub const ALL: [Self; 9] = [
+        Self::Kill,
+        Self::FreezeNode,
+        Self::RestartDatabase,
+        Self::FreezeDatabase,
+        Self::Cut,
+        Self::CutBeforeCommit,
+        Self::CutAfterCommit,
+        Self::BlackHole,
+        Self::RollingRestart,
+    ];
+}
+
+/// Breaks a cluster, and mends it.
+pub(super) struct Nemesis {
+    scene: Scene,
+    dice: StdRng,
+    faults: Vec<Fault>,
+    freeze: Duration,
+}
+
+impl Nemesis {
+    pub(super) fn new(scene: Scene, plan: &Plan) -> Self {
+        let dice = StdRng::seed_from_u64(plan.seed ^ 0x636c_7573);
+        Self { scene, dice, faults: plan.faults.clone(), freeze: plan.freeze }
+    }
+
+    /// One cycle: lets the cluster work, breaks something, and mends it.
+    pub(super) async fn strike(&mut self, cluster: &mut Cluster, cycle: usize) {
+        let drawn = Fault::ALL[self.dice.random_range(0..Fault::ALL.len())];
+        let fault = self.faults.get(cycle).copied().unwrap_or(drawn);
+        let node = self.dice.random_range(0..cluster.nodes.len());
+        self.scene.caller.recorder().act(format!("cycle {cycle}, {fault:?} of {node}"));
+        self.wait(500).await;
+        match fault {
+            Fault::Kill => {
+                cluster.nodes[node].kill();
+                self.wait(4_000).await;
+                cluster.nodes[node].start().await;
+            }
+            Fault::FreezeNode => {
+                cluster.nodes[node].freeze();
+                tokio::time::sleep(self.freeze).await;
+                cluster.nodes[node].thaw();
+            }
+            Fault::RestartDatabase => {
+                cluster.postgres.stop_immediately().await;
+                self.wait(1_000).await;
+                cluster.postgres.start_again().await;
+            }
+            Fault::FreezeDatabase => {
+                cluster.postgres.freeze().await;
+                tokio::time::sleep(self.freeze).await;
+                cluster.postgres.thaw();
+            }
+            Fault::Cut => cluster.proxies[node].cut().await,
+            Fault::CutBeforeCommit => self.cut_commit(cluster, node, CutCommit::Before).await,
+            Fault::CutAfterCommit => self.cut_commit(cluster, node, CutCommit::After).await,
+            Fault::BlackHole => {
+                cluster.proxies[node].black_hole();
+                tokio::time::sleep(self.freeze).await;
+                cluster.proxies[node].flow();
+                cluster.proxies[node].cut().await;
+            }
+            Fault::RollingRestart => {
+                for machine in &mut cluster.nodes {
+                    machine.stop().await;
+                    machine.start().await;
+                }
+            }
+        }
+    }
+
+    /// The load makes a node commit within a moment.
+    async fn cut_commit(&mut self, cluster: &Cluster, node: usize, cut: CutCommit) {
+        cluster.proxies[node].cut_next_commit(cut);
+        self.wait(1_000).await;
+    }
+
+    /// Lets some time pass, by the dice.
+    async fn wait(&mut self, most_millis: u64) {
+        tokio::time::sleep(Duration::from_millis(self.dice.random_range(0..most_millis))).await;
+    }
+}
