@@ -97,7 +97,7 @@ impl Bench {
         let mut left = tasks;
         while left > 0 {
             let taken = claims.time(self.claim(lane)).await;
-            left -= taken.len();
+            left = left.saturating_sub(taken.len());
             settles.time(self.complete(taken)).await;
         }
         claims.tell("claim, batches of 1,000", tasks);
@@ -108,20 +108,22 @@ impl Bench {
     /// As pull workers do: while one batch is worked on, the next is claimed.
     async fn claim_and_complete_side_by_side(&self, lane: LaneId, tasks: usize) {
         let mut meter = Meter::start();
-        let left = AtomicUsize::new(tasks);
+        let claimed = AtomicUsize::new(0);
         let worker = async || {
             loop {
                 let taken = self.claim(lane).await;
                 if taken.is_empty() {
                     return;
                 }
-                left.fetch_sub(taken.len(), Ordering::Relaxed);
+                claimed.fetch_add(taken.len(), Ordering::Relaxed);
                 self.complete(taken).await;
             }
         };
         meter.time(async { tokio::join!(worker(), worker(), worker(), worker()) }).await;
-        assert_eq!(left.into_inner(), 0, "everything was claimed");
-        meter.tell("claim and complete, four workers", tasks);
+        // A database may have held others before.
+        let claimed = claimed.into_inner();
+        assert!(claimed >= tasks, "{claimed} of {tasks} were claimed");
+        meter.tell("claim and complete, four workers", claimed);
     }
 
     async fn insert_one_by_one(&self, tasks: usize) {

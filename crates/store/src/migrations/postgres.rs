@@ -32,6 +32,10 @@ const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 /// How long to wait between two attempts to be the one who migrates.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
 
+/// Whoever wants a table waits behind a step that waits for its lock: that must not take long. (A concurrent step holds
+/// nobody up, and may wait for the oldest transaction to end.)
+const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '10s'";
+
 /// How a step begins that cannot be done in a transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
 
@@ -105,7 +109,7 @@ async fn run(client: &Client, step: &str, record: &str) -> Result<(), MigrationE
         }
         return client.batch_execute(record).await.map_err(fault);
     }
-    let done = client.batch_execute(&format!("BEGIN; {step}; {record}; COMMIT")).await;
+    let done = client.batch_execute(&format!("BEGIN; {SHORT_WAITS}; {step}; {record}; COMMIT")).await;
     if done.is_err() {
         client.batch_execute("ROLLBACK").await.map_err(fault)?;
     }

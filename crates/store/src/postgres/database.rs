@@ -11,8 +11,8 @@ use super::session::CONNECT;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, Status};
 
-/// What a session that migrates is set to: it may take long, but not have others wait long behind its wait for a lock.
-const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = '10s'";
+/// What a session that migrates is set to: a step may take long, and so may those of a node that was first.
+const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = 0";
 
 /// A database that is open for migrations only, without a look at its schema.
 pub struct Database {

@@ -9,6 +9,9 @@ use crate::it::world::World;
 /// The body of a batch that takes as much of the room as one can: a quarter.
 const LARGE: usize = 400_000;
 
+/// The header of a client that sends its body only when it is told to.
+const ASKS: &str = "expect: 100-continue\r\n";
+
 /// The head and body of a batch of one task with `bytes` in all.
 fn batch(bytes: usize, more: &str) -> (String, String) {
     let task = r#"{"type":"t","delay_seconds":600}"#;
@@ -47,7 +50,9 @@ async fn a_batch_without_room_is_refused_and_harms_nobody() {
         let told = answer(&mut quick).await;
         assert!(told.starts_with("HTTP/1.1 200 "), "beside {} slow ones: {told}", slow.len());
         let mut connection = connect().await;
-        connection.write_all(head.as_bytes()).await.unwrap();
+        connection.write_all(batch(LARGE, ASKS).0.as_bytes()).await.unwrap();
+        let told = answer(&mut connection).await;
+        assert!(told.starts_with("HTTP/1.1 100 "), "who is told to go on has its room: {told}");
         connection.write_all(&body.as_bytes()[..1_000]).await.unwrap();
         slow.push(connection);
     }
@@ -69,7 +74,7 @@ async fn a_batch_without_room_is_refused_and_harms_nobody() {
 
     // Whoever asks first is spared the body.
     let mut asking = connect().await;
-    asking.write_all(batch(LARGE, "expect: 100-continue\r\n").0.as_bytes()).await.unwrap();
+    asking.write_all(batch(LARGE, ASKS).0.as_bytes()).await.unwrap();
     let told = answer(&mut asking).await;
     assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("connection: close"), "{told}");
 
