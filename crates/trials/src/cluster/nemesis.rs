@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::proxy::CutCommit;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::{Cluster, Plan};
 use crate::workload::Scene;
+
+/// Under the load a node commits many times within this.
+const COMMITS_WITHIN: Duration = Duration::from_secs(20);
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +111,16 @@ impl Nemesis {
         }
     }
 
-    /// The load makes a node commit within a moment.
-    async fn cut_commit(&mut self, cluster: &Cluster, node: usize, cut: CutCommit) {
-        cluster.proxies[node].cut_next_commit(cut);
-        self.wait(1_000).await;
+    /// Cuts the next commit of a node, which the load brings about.
+    async fn cut_commit(&self, cluster: &Cluster, node: usize, cut: CutCommit) {
+        let proxy = &cluster.proxies[node];
+        let before = proxy.commits_cut();
+        proxy.cut_next_commit(cut);
+        eventually("a commit is cut", COMMITS_WITHIN, async || match proxy.commits_cut() {
+            after if after > before => Ok(()),
+            after => Err(format!("{after} cut so far")),
+        })
+        .await;
     }
 
     /// Lets some time pass, by the dice.
