@@ -48,7 +48,7 @@ impl Default for ServerLimits {
             connections: 10_000,
             header_read: Duration::from_secs(10),
             idle: Duration::from_secs(75),
-            header_bytes: 64 * 1024,
+            header_bytes: 16 * 1024,
             headers: 100,
             streams: 100,
             ping: Duration::from_secs(20),

@@ -1,7 +1,8 @@
 //! `overload`: many times more submissions than the server can take, by clients that do not wait as they are told.
 //!
 //! The peak, reached with as many connections as are enough for it, and the flood come in turns,
-//! so that neither the growth of the database nor a noisy machine falls on one of them alone.
+//! the peak first and last, so that neither the growth of the database nor a noisy machine falls
+//! on one of them alone.
 //! What is still accepted in the flood is compared with the peak. Then all ends, and the time
 //! is taken until a submission is as quick as it was before.
 
@@ -21,9 +22,9 @@ use crate::report::{Report, lateness_histogram};
 use crate::server::Server;
 use crate::submit::progress;
 
-/// How long a turn of the flood is, and of the peak before it.
-const FLOOD_TURN: u64 = 15;
-const PEAK_TURN: u64 = 5;
+/// How long a turn of the flood is, and of the peak before and after it.
+const FLOOD_TURN: u64 = 30;
+const PEAK_TURN: u64 = 10;
 /// How often memory and health are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Quick submissions in a row that say that all is well again.
@@ -51,8 +52,12 @@ pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flo
     let turns = flood.seconds.div_ceil(FLOOD_TURN).max(1);
     for turn in 0..turns {
         let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
-        peak.add(&load(server, &request, connections, PEAK_TURN.min(seconds), "peak").await?)?;
+        let peak_seconds = PEAK_TURN.min(seconds);
+        if turn == 0 {
+            peak.add(&load(server, &request, connections, peak_seconds, "peak").await?)?;
+        }
         flooded.add(&load(server, &request, connections * flood.times, seconds, "flood").await?)?;
+        peak.add(&load(server, &request, connections, peak_seconds, "peak").await?)?;
     }
     let recovery = recover(client, usual).await?;
     let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
