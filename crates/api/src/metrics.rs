@@ -8,6 +8,7 @@ mod counts;
 mod text;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -41,6 +42,13 @@ pub struct Metrics {
     pub webhooks_in_flight: Gauge,
     /// Pull workers that wait in a long poll.
     pub waiting_workers: Gauge,
+    /// Partitions whose webhooks this node dispatches.
+    pub partitions_owned: Gauge,
+    /// One while this node leads.
+    pub leader: Gauge,
+    clock_skew: Gauge<f64, AtomicU64>,
+    /// One without labels, or none: a number that is not known is not shown.
+    read_store_lag: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
     settled: Family<OutcomeLabel, Counter>,
     lateness: Histogram,
     requests: Family<RequestLabels, Counter>,
@@ -80,6 +88,10 @@ impl Metrics {
             leases: Counter::default(),
             webhooks_in_flight: Gauge::default(),
             waiting_workers: Gauge::default(),
+            partitions_owned: Gauge::default(),
+            leader: Gauge::default(),
+            clock_skew: Gauge::default(),
+            read_store_lag: Family::default(),
             settled: Family::default(),
             lateness: Histogram::new(LATENESS_BUCKETS),
             requests: Family::default(),
@@ -113,6 +125,27 @@ impl Metrics {
         registry.register("punctual_webhooks_in_flight", "Webhook calls under way", self.webhooks_in_flight.clone());
         let help = "Pull workers that wait in a long poll";
         registry.register("punctual_waiting_workers", help, self.waiting_workers.clone());
+        let help = "Partitions whose webhooks this node dispatches";
+        registry.register("punctual_partitions_owned", help, self.partitions_owned.clone());
+        registry.register("punctual_leader", "1 while this node leads, else 0", self.leader.clone());
+        let help = "How far the wall clock of this machine is ahead of the store's; negative when it is behind";
+        registry.register_with_unit("punctual_clock_skew", help, Unit::Seconds, self.clock_skew.clone());
+        let help = "How far the read store is behind the store; absent when there is none, or it is away";
+        registry.register_with_unit("punctual_read_store_lag", help, Unit::Seconds, self.read_store_lag.clone());
+    }
+
+    /// The wall clock of this machine is so far ahead of the store's.
+    pub fn clock_skew(&self, millis: i64) {
+        #[allow(clippy::cast_precision_loss, reason = "a skew of thousands of years may be told inexactly")]
+        self.clock_skew.set(millis as f64 / 1_000.0);
+    }
+
+    /// The read store is so far behind; none: there is none, or it is away.
+    pub fn read_store_lag(&self, lag: Option<Duration>) {
+        match lag {
+            Some(lag) => drop(self.read_store_lag.get_or_create(&[]).set(lag.as_secs_f64())),
+            None => self.read_store_lag.clear(),
+        }
     }
 
     /// `runs` runs ended with `outcome`, one of a fixed set of words.
@@ -181,8 +214,16 @@ mod tests {
         metrics.settled("failed", 0);
         metrics.started(Timestamp::from_millis(1_000), Timestamp::from_millis(1_020));
         metrics.answered("POST", "/v1/tasks/{id}", StatusCode::CREATED, Duration::from_millis(2));
+        metrics.partitions_owned.set(21);
+        metrics.leader.set(1);
+        metrics.clock_skew(-1_500);
+        metrics.read_store_lag(Some(Duration::from_millis(250)));
         let text = metrics.prometheus();
         for line in [
+            "punctual_partitions_owned 21",
+            "punctual_leader 1",
+            "punctual_clock_skew_seconds -1.5",
+            "punctual_read_store_lag_seconds{} 0.25",
             "# TYPE punctual_tasks_submitted_total counter",
             "punctual_tasks_submitted_total 3",
             "punctual_tasks_settled_total{outcome=\"completed\"} 2",
@@ -197,5 +238,7 @@ mod tests {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }
         assert!(!text.contains("outcome=\"failed\""));
+        metrics.read_store_lag(None);
+        assert!(!metrics.prometheus().contains("\npunctual_read_store_lag_seconds{"));
     }
 }

@@ -146,10 +146,10 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 fn complete(path: &str, operation: &mut Operation) {
     if path.starts_with("/v1/") {
-        let parameters = operation.parameters.get_or_insert_default();
-        parameters.extend(
-            ["Tenant", "RequestId"].map(|name| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")))),
-        );
+        // What an operator looks at is nobody's in particular.
+        let names: &[&str] = if path.starts_with("/v1/admin/") { &["RequestId"] } else { &["Tenant", "RequestId"] };
+        let reference = |name: &&str| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")));
+        operation.parameters.get_or_insert_default().extend(names.iter().map(reference));
     }
     let responses = &mut operation.responses.responses;
     let mut shared = vec![("default", "Refused")];

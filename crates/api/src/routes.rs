@@ -1,5 +1,6 @@
 //! The routes, a file a noun. [`router`] is all of them, with their part of the OpenAPI document.
 
+pub mod admin;
 pub mod health;
 pub mod leases;
 pub mod metrics;
@@ -16,6 +17,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(tasks::router())
         .merge(leases::router())
         .merge(workers::router())
+        .merge(admin::router())
         .merge(health::router())
         .merge(metrics::router())
 }

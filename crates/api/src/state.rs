@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::networks::AllowedNetworks;
+use punctual_core::partitions::Partitions;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
@@ -34,6 +36,10 @@ pub struct Inner {
     pub store: Arc<dyn Store>,
     /// Who was seen, and when.
     pub registry: Arc<dyn Registry>,
+    /// Who leads.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// Who dispatches what.
+    pub partitions: Arc<dyn Partitions>,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -65,6 +71,10 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// Who was seen, and when.
     pub registry: Arc<dyn Registry>,
+    /// Who leads.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// Who dispatches what.
+    pub partitions: Arc<dyn Partitions>,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -150,7 +160,8 @@ impl Default for ApiConfig {
 impl Api {
     /// The interface over these parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { store, registry, desk, settler, clock, node, config, metrics, probes } = parts;
+        let Parts { store, registry, coordinator, partitions, desk, settler, clock, node, config, metrics, probes } =
+            parts;
         let places = Places::new(&config, &metrics);
         let readiness = Readiness::new(Arc::clone(&store), probes);
         let counts = TaskCounts::new(Arc::clone(&store), &metrics);
@@ -158,6 +169,8 @@ impl Api {
         Self(Arc::new(Inner {
             store,
             registry,
+            coordinator,
+            partitions,
             desk,
             settler,
             clock,

@@ -5,6 +5,7 @@
 //! are told at once, each with a pointer to its place; what comes out satisfies every bound
 //! of `core::task::limits`.
 
+mod enqueued;
 pub mod fields;
 pub mod fingerprint;
 pub mod key;

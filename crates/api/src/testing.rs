@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub api: Api,
     pub router: axum::Router,
     pub store: Arc<FailingStore>,
+    /// The store behind it, which does not fail.
+    pub sqlite: Arc<SqliteStore>,
     pub clock: Arc<ManualClock>,
     /// Closes the desk.
     pub shutdown: CancellationToken,
@@ -65,7 +67,9 @@ impl World {
         let desk = desk(store.clone(), clock.clone(), hints, shutdown.clone());
         let parts = Parts {
             store: store.clone(),
-            registry: sqlite,
+            registry: sqlite.clone(),
+            coordinator: sqlite.clone(),
+            partitions: sqlite.clone(),
             desk,
             settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
@@ -75,7 +79,7 @@ impl World {
             probes,
         };
         let api = Api::new(parts);
-        Self { router: crate::router(api.clone()), api, store, clock, shutdown, _directory: directory }
+        Self { router: crate::router(api.clone()), api, store, sqlite, clock, shutdown, _directory: directory }
     }
 
     /// Sends a request with a JSON body, or none.
@@ -113,6 +117,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         claim_batch: 1_000,
         visibility: seconds(60),
         waiting_workers: 100,
+        backlog_per_second: 0,
     };
     let (dispatcher, desk) = Dispatcher::new(deps, config);
     tokio::spawn(dispatcher.run(shutdown));

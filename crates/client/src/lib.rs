@@ -5,12 +5,21 @@
 //! be is the server's to say, with all faults of a request at once. Instants, ids and
 //! carried JSON are the domain's own types.
 //!
+//! Two features make an SDK of it, for applications and their workers: `http`, a client that
+//! speaks to a server, and `ledger`, which records in a worker's own PostgreSQL transaction that
+//! its task is done.
+//!
 //! Invariant: requests refuse unknown fields and duplicate keys; answers may grow new fields.
 
 pub mod batch;
+pub mod cluster;
 pub mod health;
 pub mod history;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod lease;
+#[cfg(feature = "ledger")]
+pub mod ledger;
 pub mod new_task;
 mod objects;
 pub mod page;
@@ -24,11 +33,12 @@ mod unique;
 pub mod worker;
 
 pub use batch::{BatchAnswer, BatchItem, NewBatch};
+pub use cluster::{Node, Partition};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
 pub use history::{Event, Explanation, Reason, Run, RunError};
 pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
 pub use new_task::{NewTask, Redrive, TaskPatch};
-pub use page::{EventPage, Page, RunPage, TaskPage, WorkerPage};
+pub use page::{EventPage, NodePage, Page, PartitionPage, RunPage, TaskPage, WorkerPage};
 pub use priority::Priority;
 pub use problem::{Fault, Problem};
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};

@@ -7,6 +7,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::cluster::{Node, Partition};
 use crate::history::{Event, Run};
 use crate::task::Task;
 use crate::worker::Worker;
@@ -29,6 +30,10 @@ pub type RunPage = Page<Run>;
 pub type EventPage = Page<Event>;
 /// A page of pull workers.
 pub type WorkerPage = Page<Worker>;
+/// A page of nodes.
+pub type NodePage = Page<Node>;
+/// A page of partitions.
+pub type PartitionPage = Page<Partition>;
 
 /// By hand, because the derived one would repeat the whole item in each page instead of referring to it.
 impl<T: ToSchema> PartialSchema for Page<T> {

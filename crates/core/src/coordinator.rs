@@ -8,11 +8,15 @@
 //! - `renew_keeps_the_term`: and fails for whoever does not hold the lease any more.
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
+//! - `the_holder_is_told_to_everybody`: while it holds the lease.
 
 use async_trait::async_trait;
 
 use crate::ids::NodeId;
 use crate::store::StoreError;
+
+/// The name of the leader's lease.
+pub const LEADER: &str = "leader";
 
 /// A lease that somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +37,9 @@ pub trait Coordinator: Send + Sync {
 
     /// Holds on to the lease for another `ttl_millis`. False: it is lost.
     async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError>;
+
+    /// Who holds the lease now, if anybody does.
+    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError>;
 
     /// Gives the lease up.
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;

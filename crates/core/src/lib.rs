@@ -14,6 +14,7 @@ pub mod json;
 pub mod lane;
 pub mod networks;
 pub mod partitions;
+pub mod retention;
 pub mod retry;
 pub mod state;
 pub mod store;

@@ -17,6 +17,10 @@
 //! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out, a retry
 //!   as little as the first run.
 //! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still has one.
+//! - `claim_is_fenced_by_the_terms_of_its_partitions`: a dispatch that names a term which is not the partition's own any
+//!   more takes nothing, of no lane, and is told which partitions it has lost.
+//! - `claim_takes_nothing_due_before_its_bound`: a dispatch with a bound leaves what was due before it, and tells of its
+//!   lanes when they are due next from the bound on; a later call without one takes what was left.
 //! - `claim_counts_the_attempt`: attempts and token grow before anybody sees the task.
 //! - `start_begins_what_is_queued_at_that_version`: anything else is left alone and answers `None`.
 //! - `start_fails_what_has_expired`: a queued task past its `expires_at` becomes `FAILED` and is not begun.
@@ -25,6 +29,7 @@
 //! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes back.
 //! - `apply_answers_each_change_of_a_batch`: in order; a lost one does not stop the others; two changes of one
 //!   task in a batch are applied one after the other.
+//! - `apply_as_leader_is_fenced_by_the_term`: of a lease that somebody else has held since nothing is applied.
 //! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop extends nothing.
 //! - `extend_never_revives_a_hold_that_ran_out`: from its `expires_at` on the answer is `None` and nothing changes,
 //!   even if the reaper has not come by yet; an outcome by its token is still taken until it has.
@@ -45,9 +50,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use crate::coordinator::Lease;
 use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::{Lane, LaneId};
+use crate::partitions::Partition;
 use crate::state::{Change, State};
 use crate::task::{Hold, NewTask, Task};
 use crate::time::Timestamp;
@@ -83,7 +90,7 @@ pub enum Inserted {
     Created(Task),
     /// A task was submitted under this key before, with the same content: this one.
     Replayed(Task),
-    /// A task was submitted under this key before, with other content.
+    /// A task was submitted under this key before, with other content, or its history was removed since.
     KeyReused(TaskId),
 }
 
@@ -105,6 +112,11 @@ pub enum Taker {
     Dispatch {
         /// How long a published task may stay unstarted.
         visibility_millis: u64,
+        /// The partitions of the lanes, and the terms in which the node owns them. Whoever shares the store with nobody
+        /// names none.
+        terms: Vec<(Partition, u64)>,
+        /// Only what is due from this instant on; none means everything that is due.
+        from: Option<Timestamp>,
     },
     /// A worker, to run them at once: they become `RUNNING`.
     Worker {
@@ -124,6 +136,8 @@ pub struct Claimed {
     pub next_due: Vec<(LaneId, Option<Timestamp>)>,
     /// How many had expired and were failed instead.
     pub expired: usize,
+    /// Partitions that the taker does not own any more in the term it named; nothing was taken then.
+    pub lost: Vec<Partition>,
 }
 
 /// The begin of a run that came through a broker.
@@ -247,6 +261,11 @@ pub trait Store: Send + Sync {
 
     /// Applies changes, each by itself, in one transaction. Answers in order.
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError>;
+
+    /// Applies changes as the holder of `lease`, as [`Store::apply`] does. None: somebody else has held it since, and
+    /// nothing was applied.
+    async fn apply_as(&self, lease: &Lease, changes: Vec<(TaskId, Change)>)
+    -> Result<Option<Vec<Applied>>, StoreError>;
 
     /// Extends holds. Answers in order with the new hold; none where the token does not hold the task, or
     /// its hold has run out.

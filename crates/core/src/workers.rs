@@ -5,6 +5,7 @@
 //!
 //! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
+//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are buried.
 //! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
 //! - `a_buried_node_is_forgotten`.
 
@@ -31,6 +32,27 @@ pub struct WorkerSighting {
     pub last_seen_at: Timestamp,
 }
 
+/// A process of ours, as it was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSighting {
+    /// The process.
+    pub id: NodeId,
+    /// What its operator calls it: a label, which others may carry as well.
+    pub name: String,
+    /// Where it listens.
+    pub address: String,
+    /// Its roles.
+    pub roles: Vec<String>,
+    /// The version of the program.
+    pub version: String,
+    /// How far its wall clock is ahead of the store's.
+    pub skew_millis: i64,
+    /// When it was first seen.
+    pub first_seen_at: Timestamp,
+    /// When it was last seen.
+    pub last_seen_at: Timestamp,
+}
+
 /// Remembers workers and nodes (see the module's contract).
 #[async_trait]
 pub trait Registry: Send + Sync {
@@ -48,8 +70,11 @@ pub trait Registry: Send + Sync {
     /// Forgets workers last seen before the cutoff.
     async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError>;
 
-    /// Remembers that a node lives.
-    async fn saw_node(&self, node: NodeId) -> Result<(), StoreError>;
+    /// Remembers that a node lives; of a known one the first sighting is kept. The instants are the store's own.
+    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError>;
+
+    /// The nodes that were not buried, by the instant they were first seen.
+    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError>;
 
     /// Nodes last seen before the cutoff.
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError>;

@@ -2,20 +2,17 @@
 //!
 //! The leader holds a lease with a term and renews it well before it expires. A leader
 //! that cannot renew stops by itself when two thirds of the lease are over, by its own
-//! monotonic clock, so that it has stopped before anybody else can start. Two leaders
-//! for a moment would still do no harm: every write of theirs is conditional on the
-//! version of its row.
+//! monotonic clock, so that it has stopped before anybody else can start. What it runs is
+//! given the lease, and writes as its holder: the store refuses a leader of the past, and
+//! whoever hears that ends, which ends the leadership.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::NodeId;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// The name of the leader's lease.
-const LEASE: &str = "leader";
 
 /// How leadership is held.
 #[derive(Clone, Debug)]
@@ -39,15 +36,16 @@ impl Elector {
         Self { coordinator, node, config }
     }
 
-    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its token is cancelled.
+    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its token is cancelled, and
+    /// ends by itself when it hears that somebody else leads.
     pub async fn run<F, Fut>(self, lead: F, shutdown: CancellationToken)
     where
-        F: Fn(CancellationToken) -> Fut,
+        F: Fn(Lease, CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
         while !shutdown.is_cancelled() {
             let asked_at = Instant::now();
-            match self.coordinator.acquire(LEASE, self.node, millis(self.config.lease)).await {
+            match self.coordinator.acquire(LEADER, self.node, millis(self.config.lease)).await {
                 Ok(Some(lease)) => self.lead(&lease, asked_at, &lead, &shutdown).await,
                 Ok(None) => {}
                 Err(error) => tracing::warn!(error = %error, "could not ask for the leadership"),
@@ -62,20 +60,25 @@ impl Elector {
 
     async fn lead<F, Fut>(&self, lease: &Lease, acquired_at: Instant, lead: &F, shutdown: &CancellationToken)
     where
-        F: Fn(CancellationToken) -> Fut,
+        F: Fn(Lease, CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
         tracing::info!(leader.term = lease.term, "this node leads");
         let stop = CancellationToken::new();
-        let work = lead(stop.clone());
+        let work = lead(lease.clone(), stop.clone());
         tokio::pin!(work);
-        tokio::select! {
-            () = &mut work => tracing::error!("the leader's work ended by itself"),
-            () = self.keep(lease, acquired_at) => tracing::warn!(leader.term = lease.term, "the leadership was lost"),
-            () = shutdown.cancelled() => {}
+        let has_ended = tokio::select! {
+            () = &mut work => true,
+            () = self.keep(lease, acquired_at) => false,
+            () = shutdown.cancelled() => false,
+        };
+        if !shutdown.is_cancelled() {
+            tracing::warn!(leader.term = lease.term, "the leadership was lost");
         }
         stop.cancel();
-        work.await;
+        if !has_ended {
+            work.await;
+        }
         if let Err(error) = self.coordinator.release(lease).await {
             tracing::debug!(error = %error, "could not release the leadership; it will expire");
         }

@@ -2,12 +2,14 @@
 //!
 //! A hold that ran out, a node that died, a waiting task that expired: each becomes one
 //! conditional write. If the holder settles at the same moment, one of the two writes
-//! finds the task changed and does nothing.
+//! finds the task changed and does nothing. It writes as the holder of the leader's lease, and
+//! ends when the store says that this is somebody else by now.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{By, Change, Event, Failure, Judged, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
@@ -65,14 +67,15 @@ impl Reaper {
         Self { store, registry, clock, node, config }
     }
 
-    /// Reaps until told to stop.
-    pub async fn run(&self, shutdown: CancellationToken) {
+    /// Reaps as the holder of `lease`, until told to stop or somebody else has held it since.
+    pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
-            match self.run_once().await {
-                Ok(report) if report.reaped > 0 => {
+            match self.run_once(lease).await {
+                Ok(Some(report)) if report.reaped > 0 => {
                     tracing::info!(reaped = report.reaped, buried = report.buried, "took back lost tasks");
                 }
-                Ok(_) => {}
+                Ok(Some(_)) => {}
+                Ok(None) => return,
                 Err(error) => tracing::warn!(error = %error, "could not look for lost tasks"),
             }
             tokio::select! {
@@ -82,8 +85,8 @@ impl Reaper {
         }
     }
 
-    /// Takes back everything that is lost by now.
-    pub async fn run_once(&self) -> Result<Report, StoreError> {
+    /// Takes back everything that is lost by now. None: somebody else has held the lease since.
+    pub async fn run_once(&self, lease: &Lease) -> Result<Option<Report>, StoreError> {
         let dead = self.dead_nodes().await?;
         let mut report = Report::default();
         let all_seen = loop {
@@ -91,7 +94,11 @@ impl Reaper {
             let found = tasks.len();
             let changes: Vec<(TaskId, Change)> = tasks.iter().filter_map(|task| self.decide(task)).collect();
             let tried = changes.len();
-            let applied = self.store.apply(changes).await?;
+            if tried == 0 && dead.is_empty() {
+                break true;
+            }
+            // Also with nothing to change, before anybody is buried: that is for the leader to do.
+            let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
             let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
             report.reaped += done;
             report.lost_races += tried - done;
@@ -105,7 +112,7 @@ impl Reaper {
             self.registry.bury(node).await?;
             report.buried += 1;
         }
-        Ok(report)
+        Ok(Some(report))
     }
 
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {

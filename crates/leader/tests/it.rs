@@ -5,17 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Claim, Inserted, Store, Taker};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
-use punctual_core::workers::Registry;
+use punctual_core::workers::{NodeSighting, Registry};
+use punctual_leader::elector::{self, Elector};
+use punctual_leader::membership::Membership;
 use punctual_leader::reaper::{Config, Reaper, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, at, task};
 use tempfile::TempDir;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 const NODE: NodeId = NodeId::new(1);
 const DEAD: NodeId = NodeId::new(2);
@@ -60,8 +66,33 @@ impl Bench {
         self.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
     }
 
+    /// The lease as somebody holds it now; whoever held it before is pushed out.
+    async fn lead(&self, node: NodeId) -> Lease {
+        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
+            self.store.release(&held).await.unwrap();
+        }
+        self.store.acquire(LEADER, node, 1_000_000).await.unwrap().unwrap()
+    }
+
     async fn reap(&self) -> Report {
-        self.reaper.run_once().await.unwrap()
+        self.reaper.run_once(&self.lead(NODE).await).await.unwrap().unwrap()
+    }
+
+    async fn saw(&self, node: NodeId) {
+        self.store.saw_node(sighting(node)).await.unwrap();
+    }
+}
+
+fn sighting(id: NodeId) -> NodeSighting {
+    NodeSighting {
+        id,
+        name: "a".into(),
+        address: "127.0.0.1:1".into(),
+        roles: vec!["leader".into()],
+        version: "1.2.3".into(),
+        skew_millis: 0,
+        first_seen_at: START,
+        last_seen_at: START,
     }
 }
 
@@ -110,7 +141,7 @@ async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
 async fn what_was_queued_and_never_started_goes_back_uncounted() {
     let bench = Bench::new(true);
     let task = bench.submit(task().push("http://x.example:80")).await;
-    bench.claim(task.lane.id, Taker::Dispatch { visibility_millis: 10_000 }).await;
+    bench.claim(task.lane.id, Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
     bench.clock.advance_millis(10_000);
     assert_eq!(bench.reap().await.reaped, 1);
     let now = bench.task(task.id).await;
@@ -146,13 +177,74 @@ async fn a_cancelled_run_whose_worker_is_lost_is_cancelled() {
 async fn silent_nodes_are_buried_at_once_by_whoever_is_alone_and_later_by_the_others() {
     for (alone, buried) in [(true, 1), (false, 0)] {
         let bench = Bench::new(alone);
-        bench.store.saw_node(NODE).await.unwrap();
-        bench.store.saw_node(DEAD).await.unwrap();
+        bench.saw(NODE).await;
+        bench.saw(DEAD).await;
         assert_eq!(bench.reap().await.buried, buried);
-        bench.store.saw_node(DEAD).await.unwrap();
+        bench.saw(DEAD).await;
         bench.clock.advance_millis(60_001);
-        bench.store.saw_node(NODE).await.unwrap();
+        bench.saw(NODE).await;
         assert_eq!(bench.reap().await.buried, 1);
         assert_eq!(bench.reap().await.buried, 0);
     }
+}
+
+#[tokio::test]
+async fn a_leader_of_the_past_takes_nothing_back_and_ends_by_itself() {
+    let bench = Bench::new(false);
+    let task = bench.submit(task()).await;
+    bench.lease(task.lane.id).await;
+    bench.saw(DEAD).await;
+    let past = bench.lead(NODE).await;
+    let present = bench.lead(DEAD).await;
+    assert!(present.term > past.term);
+    bench.clock.advance_millis(60_001);
+    let before = bench.task(task.id).await;
+    assert_eq!(bench.reaper.run_once(&past).await.unwrap(), None);
+    // It does not wait to be told.
+    bench.reaper.run(&past, CancellationToken::new()).await;
+    assert_eq!(bench.task(task.id).await.position, before.position);
+    assert_eq!(bench.store.nodes().await.unwrap().len(), 1, "nor is anybody buried");
+    assert_eq!(bench.reaper.run_once(&present).await.unwrap().unwrap().reaped, 1);
+}
+
+#[tokio::test]
+async fn what_is_led_is_given_the_lease_and_its_end_is_the_end_of_the_leadership() {
+    let bench = Bench::new(true);
+    let config = elector::Config { lease: Duration::from_secs(30), renewal: Duration::from_millis(20) };
+    let elector = Elector::new(Arc::clone(&bench.store) as _, NODE, config);
+    let (told, mut leases) = mpsc::unbounded_channel();
+    let stop = CancellationToken::new();
+    let lead = move |lease: Lease, _: CancellationToken| {
+        // Ends at once, as whoever hears that somebody else leads.
+        told.send(lease).unwrap();
+        std::future::ready(())
+    };
+    let running = tokio::spawn(elector.run(lead, stop.clone()));
+    let (first, second) = (leases.recv().await.unwrap(), leases.recv().await.unwrap());
+    assert_eq!((first.name.as_str(), first.holder), (LEADER, NODE));
+    assert!(second.term > first.term, "it was given up in between");
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(bench.store.holder(LEADER).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
+    let bench = Bench::new(false);
+    let skew = Arc::new(|| -250);
+    let me = sighting(NODE);
+    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, Duration::from_millis(10));
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(membership.run(stop.clone()));
+    let seen = |last_seen_at| NodeSighting { skew_millis: -250, last_seen_at, ..me.clone() };
+    for later in [START, at(5_000)] {
+        eventually("it is seen", Duration::from_secs(10), async || {
+            let nodes = bench.store.nodes().await.unwrap();
+            if nodes == [seen(later)] { Ok(()) } else { Err(format!("{nodes:?}")) }
+        })
+        .await;
+        bench.clock.advance_millis(5_000);
+    }
+    stop.cancel();
+    running.await.unwrap();
 }

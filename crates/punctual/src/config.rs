@@ -31,12 +31,18 @@ pub use self::settings::{DEFAULT_FILE, Origin, Settings};
 /// Everything that can be set.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// What this node is called; none: what its machine is called.
+    pub name: Option<String>,
     /// Where the HTTP interface listens.
     pub listen: SocketAddr,
     /// The directory of the embedded store.
     pub data: PathBuf,
     /// Where tasks are kept.
     pub store: StoreChoice,
+    /// The standby that lists are read from, if not the store itself.
+    pub read_store: Option<SecretUrl>,
+    /// How far it may be behind.
+    pub read_store_lag: Duration,
     /// What carries dispatched tasks to the webhook workers.
     pub broker: BrokerChoice,
     /// What elects the leader.
@@ -49,13 +55,15 @@ pub struct Config {
     pub tasks: Tasks,
     /// How due tasks are found and claimed.
     pub scheduler: Scheduler,
-    /// How the leadership is held.
+    /// How the leadership and the partitions are held.
     pub leader: Leader,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// How webhooks are called.
     pub webhooks: Webhooks,
     /// The leases of pull workers.
     pub leases: Leases,
-    /// Signs of life, and what their absence means.
+    /// Pull workers, and what their silence means.
     pub workers: Workers,
     /// How the process ends.
     pub shutdown: Shutdown,
@@ -108,15 +116,28 @@ pub struct Scheduler {
     pub claim_batch: usize,
     /// How long a dispatched task may stay unstarted.
     pub visibility: Duration,
+    /// Into how many partitions the queues are divided.
+    pub partitions: u16,
+    /// How many overdue webhooks that a node finds it claims in a second; zero means any number.
+    pub backlog_per_second: u32,
 }
 
-/// How the leadership is held.
+/// How the leadership and the partitions are held.
 #[derive(Clone, Copy, Debug)]
 pub struct Leader {
-    /// How long a silent leader stays leader.
+    /// How long a silent node stays leader, owner of partitions, and alive.
     pub lease: Duration,
     /// How often it renews.
     pub renewal: Duration,
+}
+
+/// How long what is over is kept; none means for ever.
+#[derive(Clone, Copy, Debug)]
+pub struct Retention {
+    /// A task, after it came to rest.
+    pub history: Option<Duration>,
+    /// An idempotency key, after it was used.
+    pub keys: Option<Duration>,
 }
 
 /// How webhooks are called.
@@ -143,12 +164,10 @@ pub struct Leases {
     pub max: Duration,
 }
 
-/// Signs of life, and what their absence means.
+/// Pull workers, and what their silence means.
 #[derive(Clone, Copy, Debug)]
 pub struct Workers {
-    /// How often a process shows that it is alive.
-    pub heartbeat: Duration,
-    /// After how long a silent process is taken for dead.
+    /// After how long a silent worker is shown as lost.
     pub lost_after: Duration,
     /// Lost workers that make a task poison; zero means never.
     pub poison_after: u32,
@@ -201,9 +220,12 @@ impl Config {
     pub fn new(settings: &Settings, mut faults: Faults) -> Result<Self, Faults> {
         let mut read = Reader::new(settings, &mut faults);
         let config = Self {
+            name: read.text("name", node_name),
             listen: read.text("listen", listen_address),
             data: read.text("data", data_directory),
             store: read.text("store", StoreChoice::parse),
+            read_store: read.text("read_store", read_store),
+            read_store_lag: read.seconds("read_store_lag_seconds", SECOND..=DAY),
             broker: read.text("broker", BrokerChoice::parse),
             coordinator: read.text("coordinator", CoordinatorChoice::parse),
             roles: read.list("roles", Role::parse).into_iter().collect(),
@@ -211,6 +233,7 @@ impl Config {
             tasks: Tasks::read(&mut read),
             scheduler: Scheduler::read(&mut read),
             leader: Leader::read(&mut read),
+            retention: Retention::read(&mut read),
             webhooks: Webhooks::read(&mut read),
             leases: Leases::read(&mut read),
             workers: Workers::read(&mut read),
@@ -221,6 +244,8 @@ impl Config {
             },
         };
         read.require("roles", !config.roles.is_empty(), "must name at least one role");
+        let has_standbys = matches!(config.store, StoreChoice::Postgres(_)) || config.read_store.is_none();
+        read.require("read_store", has_standbys, "needs a store that is a PostgreSQL; leave it out with sqlite");
         faults.or(config)
     }
 }
@@ -270,6 +295,8 @@ impl Scheduler {
             sweep_interval: read.seconds("scheduler.sweep_interval_seconds", 10 * MILLISECOND..=HOUR),
             claim_batch: read.number("scheduler.claim_batch", 1..=10_000),
             visibility: read.seconds("scheduler.visibility_seconds", SECOND..=DAY),
+            partitions: read.number("scheduler.partitions", 1..=1_024),
+            backlog_per_second: read.number("scheduler.backlog_per_second", 0..=1_000_000),
         };
         let overlaps = scheduler.sweep_interval <= scheduler.prefetch_window;
         let advice = "must be at most scheduler.prefetch_window_seconds, or tasks fall between two looks";
@@ -288,6 +315,16 @@ impl Leader {
         let advice = "must be at most a third of leader.lease_seconds, or one late renewal loses the leadership";
         read.require("leader.renewal_seconds", in_time, advice);
         leader
+    }
+}
+
+impl Retention {
+    fn read(read: &mut Reader<'_>) -> Self {
+        let mut days = |key: &str| match read.number(key, 0..=36_500) {
+            0_u32 => None,
+            days => Some(DAY * days),
+        };
+        Self { history: days("retention.history_days"), keys: days("retention.idempotency_days") }
     }
 }
 
@@ -326,15 +363,22 @@ impl Leases {
 
 impl Workers {
     fn read(read: &mut Reader<'_>) -> Self {
-        let workers = Self {
-            heartbeat: read.seconds("workers.heartbeat_seconds", 10 * MILLISECOND..=HOUR),
+        Self {
             lost_after: read.seconds("workers.lost_after_seconds", 20 * MILLISECOND..=DAY),
             poison_after: read.number("workers.poison_after", 0..=1_000),
-        };
-        let patient = workers.heartbeat * 2 <= workers.lost_after;
-        let advice = "must be at least twice workers.heartbeat_seconds, or one late heartbeat kills";
-        read.require("workers.lost_after_seconds", patient, advice);
-        workers
+        }
+    }
+}
+
+fn node_name(text: &str) -> Result<Option<String>, String> {
+    let is_plain = text.len() <= 64
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte));
+    match text {
+        "" => Ok(None),
+        _ if is_plain => Ok(Some(text.to_owned())),
+        _ => Err("must be up to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit"
+            .to_owned()),
     }
 }
 
@@ -346,6 +390,15 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
     } else {
         let advice = "authentication is not configured, so only a loopback address such as 127.0.0.1:7400 is accepted";
         Err(advice.to_owned())
+    }
+}
+
+fn read_store(text: &str) -> Result<Option<SecretUrl>, String> {
+    match text.split_once("://") {
+        None if text.is_empty() => Ok(None),
+        Some(("postgres" | "postgresql", _)) => Ok(Some(SecretUrl::new(text))),
+        _ => Err("must be the address of a standby of the store, such as postgres://punctual@replica.example/punctual"
+            .to_owned()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! Puts the parts together and runs them: the only place that names adapters.
 //!
-//! The end has an order: nobody claims any more, then what runs is drained or given
-//! back while workers can still settle over HTTP, then the interface closes, then the
-//! store. A part that ends by itself ends the process: a scheduler that quietly lacks
+//! The end has an order: nobody claims any more, then the partitions are given up, then what
+//! runs is drained or given back while workers can still settle over HTTP, then the interface
+//! closes, then the store. A part that ends by itself ends the process: a scheduler that quietly lacks
 //! its reaper is worse than one that restarts.
 
 mod cluster;
+mod inbox;
+mod leading;
 mod parts;
 mod running;
 mod store;
@@ -32,7 +34,7 @@ pub async fn run(config: Config, around: Around) -> anyhow::Result<()> {
     let address = listener.local_addr()?;
     let node = NodeId::random();
     let parts = Parts::open(&config, node, around).await?;
-    let running = Running::start(&config, parts, listener);
+    let running = Running::start(&config, parts, listener).await?;
     // Whoever closed our stdout does not want to know.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
     tracing::info!(node = %node, address = %address, store = %config.store_name(), "serving");

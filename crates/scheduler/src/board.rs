@@ -46,9 +46,17 @@ impl Shelf {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     less_urgent: u8,
-    due_at: Timestamp,
+    /// When its first task is due.
+    pub due_at: Timestamp,
     /// The lane.
     pub lane: LaneId,
+}
+
+impl Rank {
+    /// The rank of a lane whose first task is due then.
+    pub fn of(lane: &Lane, due_at: Timestamp) -> Self {
+        Self { less_urgent: u8::MAX - lane.key.priority, due_at, lane: lane.id }
+    }
 }
 
 #[derive(Debug)]
@@ -135,6 +143,11 @@ impl Board {
         self.lanes.get(&id).map(|known| &known.lane)
     }
 
+    /// Whether a lane is on the board and ready.
+    pub fn is_ready(&self, id: LaneId) -> bool {
+        self.lanes.get(&id).is_some_and(|known| known.ready)
+    }
+
     /// Shelves that got a ready lane since the last call.
     pub fn take_stirred(&mut self) -> Vec<Shelf> {
         std::mem::take(&mut self.stirred)
@@ -203,7 +216,7 @@ impl Board {
 
 impl Known {
     fn rank(&self) -> Rank {
-        Rank { less_urgent: u8::MAX - self.lane.key.priority, due_at: self.head, lane: self.lane.id }
+        Rank::of(&self.lane, self.head)
     }
 }
 

@@ -27,6 +27,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::backlog::Backlog;
 use crate::board::{Board, Shelf};
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
 use crate::hints::Hints;
@@ -34,6 +35,7 @@ use crate::ownership::Owned;
 use crate::targets::Targets;
 use crate::waiters::{Waiters, shelves};
 
+mod plan;
 mod pull;
 mod push;
 
@@ -52,6 +54,8 @@ pub struct Config {
     pub visibility: Duration,
     /// How many pull workers may wait.
     pub waiting_workers: usize,
+    /// How many pushed tasks that were due before this node owned them it claims in a second; zero means any number.
+    pub backlog_per_second: u32,
 }
 
 /// What the dispatcher works with.
@@ -84,6 +88,8 @@ pub struct Dispatcher {
     returns: mpsc::UnboundedSender<Vec<Task>>,
     abandoned: Vec<Task>,
     board: Board,
+    /// Lanes with pushed tasks that were due before this node owned them.
+    backlog: Backlog,
     /// The generation of what is owned that the board was made for.
     generation: u64,
     waiters: Waiters,
@@ -125,6 +131,7 @@ impl Dispatcher {
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
         let dispatcher = Self {
             board: Board::new(deps.clock.now(), window),
+            backlog: Backlog::new(config.backlog_per_second, Instant::now()),
             generation: deps.owned.generation(),
             deps,
             config,
@@ -228,30 +235,37 @@ impl Dispatcher {
         if generation != self.generation {
             self.generation = generation;
             self.board.retain(|lane| self.deps.owned.concerns(lane));
+            self.backlog.retain(|lane| self.deps.owned.concerns(lane));
             (self.sweep_after, self.next_sweep) = (None, Instant::now());
         }
     }
 
-    /// Claims for everybody who can be served, in one call to the store.
+    /// Claims for everybody who can be served, in one call to the store, and then of the found backlog in another.
     async fn serve(&mut self) -> Result<Report, StoreError> {
         let Pulls { mut claims, workers, shelves, tasks } = self.plan_pulls();
-        claims.extend(self.plan_push(self.config.claim_batch.saturating_sub(tasks)).await);
-        if claims.is_empty() {
-            return Ok(Report::default());
-        }
-        // Who was served looks again in the next turn, who was not as well: a failed claim loses nobody's place.
-        self.open.extend(shelves);
-        let mut answers = self.deps.store.claim(claims).await?.into_iter();
+        let mut left = self.config.claim_batch.saturating_sub(tasks);
+        claims.extend(self.plan_push(left).await);
         let mut report = Report::default();
-        for (worker, answer) in workers.into_iter().zip(&mut answers) {
-            report.more |= self.learn(&answer);
-            report.pulled += answer.tasks.len();
-            self.hand_out(worker, answer.tasks);
+        if !claims.is_empty() {
+            // Who was served looks again in the next turn, who was not as well: a failed claim loses nobody's place.
+            self.open.extend(shelves);
+            let mut answers = self.deps.store.claim(claims).await?.into_iter();
+            for (worker, answer) in workers.into_iter().zip(&mut answers) {
+                report.more |= self.learn(&answer);
+                report.pulled += answer.tasks.len();
+                self.hand_out(worker, answer.tasks);
+            }
+            let mut tasks = Vec::new();
+            for answer in answers {
+                report.more |= self.learn(&answer) || !answer.lost.is_empty();
+                tasks.extend(self.claimed(answer));
+            }
+            left = left.saturating_sub(tasks.len());
+            report.pushed = self.publish(tasks).await;
         }
-        if let Some(answer) = answers.next() {
-            report.more |= self.learn(&answer);
-            report.pushed = self.publish(answer.tasks).await;
-        }
+        let (pushed, more) = self.push_backlog(left).await?;
+        report.pushed += pushed;
+        report.more |= more;
         Ok(report)
     }
 
@@ -309,7 +323,8 @@ impl Dispatcher {
         let until_sweep = self.next_sweep.saturating_duration_since(Instant::now());
         let now = self.deps.clock.now();
         let until_due = self.board.next_wakeup().map_or(MAX_WAIT, |at| at.duration_from(now));
-        until_sweep.min(until_due).min(MAX_WAIT)
+        let until_tokens = self.backlog.wait(Instant::now()).unwrap_or(MAX_WAIT);
+        until_sweep.min(until_due).min(until_tokens).min(MAX_WAIT)
     }
 
     fn take_in(&mut self, waiting: Waiting) {

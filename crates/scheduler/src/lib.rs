@@ -1,7 +1,9 @@
 //! Decides when a task runs and who takes it: the timing wheel, the lanes, the
 //! dispatcher, the desk of the pull workers, and the settlement of what they hold.
 
+mod backlog;
 pub mod board;
+mod bucket;
 pub mod desk;
 pub mod dispatcher;
 pub mod hints;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::{Change, State};
@@ -26,6 +27,13 @@ impl WakingStore {
     pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>) -> Self {
         Self { inner, hints }
     }
+
+    fn tell(&self, applied: &[Applied]) {
+        self.hints.add(applied.iter().filter_map(|applied| match applied {
+            Applied::Done(Some((lane, due_at))) => Some((lane, *due_at)),
+            _ => None,
+        }));
+    }
 }
 
 #[async_trait]
@@ -41,10 +49,17 @@ impl Store for WakingStore {
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
         let applied = self.inner.apply(changes).await?;
-        self.hints.add(applied.iter().filter_map(|applied| match applied {
-            Applied::Done(Some((lane, due_at))) => Some((lane, *due_at)),
-            _ => None,
-        }));
+        self.tell(&applied);
+        Ok(applied)
+    }
+
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        let applied = self.inner.apply_as(lease, changes).await?;
+        self.tell(applied.as_deref().unwrap_or_default());
         Ok(applied)
     }
 

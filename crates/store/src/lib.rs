@@ -11,3 +11,4 @@ pub mod postgres;
 pub mod sqlite;
 mod taking;
 mod tally;
+mod turns;

@@ -1,12 +1,15 @@
 //! The store that many nodes share: one PostgreSQL, in its schema `punctual`.
 //!
 //! A few hands write (`hand`), each with a connection of its own, in groups that wait for
-//! them in `lines`; reads and leases go through `link`s beside them. `ports` makes calls to
+//! them in `lines`; reads and leases go through `link`s beside them, and turns at the
+//! partitions have a connection `alone`. `ports` makes calls to
 //! these out of those of the ports. Each verb of the store is a file of its own, and each SQL
 //! statement one under `src/sql/postgres`. What is acknowledged was committed with
 //! `synchronous_commit`; what the row says decides, so that any number of nodes may work on
 //! one database.
 
+mod address;
+mod alone;
 mod apply;
 mod change;
 mod claim;
@@ -17,26 +20,35 @@ mod extend;
 mod fault;
 mod get;
 mod hand;
+mod inbox;
 mod insert;
 mod lanes;
 mod leases;
+mod ledger;
 mod lines;
 mod link;
 mod list;
 mod listener;
 mod marks;
 mod notifier;
+mod overdue;
+mod partitions;
+mod patrol;
 mod pick;
 mod ports;
 mod quarantine;
 mod reads;
 mod registry;
+mod retention;
 mod row;
 mod session;
+mod standby;
 mod start;
 mod statements;
 mod take;
+mod terms;
 mod tid;
+mod tls;
 mod upkeep;
 
 #[cfg(test)]
@@ -57,9 +69,12 @@ pub use clock::PostgresClock;
 pub use connect::ConnectError;
 pub use database::Database;
 pub(crate) use fault::spoken;
+pub use inbox::{Enqueued, Judge};
 pub use listener::{Wake, Wakes};
+pub use standby::ReadStore;
 
-use connect::config;
+use address::Address;
+use alone::Alone;
 use fault::closed;
 use hand::Desk;
 use lanes::Lanes;
@@ -68,7 +83,10 @@ use link::Links;
 use listener::Listener;
 use marks::Marks;
 use notifier::Notifier;
-use statements::Sql;
+use overdue::Floors;
+use retention::Walks;
+use standby::Standby;
+use statements::{OF_TURNS, Sql};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -91,6 +109,11 @@ pub struct Options {
     pub group_rows: usize,
     /// Lanes that are remembered.
     pub cached_lanes: usize,
+    /// A look for everything that is overdue that takes longer than this is made seldom; between them only what ran out
+    /// since is looked for.
+    pub quick_look: Duration,
+    /// Where lists and counts are read, if not where everything else is.
+    pub read_store: Option<ReadStore>,
 }
 
 impl Default for Options {
@@ -105,6 +128,8 @@ impl Default for Options {
             group_jobs: 500,
             group_rows: 4_000,
             cached_lanes: 100_000,
+            quick_look: Duration::from_millis(25),
+            read_store: None,
         }
     }
 }
@@ -122,7 +147,7 @@ impl Options {
     }
 }
 
-/// The store on PostgreSQL: tasks, leases and the registry (see the module). Clones share it.
+/// The store on PostgreSQL: tasks, leases, partitions and the registry (see the module). Clones share it.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -132,7 +157,12 @@ struct Shared {
     desk: Arc<Desk>,
     /// For leases and signs of life, which no load may hold up.
     leases: Arc<Links>,
+    /// For turns at the partitions, likewise.
+    turns: Alone,
     reads: Links,
+    /// For `list` and `counts`, and nothing that decides.
+    standby: Option<Arc<Standby>>,
+    walks: Mutex<Walks>,
     listener: Arc<Listener>,
     hands: Mutex<Option<Vec<JoinHandle<()>>>>,
     background: Vec<AbortHandle>,
@@ -147,49 +177,60 @@ impl PostgresStore {
         node: NodeId,
         options: Options,
     ) -> Result<Self, ConnectError> {
-        let config = config(url)?;
-        connect::check(&config).await?;
-        let leases = Arc::new(Links::new(&config, 1, options.queue_jobs));
-        let reads = Links::new(&config, options.readers, options.queue_jobs);
+        let address = Address::parse(url)?;
+        connect::check(&address).await?;
+        let leases = Arc::new(Links::new(&address, 1, options.queue_jobs));
+        let turns = Alone::new(&address, OF_TURNS, options.queue_jobs);
+        let reads = Links::new(&address, options.readers, options.queue_jobs);
+        let standby = match &options.read_store {
+            Some(wanted) => Some(Arc::new(Standby::open(wanted, &leases, node, &options).await?)),
+            None => None,
+        };
         let hands = options.hands.max(2);
         let desk = Arc::new(Desk {
-            config,
+            address,
             lines: Arc::new(Lines::new(options.bounds(), hands)),
             lanes: Arc::new(Lanes::new(options.cached_lanes)),
             marks: Arc::new(Marks::default()),
+            floors: Floors::new(options.quick_look),
             notifier: Notifier::default(),
             clock,
             node,
         });
         let listener = Arc::new(Listener::new());
-        let background = vec![
+        let patrol = Links::new(&desk.address, 1, 1);
+        let mut background = vec![
+            tokio::spawn(patrol::run(Arc::clone(&desk), patrol)).abort_handle(),
             tokio::spawn(desk.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
             tokio::spawn(Arc::clone(&listener).run(Arc::clone(&desk))).abort_handle(),
         ];
+        if let Some(standby) = &standby {
+            background.push(tokio::spawn(Arc::clone(standby).watch(Arc::clone(&leases))).abort_handle());
+        }
         let slots = slots(node, hands);
         let hands = slots.map(|slot| tokio::spawn(Arc::clone(&desk).employ(slot))).collect();
-        let shared = Shared { desk, leases, reads, listener, hands: Mutex::new(Some(hands)), background };
+        let hands = Mutex::new(Some(hands));
+        let walks = Mutex::default();
+        let shared = Shared { desk, leases, turns, reads, standby, walks, listener, hands, background };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What other nodes tell of tasks that wait, from now on.
+    /// What other nodes tell of tasks that wait and of partitions that are free, from now on.
     pub fn wakes(&self) -> Wakes {
         self.shared.listener.subscribe()
     }
 
-    /// Makes the partitions of the history for the months to come and tidies the counts; for one node at a time. Gives
-    /// how many partitions were made.
-    pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
-        self.reads().call(async |session| upkeep::upkeep(session, now).await).await
-    }
-
-    /// Removes the months of history in which everything came to rest before `before`; gives their names.
-    pub async fn remove_history(&self, before: Timestamp) -> Result<Vec<String>, StoreError> {
-        self.reads().call(async |session| upkeep::remove_history(session, before).await).await
+    /// How far the read store is behind; none if there is none, or it is away.
+    pub fn read_store_lag(&self) -> Option<Duration> {
+        self.standby()?.lag()
     }
 
     fn lines(&self) -> &Lines {
         &self.shared.desk.lines
+    }
+
+    fn desk(&self) -> &Desk {
+        &self.shared.desk
     }
 
     fn lanes(&self) -> &Lanes {
@@ -200,12 +241,32 @@ impl PostgresStore {
         self.shared.desk.clock.now()
     }
 
+    fn node(&self) -> NodeId {
+        self.shared.desk.node
+    }
+
+    fn turns(&self) -> &Alone {
+        &self.shared.turns
+    }
+
     fn leases(&self) -> &Links {
         &self.shared.leases
     }
 
     fn reads(&self) -> &Links {
         &self.shared.reads
+    }
+
+    fn address(&self) -> &Address {
+        &self.shared.desk.address
+    }
+
+    fn walks(&self) -> &Mutex<Walks> {
+        &self.shared.walks
+    }
+
+    fn standby(&self) -> Option<&Standby> {
+        self.shared.standby.as_deref()
     }
 
     /// Writes a trifle and reads it.
@@ -236,8 +297,12 @@ impl PostgresStore {
         for task in &self.shared.background {
             task.abort();
         }
+        self.turns().close().await;
         self.leases().close().await;
         self.reads().close().await;
+        if let Some(standby) = self.standby() {
+            standby.close().await;
+        }
         Ok(())
     }
 }

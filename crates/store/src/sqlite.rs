@@ -24,11 +24,13 @@ mod leases;
 mod list;
 mod list_source;
 mod overdue;
+mod partitions;
 mod ports;
 mod quarantine;
 mod queue;
 mod reader;
 mod registry;
+mod retention;
 mod row;
 mod session;
 mod start;
@@ -59,6 +61,7 @@ use fault::{Fault, closed};
 use fullness::Fullness;
 use queue::{Bounds, Way};
 use reader::Readers;
+use retention::Walks;
 use session::Session;
 use statements::Sql;
 use writer::{Weight, Writer};
@@ -163,7 +166,7 @@ pub enum OpenError {
     },
 }
 
-/// The embedded store: tasks, leases and the registry (see the module). Clones share it.
+/// The embedded store: tasks, leases, partitions and the registry (see the module). Clones share it.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
@@ -174,6 +177,7 @@ struct Shared {
     readers: Readers,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
+    walks: Mutex<Walks>,
     threads: Mutex<Option<Threads>>,
 }
 
@@ -209,7 +213,7 @@ impl SqliteStore {
             .inspect_err(|_| readers.close())
             .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
-        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, fullness, threads }) })
+        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, fullness, walks: Mutex::default(), threads }) })
     }
 
     fn writer(&self) -> &Writer {
@@ -218,6 +222,10 @@ impl SqliteStore {
 
     fn readers(&self) -> &Readers {
         &self.shared.readers
+    }
+
+    fn walks(&self) -> &Mutex<Walks> {
+        &self.shared.walks
     }
 
     /// Writes a trifle and reads it, unless the file is known to be damaged or the disk to be full.

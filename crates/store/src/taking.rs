@@ -22,11 +22,19 @@ pub(crate) fn actor(taker: &Taker) -> Actor<'_> {
     }
 }
 
+/// From which instant on tasks are due that a taker takes.
+pub(crate) fn bound(taker: &Taker) -> i64 {
+    match taker {
+        Taker::Dispatch { from: Some(from), .. } => from.as_millis(),
+        _ => i64::MIN,
+    }
+}
+
 /// What a claim does to a task with this timeout.
 pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
     match taker {
-        Taker::Dispatch { visibility_millis } => Event::Claim(Hold {
+        Taker::Dispatch { visibility_millis, .. } => Event::Claim(Hold {
             worker: node.to_string(),
             node: Some(node),
             since: now,

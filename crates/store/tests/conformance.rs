@@ -23,7 +23,13 @@ mod sqlite {
         async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
             let store = SqliteStore::open(self.0.path(), clock, node, Options::default()).expect("the store opens");
             let store = Arc::new(store);
-            Ports { store: store.clone(), coordinator: store.clone(), registry: store }
+            Ports {
+                store: store.clone(),
+                coordinator: store.clone(),
+                partitions: store.clone(),
+                registry: store.clone(),
+                retention: store,
+            }
         }
     }
 
@@ -38,9 +44,19 @@ mod sqlite {
         punctual_testkit::coordinator_conformance!(OverStore::new(Sqlite::fresh()));
     }
 
+    mod partitions {
+        use super::Sqlite;
+        punctual_testkit::partitions_conformance!(Sqlite::fresh());
+    }
+
     mod registry {
         use super::Sqlite;
         punctual_testkit::registry_conformance!(Sqlite::fresh());
+    }
+
+    mod retention {
+        use super::Sqlite;
+        punctual_testkit::retention_conformance!(Sqlite::fresh());
     }
 }
 
@@ -73,9 +89,17 @@ mod postgres {
         async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
             let database = Database::connect(&self.url).await.expect("the server answers");
             database.up(clock.now()).await.expect("the schema is made");
-            let store = PostgresStore::connect(&self.url, clock, node, Options::default()).await;
+            // What another store writes is found at once, however slow the machine is.
+            let options = Options { quick_look: std::time::Duration::from_hours(1), ..Options::default() };
+            let store = PostgresStore::connect(&self.url, clock, node, options).await;
             let store = Arc::new(store.expect("the store opens"));
-            Ports { store: store.clone(), coordinator: store.clone(), registry: store }
+            Ports {
+                store: store.clone(),
+                coordinator: store.clone(),
+                partitions: store.clone(),
+                registry: store.clone(),
+                retention: store,
+            }
         }
     }
 
@@ -90,8 +114,18 @@ mod postgres {
         punctual_testkit::coordinator_conformance!(OverStore::new(OnServer::fresh().await));
     }
 
+    mod partitions {
+        use super::OnServer;
+        punctual_testkit::partitions_conformance!(OnServer::fresh().await);
+    }
+
     mod registry {
         use super::OnServer;
         punctual_testkit::registry_conformance!(OnServer::fresh().await);
+    }
+
+    mod retention {
+        use super::OnServer;
+        punctual_testkit::retention_conformance!(OnServer::fresh().await);
     }
 }

@@ -68,6 +68,7 @@ macro_rules! coordinator_conformance {
             renew_keeps_the_term,
             an_expired_lease_is_free,
             release_frees_at_once,
+            the_holder_is_told_to_everybody,
 
             a_lease_is_won_by_one,
         }
@@ -191,6 +192,28 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     coordinator.release(&second).await.expect("it is released");
     coordinator.release(&second).await.expect("twice is no fault");
     assert!(acquire(&coordinator, "leader", a).await.is_some());
+}
+
+/// Whoever asks is told who holds the lease and in which term, and nobody once it has run out or was given up.
+pub async fn the_holder_is_told_to_everybody(factory: &dyn CoordinatorFactory) {
+    let coordinator = factory.open().await;
+    let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));
+    let holder = async |name: &str| coordinator.holder(name).await.expect("holder answers");
+    assert_eq!(holder("leader").await, None);
+    let first = acquire(&coordinator, "leader", a).await.expect("it is free");
+    assert_eq!(holder("leader").await.as_ref(), Some(&first));
+    assert_eq!(holder("Leader").await, None, "of another name");
+    factory.pass(TTL - 1).await;
+    assert_eq!(holder("leader").await.as_ref(), Some(&first));
+    assert!(renew(&coordinator, &first).await);
+    factory.pass(TTL - 1).await;
+    assert_eq!(holder("leader").await.as_ref(), Some(&first), "it was renewed");
+    factory.pass(1).await;
+    assert_eq!(holder("leader").await, None, "it has run out");
+    let second = acquire(&coordinator, "leader", b).await.expect("it expired");
+    assert_eq!(holder("leader").await.as_ref(), Some(&second));
+    coordinator.release(&second).await.expect("it is released");
+    assert_eq!(holder("leader").await, None, "it was given up");
 }
 
 async fn acquire(coordinator: &Arc<dyn Coordinator>, name: &str, holder: NodeId) -> Option<Lease> {

@@ -1,7 +1,8 @@
 //! What Punctual's tests share: the conformance suites of the ports, and fixtures.
 //!
 //! Adapters stamp the suites ([`store_conformance!`], [`broker_conformance!`],
-//! [`coordinator_conformance!`], [`registry_conformance!`]) in their own test files:
+//! [`coordinator_conformance!`], [`partitions_conformance!`], [`registry_conformance!`],
+//! [`retention_conformance!`]) in their own test files:
 //! every sentence of a port's contract becomes a test of the same name. The suites
 //! know the ports and nothing of any adapter.
 
@@ -10,14 +11,18 @@
 use std::time::Duration;
 
 pub mod broker;
+pub mod certificates;
+pub mod clock;
 pub mod coordinator;
 pub mod eventually;
 pub mod fixtures;
 pub mod http;
+pub mod partitions;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
 pub mod registry;
+pub mod retention;
 mod shared;
 pub mod sink;
 pub mod store;
@@ -66,6 +71,8 @@ mod tests {
             (include_str!("../../core/src/broker.rs"), include_str!("broker.rs")),
             (include_str!("../../core/src/coordinator.rs"), include_str!("coordinator.rs")),
             (include_str!("../../core/src/workers.rs"), include_str!("registry.rs")),
+            (include_str!("../../core/src/partitions.rs"), include_str!("partitions.rs")),
+            (include_str!("../../core/src/retention.rs"), include_str!("retention.rs")),
         ] {
             let (_, stamped) = suite.split_once("$crate::stamp!").expect("a suite has a macro that stamps it");
             let stamped: Vec<&str> = stamped.split(|c: char| !c.is_alphanumeric() && c != '_').collect();

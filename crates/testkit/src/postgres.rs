@@ -14,6 +14,7 @@ mod guardian;
 mod processes;
 mod standby;
 mod template;
+mod tls;
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -85,6 +86,19 @@ impl Postgres {
     /// A fresh server that syncs its files to the disk, as one in production does.
     pub async fn durable() -> Self {
         Self::fresh(Files::Durable).await
+    }
+
+    /// A fresh server that was not made from the same template as the others, which all have its system identifier.
+    pub async fn unlike_the_others() -> Self {
+        let mut server = blocking(move || {
+            let server = Self::home(Binaries::find(), Files::Cheap);
+            template::make(&server.binaries, &server.data());
+            server.configure();
+            server
+        })
+        .await;
+        server.start_again().await;
+        server
     }
 
     async fn fresh(files: Files) -> Self {

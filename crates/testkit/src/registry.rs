@@ -3,7 +3,7 @@
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::WorkerSighting;
+use punctual_core::workers::{NodeSighting, WorkerSighting};
 
 use crate::fixtures::{START, at};
 use crate::store::{StoreFactory, StoreFixture};
@@ -16,6 +16,7 @@ macro_rules! registry_conformance {
         $crate::stamp! { registry, $factory;
             a_sighting_is_remembered,
             workers_are_listed_by_tenant,
+            nodes_are_listed_as_they_were_last_seen,
             nodes_that_are_silent_are_dead,
             a_buried_node_is_forgotten,
 
@@ -90,19 +91,64 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "old").await.first_seen_at, at(9), "who was forgotten is new");
 }
 
+/// The first instant stays, everything else is the latest that it said; who was first is first. The instants are the
+/// store's, whatever a node says, and the others are not touched.
+pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    assert_eq!(nodes(&fixture).await, []);
+    let said = |number, name: &str, skew_millis| NodeSighting {
+        name: name.into(),
+        address: "[::1]:7878".into(),
+        roles: vec!["api".into(), "äöü, \"x\"".into()],
+        version: "1.2.3-é".into(),
+        skew_millis,
+        ..bare(NodeId::new(number))
+    };
+    let seen = |sighting: &NodeSighting, first, last| NodeSighting {
+        first_seen_at: at(first),
+        last_seen_at: at(last),
+        ..sighting.clone()
+    };
+    let saw = async |sighting: &NodeSighting| {
+        fixture.registry.saw_node(sighting.clone()).await.expect("it is remembered");
+    };
+    let (old, young) = (said(u64::MAX >> 1, "a", i64::MIN), said(2, "", 7));
+    saw(&old).await;
+    fixture.advance(1_000);
+    saw(&young).await;
+    assert_eq!(nodes(&fixture).await, [seen(&old, 0, 0), seen(&young, 1_000, 1_000)]);
+
+    fixture.advance(1_000);
+    let again = NodeSighting { roles: vec![], address: "other".into(), ..said(u64::MAX >> 1, "b", -1) };
+    saw(&again).await;
+    let same_time = said(1, "c", 0);
+    saw(&same_time).await;
+    fixture.advance(1_000);
+    saw(&young).await;
+    let known = [seen(&again, 0, 2_000), seen(&young, 1_000, 3_000), seen(&same_time, 2_000, 2_000)];
+    assert_eq!(nodes(&fixture).await, known);
+
+    fixture.registry.bury(young.id).await.expect("it is forgotten");
+    assert_eq!(nodes(&fixture).await, [known[0].clone(), known[2].clone()]);
+    saw(&young).await;
+    assert_eq!(nodes(&fixture).await.last(), Some(&seen(&young, 3_000, 3_000)), "who was forgotten is new");
+    let fixture = fixture.reopen().await;
+    assert_eq!(nodes(&fixture).await.len(), 3, "a restart forgets nobody");
+}
+
 /// A node is dead when it was last seen before the cutoff, by the store's clock, and lives when it is seen again.
 pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(1), NodeId::new(u64::MAX >> 1), NodeId::random()];
     for node in nodes {
-        fixture.registry.saw_node(node).await.expect("it is remembered");
+        fixture.registry.saw_node(bare(node)).await.expect("it is remembered");
         fixture.advance(1_000);
     }
     assert_eq!(dead(&fixture, &nodes, START).await, []);
     assert_eq!(dead(&fixture, &nodes, at(1)).await, [nodes[0]]);
     assert_eq!(dead(&fixture, &nodes, at(1_000)).await, [nodes[0]], "at the cutoff it is not silent");
     assert_eq!(dead(&fixture, &nodes, at(10_000)).await, nodes);
-    fixture.registry.saw_node(nodes[0]).await.expect("it is remembered");
+    fixture.registry.saw_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..]);
     let fixture = fixture.reopen().await;
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "who was silent is known after a restart");
@@ -113,14 +159,14 @@ pub async fn a_buried_node_is_forgotten(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(11), NodeId::new(12)];
     for node in nodes {
-        fixture.registry.saw_node(node).await.expect("it is remembered");
+        fixture.registry.saw_node(bare(node)).await.expect("it is remembered");
     }
     fixture.advance(1_000);
     fixture.registry.bury(nodes[0]).await.expect("it is forgotten");
     fixture.registry.bury(nodes[0]).await.expect("twice is no fault");
     fixture.registry.bury(NodeId::random()).await.expect("nobody knew it");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
-    fixture.registry.saw_node(nodes[0]).await.expect("it is remembered");
+    fixture.registry.saw_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
     assert_eq!(dead(&fixture, &nodes, at(5_000)).await, nodes);
 }
@@ -135,6 +181,27 @@ fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerSigh
         first_seen_at: at,
         last_seen_at: at,
     }
+}
+
+/// A node that says nothing of itself, and whose clock is wrong.
+fn bare(id: NodeId) -> NodeSighting {
+    NodeSighting {
+        id,
+        name: String::new(),
+        address: String::new(),
+        roles: Vec::new(),
+        version: String::new(),
+        skew_millis: 0,
+        first_seen_at: at(-77),
+        last_seen_at: at(99_999_999),
+    }
+}
+
+/// The nodes of a test. (The store may know of its own process too.)
+async fn nodes(fixture: &StoreFixture<'_>) -> Vec<NodeSighting> {
+    let mut nodes = fixture.registry.nodes().await.expect("nodes answers");
+    nodes.retain(|node| node.id != fixture.node);
+    nodes
 }
 
 async fn one(fixture: &StoreFixture<'_>, name: &str) -> WorkerSighting {

@@ -9,6 +9,7 @@ mod apply;
 mod batches;
 mod cancellation;
 mod claim;
+mod claim_bound;
 mod claim_expiry;
 mod claim_races;
 mod close;
@@ -17,6 +18,7 @@ mod counts;
 mod durability;
 mod edits;
 mod extend;
+mod fences;
 mod fixture;
 mod get;
 mod heads;
@@ -37,6 +39,8 @@ use async_trait::async_trait;
 use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partitions;
+use punctual_core::retention::Retention;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 
@@ -44,6 +48,7 @@ pub use apply::*;
 pub use batches::*;
 pub use cancellation::*;
 pub use claim::*;
+pub use claim_bound::*;
 pub use claim_expiry::*;
 pub use claim_races::*;
 pub use close::*;
@@ -52,6 +57,7 @@ pub use counts::*;
 pub use durability::*;
 pub use edits::*;
 pub use extend::*;
+pub use fences::*;
 pub use fixture::*;
 pub use get::*;
 pub use heads::*;
@@ -79,8 +85,12 @@ pub struct Ports {
     pub store: Arc<dyn Store>,
     /// The leases.
     pub coordinator: Arc<dyn Coordinator>,
+    /// The partitions.
+    pub partitions: Arc<dyn Partitions>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
+    /// What removes what is over.
+    pub retention: Arc<dyn Retention>,
 }
 
 /// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a
@@ -100,12 +110,15 @@ macro_rules! store_conformance {
             claim_fails_what_has_expired,
             claim_fails_a_retry_past_the_expiry,
             claim_tells_when_a_lane_is_due_next,
+            claim_is_fenced_by_the_terms_of_its_partitions,
+            claim_takes_nothing_due_before_its_bound,
             claim_counts_the_attempt,
             start_begins_what_is_queued_at_that_version,
             start_fails_what_has_expired,
             apply_is_conditional_on_state_version_and_tenant,
             apply_moves_final_tasks_to_the_history_and_back,
             apply_answers_each_change_of_a_batch,
+            apply_as_leader_is_fenced_by_the_term,
             apply_spares_a_hold_that_was_extended_since,
             extend_needs_the_token,
             extend_never_revives_a_hold_that_ran_out,

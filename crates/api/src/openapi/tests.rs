@@ -129,6 +129,8 @@ fn the_whole_contract_is_there() {
         "POST /v1/tasks/{id}/heartbeat",
         "POST /v1/tasks/{id}/release",
         "GET /v1/workers",
+        "GET /v1/admin/nodes",
+        "GET /v1/admin/partitions",
         "GET /healthz",
         "GET /readyz",
         "GET /metrics",

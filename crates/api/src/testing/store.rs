@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
 use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::Change;
@@ -72,6 +73,13 @@ impl Store for FailingStore {
     }
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
         self.working()?.store.apply(changes).await
+    }
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        self.working()?.store.apply_as(lease, changes).await
     }
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
         self.extended.fetch_add(beats.len(), Ordering::SeqCst);

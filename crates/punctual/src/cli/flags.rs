@@ -21,6 +21,9 @@ pub struct Flags {
     /// Where tasks are kept: sqlite or postgres://… [default: sqlite].
     #[arg(long)]
     store: Option<String>,
+    /// A standby of the store that lists are read from: postgres://… [default: the store itself].
+    #[arg(long, value_name = "URL")]
+    read_store: Option<String>,
     /// What carries dispatched tasks to the webhook workers [default: embedded].
     #[arg(long)]
     broker: Option<String>,
@@ -49,6 +52,7 @@ impl Flags {
             ("listen", "--listen", &self.listen),
             ("data", "--data", &self.data),
             ("store", "--store", &self.store),
+            ("read_store", "--read-store", &self.read_store),
             ("broker", "--broker", &self.broker),
             ("coordinator", "--coordinator", &self.coordinator),
             ("roles", "--roles", &self.roles),

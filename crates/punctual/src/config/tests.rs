@@ -110,6 +110,17 @@ fn one_fault_is_one_sentence() {
         ("--roles", "", "must name at least one role"),
         ("--roles", "cook", r#""cook" is not a role; there are api, scheduler, worker and leader"#),
         ("--data", "", "must be the path of a directory"),
+        ("--read_store", "postgres://replica/db", "needs a store that is a PostgreSQL; leave it out with sqlite"),
+        (
+            "--read_store",
+            "sqlite",
+            "must be the address of a standby of the store, such as postgres://punctual@replica.example/punctual",
+        ),
+        (
+            "--name",
+            "a b",
+            "must be up to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit",
+        ),
     ] {
         let told = load("", &[], &[(flag, text)]).unwrap_err();
         assert!(told.ends_with(sentence) && told.contains(&format!("from {flag}: ")), "{told}");
@@ -126,7 +137,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("[scheduler]\nsweep_interval_seconds = 31", "scheduler.sweep_interval_seconds"),
         ("[webhooks]\nconcurrency = 63", "webhooks.per_target"),
         ("[leases]\nmax_seconds = 59", "leases.max_seconds"),
-        ("[workers]\nheartbeat_seconds = 31", "workers.lost_after_seconds"),
+        ("[leader]\nrenewal_seconds = 11", "leader.renewal_seconds"),
     ] {
         let told = load(file, &[], &[]).unwrap_err();
         assert!(told.starts_with(&format!("{key} = ")) && told.lines().count() == 1, "{told}");

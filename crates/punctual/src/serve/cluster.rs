@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::ownership::Owned;
 use punctual_store::postgres::{PostgresStore, Wake};
 use tokio_util::sync::CancellationToken;
 
 /// How often the tables are tended: the months of the history are made weeks ahead.
 const TENDING: Duration = Duration::from_mins(10);
 
-/// Passes on what other nodes tell of tasks that wait, until told to stop.
-pub async fn listen(store: PostgresStore, hints: Arc<Hints>, stop: CancellationToken) {
+/// Passes on what other nodes tell of tasks that wait and of partitions that are free, until told to stop.
+pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<Owned>, stop: CancellationToken) {
     let mut wakes = store.wakes();
     loop {
         let wake = tokio::select! {
@@ -21,7 +22,11 @@ pub async fn listen(store: PostgresStore, hints: Arc<Hints>, stop: CancellationT
         };
         match wake {
             Some(Wake::Lane(lane, due_at)) => hints.add([(&lane, due_at)]),
-            Some(Wake::Everything) => hints.look_everywhere(),
+            Some(Wake::Partitions) => owned.nudge(),
+            Some(Wake::Everything) => {
+                hints.look_everywhere();
+                owned.nudge();
+            }
             None => return stop.cancelled().await,
         }
     }

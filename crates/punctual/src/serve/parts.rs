@@ -8,9 +8,13 @@ use punctual_core::broker::Broker;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partitions;
+use punctual_core::retention::Retention;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
+use punctual_leader::membership::Skew;
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
 use punctual_store::postgres::PostgresStore;
@@ -24,12 +28,16 @@ use crate::serve::store::{self, Opened};
 pub struct Parts {
     pub node: NodeId,
     pub clock: Arc<dyn Clock>,
+    pub skew: Skew,
     pub store: Arc<dyn Store>,
     pub coordinator: Arc<dyn Coordinator>,
+    pub partitions: Arc<dyn Partitions>,
     pub registry: Arc<dyn Registry>,
+    pub retention: Arc<dyn Retention>,
     pub shared: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
+    pub owned: Arc<Owned>,
     pub targets: Arc<Targets>,
     pub webhooks: Webhooks,
     pub metrics: Metrics,
@@ -39,7 +47,8 @@ pub struct Parts {
 impl Parts {
     /// Opens what the configuration names.
     pub async fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
-        let Opened { clock, store, coordinator, registry, shared } = store::open(config, node).await?;
+        let Opened { clock, skew, store, coordinator, partitions, registry, retention, shared } =
+            store::open(config, node).await?;
         let CoordinatorChoice::Store = config.coordinator;
         let hints = Arc::new(Hints::default());
         let inner = around(store);
@@ -49,12 +58,16 @@ impl Parts {
         Ok(Self {
             node,
             store: Arc::new(WakingStore::new(inner, Arc::clone(&hints))),
+            skew,
             coordinator,
+            partitions,
             registry,
+            retention,
             shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,
+            owned: Arc::new(Owned::nothing(config.scheduler.partitions)),
             targets: Arc::new(Targets::new(config.webhooks.per_target, config.webhooks.concurrency)),
             webhooks: Webhooks::new(
                 WebhookConfig {

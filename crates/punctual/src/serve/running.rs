@@ -9,13 +9,14 @@ use punctual_api::sightings::SightingsFlusher;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig};
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::coordinator::Lease;
 use punctual_core::store::Store;
+use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::Membership;
-use punctual_leader::reaper::{self, Reaper};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::{self, Owner};
 use punctual_scheduler::settle::Settler;
 use punctual_worker::Consumer;
 use std::sync::Arc;
@@ -24,18 +25,21 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;
+use super::inbox;
+use super::leading::Leading;
 use super::parts::Parts;
 use super::tally::Tally;
-use crate::config::{Config, Role, StoreChoice};
+use crate::config::{Config, Role};
 
 /// How long open requests may take to end once the drain is over; no longer than the drain itself.
 const HTTP_GOODBYE: Duration = Duration::from_secs(5);
-/// How often the reaper looks.
-const REAP_INTERVAL: Duration = Duration::from_millis(500);
+/// What a machine is called that does not say.
+const NAMELESS: &str = "unnamed";
 
 /// Roles that run, grouped by when they end.
 pub struct Running {
     claiming: Group,
+    owning: Group,
     draining: Group,
     serving: Group,
     leading: Group,
@@ -46,19 +50,31 @@ pub struct Running {
 
 impl Running {
     /// Starts every role the configuration names.
-    pub fn start(config: &Config, parts: Parts, listener: TcpListener) -> Self {
+    pub async fn start(config: &Config, parts: Parts, listener: TcpListener) -> anyhow::Result<Self> {
         let has = |role: Role| config.roles.contains(&role);
-        let (mut claiming, mut draining) = (Group::default(), Group::default());
+        let (mut claiming, mut owning, mut draining) = (Group::default(), Group::default(), Group::default());
         let (mut serving, mut leading) = (Group::default(), Group::default());
-        let owned = Arc::new(if has(Role::Scheduler) { Owned::everything() } else { Owned::nothing(1) });
-        let (dispatcher, desk) = dispatcher(config, &parts, owned);
+        let me = sighting(config, &parts, &listener)?;
+        if has(Role::Scheduler) {
+            let owner = owner(config, &parts);
+            // Before the dispatcher's first look, so that it knows what is this node's to dispatch.
+            if let Err(error) = owner.run_once().await {
+                tracing::warn!(error = %error, "no partition could be taken yet");
+            }
+            owning.spawn("owner", |stop| owner.run(stop));
+        }
+        let (dispatcher, desk) = dispatcher(config, &parts);
         let api = api(config, &parts, desk);
         if has(Role::Api) || has(Role::Scheduler) {
             claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
         }
+        if let Some(store) = parts.shared.clone().filter(|_| has(Role::Api) || has(Role::Scheduler)) {
+            let (config, node) = (api.config.clone(), parts.node);
+            claiming.spawn("inbox", |stop| inbox::receive(store, config, node, stop));
+        }
         if let Some(store) = parts.shared.clone() {
-            let hints = Arc::clone(&parts.hints);
-            claiming.spawn("listener", |stop| cluster::listen(store, hints, stop));
+            let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
+            claiming.spawn("listener", |stop| cluster::listen(store, hints, owned, stop));
         }
         if has(Role::Worker) {
             let consumer = consumer(config, &parts);
@@ -77,31 +93,24 @@ impl Running {
             let flusher = SightingsFlusher::new(api.clone());
             serving.spawn("sightings", |stop| flusher.run(stop));
         }
-        let tally = Tally::new(parts.metrics.clone(), Arc::clone(&parts.worker_stats));
+        let tally = Tally::new(&parts);
         serving.spawn("tally", |stop| tally.run(stop));
-        let membership = Membership::new(Arc::clone(&parts.registry), parts.node, config.workers.heartbeat);
+        let (registry, skew) = (Arc::clone(&parts.registry), Arc::clone(&parts.skew));
+        let membership = Membership::new(registry, me, skew, config.leader.renewal);
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
-            let reaper = Arc::new(reaper(config, &parts));
-            let (shared, clock) = (parts.shared.clone(), Arc::clone(&parts.clock));
+            let work = Arc::new(Leading::new(config, &parts));
             leading.spawn("leader", |stop| {
-                let lead = move |stop: CancellationToken| {
-                    let (reaper, shared, clock) = (Arc::clone(&reaper), shared.clone(), Arc::clone(&clock));
-                    async move {
-                        let tending = async {
-                            match shared {
-                                Some(store) => cluster::tend(store, clock, stop.clone()).await,
-                                None => stop.cancelled().await,
-                            }
-                        };
-                        tokio::join!(reaper.run(stop.clone()), tending);
-                    }
+                let lead = move |lease: Lease, stop: CancellationToken| {
+                    let work = Arc::clone(&work);
+                    async move { work.run(lease, stop).await }
                 };
                 elector.run(lead, stop)
             });
         }
-        Self { claiming, draining, serving, leading, api, store: parts.store, broker: parts.broker }
+        let Parts { store, broker, .. } = parts;
+        Ok(Self { claiming, owning, draining, serving, leading, api, store, broker })
     }
 
     /// Runs until the signal, or until a role ends that should not; then ends everything in order.
@@ -109,12 +118,14 @@ impl Running {
         let ended = tokio::select! {
             () = signal.cancelled() => None,
             role = self.claiming.ended() => Some(role),
+            role = self.owning.ended() => Some(role),
             role = self.draining.ended() => Some(role),
             role = self.serving.ended() => Some(role),
             role = self.leading.ended() => Some(role),
         };
         self.api.drain();
         self.claiming.stop().await;
+        self.owning.stop().await;
         self.draining.stop().await;
         self.serving.stop().await;
         self.leading.stop().await;
@@ -173,14 +184,47 @@ impl Group {
     }
 }
 
-fn dispatcher(config: &Config, parts: &Parts, owned: Arc<Owned>) -> (Dispatcher, Desk) {
+/// What this node says of itself.
+fn sighting(config: &Config, parts: &Parts, listener: &TcpListener) -> anyhow::Result<NodeSighting> {
+    let address = if config.roles.contains(&Role::Api) { listener.local_addr()?.to_string() } else { String::new() };
+    let now = parts.clock.now();
+    Ok(NodeSighting {
+        id: parts.node,
+        name: config.name.clone().unwrap_or_else(machine_name),
+        address,
+        roles: config.roles.iter().map(ToString::to_string).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        skew_millis: 0,
+        first_seen_at: now,
+        last_seen_at: now,
+    })
+}
+
+fn machine_name() -> String {
+    // The path is there on Linux only; elsewhere the shell may have told.
+    let told = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    let name = told.unwrap_or_default().trim().to_owned();
+    if name.is_empty() { NAMELESS.to_owned() } else { name }
+}
+
+fn owner(config: &Config, parts: &Parts) -> Owner {
+    let config = ownership::Config {
+        count: config.scheduler.partitions,
+        lease: config.leader.lease,
+        renewal: config.leader.renewal,
+    };
+    let (partitions, owned) = (Arc::clone(&parts.partitions), Arc::clone(&parts.owned));
+    Owner::new(partitions, owned, Arc::clone(&parts.clock), parts.node, config)
+}
+
+fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
     let deps = dispatcher::Deps {
         store: Arc::clone(&parts.store),
         broker: Arc::clone(&parts.broker),
         clock: Arc::clone(&parts.clock),
         hints: Arc::clone(&parts.hints),
         targets: Arc::clone(&parts.targets),
-        owned,
+        owned: Arc::clone(&parts.owned),
         node: parts.node,
     };
     let config = dispatcher::Config {
@@ -189,6 +233,7 @@ fn dispatcher(config: &Config, parts: &Parts, owned: Arc<Owned>) -> (Dispatcher,
         claim_batch: config.scheduler.claim_batch,
         visibility: config.scheduler.visibility,
         waiting_workers: config.limits.waiting_workers,
+        backlog_per_second: config.scheduler.backlog_per_second,
     };
     Dispatcher::new(deps, config)
 }
@@ -212,18 +257,6 @@ fn consumer(config: &Config, parts: &Parts) -> Consumer {
     Consumer::new(deps, config)
 }
 
-fn reaper(config: &Config, parts: &Parts) -> Reaper {
-    let config = reaper::Config {
-        interval: REAP_INTERVAL,
-        lost_after: config.workers.lost_after,
-        poison_after: config.workers.poison_after,
-        // The embedded store is locked by one process: whoever else is in its registry is dead.
-        alone: config.store == StoreChoice::Sqlite,
-    };
-    let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
-    Reaper::new(store, registry, clock, parts.node, config)
-}
-
 fn leadership(config: &Config) -> elector::Config {
     elector::Config { lease: config.leader.lease, renewal: config.leader.renewal }
 }
@@ -237,6 +270,8 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
     Api::new(punctual_api::Parts {
         store: Arc::clone(&parts.store),
         registry: Arc::clone(&parts.registry),
+        coordinator: Arc::clone(&parts.coordinator),
+        partitions: Arc::clone(&parts.partitions),
         desk,
         settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node),
         clock: Arc::clone(&parts.clock),

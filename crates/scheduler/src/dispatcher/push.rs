@@ -1,50 +1,136 @@
 //! The push side of a turn: which due webhooks may be published now.
+//!
+//! First everything that came due since this node owns its lane; then, with what room is left
+//! and as many tokens as there are, what it found overdue. Nothing is claimed of a lane whose
+//! partition is not owned, and every claim names the terms in which they are.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use punctual_core::broker::{Message, WEBHOOK_POOL};
-use punctual_core::lane::Route;
-use punctual_core::store::{Claim, Taker};
+use punctual_core::lane::{Lane, Route};
+use punctual_core::store::{Claim, Claimed, StoreError};
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use tokio::time::Instant;
 
 use crate::board::Shelf;
 use crate::dispatcher::Dispatcher;
+use crate::dispatcher::plan::Plan;
 
-/// Lanes one turn takes from.
-const LANES_PER_CLAIM: usize = 256;
 /// Lanes one turn looks at: those of crowded targets are passed over.
 const LANES_LOOKED_AT: usize = 10_000;
 /// How long tasks wait that could not be published.
 const BROKER_PAUSE_MILLIS: i64 = 1_000;
 
 impl Dispatcher {
-    /// A claim on ready lanes whose targets have places, as far as the broker has room.
-    pub(super) async fn plan_push(&mut self, most: usize) -> Option<Claim> {
-        self.push_blocked = false;
-        self.board.ready(&Shelf::Push).next()?;
-        self.push_blocked = true;
-        let room = self.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(most);
-        let mut places: HashMap<&str, usize> = HashMap::new();
-        let mut lanes = Vec::new();
-        let mut total = 0;
+    /// Claims on ready lanes whose targets have places, as far as the broker has room. Of a lane with a found backlog
+    /// only what came due since.
+    pub(super) async fn plan_push(&mut self, most: usize) -> Vec<Claim> {
+        self.push_blocked = self.board.ready(&Shelf::Push).next().is_some();
+        if !self.push_blocked {
+            return Vec::new();
+        }
+        let room = self.room(most).await;
+        let mut plan = Plan::new(&self.deps.targets, room);
+        let mut found = Vec::new();
         for rank in self.board.ready(&Shelf::Push).take(LANES_LOOKED_AT) {
-            if total >= room || lanes.len() >= LANES_PER_CLAIM {
+            if plan.is_full() {
                 break;
             }
-            let Some(Route::Push(target)) = self.board.lane(rank.lane).map(|lane| &lane.key.route) else { continue };
-            let free = places.entry(target).or_insert_with(|| self.deps.targets.free(target));
-            let take = (*free).min(room - total);
-            if take > 0 {
-                // A lane may have fewer; what it does not use of its target's places is offered again next turn.
-                *free -= take;
-                total += take;
-                lanes.push((rank.lane, take));
+            let Some(lane) = self.board.lane(rank.lane) else { continue };
+            let Some(held) = self.deps.owned.held(&lane.key) else { continue };
+            if rank.due_at < held.since && !self.backlog.is_unlimited() {
+                found.push((lane, rank.due_at, held));
+            } else {
+                plan.add(lane, held, self.backlog.lane(lane.id).map(|_| held.since));
             }
         }
+        // Their heads are older than anything else's, but nobody knows yet what came due since.
+        found.retain(|(lane, _, held)| plan.add(lane, *held, Some(held.since)));
+        let found: Vec<(Arc<Lane>, Timestamp)> =
+            found.into_iter().map(|(lane, due_at, _)| (Arc::clone(lane), due_at)).collect();
+        let claims = plan.claims(self.visibility_millis());
+        for (lane, due_at) in found {
+            self.backlog.note(&lane, due_at);
+        }
+        claims
+    }
+
+    /// Takes as much of the found backlog as there are tokens for, and room and places left; answers how many tasks it
+    /// published, and whether there is more to do at once.
+    pub(super) async fn push_backlog(&mut self, most: usize) -> Result<(usize, bool), StoreError> {
+        let most = most.min(self.backlog.allowance(Instant::now()));
+        if most == 0 {
+            return Ok((0, false));
+        }
+        self.push_blocked = true;
+        let room = self.room(most).await;
+        let mut plan = Plan::new(&self.deps.targets, room);
+        // A lane that is still ready has live work, which goes first.
+        let lanes = self.backlog.lanes().filter(|lane| !self.board.is_ready(lane.id));
+        for lane in lanes.take(LANES_LOOKED_AT) {
+            if plan.is_full() {
+                break;
+            }
+            if let Some(held) = self.deps.owned.held(&lane.key) {
+                plan.add(lane, held, None);
+            }
+        }
+        let claims = plan.claims(self.visibility_millis());
+        if claims.is_empty() {
+            return Ok((0, false));
+        }
+        let (mut tasks, mut more) = (Vec::new(), false);
+        for answer in self.deps.store.claim(claims).await? {
+            more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
+            self.learn_of_backlog(&answer);
+            tasks.extend(self.claimed(answer));
+        }
+        Ok((self.publish(tasks).await, more))
+    }
+
+    /// What a claim on the backlog tells about the lanes.
+    fn learn_of_backlog(&mut self, answer: &Claimed) {
+        let now = self.deps.clock.now();
+        for (id, head) in &answer.next_due {
+            let Some(lane) = self.backlog.lane(*id).cloned() else { continue };
+            let since = self.deps.owned.held(&lane.key).map(|held| held.since);
+            match (head, since) {
+                (Some(due_at), Some(since)) if *due_at < since => self.backlog.note(&lane, *due_at),
+                _ => {
+                    self.backlog.forget(*id);
+                    // Nothing stands before what came due since, so this is the head of all.
+                    if let (Some(due_at), Some(_)) = (head, since) {
+                        self.board.note(&lane, *due_at, now);
+                    }
+                    self.board.correct(*id, *head, now);
+                }
+            }
+        }
+    }
+
+    /// Takes in what a dispatch was given: forgets partitions that are lost, and pays for what was found.
+    pub(super) fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
+        if !answer.lost.is_empty() {
+            tracing::warn!(partitions = answer.lost.len(), "somebody else owns partitions that this node dispatched");
+            self.deps.owned.lost(&answer.lost);
+        }
+        let owned = &self.deps.owned;
+        let is_found = |task: &&Task| owned.held(&task.lane.key).is_some_and(|held| task.due_at < held.since);
+        let found = answer.tasks.iter().filter(is_found).count();
+        self.backlog.taken(found, Instant::now());
+        answer.tasks
+    }
+
+    /// How many messages the broker takes, at most so many.
+    async fn room(&mut self, most: usize) -> usize {
+        let room = self.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(most);
         self.places_full = room > 0;
-        let visibility_millis = u64::try_from(self.config.visibility.as_millis()).unwrap_or(u64::MAX);
-        let taker = Taker::Dispatch { visibility_millis };
-        (total > 0).then_some(Claim { lanes, limit: total, taker })
+        room
+    }
+
+    fn visibility_millis(&self) -> u64 {
+        u64::try_from(self.config.visibility.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Publishes claimed tasks; answers how many.

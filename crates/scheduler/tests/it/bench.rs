@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::{Inserted, Store};
@@ -11,7 +12,7 @@ use punctual_core::task::Task;
 use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::{self, Owned, Owner};
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
@@ -19,10 +20,20 @@ use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
 use tempfile::TempDir;
 
+use crate::spy::Spy;
+
 pub const NODE: NodeId = NodeId::new(1);
+
+/// How many partitions there are for whoever owns some.
+pub const PARTITIONS: u16 = 8;
+/// For how long they are owned.
+pub const LEASE: Duration = Duration::from_secs(30);
 
 pub struct Bench {
     pub store: Arc<dyn Store>,
+    pub sqlite: Arc<SqliteStore>,
+    pub spy: Arc<Spy>,
+    pub owner: Owner,
     pub clock: Arc<ManualClock>,
     pub broker: Arc<EmbeddedBroker>,
     pub targets: Arc<Targets>,
@@ -37,13 +48,26 @@ impl Bench {
         Self::with(|_| {})
     }
 
+    /// A node that owns everything and shares it with nobody; two places for each target.
     pub fn with(configure: impl FnOnce(&mut Config)) -> Self {
+        Self::made_of(Owned::everything(), Targets::new(2, 1_000), configure)
+    }
+
+    /// A node that owns nothing yet; as many places for a target as the broker takes.
+    pub fn of_many(configure: impl FnOnce(&mut Config)) -> Self {
+        Self::made_of(Owned::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
+    }
+
+    fn made_of(owned: Owned, targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
-        let hints = Arc::new(Hints::default());
-        let store: Arc<dyn Store> = Arc::new(WakingStore::new(Arc::new(inner.unwrap()), Arc::clone(&hints)));
-        let (broker, targets) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(Targets::new(2, 1_000)));
+        let (sqlite, hints) = (Arc::new(inner.unwrap()), Arc::new(Hints::default()));
+        let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
+        let store: Arc<dyn Store> = Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints)));
+        let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
+        let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
+        let owner = Owner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
         let mut config = Config {
             prefetch_window: Duration::from_secs(30),
             // Long, so that what is found is found by a hint or by the first sweep.
@@ -51,6 +75,7 @@ impl Bench {
             claim_batch: 1_000,
             visibility: Duration::from_mins(1),
             waiting_workers: 100,
+            backlog_per_second: 20,
         };
         configure(&mut config);
         let deps = Deps {
@@ -59,12 +84,12 @@ impl Bench {
             clock: Arc::clone(&clock) as _,
             hints,
             targets: Arc::clone(&targets),
-            owned: Arc::new(Owned::everything()),
+            owned,
             node: NODE,
         };
         let (dispatcher, desk) = Dispatcher::new(deps, config);
         let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
-        Self { store, clock, broker, targets, dispatcher, desk, settler, _directory: directory }
+        Self { store, sqlite, spy, owner, clock, broker, targets, dispatcher, desk, settler, _directory: directory }
     }
 
     pub async fn submit(&self, task: TaskBuilder) -> TaskId {
@@ -72,6 +97,30 @@ impl Bench {
             Inserted::Created(task) => task.id,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Submits many alike at once, in order.
+    pub async fn submit_all(&self, tasks: impl IntoIterator<Item = TaskBuilder>) -> Vec<TaskId> {
+        let tasks = tasks.into_iter().map(TaskBuilder::build).collect();
+        let created = |inserted: Inserted| match inserted {
+            Inserted::Created(task) => task.id,
+            other => panic!("{other:?}"),
+        };
+        self.store.insert(tasks).await.unwrap().into_iter().map(created).collect()
+    }
+
+    /// What was published and nobody has taken yet, in order; takes it.
+    pub async fn published(&self) -> Vec<TaskId> {
+        let waiting = self.broker.depth(WEBHOOK_POOL).await.unwrap();
+        let mut subscription = self.broker.subscribe(WEBHOOK_POOL, 1_000).await.unwrap();
+        let mut taken = Vec::new();
+        for _ in 0..waiting {
+            let delivery = subscription.recv().await.unwrap();
+            self.targets.give_back(&delivery.message.target);
+            taken.push(delivery.message.task_id);
+            delivery.ack();
+        }
+        taken
     }
 
     pub async fn task(&self, id: TaskId) -> Task {

@@ -1,6 +1,9 @@
 //! The scheduler's services on the real embedded store, with a clock that is moved by hand.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+mod backlog;
 mod bench;
 mod dispatcher;
+mod owning;
 mod settle;
+mod spy;

@@ -24,10 +24,28 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/postgres/0002_claim_order.up.sql"),
         down: include_str!("../../migrations/postgres/0002_claim_order.down.sql"),
     },
+    Migration {
+        version: 3,
+        name: "partitions",
+        up: include_str!("../../migrations/postgres/0003_partitions.up.sql"),
+        down: include_str!("../../migrations/postgres/0003_partitions.down.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "enqueue",
+        up: include_str!("../../migrations/postgres/0004_enqueue.up.sql"),
+        down: include_str!("../../migrations/postgres/0004_enqueue.down.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "ledger",
+        up: include_str!("../../migrations/postgres/0005_ledger.up.sql"),
+        down: include_str!("../../migrations/postgres/0005_ledger.down.sql"),
+    },
 ];
 
-/// What whoever migrates holds: the bytes of `punctual`.
-const LOCK: i64 = i64::from_be_bytes(*b"punctual");
+/// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.
+pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 
 /// How long to wait between two attempts to be the one who migrates.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);

@@ -21,6 +21,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0002_claim_order.up.sql"),
         down: include_str!("../../migrations/sqlite/0002_claim_order.down.sql"),
     },
+    Migration {
+        version: 3,
+        name: "partitions",
+        up: include_str!("../../migrations/sqlite/0003_partitions.up.sql"),
+        down: include_str!("../../migrations/sqlite/0003_partitions.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.

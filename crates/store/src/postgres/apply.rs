@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::state::{Change, State};
@@ -16,30 +17,59 @@ use uuid::Uuid;
 use super::change::{self, Changed, Wanted};
 use super::fault::Fault;
 use super::hand::Hand;
+use super::leases;
 use super::statements::Sql;
 
 /// Applies changes; answers in order.
 pub(crate) async fn apply(hand: &mut Hand, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
     let lanes = new_lanes(hand, changes).await?;
+    write(hand, changes, &lanes, false).await
+}
+
+/// A call of whoever holds a lease.
+pub(crate) struct Led {
+    pub lease: Lease,
+    pub changes: Vec<(TaskId, Change)>,
+}
+
+/// Applies the changes of one call; none if somebody else has held its lease since.
+pub(crate) async fn apply_as(hand: &mut Hand, calls: &[Led]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
+    let [Led { lease, changes }] = calls else { return Ok(Vec::new()) };
+    let lanes = new_lanes(hand, changes).await?;
+    if !leases::begin_as(&hand.session, lease).await? {
+        hand.session.run("ROLLBACK").await?;
+        return Ok(vec![None]);
+    }
+    Ok(vec![Some(write(hand, changes, &lanes, true).await?)])
+}
+
+/// Writes the changes and commits. A transaction that has not begun begins with the first of them.
+async fn write(
+    hand: &mut Hand,
+    changes: &[(TaskId, Change)],
+    lanes: &HashMap<usize, i64>,
+    has_begun: bool,
+) -> Result<Vec<Applied>, Fault> {
     let steps = steps(changes);
+    let begin = async |hand: &Hand| if has_begun { Ok(()) } else { hand.session.run("BEGIN").await };
     let mut done: Vec<Option<Changed>> = Vec::new();
     done.resize_with(changes.len(), || None);
     let mut lane_of: HashMap<Uuid, i64> = HashMap::new();
     if let [step] = steps.as_slice()
         && step.kind != Kind::Edit
     {
-        let (begun, written) = tokio::join!(biased; hand.session.run("BEGIN"), step.write(hand, changes, &lanes));
+        let (begun, written) = tokio::join!(biased; begin(hand), step.write(hand, changes, lanes));
         begun?;
         step.take_in(hand, changes, written?, &mut lane_of, &mut done);
     } else if !steps.is_empty() {
-        hand.session.run("BEGIN").await?;
+        begin(hand).await?;
         lane_of = lock(hand, changes).await?;
         for step in &steps {
-            let written = step.write(hand, changes, &lanes).await?;
+            let written = step.write(hand, changes, lanes).await?;
             step.take_in(hand, changes, written, &mut lane_of, &mut done);
         }
     }
-    if !steps.is_empty() {
+    if has_begun || !steps.is_empty() {
         hand.commit().await?;
     }
     answer(hand, changes, done, steps.len() > 1, &lane_of).await
@@ -183,9 +213,11 @@ async fn answer(
         .map(|changed| (changed.lane, changed.due_at))
         .collect();
     hand.desk.marks.put(waiting.iter().copied());
+    let expiring = done.iter().flatten().filter_map(|changed| changed.expires_at).map(Timestamp::from_millis);
+    hand.desk.floors.wrote(expiring, []);
     if had_locks && done.iter().any(Option::is_none) {
         // A claim may have passed by what was locked here and not changed.
-        hand.desk.marks.put(lane_of.values().map(|lane| (*lane, i64::MIN)));
+        hand.desk.marks.doubt(lane_of.values().copied());
     }
     hand.desk.notifier.tell(&waiting, hand.now());
     let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;

@@ -29,6 +29,7 @@ pub(crate) struct Changed {
     pub id: Uuid,
     pub lane: i64,
     pub due_at: i64,
+    pub expires_at: Option<i64>,
 }
 
 /// Live tasks come to rest.
@@ -71,7 +72,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<V
             ],
         )
         .await?;
-    Ok(rows.iter().map(|row| Changed { id: row.get(0), lane: row.get(1), due_at: 0 }).collect())
+    Ok(rows.iter().map(|row| Changed { id: row.get(0), lane: row.get(1), due_at: 0, expires_at: None }).collect())
 }
 
 /// By how much the version grows.
@@ -193,7 +194,7 @@ pub(crate) async fn redrive(session: &Session, wanted: &[Wanted<'_>]) -> Result<
 }
 
 fn changed(row: &Row) -> Changed {
-    Changed { id: row.get(0), lane: row.get(1), due_at: row.get(2) }
+    Changed { id: row.get(0), lane: row.get(1), due_at: row.get(2), expires_at: row.get(3) }
 }
 
 fn holder(change: &Change) -> Option<&str> {

@@ -1,14 +1,15 @@
 //! Takes due tasks for takers.
 //!
 //! One statement locks and reads what is due in the lanes of all claims, passing by what
-//! others have; the state machine makes the changes; another statement writes them.
+//! others have; the state machine makes the changes; another statement writes them. A claim
+//! whose node has lost a partition that it names (`terms`) takes nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneId};
+use punctual_core::partitions::Partition;
 use punctual_core::state::{By, Change, Event, State};
 use punctual_core::store::{Claim, Claimed};
 use punctual_core::task::Task;
@@ -19,49 +20,66 @@ use uuid::Uuid;
 use super::change::{self, Wanted};
 use super::fault::Fault;
 use super::hand::{Counts, Hand};
-use super::marks::{Begin, Place};
+use super::marks::{Place, Reach};
 use super::pick::{Due, Need, Picked, Picker, SMALL_BYTES};
 use super::session::Session;
 use super::statements::Sql;
 use super::take::Take;
-use super::{quarantine, row, take};
+use super::terms::Terms;
+use super::{quarantine, row, take, terms};
 use crate::taking::{self, advance, made};
 
 /// Makes claims one after the other.
 pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-    let began = Instant::now();
     let now = hand.now();
     let mut picker = Picker::new(claims, now);
     let mut need = picker.first_need();
-    if need.looks.is_empty() {
+    let terms = Terms::of(claims);
+    if need.looks.is_empty() && terms.is_empty() {
         return Ok(claims.iter().map(|_| Claimed::default()).collect());
     }
-    let mut begins: HashMap<i64, Begin> = HashMap::new();
+    let mut begins: HashMap<Reach, Place> = HashMap::new();
+    begin(hand, &need, &mut begins);
+    let (begun, held, rows) = tokio::join!(
+        biased;
+        hand.session.run("BEGIN"),
+        terms.hold(&hand.session, hand.desk.node),
+        read(&hand.session, &picker, &need, &begins, now),
+    );
+    begun?;
+    let held = held?;
+    let lost: Vec<Vec<Partition>> = claims.iter().map(|claim| terms::lost(claim, &held)).collect();
+    for (claim, _) in lost.iter().enumerate().filter(|(_, lost)| !lost.is_empty()) {
+        picker.refuse(claim);
+    }
+    let mut rows = rows?;
     let mut lanes = HashMap::new();
-    let mut is_first = true;
     loop {
-        for (lane, _) in &need.looks {
-            begins.entry(*lane).or_insert_with(|| hand.desk.marks.begin(*lane));
-        }
-        let rows = read(&hand.session, &picker, &need, &begins, now, std::mem::take(&mut is_first)).await?;
         let missing = rows.iter().map(|row| row.get(row::LANE)).filter(|lane| !lanes.contains_key(lane));
         let found = hand.desk.lanes.get(&hand.session, missing).await?;
         lanes.extend(found);
         picker.take_in(&need, rows.iter().map(|row| due(row, &lanes)).collect());
-        match picker.go_on() {
-            Some(more) => need = more,
-            None => break,
-        }
+        let Some(more) = picker.go_on() else { break };
+        need = more;
+        begin(hand, &need, &mut begins);
+        rows = read(&hand.session, &picker, &need, &begins, now).await?;
     }
     let next = next_after(&picker, &begins);
     let written = write(hand, claims, &mut picker, now, &next).await?;
-    let took = began.elapsed();
-    for (lane, begin) in begins {
-        let used = picker.streams.get(&lane).and_then(|stream| stream.used);
-        hand.desk.marks.taken(lane, begin, used, took);
+    for reach in begins.into_keys() {
+        hand.desk.marks.taken(reach, picker.streams.get(&reach).and_then(|stream| stream.used));
     }
+    // The new owner may have passed by what was locked here for nothing.
+    hand.desk.notifier.tell(&picker.left(), now);
     quarantine::put_away(hand, &picker.unreadable).await?;
-    Ok(answer(claims, picker, written))
+    Ok(answer(picker, written, lost))
+}
+
+/// Says of the lanes that are to be read for the first time where that begins.
+fn begin(hand: &Hand, need: &Need, begins: &mut HashMap<Reach, Place>) {
+    for (reach, _) in &need.looks {
+        begins.entry(*reach).or_insert_with(|| hand.desk.marks.begin(*reach));
+    }
 }
 
 /// Locks and reads what is needed, each lane behind what was read of it before.
@@ -69,23 +87,19 @@ async fn read(
     session: &Session,
     picker: &Picker<'_>,
     need: &Need,
-    begins: &HashMap<i64, Begin>,
+    begins: &HashMap<Reach, Place>,
     now: Timestamp,
-    is_first: bool,
 ) -> Result<Vec<Row>, Fault> {
-    let after = |lane: i64| picker.streams.get(&lane).and_then(|stream| stream.read).unwrap_or(begins[&lane].place);
+    let after =
+        |(reach, _): &(Reach, usize)| picker.streams.get(reach).and_then(|stream| stream.read).unwrap_or(begins[reach]);
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let lanes: Vec<i64> = need.looks.iter().map(|(lane, _)| *lane).collect();
-    let (after_due, after_seq): (Vec<i64>, Vec<i64>) = lanes.iter().map(|lane| after(*lane)).unzip();
+    let lanes: Vec<i64> = need.looks.iter().map(|(reach, _)| reach.lane).collect();
+    let (after_due, after_seq): (Vec<i64>, Vec<i64>) = need.looks.iter().map(after).unzip();
     let most: Vec<i64> = need.looks.iter().map(|(_, most)| count(*most)).collect();
     let (now, limit) = (now.as_millis(), count(need.limit));
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
         [&lanes, &after_due, &after_seq, &most, &now, &limit, &SMALL_BYTES];
-    if is_first {
-        session.begin(Sql::ClaimDue, &parameters).await
-    } else {
-        session.query(Sql::ClaimDue, &parameters).await
-    }
+    session.query(Sql::ClaimDue, &parameters).await
 }
 
 fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
@@ -93,6 +107,7 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
     Due {
         id: row.get(row::ID),
         lane,
+        look: usize::try_from(row.get::<_, i64>(row::LOOK) - 1).unwrap_or_default(),
         place: (row.get(row::DUE_AT), row.get(row::SEQ)),
         tid: row.get(row::PLACE),
         bytes: row.get(row::PAYLOAD_BYTES),
@@ -100,21 +115,21 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
     }
 }
 
-/// The lanes that were looked at, and behind which place their next waiting task is.
-fn next_after(picker: &Picker<'_>, begins: &HashMap<i64, Begin>) -> Vec<(i64, Place)> {
-    let mut lanes: Vec<i64> = picker.visited.iter().flatten().copied().collect();
-    lanes.sort_unstable();
-    lanes.dedup();
-    let used = |lane: i64| picker.streams.get(&lane).and_then(|stream| stream.used);
-    let begin = |lane: i64| begins.get(&lane).map_or(super::marks::FRONT, |begin| begin.place);
-    lanes.into_iter().map(|lane| (lane, used(lane).unwrap_or_else(|| begin(lane)))).collect()
+/// What was looked at, and behind which place the next waiting task is.
+fn next_after(picker: &Picker<'_>, begins: &HashMap<Reach, Place>) -> Vec<(Reach, Place)> {
+    let mut visited: Vec<Reach> = picker.visited.iter().flatten().copied().collect();
+    visited.sort_unstable();
+    visited.dedup();
+    let used = |reach: Reach| picker.streams.get(&reach).and_then(|stream| stream.used);
+    let begin = |reach: Reach| begins.get(&reach).copied().unwrap_or(reach.front());
+    visited.into_iter().map(|reach| (reach, used(reach).unwrap_or_else(|| begin(reach)))).collect()
 }
 
 /// What was written: the tasks as they are from now on, in the order of the picking, and when the lanes are due next.
 struct Written {
     /// None: its payload turned out to be unreadable.
     tasks: Vec<Option<Task>>,
-    next_due: HashMap<i64, Option<i64>>,
+    next_due: HashMap<Reach, Option<i64>>,
 }
 
 async fn write(
@@ -122,7 +137,7 @@ async fn write(
     claims: &[Claim],
     picker: &mut Picker<'_>,
     now: Timestamp,
-    next: &[(i64, Place)],
+    next: &[(Reach, Place)],
 ) -> Result<Written, Fault> {
     let by: Vec<By<'_>> = claims.iter().map(|claim| hand.by(now, taking::actor(&claim.taker))).collect();
     let node = hand.desk.node;
@@ -185,27 +200,27 @@ fn changes(picked: &[Picked], change: impl Fn(&Picked, &Task) -> Change) -> Vec<
     read.map(|(picked, task)| (task.id, change(picked, task))).collect()
 }
 
-async fn next_due(session: &Session, next: &[(i64, Place)]) -> Result<HashMap<i64, Option<i64>>, Fault> {
-    let lanes: Vec<i64> = next.iter().map(|(lane, _)| *lane).collect();
+async fn next_due(session: &Session, next: &[(Reach, Place)]) -> Result<HashMap<Reach, Option<i64>>, Fault> {
+    let lanes: Vec<i64> = next.iter().map(|(reach, _)| reach.lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = next.iter().map(|(_, place)| *place).unzip();
     let rows = session.query(Sql::LaneNextDue, &[&lanes, &after_due, &after_seq]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    Ok(next.iter().zip(&rows).map(|((reach, _), row)| (*reach, row.get(0))).collect())
 }
 
 /// Gives each claim its own.
-fn answer(claims: &[Claim], picker: Picker<'_>, written: Written) -> Vec<Claimed> {
-    let mut answers: Vec<Claimed> = claims.iter().map(|_| Claimed::default()).collect();
+fn answer(picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
+    let mut answers: Vec<Claimed> = lost.into_iter().map(|lost| Claimed { lost, ..Claimed::default() }).collect();
     for (picked, task) in picker.taken.iter().zip(written.tasks) {
         answers[picked.claim].tasks.extend(task);
     }
     for picked in &picker.expired {
         answers[picked.claim].expired += 1;
     }
-    for (answer, mut lanes) in answers.iter_mut().zip(picker.visited) {
-        lanes.sort_unstable();
-        lanes.dedup();
-        let due = |lane: i64| written.next_due.get(&lane).copied().flatten().map(Timestamp::from_millis);
-        answer.next_due = lanes.into_iter().map(|lane| (LaneId::new(lane), due(lane))).collect();
+    for (answer, mut visited) in answers.iter_mut().zip(picker.visited) {
+        visited.sort_unstable();
+        visited.dedup();
+        let due = |reach: &Reach| written.next_due.get(reach).copied().flatten().map(Timestamp::from_millis);
+        answer.next_due = visited.iter().map(|reach| (LaneId::new(reach.lane), due(reach))).collect();
     }
     answers
 }

@@ -15,11 +15,12 @@ use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
+use super::ConnectError;
+use super::address::Address;
 use super::fault::Fault;
 use super::link::Links;
 use super::session::Session;
 use super::statements::Sql;
-use super::{ConnectError, config};
 
 /// How often a sample is taken, and how many are kept. The best of them counts: an answer that took long tells of a time
 /// that was over when it arrived.
@@ -38,11 +39,11 @@ pub struct PostgresClock {
 impl PostgresClock {
     /// Connects, asks for the time, and goes on asking every second until this is dropped.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        let config = config(url)?;
-        let links = Links::new(&config, 1, 1);
+        let address = Address::parse(url)?;
+        let links = Links::new(&address, 1, 1);
         let estimate = Arc::new(Estimate::default());
         let first = async |session: &Session| sample(session, &estimate).await;
-        links.call(first).await.map_err(|fault| ConnectError::database(&config, fault.to_string()))?;
+        links.call(first).await.map_err(|fault| ConnectError::database(&address, fault.to_string()))?;
         let sampling = Arc::clone(&estimate);
         let sampler = tokio::spawn(async move {
             let mut is_failing = false;

@@ -1,11 +1,11 @@
-//! Reads the URL of a database and looks whether it can be worked with, and says in one sentence what is wrong.
+//! Looks whether a database can be worked with, and says in one sentence what is wrong.
 
-use tokio_postgres::Config;
-use tokio_postgres::config::Host;
 use tokio_postgres::error::SqlState;
 
+use super::address::Address;
 use super::database::Database;
 use super::fault::{Fault, spoken};
+use super::tls::{self, Refusal};
 use crate::migrations::MigrationError;
 use crate::migrations::postgres::STEPS;
 
@@ -21,6 +21,23 @@ pub enum ConnectError {
         /// Where.
         server: String,
         /// What the operating system or the server says.
+        reason: String,
+    },
+    /// It does not speak TLS, and was asked to.
+    #[error(
+        "PostgreSQL at {server} does not speak TLS, which sslmode asks for: turn `ssl` on there, or say sslmode=disable \
+         if the network in between can be trusted"
+    )]
+    NoTls {
+        /// Where.
+        server: String,
+    },
+    /// Its certificate is not accepted.
+    #[error("the certificate of PostgreSQL at {server} is not accepted: {reason}")]
+    Certificate {
+        /// Where.
+        server: String,
+        /// What is wrong with it, and what to do.
         reason: String,
     },
     /// The server does not let this user in.
@@ -55,6 +72,17 @@ pub enum ConnectError {
         /// What is wrong with it.
         reason: MigrationError,
     },
+    /// What is given as the read store is none of this store's.
+    #[error("the read store at {server} is not a standby of the store: {reason}")]
+    NotAStandby {
+        /// Where.
+        server: String,
+        /// What it is instead.
+        reason: String,
+    },
+    /// The read store cannot be worked with, and waiting will not help.
+    #[error("the read store cannot be used: {0}")]
+    ReadStore(Box<ConnectError>),
     /// Something else.
     #[error("the database at {server} does not answer: {reason}")]
     Database {
@@ -67,11 +95,16 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// What went wrong with a connection.
-    pub(crate) fn of(config: &Config, fault: Fault) -> Self {
-        let server = server(config);
+    pub(crate) fn of(address: &Address, fault: Fault) -> Self {
+        let server = address.to_string();
         let Fault::Postgres(error) = fault else {
             return ConnectError::Unreachable { server, reason: fault.tell().to_string() };
         };
+        match tls::refusal(&error) {
+            Some(Refusal::Plain) => return ConnectError::NoTls { server },
+            Some(Refusal::Certificate(reason)) => return ConnectError::Certificate { server, reason },
+            None => {}
+        }
         let reason = spoken(&error);
         match error.code() {
             Some(code) if code.code().starts_with("28") => ConnectError::Authentication { server, reason },
@@ -82,40 +115,22 @@ impl ConnectError {
         }
     }
 
-    pub(crate) fn database(config: &Config, reason: String) -> Self {
-        ConnectError::Database { server: server(config), reason }
+    pub(crate) fn database(address: &Address, reason: String) -> Self {
+        ConnectError::Database { server: address.to_string(), reason }
     }
 
-    pub(crate) fn schema(config: &Config, reason: MigrationError) -> Self {
-        ConnectError::Schema { server: server(config), reason }
+    pub(crate) fn schema(address: &Address, reason: MigrationError) -> Self {
+        ConnectError::Schema { server: address.to_string(), reason }
     }
-}
-
-/// Reads a URL.
-pub(crate) fn config(url: &str) -> Result<Config, ConnectError> {
-    url.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(spoken(&error)))
 }
 
 /// Looks whether the database is there and has the schema that this binary knows.
-pub(crate) async fn check(config: &Config) -> Result<(), ConnectError> {
-    let database = Database::open(config).await?;
-    let status = database.status().await.map_err(|reason| ConnectError::schema(config, reason))?;
+pub(crate) async fn check(address: &Address) -> Result<(), ConnectError> {
+    let database = Database::open(address).await?;
+    let status = database.status().await.map_err(|reason| ConnectError::schema(address, reason))?;
     let found = status.iter().filter(|step| step.applied_at.is_some()).count();
     if found < STEPS.len() {
         return Err(ConnectError::Older { found, known: STEPS.len() });
     }
     Ok(())
-}
-
-/// Host, port and database, and no more: a URL has a password in it.
-fn server(config: &Config) -> String {
-    let host = match config.get_hosts().first() {
-        Some(Host::Tcp(host)) => host.clone(),
-        #[cfg(unix)]
-        Some(Host::Unix(path)) => path.display().to_string(),
-        None => "localhost".to_owned(),
-    };
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
-    format!("{host}:{port}/{database}")
 }

@@ -2,12 +2,11 @@
 
 use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::Client;
 
-use super::connect::{ConnectError, config};
+use super::address::Address;
+use super::connect::ConnectError;
 use super::fault::Fault;
-use super::session::CONNECT;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, Status};
 
@@ -23,13 +22,12 @@ pub struct Database {
 impl Database {
     /// Connects to the database that `url` names.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
-        Self::open(&config(url)?).await
+        Self::open(&Address::parse(url)?).await
     }
 
-    pub(crate) async fn open(config: &Config) -> Result<Self, ConnectError> {
-        let fault = |fault: Fault| ConnectError::of(config, fault);
-        let connecting = timeout(CONNECT, config.connect(NoTls)).await.map_err(|_| fault(Fault::Silent))?;
-        let (client, connection) = connecting.map_err(|error| fault(error.into()))?;
+    pub(crate) async fn open(address: &Address) -> Result<Self, ConnectError> {
+        let fault = |fault: Fault| ConnectError::of(address, fault);
+        let (client, connection) = address.connect(|_| {}).await.map_err(fault)?;
         let driver = tokio::spawn(async move {
             // What ended it is told to whoever waits for an answer.
             drop(connection.await);

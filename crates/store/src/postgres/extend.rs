@@ -51,6 +51,7 @@ pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option
     let (written, committed) = tokio::join!(biased; write(&hand.session, &extended), hand.session.run("COMMIT"));
     written?;
     committed?;
+    hand.desk.floors.wrote([], extended.values().map(|extended| extended.hold.expires_at));
     drop(extended);
     quarantine::put_away(hand, &unreadable).await?;
     Ok(answers)

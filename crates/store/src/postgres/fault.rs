@@ -14,6 +14,8 @@ pub(crate) enum Fault {
     Silent,
     /// There is no connection; why the last attempt failed.
     NoConnection(StoreError),
+    /// What it had seen was removed by somebody else before it looked again.
+    Vanished(String),
     /// What is stored makes no sense.
     Corrupt(String),
     /// The store is closed.
@@ -21,14 +23,15 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    fn code(&self) -> Option<&SqlState> {
+    /// What PostgreSQL calls it.
+    pub(crate) fn code(&self) -> Option<&SqlState> {
         if let Fault::Postgres(error) = self { error.code() } else { None }
     }
 
     /// Whether the same transaction may succeed at once: others were in its way.
     pub(crate) fn is_clash(&self) -> bool {
-        self.code()
-            .is_some_and(|code| [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED].contains(code))
+        let clashes = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
+        matches!(self, Fault::Vanished(_)) || self.code().is_some_and(|code| clashes.contains(code))
     }
 
     /// Whether a row was there already.
@@ -41,7 +44,7 @@ impl Fault {
         match self {
             Fault::Postgres(error) => error.is_closed() || error.code().is_none_or(is_connection),
             Fault::Silent | Fault::NoConnection(_) => true,
-            Fault::Corrupt(_) | Fault::Closed => false,
+            Fault::Vanished(_) | Fault::Corrupt(_) | Fault::Closed => false,
         }
     }
 
@@ -49,7 +52,7 @@ impl Fault {
     pub(crate) fn may_be_of_one_call(&self) -> bool {
         match self {
             Fault::Postgres(_) => !self.breaks_connection() && !self.is_full(),
-            Fault::Corrupt(_) => true,
+            Fault::Vanished(_) | Fault::Corrupt(_) => true,
             _ => false,
         }
     }
@@ -70,6 +73,7 @@ impl Fault {
             },
             Fault::Silent => StoreError::Unavailable("PostgreSQL does not answer".to_owned()),
             Fault::NoConnection(why) => why.clone(),
+            Fault::Vanished(what) => StoreError::Unavailable(what.clone()),
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
             Fault::Closed => closed(),
         }

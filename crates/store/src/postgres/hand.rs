@@ -15,14 +15,15 @@ use punctual_core::state::By;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
-use tokio_postgres::Config;
 use tracing::{error, info, warn};
 
+use super::address::Address;
 use super::fault::Fault;
 use super::lanes::Lanes;
 use super::lines::{Group, Jobs, Lines};
 use super::marks::Marks;
 use super::notifier::Notifier;
+use super::overdue::Floors;
 use super::session::Session;
 use super::statements::{OF_HANDS, Sql};
 use super::{apply, claim, extend, insert, quarantine, start};
@@ -36,10 +37,11 @@ const TRIES: usize = 4;
 
 /// What the hands of a store share.
 pub(crate) struct Desk {
-    pub config: Config,
+    pub address: Address,
     pub lines: Arc<Lines>,
     pub lanes: Arc<Lanes>,
     pub marks: Arc<Marks>,
+    pub floors: Floors,
     pub notifier: Notifier,
     pub clock: Arc<dyn Clock>,
     pub node: NodeId,
@@ -70,7 +72,7 @@ impl Desk {
         let mut backoff = BACKOFF.0;
         let mut is_failing = false;
         loop {
-            match Session::open(&self.config, OF_HANDS).await {
+            match Session::open(&self.address, OF_HANDS).await {
                 Ok(session) => {
                     if std::mem::take(&mut is_failing) {
                         info!("PostgreSQL answers again");
@@ -110,6 +112,12 @@ impl Hand {
                 Group::Claim(jobs) => self.group(jobs, claim::claim).await?,
                 Group::Start(jobs) => self.group(jobs, start::start).await?,
                 Group::Apply(jobs) => self.group(jobs, apply::apply).await?,
+                // Each is a transaction of its own: one that is refused takes nobody along.
+                Group::ApplyAs(jobs) => {
+                    for job in jobs {
+                        self.group(vec![job], apply::apply_as).await?;
+                    }
+                }
                 Group::Extend(jobs) => self.group(jobs, extend::extend).await?,
                 Group::Review(jobs) => self.group(jobs, quarantine::review).await?,
             }
@@ -180,7 +188,7 @@ impl Hand {
             };
             self.tally.clear();
             // What it had locked waits again, and others may have passed it by.
-            self.desk.marks.forget();
+            self.desk.marks.doubt_all();
             if fault.breaks_connection() {
                 return Err(fault);
             }

@@ -22,7 +22,7 @@ const CHUNK_BYTES: usize = 16 << 20;
 
 /// What becomes of a submitted task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(crate) enum Verdict {
     /// It is new.
     Create,
     /// It was submitted before, as this task.
@@ -46,6 +46,7 @@ pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Ins
     let waiting: Vec<(i64, i64)> =
         new().map(|((lane, task), _)| (lane.id.number(), task.execute_at.as_millis())).collect();
     hand.desk.marks.put(waiting.iter().copied());
+    hand.desk.floors.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
     hand.desk.notifier.tell(&waiting, hand.now());
     answer(hand, tasks, lanes, verdicts).await
 }
@@ -108,7 +109,8 @@ async fn write(
     Ok(verdicts)
 }
 
-fn count(hand: &mut Hand, lanes: &[Arc<Lane>], new: &[usize]) {
+/// Counts the tasks at these places among those that wait.
+pub(crate) fn count(hand: &mut Hand, lanes: &[Arc<Lane>], new: &[usize]) {
     for place in new {
         hand.tally.add(lanes[*place].id.number(), State::Pending, 1);
     }
@@ -139,7 +141,7 @@ fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterator<Item = &'
 
 /// Makes the keys of the tasks theirs, and recognises those that were used before: by others, or by an earlier task of
 /// the same batch.
-async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
+pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
     let mut places_of: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (place, task) in tasks.iter().enumerate() {
         if let Some(idempotency) = &task.idempotency {
@@ -174,7 +176,7 @@ async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<Ve
     let mut verdicts = vec![Verdict::Create; tasks.len()];
     for (((_, places), owner), (first, _)) in places_of.iter().zip(owner).zip(&first) {
         let (id, fingerprint) =
-            owner.ok_or_else(|| Fault::Corrupt(format!("the idempotency key of {} is there and is not", first.id)))?;
+            owner.ok_or_else(|| Fault::Vanished(format!("the idempotency key of {} was freed meanwhile", first.id)))?;
         for (nth, place) in places.iter().enumerate() {
             let same = tasks[*place].idempotency.as_ref().is_some_and(|own| own.fingerprint[..] == fingerprint[..]);
             if nth > 0 || !made.contains(&first.id.uuid()) {
@@ -237,7 +239,7 @@ fn created(task: &NewTask, lane: Arc<Lane>) -> Task {
 }
 
 /// New tasks as columns.
-struct Rows<'a> {
+pub(crate) struct Rows<'a> {
     id: Vec<Uuid>,
     lane: Vec<i64>,
     created_at: Vec<i64>,
@@ -255,7 +257,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize]) -> Self {
+    pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize]) -> Self {
         fn each<'a, T>(tasks: &'a [NewTask], places: &[usize], column: impl Fn(&'a NewTask) -> T) -> Vec<T> {
             places.iter().map(|place| column(&tasks[*place])).collect()
         }
@@ -280,7 +282,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    async fn write(&self, session: &Session, sql: Sql) -> Result<Vec<tokio_postgres::Row>, Fault> {
+    pub(crate) async fn write(&self, session: &Session, sql: Sql) -> Result<Vec<tokio_postgres::Row>, Fault> {
         session
             .query(
                 sql,

@@ -16,6 +16,7 @@ use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Start, Store
 use punctual_core::task::{Hold, NewTask, Task};
 use tokio::sync::{Notify, oneshot};
 
+use super::apply::Led;
 use super::fault::closed;
 
 /// What may wait in a line at the most, and how much is taken at once.
@@ -48,6 +49,7 @@ pub(crate) enum Group {
     Claim(Jobs<Claim, Claimed>),
     Start(Jobs<Start, Option<Task>>),
     Apply(Jobs<(TaskId, Change), Applied>),
+    ApplyAs(Jobs<Led, Option<Vec<Applied>>>),
     Extend(Jobs<Beat, Option<Hold>>),
     Review(Jobs<TaskId, ()>),
 }
@@ -90,6 +92,7 @@ pub(crate) struct All {
     pub claim: Line<Claim, Claimed>,
     pub start: Line<Start, Option<Task>>,
     pub apply: Line<(TaskId, Change), Applied>,
+    pub apply_as: Line<Led, Option<Vec<Applied>>>,
     pub extend: Line<Beat, Option<Hold>>,
     pub review: Line<TaskId, ()>,
 }
@@ -107,6 +110,7 @@ impl Lines {
             claim: Line::new(1),
             start: Line::new(1),
             apply: Line::new(some),
+            apply_as: Line::new(1),
             extend: Line::new(1),
             review: Line::new(1),
         };
@@ -204,6 +208,7 @@ impl Lines {
             all.claim.first(),
             all.start.first(),
             all.apply.first(),
+            all.apply_as.first(),
             all.extend.first(),
             all.review.first(),
         ];
@@ -214,7 +219,8 @@ impl Lines {
             1 => (Group::Claim(all.claim.take(bounds)), busy(|all| all.claim.busy -= 1)),
             2 => (Group::Start(all.start.take(bounds)), busy(|all| all.start.busy -= 1)),
             3 => (Group::Apply(all.apply.take(bounds)), busy(|all| all.apply.busy -= 1)),
-            4 => (Group::Extend(all.extend.take(bounds)), busy(|all| all.extend.busy -= 1)),
+            4 => (Group::ApplyAs(all.apply_as.take(bounds)), busy(|all| all.apply_as.busy -= 1)),
+            5 => (Group::Extend(all.extend.take(bounds)), busy(|all| all.extend.busy -= 1)),
             _ => (Group::Review(all.review.take(bounds)), busy(|all| all.review.busy -= 1)),
         })
     }
@@ -234,11 +240,12 @@ impl Lines {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let All { insert, claim, start, apply, extend, review } = &mut state.all;
+        let All { insert, claim, start, apply, apply_as, extend, review } = &mut state.all;
         insert.jobs.clear();
         claim.jobs.clear();
         start.jobs.clear();
         apply.jobs.clear();
+        apply_as.jobs.clear();
         extend.jobs.clear();
         review.jobs.clear();
         drop(state);
@@ -252,6 +259,7 @@ impl All {
             && self.claim.jobs.is_empty()
             && self.start.jobs.is_empty()
             && self.apply.jobs.is_empty()
+            && self.apply_as.jobs.is_empty()
             && self.extend.jobs.is_empty()
             && self.review.jobs.is_empty()
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 use punctual_core::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
-use tokio_postgres::Config;
 
+use super::address::Address;
 use super::fault::Fault;
 use super::session::Session;
 
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is made when it is needed (see the module).
 pub(crate) struct Link {
-    config: Config,
+    address: Address,
     state: Mutex<State>,
     busy: AtomicUsize,
 }
@@ -33,8 +33,8 @@ struct State {
 }
 
 impl Link {
-    fn new(config: Config) -> Self {
-        Self { config, state: Mutex::default(), busy: AtomicUsize::new(0) }
+    fn new(address: Address) -> Self {
+        Self { address, state: Mutex::default(), busy: AtomicUsize::new(0) }
     }
 
     async fn session(&self) -> Result<Arc<Session>, Fault> {
@@ -46,7 +46,7 @@ impl Link {
         if let Some((_, why)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
             return Err(Fault::NoConnection(why.clone()));
         }
-        match Session::open(&self.config, &[]).await {
+        match Session::open(&self.address, &[]).await {
             Ok(session) => {
                 let session = Arc::new(session);
                 *state = State { session: Some(Arc::clone(&session)), failed: None };
@@ -77,14 +77,14 @@ pub(crate) struct Links {
 
 impl Links {
     /// `count` links for at most `most` calls at once.
-    pub(crate) fn new(config: &Config, count: usize, most: usize) -> Self {
-        let all = (0..count.max(1)).map(|_| Link::new(config.clone())).collect();
+    pub(crate) fn new(address: &Address, count: usize, most: usize) -> Self {
+        let all = (0..count.max(1)).map(|_| Link::new(address.clone())).collect();
         Self { all, most, busy: AtomicUsize::new(0), closed: AtomicBool::new(false) }
     }
 
     /// Has `work` done on the link that has the least to do.
     pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let _all = Turn::take(&self.busy);
+        let _all = Busy::count(&self.busy);
         if self.closed.load(Ordering::Acquire) {
             return Err(Fault::Closed.tell());
         }
@@ -93,7 +93,7 @@ impl Links {
         }
         let least = self.all.iter().min_by_key(|link| link.busy.load(Ordering::Relaxed));
         let link = least.expect("invariant: there is at least one link");
-        let _one = Turn::take(&link.busy);
+        let _one = Busy::count(&link.busy);
         let session = link.session().await.map_err(|fault| fault.tell())?;
         let done = work(&session).await;
         if let Err(fault) = &done
@@ -114,16 +114,16 @@ impl Links {
 }
 
 /// Counts a call while it lasts, also when it is dropped.
-struct Turn<'a>(&'a AtomicUsize);
+pub(crate) struct Busy<'a>(&'a AtomicUsize);
 
-impl<'a> Turn<'a> {
-    fn take(count: &'a AtomicUsize) -> Self {
+impl<'a> Busy<'a> {
+    pub(crate) fn count(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

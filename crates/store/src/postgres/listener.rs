@@ -1,4 +1,4 @@
-//! Hears of tasks that wait from the other nodes, on a connection of its own.
+//! Hears of tasks that wait, and of partitions that are free, from the other nodes, on a connection of its own.
 //!
 //! Whoever wants to know subscribes. When the connection was lost, or a subscriber was too
 //! slow, it is told to look at everything: what was missed is not known. Nobody may depend on
@@ -14,7 +14,7 @@ use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
 use super::hand::Desk;
-use super::notifier::{CHANNEL, Told, read};
+use super::notifier::{CHANNEL, News, read};
 use super::session::Session;
 
 /// What may wait for a slow subscriber.
@@ -28,7 +28,9 @@ const TEND: Duration = Duration::from_secs(1);
 pub enum Wake {
     /// A task of this lane waits, and is due then.
     Lane(Arc<Lane>, Timestamp),
-    /// Tasks may wait in any lane.
+    /// Partitions have become free: whoever takes its turn now may get some.
+    Partitions,
+    /// Anything may have been told and missed: tasks may wait in any lane, and partitions may be free.
     Everything,
 }
 
@@ -60,6 +62,12 @@ impl Listener {
         Wakes(self.wakes.subscribe())
     }
 
+    /// Tells this process itself of a task that waits.
+    pub(crate) fn tell(&self, lane: &Arc<Lane>, due_at: Timestamp) {
+        // Nobody may have subscribed.
+        self.wakes.send(Wake::Lane(Arc::clone(lane), due_at)).ok();
+    }
+
     /// Listens until it is aborted.
     pub(crate) async fn run(self: Arc<Self>, desk: Arc<Desk>) {
         loop {
@@ -72,7 +80,7 @@ impl Listener {
 
     async fn listen(&self, desk: &Desk) -> Result<(), super::fault::Fault> {
         let (hear, mut heard) = mpsc::unbounded_channel();
-        let session = Session::open_listening(&desk.config, &[], move |message| {
+        let session = Session::open_listening(&desk.address, &[], move |message| {
             if let AsyncMessage::Notification(notification) = message {
                 drop(hear.send(read(notification.payload())));
             }
@@ -84,7 +92,7 @@ impl Listener {
         loop {
             match tokio::time::timeout(TEND, heard.recv()).await {
                 Ok(Some(told)) if told.node == desk.node => {}
-                Ok(Some(told)) => self.pass_on(desk, &session, told).await?,
+                Ok(Some(told)) => self.pass_on(desk, &session, told.news).await?,
                 Ok(None) => return Ok(()),
                 // A connection that nothing is sent on does not notice that its server is gone.
                 Err(_) => session.run("SELECT 1").await?,
@@ -92,10 +100,17 @@ impl Listener {
         }
     }
 
-    async fn pass_on(&self, desk: &Desk, session: &Session, told: Told) -> Result<(), super::fault::Fault> {
-        let Some(waiting) = told.lanes else {
-            self.everything(desk);
-            return Ok(());
+    async fn pass_on(&self, desk: &Desk, session: &Session, news: News) -> Result<(), super::fault::Fault> {
+        let waiting = match news {
+            News::Lanes(waiting) => waiting,
+            News::Everything => {
+                self.everything(desk);
+                return Ok(());
+            }
+            News::Partitions => {
+                self.wakes.send(Wake::Partitions).ok();
+                return Ok(());
+            }
         };
         desk.marks.put(waiting.iter().copied());
         let lanes = desk.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
@@ -109,7 +124,7 @@ impl Listener {
     }
 
     fn everything(&self, desk: &Desk) {
-        desk.marks.forget();
+        desk.marks.doubt_all();
         self.wakes.send(Wake::Everything).ok();
     }
 }

@@ -5,96 +5,207 @@
 //! walk over all of them. So this process remembers how far it has taken from each lane and
 //! begins there. A mark goes back when something is put before it, by this process or, as a
 //! notification tells, by another. One that stands too far ahead all the same (a row that was
-//! skipped because somebody had it, and gave it back) is found out when the lane is looked
-//! through from its front, every few seconds: it delays, and loses nothing.
+//! skipped because somebody had it, and gave it back) is found out by `patrol`, which looks at
+//! the fronts of the lanes every few seconds: it delays, and loses nothing. What is taken from
+//! an instant on has a mark of its own: it leaves what was due before.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 /// A place in a lane: due instant and number of submission.
 pub(crate) type Place = (i64, i64);
 
-/// Before everything.
-pub(crate) const FRONT: Place = (i64::MIN, i64::MIN);
+/// What is due in a lane from an instant on; mostly all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Reach {
+    pub lane: i64,
+    pub from: i64,
+}
+
+impl Reach {
+    /// Before everything in it.
+    pub(crate) const fn front(self) -> Place {
+        (self.from, i64::MIN)
+    }
+}
 
 /// Behind everything.
 const END: Place = (i64::MAX, i64::MAX);
 
-/// How often a lane is looked through from its front.
-const AGE: Duration = Duration::from_secs(2);
+/// How often the front of a lane is looked at from which something was taken, and of one that is quiet.
+const BUSY: Duration = Duration::from_secs(2);
+const QUIET: Duration = Duration::from_secs(30);
 
-/// A look from the front may take up to one part in so many of the time, where it takes long.
-const SHARE: u32 = 20;
+/// A look at the front may take up to one part in so many of the time, where it takes long.
+const SHARE: u32 = 50;
 
-/// More lanes than this are not remembered.
+/// Lanes whose fronts take longer are looked at one by one.
+const QUICK: Duration = Duration::from_millis(50);
+
+/// More lanes than this are not remembered, and more instants of one.
 const MOST: usize = 100_000;
+const MOST_OF_LANE: usize = 4;
 
 /// How far each lane has been taken from (see the module). One claim is under way at a time.
 #[derive(Default)]
-pub(crate) struct Marks(Mutex<HashMap<i64, Mark>>);
+pub(crate) struct Marks {
+    lanes: Mutex<HashMap<i64, Known>>,
+    doubted: Notify,
+}
+
+/// What is known of a lane.
+struct Known {
+    marks: Vec<Mark>,
+    /// Something was taken since its front was looked at.
+    is_busy: bool,
+    /// Somebody has reason to doubt its marks.
+    is_doubtful: bool,
+    /// When its front was last looked at, and how long that took.
+    looked_at: Instant,
+    took: Duration,
+}
 
 struct Mark {
+    reach: Reach,
     /// Nothing waits up to here.
     place: Place,
     /// The first of what was put in since the last claim began, which may not have seen it.
     lowest: Place,
-    /// When the lane is to be looked through from its front again.
-    again: Instant,
 }
 
-/// Where a claim begins in a lane.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Begin {
-    /// Strictly after this.
-    pub place: Place,
-    is_front: bool,
+impl Mark {
+    /// Something waits right behind this place.
+    fn go_back(&mut self, before: Place) {
+        self.place = self.place.min(before);
+        self.lowest = self.lowest.min(before);
+    }
+}
+
+impl Known {
+    fn new() -> Self {
+        let (looked_at, took) = (Instant::now(), Duration::ZERO);
+        Self { marks: Vec::new(), is_busy: false, is_doubtful: false, looked_at, took }
+    }
+
+    fn look_is_due(&self, now: Instant) -> bool {
+        let pause = match (self.is_doubtful, self.is_busy) {
+            (true, _) => Duration::ZERO,
+            (false, true) => BUSY,
+            (false, false) => QUIET,
+        };
+        let is_ahead = self.marks.iter().any(|mark| mark.place > mark.reach.front());
+        is_ahead && now >= self.looked_at + pause.max(self.took * SHARE)
+    }
 }
 
 impl Marks {
-    /// A claim is about to look into a lane: where it begins.
-    pub(crate) fn begin(&self, lane: i64) -> Begin {
-        let mut lanes = self.0.lock();
-        if lanes.len() >= MOST && !lanes.contains_key(&lane) {
+    /// A claim is about to look into a lane: it begins strictly after this place.
+    pub(crate) fn begin(&self, reach: Reach) -> Place {
+        let mut lanes = self.lanes.lock();
+        if lanes.len() >= MOST && !lanes.contains_key(&reach.lane) {
             lanes.clear();
         }
-        let now = Instant::now();
-        let mark = lanes.entry(lane).or_insert(Mark { place: FRONT, lowest: END, again: now });
-        mark.lowest = END;
-        let is_front = mark.again <= now;
-        Begin { place: if is_front { FRONT } else { mark.place }, is_front }
+        let marks = &mut lanes.entry(reach.lane).or_insert_with(Known::new).marks;
+        let known = marks.iter().position(|mark| mark.reach == reach);
+        let at = known.unwrap_or_else(|| {
+            if marks.len() == MOST_OF_LANE {
+                marks.remove(0);
+            }
+            marks.push(Mark { reach, place: reach.front(), lowest: END });
+            marks.len() - 1
+        });
+        marks[at].lowest = END;
+        marks[at].place.max(reach.front())
     }
 
-    /// A claim that began so has taken everything up to `to`, if it took anything, and took so long.
-    pub(crate) fn taken(&self, lane: i64, begin: Begin, to: Option<Place>, took: Duration) {
-        let mut lanes = self.0.lock();
+    /// A claim has taken everything up to `to`, if it took anything.
+    pub(crate) fn taken(&self, reach: Reach, to: Option<Place>) {
+        let mut lanes = self.lanes.lock();
         // Forgotten meanwhile: what it saw may be wrong.
-        let Some(mark) = lanes.get_mut(&lane) else { return };
-        if let Some(to) = to {
-            mark.place = to;
+        let (Some(known), Some(to)) = (lanes.get_mut(&reach.lane), to) else { return };
+        known.is_busy = true;
+        if let Some(mark) = known.marks.iter_mut().find(|mark| mark.reach == reach) {
+            mark.place = to.min(mark.lowest);
         }
-        mark.place = mark.place.min(mark.lowest);
-        if begin.is_front {
-            mark.again = Instant::now() + AGE.max(took * SHARE);
-        }
+    }
+
+    /// Where to begin in a lane that is only read.
+    pub(crate) fn place(&self, lane: i64) -> Place {
+        let all = Reach { lane, from: i64::MIN };
+        let lanes = self.lanes.lock();
+        let mark = lanes.get(&lane).and_then(|known| known.marks.iter().find(|mark| mark.reach == all));
+        mark.map_or(all.front(), |mark| mark.place)
     }
 
     /// Something waits in these lanes that is due then.
     pub(crate) fn put(&self, waiting: impl IntoIterator<Item = (i64, i64)>) {
-        let mut lanes = self.0.lock();
+        let mut lanes = self.lanes.lock();
         for (lane, due_at) in waiting {
-            if let Some(mark) = lanes.get_mut(&lane) {
-                let before = (due_at, i64::MIN);
-                mark.place = mark.place.min(before);
-                mark.lowest = mark.lowest.min(before);
+            if let Some(known) = lanes.get_mut(&lane) {
+                known.marks.iter_mut().for_each(|mark| mark.go_back((due_at, i64::MIN)));
             }
         }
     }
 
-    /// Nothing is known any more.
-    pub(crate) fn forget(&self) {
-        self.0.lock().clear();
+    /// A task of this lane waits there: it is the first.
+    pub(crate) fn found(&self, lane: i64, first: Place) {
+        if let Some(known) = self.lanes.lock().get_mut(&lane) {
+            known.marks.iter_mut().for_each(|mark| mark.go_back((first.0, first.1.saturating_sub(1))));
+        }
+    }
+
+    /// The marks of these lanes may stand too far ahead.
+    pub(crate) fn doubt(&self, doubtful: impl IntoIterator<Item = i64>) {
+        let mut lanes = self.lanes.lock();
+        for lane in doubtful {
+            if let Some(known) = lanes.get_mut(&lane) {
+                known.is_doubtful = true;
+            }
+        }
+        drop(lanes);
+        self.doubted.notify_one();
+    }
+
+    /// Every mark may stand too far ahead.
+    pub(crate) fn doubt_all(&self) {
+        self.lanes.lock().values_mut().for_each(|known| known.is_doubtful = true);
+        self.doubted.notify_one();
+    }
+
+    /// Returns once a mark is doubted.
+    pub(crate) async fn wait_for_doubt(&self) {
+        self.doubted.notified().await;
+    }
+
+    /// The lanes whose fronts are to be looked at now, up to `most` in each group. Those that took long are alone.
+    pub(crate) fn to_look_at(&self, most: usize) -> Vec<Vec<i64>> {
+        let now = Instant::now();
+        let mut lanes = self.lanes.lock();
+        let (mut quick, mut slow) = (Vec::new(), Vec::new());
+        for (lane, known) in lanes.iter_mut().filter(|(_, known)| known.look_is_due(now)) {
+            // What happens from now on asks for another look.
+            (known.is_busy, known.is_doubtful) = (false, false);
+            if known.took > QUICK {
+                slow.push(vec![*lane]);
+            } else {
+                quick.push(*lane);
+            }
+        }
+        quick.chunks(most).map(<[i64]>::to_vec).chain(slow).collect()
+    }
+
+    /// The fronts of these lanes were looked at, which took so long.
+    pub(crate) fn looked_at(&self, looked: &[i64], took: Duration) {
+        let mut lanes = self.lanes.lock();
+        for lane in looked {
+            if let Some(known) = lanes.get_mut(lane) {
+                (known.looked_at, known.took) = (Instant::now(), took);
+            }
+        }
     }
 }
 
@@ -102,44 +213,112 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const TOOK: Duration = Duration::ZERO;
+    const FRONT: Place = (i64::MIN, i64::MIN);
+    const ONE: Reach = Reach { lane: 1, from: i64::MIN };
+    const TWO: Reach = Reach { lane: 2, from: i64::MIN };
+
+    fn take(marks: &Marks, reach: Reach, to: Place) {
+        marks.begin(reach);
+        marks.taken(reach, Some(to));
+    }
 
     #[test]
     fn a_claim_begins_where_the_last_one_ended() {
         let marks = Marks::default();
-        let first = marks.begin(1);
-        assert_eq!(first.place, FRONT);
-        marks.taken(1, first, Some((5, 7)), TOOK);
-        assert_eq!(marks.begin(1).place, (5, 7));
-        assert_eq!(marks.begin(2).place, FRONT);
+        assert_eq!(marks.begin(ONE), FRONT);
+        marks.taken(ONE, Some((5, 7)));
+        assert_eq!((marks.begin(ONE), marks.place(1)), ((5, 7), (5, 7)));
+        marks.taken(ONE, None);
+        assert_eq!(marks.begin(ONE), (5, 7));
+        assert_eq!(marks.begin(TWO), FRONT);
     }
 
     #[test]
     fn what_is_put_before_the_mark_moves_it_back() {
         let marks = Marks::default();
-        marks.taken(1, marks.begin(1), Some((5, 7)), TOOK);
+        take(&marks, ONE, (5, 7));
         marks.put([(1, 9)]);
-        assert_eq!(marks.begin(1).place, (5, 7));
+        assert_eq!(marks.begin(ONE), (5, 7));
         marks.put([(1, 5)]);
-        assert_eq!(marks.begin(1).place, (5, i64::MIN));
+        assert_eq!(marks.begin(ONE), (5, i64::MIN));
     }
 
     #[test]
     fn what_is_put_while_a_claim_looks_is_not_passed_over() {
         let marks = Marks::default();
-        marks.taken(1, marks.begin(1), Some((5, 7)), TOOK);
-        let begin = marks.begin(1);
+        take(&marks, ONE, (5, 7));
+        marks.begin(ONE);
         marks.put([(1, 6)]);
-        marks.taken(1, begin, Some((8, 9)), TOOK);
-        assert_eq!(marks.begin(1).place, (6, i64::MIN));
+        marks.taken(ONE, Some((8, 9)));
+        assert_eq!(marks.begin(ONE), (6, i64::MIN));
     }
 
     #[test]
-    fn what_was_forgotten_while_a_claim_looked_stays_so() {
+    fn what_is_found_at_the_front_moves_the_mark_back() {
         let marks = Marks::default();
-        let begin = marks.begin(1);
-        marks.forget();
-        marks.taken(1, begin, Some((8, 9)), TOOK);
-        assert_eq!(marks.begin(1).place, FRONT);
+        take(&marks, ONE, (5, 7));
+        marks.found(1, (6, 1));
+        assert_eq!(marks.begin(ONE), (5, 7));
+        marks.found(1, (5, 3));
+        assert_eq!(marks.begin(ONE), (5, 2));
+    }
+
+    #[test]
+    fn what_is_taken_from_an_instant_on_leaves_what_was_due_before() {
+        let marks = Marks::default();
+        let late = Reach { from: 50, ..ONE };
+        assert_eq!(marks.begin(late), (50, i64::MIN));
+        marks.taken(late, Some((60, 7)));
+        assert_eq!(marks.begin(late), (60, 7));
+        assert_eq!((marks.begin(ONE), marks.place(1)), (FRONT, FRONT));
+        marks.put([(1, 55)]);
+        assert_eq!(marks.begin(late), (55, i64::MIN));
+        marks.put([(1, 5)]);
+        assert_eq!(marks.begin(late), (50, i64::MIN));
+    }
+
+    #[test]
+    fn the_instants_of_a_lane_are_few() {
+        let marks = Marks::default();
+        for from in 0..100 {
+            take(&marks, Reach { lane: 1, from }, (from, 7));
+        }
+        assert_eq!(marks.lanes.lock()[&1].marks.len(), MOST_OF_LANE);
+        assert_eq!(marks.begin(Reach { lane: 1, from: 99 }), (99, 7));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_doubtful_mark_is_looked_after_at_once() {
+        let marks = Marks::default();
+        take(&marks, ONE, (5, 7));
+        take(&marks, TWO, (5, 7));
+        marks.doubt([2, 3]);
+        marks.wait_for_doubt().await;
+        assert_eq!(marks.to_look_at(10), [[2]]);
+        marks.doubt_all();
+        marks.wait_for_doubt().await;
+        assert_eq!(marks.to_look_at(1).len(), 2);
+        assert_eq!(marks.begin(ONE), (5, 7), "it counts meanwhile");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn fronts_are_looked_at_in_their_time() {
+        let marks = Marks::default();
+        take(&marks, ONE, (5, 7));
+        marks.begin(TWO);
+        assert!(marks.to_look_at(10).is_empty(), "not yet");
+        tokio::time::advance(BUSY).await;
+        assert_eq!(marks.to_look_at(10), [[1]], "from the other nothing was taken");
+        marks.looked_at(&[1], Duration::ZERO);
+        tokio::time::advance(BUSY).await;
+        assert!(marks.to_look_at(10).is_empty(), "it is quiet");
+        tokio::time::advance(QUIET).await;
+        assert_eq!(marks.to_look_at(10), [[1]]);
+        marks.taken(ONE, Some((8, 9)));
+        marks.looked_at(&[1], BUSY);
+        tokio::time::advance(BUSY * (SHARE - 1)).await;
+        assert!(marks.to_look_at(10).is_empty(), "a look that takes long is seldom");
+        tokio::time::advance(BUSY).await;
+        assert_eq!(marks.to_look_at(10), [[1]]);
     }
 }

@@ -1,4 +1,4 @@
-//! Tells the other nodes of tasks that wait, a few times a second at the most.
+//! Tells the other nodes of tasks that wait, a few times a second at the most, and how all that they are told is spelled.
 //!
 //! Not in the transactions that write them: a notification takes a lock at commit that all
 //! share. Whoever writes leaves a note; one task gathers the notes for a moment and sends
@@ -32,7 +32,11 @@ const SOON_MILLIS: i64 = 30_000;
 const MOST_BYTES: usize = 7_900;
 
 /// What stands for every lane, where they are too many to be named.
-pub(crate) const EVERYTHING: &str = "*";
+const EVERYTHING: &str = "*";
+
+/// What stands for partitions that have become free. A node that does not know it takes it for every lane, as it does
+/// whatever it cannot read: it looks at all of them, and goes on.
+const PARTITIONS: &str = "partitions";
 
 /// Where writers leave their notes (see the module). Clones share it.
 #[derive(Clone, Default)]
@@ -91,24 +95,43 @@ fn spell(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
     text
 }
 
+/// What is sent when the node has given partitions up.
+pub(crate) fn partitions_are_free(node: NodeId) -> String {
+    format!("{} {PARTITIONS}", node.number())
+}
+
 /// What a notification tells.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// Who sent it.
     pub node: NodeId,
-    /// The lanes and their first due instants; none means all of them.
-    pub lanes: Option<Vec<(i64, i64)>>,
+    pub news: News,
+}
+
+/// What has happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Tasks wait in these lanes; their first due instants.
+    Lanes(Vec<(i64, i64)>),
+    /// Tasks may wait in any lane.
+    Everything,
+    /// Partitions have become free.
+    Partitions,
 }
 
 /// Reads a notification. What cannot be read was sent by another version, and tells of everything.
 pub(crate) fn read(text: &str) -> Told {
-    let mut words = text.split(' ');
-    let node = NodeId::new(words.next().and_then(|word| word.parse().ok()).unwrap_or_default());
+    let (node, rest) = text.split_once(' ').unwrap_or((text, EVERYTHING));
+    let node = NodeId::new(node.parse().unwrap_or_default());
+    if rest == PARTITIONS {
+        return Told { node, news: News::Partitions };
+    }
     let lane = |word: &str| {
         let (lane, due_at) = word.split_once(':')?;
         Some((lane.parse().ok()?, due_at.parse().ok()?))
     };
-    Told { node, lanes: words.map(lane).collect() }
+    let lanes: Option<Vec<(i64, i64)>> = rest.split(' ').map(lane).collect();
+    Told { node, news: lanes.map_or(News::Everything, News::Lanes) }
 }
 
 #[cfg(test)]
@@ -121,7 +144,9 @@ mod tests {
         let lanes = HashMap::from([(1, -5), (9, 1_779_472_800_000)]);
         let told = read(&spell(node, &lanes));
         assert_eq!(told.node, node);
-        assert_eq!(told.lanes.unwrap().into_iter().collect::<HashMap<_, _>>(), lanes);
+        let News::Lanes(told) = told.news else { panic!("{told:?}") };
+        assert_eq!(told.into_iter().collect::<HashMap<_, _>>(), lanes);
+        assert_eq!(read(&partitions_are_free(node)), Told { node, news: News::Partitions });
     }
 
     #[test]
@@ -130,7 +155,9 @@ mod tests {
         let lanes: HashMap<i64, i64> = (0..1_000).map(|lane| (lane, 1_779_472_800_000)).collect();
         let text = spell(node, &lanes);
         assert!(text.len() < 8_000);
-        assert_eq!(read(&text), Told { node, lanes: None });
-        assert_eq!(read("of another version").lanes, None);
+        assert_eq!(read(&text), Told { node, news: News::Everything });
+        for other in ["of another version", "7 partitions of another version", "7 1:2 partitions", "7", ""] {
+            assert_eq!(read(other).news, News::Everything, "{other:?}");
+        }
     }
 }

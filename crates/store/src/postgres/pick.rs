@@ -1,21 +1,22 @@
 //! Gives the due tasks of lanes to claims, in order: pure, the claims wait while more is read.
 //!
 //! The claims of a transaction are made one after the other, each with its lanes in its
-//! order and within its limits. What has expired is not given out. When a lane has run out of
+//! order and within its limits, and with a bound from its instant on. What has expired is not given out. When a lane has run out of
 //! rows that were read, and may have more, the picker stops and says what to read; it goes on
 //! where it stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use punctual_core::lane::LaneId;
 use punctual_core::store::Claim;
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::marks::Place;
+use super::marks::{Place, Reach};
 use super::tid::Tid;
 use crate::columns::Unreadable;
-use crate::taking::MOST_EXPIRED;
+use crate::taking::{self, MOST_EXPIRED};
 
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;
@@ -25,6 +26,8 @@ const BEHIND_EXPIRED: usize = 256;
 pub(crate) struct Due {
     pub id: Uuid,
     pub lane: i64,
+    /// Which look of a need it was read for.
+    pub look: usize,
     pub place: Place,
     pub tid: Tid,
     /// How large its payload is.
@@ -45,7 +48,7 @@ impl Due {
 /// What is to be read: lanes and how many of each at the most, and how many in all.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    pub looks: Vec<(i64, usize)>,
+    pub looks: Vec<(Reach, usize)>,
     pub limit: usize,
 }
 
@@ -71,14 +74,18 @@ pub(crate) struct Picked {
 pub(crate) struct Picker<'a> {
     claims: &'a [Claim],
     now: Timestamp,
-    pub streams: HashMap<i64, Stream>,
+    pub streams: HashMap<Reach, Stream>,
     at: At,
     pub taken: Vec<Picked>,
     pub expired: Vec<Picked>,
     /// Rows that do not hold what was written to them.
     pub unreadable: Vec<(Uuid, &'static str)>,
-    /// The lanes that each claim looked at.
-    pub visited: Vec<Vec<i64>>,
+    /// What each claim looked at.
+    pub visited: Vec<Vec<Reach>>,
+    /// Whether a claim is given nothing.
+    refused: Vec<bool>,
+    /// What was picked, where it could be read twice: by claims with and without a bound, from one lane.
+    seen: Option<HashSet<Uuid>>,
 }
 
 /// The claim and the lane under way, and what the claim was given.
@@ -103,56 +110,73 @@ impl<'a> Picker<'a> {
             expired: Vec::new(),
             unreadable: Vec::new(),
             visited: vec![Vec::new(); claims.len()],
+            refused: vec![false; claims.len()],
+            seen: None,
         }
     }
 
     /// What to read at first: the lanes of all claims in the order in which they are looked at.
-    pub(crate) fn first_need(&self) -> Need {
-        let mut looks: Vec<(i64, usize)> = Vec::new();
-        let mut place: HashMap<i64, usize> = HashMap::new();
+    pub(crate) fn first_need(&mut self) -> Need {
+        let mut looks: Vec<(Reach, usize)> = Vec::new();
+        let mut place: HashMap<Reach, usize> = HashMap::new();
         for claim in self.claims {
             for (lane, most) in &claim.lanes {
-                let at = *place.entry(lane.number()).or_insert_with(|| {
-                    looks.push((lane.number(), 0));
+                let reach = reach(claim, *lane);
+                let at = *place.entry(reach).or_insert_with(|| {
+                    looks.push((reach, 0));
                     looks.len() - 1
                 });
                 looks[at].1 = looks[at].1.saturating_add((*most).min(claim.limit));
             }
         }
         looks.retain(|(_, most)| *most > 0);
+        let lanes: HashSet<i64> = looks.iter().map(|(reach, _)| reach.lane).collect();
+        self.seen = (lanes.len() < looks.len()).then(HashSet::new);
         let limit = self.claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
         Need { looks, limit }
     }
 
-    /// Takes in what was read of what was needed: lane by lane in that order, and cut off at the limit.
+    /// Takes in what was read of what was needed: look by look in that order, and cut off at the limit.
     pub(crate) fn take_in(&mut self, need: &Need, rows: Vec<Due>) {
-        let cut = (rows.len() >= need.limit).then(|| rows.last().map(|due| due.lane)).flatten();
-        let mut of_lane: HashMap<i64, Vec<Due>> = HashMap::new();
+        let cut = (rows.len() >= need.limit).then(|| rows.last().map(|due| due.look)).flatten();
+        let mut of_look: HashMap<usize, Vec<Due>> = HashMap::new();
         for due in rows {
-            of_lane.entry(due.lane).or_default().push(due);
+            of_look.entry(due.look).or_default().push(due);
         }
-        let mut is_cut = false;
-        for (lane, most) in &need.looks {
-            let rows = of_lane.remove(lane).unwrap_or_default();
-            is_cut |= cut == Some(*lane);
-            let stream = self.streams.entry(*lane).or_default();
+        for (look, (reach, most)) in need.looks.iter().enumerate() {
+            let rows = of_look.remove(&look).unwrap_or_default();
+            let is_cut = cut.is_some_and(|cut| look >= cut);
+            let stream = self.streams.entry(*reach).or_default();
             stream.is_at_end = !is_cut && rows.len() < *most;
             stream.read = rows.last().map(|due| due.place).or(stream.read);
             stream.rows.extend(rows);
         }
     }
 
+    /// This claim is given nothing, and looks at no lane.
+    pub(crate) fn refuse(&mut self, claim: usize) {
+        self.refused[claim] = true;
+    }
+
+    /// What was read and is given to nobody, if a claim was refused: the first of each lane, and when it is due.
+    pub(crate) fn left(&self) -> Vec<(i64, i64)> {
+        let any = self.refused.contains(&true);
+        let first = |(reach, stream): (&Reach, &Stream)| Some((reach.lane, stream.rows.front()?.place.0));
+        self.streams.iter().filter(|_| any).filter_map(first).collect()
+    }
+
     /// Goes on as far as it can; what has to be read, or none at the end.
     pub(crate) fn go_on(&mut self) -> Option<Need> {
         while let Some(claim) = self.claims.get(self.at.claim) {
-            while let Some((lane, most)) = claim.lanes.get(self.at.lane) {
-                let lane = lane.number();
+            let lanes: &[_] = if self.refused[self.at.claim] { &[] } else { &claim.lanes };
+            while let Some((lane, most)) = lanes.get(self.at.lane) {
+                let reach = reach(claim, *lane);
                 let room = (claim.limit - self.at.given).min(most.saturating_sub(self.at.from_lane));
-                if room > 0 && self.visited[self.at.claim].last() != Some(&lane) {
-                    self.visited[self.at.claim].push(lane);
+                if room > 0 && self.visited[self.at.claim].last() != Some(&reach) {
+                    self.visited[self.at.claim].push(reach);
                 }
                 let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= MOST_EXPIRED;
-                let stream = self.streams.entry(lane).or_default();
+                let stream = self.streams.entry(reach).or_default();
                 if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
                     self.at.lane += 1;
                     self.at.from_lane = 0;
@@ -175,10 +199,11 @@ impl<'a> Picker<'a> {
         let mut seen = HashSet::new();
         let mut looks = Vec::new();
         for (lane, most) in &claim.lanes[self.at.lane..] {
-            let stream = self.streams.get(&lane.number());
+            let reach = reach(claim, *lane);
+            let stream = self.streams.get(&reach);
             let is_wanted = stream.is_none_or(|stream| stream.rows.is_empty() && !stream.is_at_end);
             if is_wanted && *most > 0 && seen.insert(*lane) {
-                looks.push((lane.number(), (*most).min(limit).max(least)));
+                looks.push((reach, (*most).min(limit).max(least)));
             }
         }
         Need { looks, limit }
@@ -186,6 +211,9 @@ impl<'a> Picker<'a> {
 
     fn pick(&mut self, due: Due) {
         let At { claim, .. } = self.at;
+        if self.seen.as_mut().is_some_and(|seen| !seen.insert(due.id)) {
+            return;
+        }
         match &due.task {
             Err(Unreadable(column)) => self.unreadable.push((due.id, column)),
             Ok(task) if task.has_expired(self.now) => {
@@ -200,4 +228,9 @@ impl<'a> Picker<'a> {
             }
         }
     }
+}
+
+/// What a claim looks at in a lane.
+fn reach(claim: &Claim, lane: LaneId) -> Reach {
+    Reach { lane: lane.number(), from: taking::bound(&claim.taker) }
 }

@@ -1,23 +1,34 @@
 //! The ports that the store implements: each call goes to the hands, or through a link.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
+use punctual_core::partitions::{Ownership, Partitions};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{Registry, WorkerSighting};
+use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
+use super::apply::Led;
 use super::lines::Weight;
-use super::{PostgresStore, get, leases, list, reads, registry};
+use super::notifier::partitions_are_free;
+use super::{PostgresStore, get, leases, list, overdue, partitions, reads, registry};
+use crate::turns::Turn;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
+
+/// How often a turn is taken again, and how soon, when a claim of the last owner is still under way in what the node is
+/// to take: such a claim lasts for milliseconds, or it is of a node that is frozen.
+const TURNS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 #[async_trait]
 impl Store for PostgresStore {
@@ -40,9 +51,19 @@ impl Store for PostgresStore {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let bytes = changes.iter().map(|(_, change)| length(change.result.as_ref()) + TASK_BYTES).sum();
-        let weight = Weight { bytes, rows: changes.len() };
+        let weight = weight_of(&changes);
         self.lines().call(|all| &mut all.apply, changes, weight).await
+    }
+
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        let weight = weight_of(&changes);
+        let call = Led { lease: lease.clone(), changes };
+        let mut answers = self.lines().call(|all| &mut all.apply_as, vec![call], weight).await?;
+        Ok(answers.pop().flatten())
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
@@ -56,6 +77,12 @@ impl Store for PostgresStore {
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
+        if let Some(standby) = self.standby() {
+            let listing = async |session: &_, lanes: &_| list::list(session, lanes, &filter, after, limit).await;
+            if let Some(listed) = standby.read(listing).await {
+                return Ok(listed.page);
+            }
+        }
         let listed = self.reads().call(async |session| list::list(session, self.lanes(), &filter, after, limit).await);
         let listed = listed.await?;
         self.review(listed.unreadable).await;
@@ -63,18 +90,22 @@ impl Store for PostgresStore {
     }
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
-        self.reads().call(async |session| reads::heads(session, self.lanes(), after, before, limit).await).await
+        self.reads().call(async |session| reads::heads(session, self.desk(), after, before, limit).await).await
     }
 
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
-        let now = self.now();
-        let found = self.reads().call(async |session| reads::overdue(session, self.lanes(), now, &dead, limit).await);
-        let found = found.await?;
+        let found =
+            self.reads().call(async |session| overdue::overdue(session, self.desk(), &dead, limit).await).await?;
         self.review(found.unreadable).await;
         Ok(found.tasks)
     }
 
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
+        if let Some(standby) = self.standby()
+            && let Some(counts) = standby.read(async |session, lanes| reads::counts(session, lanes).await).await
+        {
+            return Ok(counts);
+        }
         self.reads().call(async |session| reads::counts(session, self.lanes()).await).await
     }
 
@@ -97,6 +128,11 @@ impl Coordinator for PostgresStore {
     async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
         let now = self.now();
         self.leases().call(async |session| leases::renew(session, now, lease, ttl_millis).await).await
+    }
+
+    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
+        let now = self.now();
+        self.reads().call(async |session| leases::holder(session, now, name).await).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
@@ -123,9 +159,13 @@ impl Registry for PostgresStore {
         self.reads().call(async |session| registry::forget_workers(session, before).await).await
     }
 
-    async fn saw_node(&self, node: NodeId) -> Result<(), StoreError> {
+    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
         let now = self.now();
-        self.leases().call(async |session| registry::saw_node(session, now, node).await).await
+        self.leases().call(async |session| registry::saw_node(session, now, &sighting).await).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+        self.reads().call(async |session| registry::nodes(session).await).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
@@ -135,6 +175,38 @@ impl Registry for PostgresStore {
     async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
         self.leases().call(async |session| registry::bury(session, node).await).await
     }
+}
+
+#[async_trait]
+impl Partitions for PostgresStore {
+    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+        let (turn, news) = (Turn { node, count, ttl_millis }, partitions_are_free(self.node()));
+        let clock = &*self.shared.desk.clock;
+        let mut turns = 1;
+        loop {
+            let take = self.turns().transact(async |session| partitions::take_turn(session, clock, turn, &news).await);
+            let taken = take.await?;
+            if !taken.is_short || turns == TURNS {
+                return Ok(taken.owned);
+            }
+            tokio::time::sleep(PAUSE).await;
+            turns += 1;
+        }
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
+        let (now, news) = (self.now(), partitions_are_free(self.node()));
+        self.turns().transact(async |session| partitions::leave(session, now, node, &news).await).await
+    }
+
+    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
+        self.reads().call(async |session| partitions::ownership(session).await).await
+    }
+}
+
+fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
+    let bytes = changes.iter().map(|(_, change)| length(change.result.as_ref()) + TASK_BYTES).sum();
+    Weight { bytes, rows: changes.len() }
 }
 
 fn length(json: Option<&Json>) -> usize {

@@ -1,66 +1,47 @@
-//! The reads that scheduling is decided by: heads, what is overdue, and the counts.
+//! The reads that scheduling is decided by: heads, and the counts.
 
-use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::State;
 use punctual_core::store::{Count, Head};
-use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 
 use super::fault::Fault;
+use super::hand::Desk;
 use super::lanes::Lanes;
 use super::session::Session;
 use super::statements::Sql;
-use super::{get, row};
-use crate::columns::node_column;
 
-/// Lists the lanes with a waiting task that is due before an instant, by number.
+/// Lanes whose heads are read in one statement.
+const LANES: i64 = 2_000;
+
+/// Lists the lanes with a waiting task that is due before an instant, by number: each from its mark on, for what was
+/// taken before it leaves dead entries.
 pub(crate) async fn heads(
     session: &Session,
-    lanes: &Lanes,
+    desk: &Desk,
     after: Option<LaneId>,
     before: Timestamp,
     limit: usize,
 ) -> Result<Vec<Head>, Fault> {
-    let after = after.map_or(i64::MIN, LaneId::number);
-    let rows = session.query(Sql::Heads, &[&after, &before.as_millis(), &count(limit)]).await?;
-    let known = lanes.get(session, rows.iter().map(|row| row.get(0))).await?;
-    let head = |row: &tokio_postgres::Row| {
-        let lane = known.get(&row.get(0))?.clone();
-        Some(Head { lane, due_at: Timestamp::from_millis(row.get(1)) })
-    };
-    Ok(rows.iter().filter_map(head).collect())
-}
-
-/// What was found to be overdue.
-#[derive(Default)]
-pub(crate) struct Overdue {
-    pub tasks: Vec<Task>,
-    /// Rows that could not be read.
-    pub unreadable: Vec<TaskId>,
-}
-
-/// Finds what the reaper takes back, each once.
-pub(crate) async fn overdue(
-    session: &Session,
-    lanes: &Lanes,
-    now: Timestamp,
-    dead: &[NodeId],
-    limit: usize,
-) -> Result<Overdue, Fault> {
-    let dead: Vec<i64> = dead.iter().copied().map(node_column).collect();
-    let rows = session.query(Sql::Overdue, &[&now.as_millis(), &dead, &count(limit)]).await?;
-    let mut found = get::read(session, lanes, &rows).await?;
-    let mut overdue = Overdue::default();
-    for row in &rows {
-        let id = TaskId::from_uuid(row.get(row::ID));
-        match found.remove(&id) {
-            Some(Ok(task)) => overdue.tasks.push(task),
-            Some(Err(_)) => overdue.unreadable.push(id),
-            None => {}
-        }
+    let mut after = after.map_or(i64::MIN, LaneId::number);
+    let mut found: Vec<(i64, i64)> = Vec::new();
+    while found.len() < limit {
+        let page = session.query(Sql::LanePage, &[&after, &LANES]).await?;
+        let lanes: Vec<i64> = page.iter().map(|row| row.get(0)).collect();
+        let Some(last) = lanes.last() else { break };
+        after = *last;
+        let (due, seq): (Vec<i64>, Vec<i64>) = lanes.iter().map(|lane| desk.marks.place(*lane)).unzip();
+        let heads = session.query(Sql::LaneNextDue, &[&lanes, &due, &seq]).await?;
+        let head = |(lane, row): (i64, &tokio_postgres::Row)| Some((lane, row.get::<_, Option<i64>>(0)?));
+        let heads = lanes.into_iter().zip(&heads).filter_map(head);
+        found.extend(heads.filter(|(_, due_at)| *due_at < before.as_millis()));
     }
-    Ok(overdue)
+    found.truncate(limit);
+    let known = desk.lanes.get(session, found.iter().map(|(lane, _)| *lane)).await?;
+    let head = |(lane, due_at): (i64, i64)| {
+        Some(Head { lane: known.get(&lane)?.clone(), due_at: Timestamp::from_millis(due_at) })
+    };
+    Ok(found.into_iter().filter_map(head).collect())
 }
 
 /// Counts live tasks by lane and state, as every transaction keeps them.
@@ -73,8 +54,4 @@ pub(crate) async fn counts(session: &Session, lanes: &Lanes) -> Result<Vec<Count
         Some(Count { lane, state, tasks: u64::try_from(row.get::<_, i64>(2)).unwrap_or(0) })
     };
     Ok(rows.iter().filter_map(counted).collect())
-}
-
-fn count(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }

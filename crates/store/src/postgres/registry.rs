@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::WorkerSighting;
+use punctual_core::workers::{NodeSighting, WorkerSighting};
 
 use super::fault::Fault;
 use super::session::Session;
@@ -59,9 +59,26 @@ pub(crate) async fn forget_workers(session: &Session, before: Timestamp) -> Resu
 }
 
 /// Remembers that a node lives.
-pub(crate) async fn saw_node(session: &Session, now: Timestamp, node: NodeId) -> Result<(), Fault> {
-    session.execute(Sql::NodeSaw, &[&node_column(node), &now.as_millis()]).await?;
+pub(crate) async fn saw_node(session: &Session, now: Timestamp, node: &NodeSighting) -> Result<(), Fault> {
+    let NodeSighting { name, address, version, skew_millis, .. } = node;
+    let (id, roles) = (node_column(node.id), names_column(&node.roles));
+    session.execute(Sql::NodeSaw, &[&id, name, address, &roles, version, skew_millis, &now.as_millis()]).await?;
     Ok(())
+}
+
+/// The nodes that were not buried, by the instant they were first seen.
+pub(crate) async fn nodes(session: &Session) -> Result<Vec<NodeSighting>, Fault> {
+    let node = |row: &tokio_postgres::Row| NodeSighting {
+        id: node_from_column(row.get(0)),
+        name: row.get(1),
+        address: row.get(2),
+        roles: names(row.get(3)),
+        version: row.get(4),
+        skew_millis: row.get(5),
+        first_seen_at: Timestamp::from_millis(row.get(6)),
+        last_seen_at: Timestamp::from_millis(row.get(7)),
+    };
+    Ok(session.query(Sql::NodeList, &[]).await?.iter().map(node).collect())
 }
 
 /// Nodes last seen before the cutoff.

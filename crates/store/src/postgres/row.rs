@@ -27,7 +27,7 @@ const CRASHES: usize = 5;
 const CANCEL_REQUESTED: usize = 6;
 const EXECUTE_AT: usize = 7;
 pub(crate) const DUE_AT: usize = 8;
-const EXPIRES_AT: usize = 9;
+pub(crate) const EXPIRES_AT: usize = 9;
 const WORKER: usize = 10;
 const STARTED_AT: usize = 11;
 const PROGRESS: usize = 12;
@@ -43,6 +43,7 @@ const METADATA: usize = 21;
 const SCHEDULE_ID: usize = 22;
 const IDEMPOTENCY_KEY: usize = 23;
 const HOLD: usize = 24;
+pub(crate) const LEASE_EXPIRES_AT: usize = 27;
 const COMPLETED_AT: usize = 30;
 const RESULT: usize = 31;
 
@@ -50,6 +51,7 @@ const RESULT: usize = 31;
 pub(crate) const SEQ: usize = 32;
 pub(crate) const PAYLOAD_BYTES: usize = 33;
 pub(crate) const PLACE: usize = 34;
+pub(crate) const LOOK: usize = 35;
 
 /// Only where queued tasks are read: where the row is.
 pub(crate) const PLACE_OF_QUEUED: usize = 32;

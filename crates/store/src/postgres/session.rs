@@ -11,9 +11,10 @@ use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Row, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
 use tracing::debug;
 
+use super::address::Address;
 use super::fault::Fault;
 use super::statements::Sql;
 
@@ -52,19 +53,17 @@ pub(crate) struct Session {
 
 impl Session {
     /// Connects, and prepares these statements.
-    pub(crate) async fn open(config: &Config, statements: &[Sql]) -> Result<Self, Fault> {
-        Self::open_listening(config, statements, |_| {}).await
+    pub(crate) async fn open(address: &Address, statements: &[Sql]) -> Result<Self, Fault> {
+        Self::open_listening(address, statements, |_| {}).await
     }
 
     /// The same; what the server says by itself is given to `hear`.
     pub(crate) async fn open_listening(
-        config: &Config,
+        address: &Address,
         statements: &[Sql],
         mut hear: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Result<Self, Fault> {
-        let config = settled(config);
-        let connecting = config.connect(NoTls);
-        let (client, mut connection) = timeout(CONNECT, connecting).await.map_err(|_| Fault::Silent)??;
+        let (client, mut connection) = address.connect(settle).await?;
         let driver = tokio::spawn(async move {
             while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
                 match message {
@@ -143,8 +142,8 @@ async fn patiently<T>(answer: impl Future<Output = Result<T, tokio_postgres::Err
     }
 }
 
-/// The configuration with our settings; options that it had stay.
-fn settled(config: &Config) -> Config {
+/// Adds our settings; options that it had stay.
+fn settle(config: &mut Config) {
     let mut options = config.get_options().unwrap_or_default().to_owned();
     for (name, value) in SETTINGS {
         options.push_str(" -c ");
@@ -152,13 +151,11 @@ fn settled(config: &Config) -> Config {
         options.push('=');
         options.push_str(value);
     }
-    let mut settled = config.clone();
-    settled
+    config
         .options(options.trim_start())
         .application_name("punctual")
         .connect_timeout(CONNECT)
         .keepalives(true)
         .keepalives_idle(Duration::from_secs(10))
         .tcp_user_timeout(ANSWER);
-    settled
 }

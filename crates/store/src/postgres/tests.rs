@@ -1,12 +1,19 @@
 //! What the conformance suite cannot see: the schema, the statements, several nodes, and what happens when PostgreSQL
 //! fails.
 
+mod enqueue;
 mod faults;
+mod fences;
 mod history;
+mod ledger;
 mod migrating;
 mod nodes;
 mod opening;
+mod partitions;
 mod plans;
+mod retention;
+mod standby;
+mod tls;
 mod unreadable;
 
 use std::sync::Arc;
@@ -55,6 +62,12 @@ impl Fixture {
         lease(&self.store, task, limit).await
     }
 
+    /// The partitions of the history.
+    async fn months(&self) -> Vec<String> {
+        let sql = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'history'::regclass ORDER BY 1";
+        self.sql(sql).await.into_iter().map(|mut row| row.remove(0).unwrap()).collect()
+    }
+
     /// The counts that are kept are those that a count would find.
     async fn assert_counts(&self) {
         let wrong = "SELECT count(*) FROM (
@@ -68,7 +81,11 @@ impl Fixture {
 }
 
 async fn open(url: &str, node: NodeId) -> PostgresStore {
-    let clock = Arc::new(ManualClock::new(START));
+    open_at(url, node, &Arc::new(ManualClock::new(START))).await
+}
+
+async fn open_at(url: &str, node: NodeId, clock: &Arc<ManualClock>) -> PostgresStore {
+    let clock = Arc::clone(clock);
     PostgresStore::connect(url, clock, node, Options::default()).await.unwrap()
 }
 

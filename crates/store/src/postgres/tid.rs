@@ -1,6 +1,7 @@
 //! Where a row is in its table: the quickest way back to one that is locked.
 //!
-//! It is good for as long as the transaction that locked the row lasts, and no longer.
+//! It is good for as long as the transaction that locked the row lasts, and no longer. Blocks can be
+//! told apart by it, too.
 
 use std::error::Error;
 
@@ -10,6 +11,14 @@ use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checke
 /// The place of a row: its block and its number in it, as PostgreSQL sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tid([u8; 6]);
+
+impl Tid {
+    /// Before every row of a block.
+    pub(crate) fn first_of(block: u32) -> Self {
+        let [a, b, c, d] = block.to_be_bytes();
+        Self([a, b, c, d, 0, 0])
+    }
+}
 
 impl<'a> FromSql<'a> for Tid {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {

@@ -1,53 +1,116 @@
-//! What has to be done to the tables now and then, by one node at a time: the leader calls it.
+//! What has to be done to the tables now and then: months of the history are made ahead, and removed when they are over.
+//!
+//! The leader calls it. Whoever changes tables holds the lock of the migrations, on a connection
+//! of its own: two leaders for a moment, or a node that migrates, never do so at once. Nobody
+//! may wait for long behind a change that waits for its turn, so that it gives up soon and is
+//! tried again in the next round.
 
+use std::time::Duration;
+
+use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
-use tracing::info;
+use tokio_postgres::error::SqlState;
+use tracing::{debug, info};
 
+use super::PostgresStore;
+use super::address::Address;
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
+use crate::migrations::postgres::LOCK;
 
 /// Months of history that there are partitions for, this one among them.
 const MONTHS_AHEAD: i32 = 3;
 
+/// How long a change of the tables waits for those who use them. Everybody who comes meanwhile waits behind it.
+const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
+
+/// How often the lock is asked for, and with what pause: mostly the leader has only something else to change at once.
+const TRIES: usize = 10;
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl PostgresStore {
+    /// Makes the partitions of the history for the months to come and tidies the counts; for one node at a time. Gives
+    /// how many partitions were made.
+    pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
+        upkeep(self.address(), now).await.map_err(|fault| fault.tell())
+    }
+}
+
 /// Makes the partitions of the months to come and gathers the counts of writers that are gone; gives how many partitions
 /// were made.
-pub(crate) async fn upkeep(session: &Session, now: Timestamp) -> Result<u32, Fault> {
+async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
+    let Some(session) = lock(address).await? else { return Ok(0) };
     let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD]).await?;
     session.execute(Sql::CountsFold, &[]).await?;
     let made = rows.first().map_or(0, |row| row.get::<_, i32>(0));
     Ok(u32::try_from(made).unwrap_or_default())
 }
 
-/// Removes the partitions in which everything came to rest before `before`; gives their names. Each is detached and
-/// dropped in one transaction, which waits for the lock no longer than any statement does. (PostgreSQL does not detach
-/// concurrently where there is a partition for the rest.)
-pub(crate) async fn remove_history(session: &Session, before: Timestamp) -> Result<Vec<String>, Fault> {
-    let mut removed = Vec::new();
-    for row in session.query(Sql::HistoryPartitions, &[]).await? {
-        let (name, bound): (String, String) = (row.get(0), row.get(1));
-        if end(&bound).is_some_and(|end| end <= before.as_millis()) {
-            session.run(&format!("ALTER TABLE history DETACH PARTITION {name}; DROP TABLE {name}")).await?;
-            info!(partition = name, "a month of history was removed");
-            removed.push(name);
-        }
-    }
-    Ok(removed)
+/// A month of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Month {
+    name: String,
+    pub begins: Timestamp,
+    pub ends: Timestamp,
 }
 
-/// Where a partition ends, read from `FOR VALUES FROM ('1793491200000') TO ('1796083200000')`.
-fn end(bound: &str) -> Option<i64> {
-    let (_, end) = bound.split_once(" TO ('")?;
-    end.strip_suffix("')")?.parse().ok()
+/// The months that there are partitions for.
+pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
+    let rows = session.query(Sql::HistoryPartitions, &[]).await?;
+    let month = |row: &tokio_postgres::Row| {
+        let (begins, ends) = bounds(row.get(1))?;
+        Some(Month { name: row.get(0), begins, ends })
+    };
+    Ok(rows.iter().filter_map(month).collect())
+}
+
+/// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where there is a
+/// partition for the rest.) One that somebody reads, as a backup does for hours, stays for now.
+pub(crate) async fn remove(address: &Address, months: &[Month]) -> Result<(), Fault> {
+    let Some(session) = lock(address).await? else { return Ok(()) };
+    for Month { name, .. } in months {
+        match session.run(&format!("ALTER TABLE history DETACH PARTITION {name}; DROP TABLE {name}")).await {
+            Ok(()) => info!(partition = name, "a month of history was removed"),
+            Err(Fault::Postgres(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                debug!(partition = name, "a month of history is in use and stays for now");
+            }
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(())
+}
+
+/// A connection that may change tables; none while another one does. The lock goes with it.
+async fn lock(address: &Address) -> Result<Option<Session>, Fault> {
+    let session = Session::open(address, &[]).await?;
+    session.run(SHORT_WAITS).await?;
+    for _ in 0..TRIES {
+        let rows = session.query(Sql::UpkeepLock, &[&LOCK]).await?;
+        if rows.first().is_some_and(|row| row.get(0)) {
+            return Ok(Some(session));
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Ok(None)
+}
+
+/// Where a partition begins and ends, read from `FOR VALUES FROM ('1793491200000') TO ('1796083200000')`.
+fn bounds(spelled: &str) -> Option<(Timestamp, Timestamp)> {
+    let (begins, ends) = spelled.strip_prefix("FOR VALUES FROM ('")?.split_once("') TO ('")?;
+    let instant = |millis: &str| millis.parse().ok().map(Timestamp::from_millis);
+    Some((instant(begins)?, instant(ends.strip_suffix("')")?)?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::end;
+    use super::*;
 
     #[test]
-    fn the_end_of_a_partition_is_read() {
-        assert_eq!(end("FOR VALUES FROM ('1793491200000') TO ('1796083200000')"), Some(1_796_083_200_000));
-        assert_eq!(end("DEFAULT"), None);
+    fn the_bounds_of_a_partition_are_read() {
+        let spelled = "FOR VALUES FROM ('1793491200000') TO ('1796083200000')";
+        let (begins, ends) = bounds(spelled).unwrap();
+        assert_eq!((begins.as_millis(), ends.as_millis()), (1_793_491_200_000, 1_796_083_200_000));
+        assert_eq!(bounds("DEFAULT"), None);
     }
 }

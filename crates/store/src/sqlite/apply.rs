@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneKey};
 use punctual_core::state::{Change, Judged, State};
@@ -17,12 +18,22 @@ use rusqlite::{OptionalExtension, params};
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 
 use super::fault::Fault;
+use super::leases;
 use super::session::Session;
 use super::statements::Sql;
 
 /// Applies changes, each by itself; answers in order.
 pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
     changes.iter().map(|(id, change)| apply_one(session, *id, change)).collect()
+}
+
+/// Applies changes as the holder of a lease; none if somebody else has held it since.
+pub(crate) fn apply_as(
+    session: &mut Session<'_>,
+    lease: &Lease,
+    changes: &[(TaskId, Change)],
+) -> Result<Option<Vec<Applied>>, Fault> {
+    if leases::is_last(session, lease)? { apply(session, changes).map(Some) } else { Ok(None) }
 }
 
 fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Applied, Fault> {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId};
+use punctual_core::partitions::Partition;
 use punctual_core::state::{By, Event};
 use punctual_core::store::{Claim, Claimed, Taker};
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
-use crate::columns::Unreadable;
+use crate::columns::{Unreadable, node_column, number_column};
 use crate::taking::{self, MOST_EXPIRED, advance, made};
 
 use super::fault::Fault;
@@ -27,6 +28,10 @@ pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<C
 }
 
 fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault> {
+    let lost = lost(session, &claim.taker)?;
+    if !lost.is_empty() {
+        return Ok(Claimed { lost, ..Claimed::default() });
+    }
     let now = session.now();
     let by = session.by(now, taking::actor(&claim.taker));
     let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
@@ -41,9 +46,23 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
     visited.sort_unstable();
     visited.dedup();
     for lane in visited {
-        claimed.next_due.push((lane, next_due(session, lane)?));
+        claimed.next_due.push((lane, next_due(session, lane, taking::bound(&claim.taker))?));
     }
     Ok(claimed)
+}
+
+/// The partitions that this node does not own in the terms that the taker names.
+fn lost(session: &mut Session<'_>, taker: &Taker) -> Result<Vec<Partition>, Fault> {
+    let Taker::Dispatch { terms, .. } = taker else { return Ok(Vec::new()) };
+    let node = node_column(session.node);
+    let mut lost = Vec::new();
+    for (partition, term) in terms {
+        let hold = session.statements.get(Sql::PartitionHold)?;
+        if !hold.exists((partition.number(), node, number_column(*term)))? {
+            lost.push(*partition);
+        }
+    }
+    Ok(lost)
 }
 
 /// How tasks are taken.
@@ -69,7 +88,7 @@ fn take(
             break;
         }
         let portion = Portion { rows: chunk, bytes: limits::CLAIM_PAYLOAD - taken };
-        let due = due(session, lane, known.as_ref(), taking.by.now, portion)?;
+        let due = due(session, lane, known.as_ref(), taking, portion)?;
         let read: usize = due.iter().filter_map(|(_, task)| task.as_ref().ok()).map(payload_bytes).sum();
         let all_seen = due.len() < chunk && taken + read < limits::CLAIM_PAYLOAD;
         for (seq, row) in due {
@@ -119,12 +138,13 @@ fn due(
     session: &mut Session<'_>,
     lane: LaneId,
     known: Option<&Arc<Lane>>,
-    now: Timestamp,
+    taking: &Taking<'_>,
     portion: Portion,
 ) -> Result<Vec<Due>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
     let most = i64::try_from(portion.rows).unwrap_or(i64::MAX);
-    let mut rows = query.query((lane.number(), now.as_millis(), most))?;
+    let (now, from) = (taking.by.now.as_millis(), taking::bound(taking.taker));
+    let mut rows = query.query((lane.number(), now, most, from))?;
     let (mut due, mut bytes) = (Vec::new(), 0);
     while bytes < portion.bytes
         && let Some(row) = rows.next()?
@@ -140,7 +160,7 @@ fn payload_bytes(task: &Task) -> usize {
     task.body.payload.get().len()
 }
 
-fn next_due(session: &mut Session<'_>, lane: LaneId) -> Result<Option<Timestamp>, Fault> {
+fn next_due(session: &mut Session<'_>, lane: LaneId, from: i64) -> Result<Option<Timestamp>, Fault> {
     let query = session.statements.get(Sql::LaneNextDue)?;
-    Ok(query.query_row([lane.number()], |row| row.get(0)).optional()?.map(Timestamp::from_millis))
+    Ok(query.query_row([lane.number(), from], |row| row.get(0)).optional()?.map(Timestamp::from_millis))
 }

@@ -91,8 +91,15 @@ fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
     match get::by_id(session, first)? {
         Some(Ok(task)) => Ok(Inserted::Replayed(task)),
         Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
+        // Its history was removed before its key: it was done, and is not done again.
+        None if !is_known(session, first)? => Ok(Inserted::KeyReused(first)),
         None => Err(Fault::Corrupt(format!("{first} has an idempotency key but is not there"))),
     }
+}
+
+/// Whether there is a task with this id, even one that nobody can read.
+fn is_known(session: &mut Session<'_>, id: TaskId) -> Result<bool, Fault> {
+    Ok(session.statements.get(Sql::IdGet)?.exists([id.uuid().as_bytes()])?)
 }
 
 fn write_body(session: &mut Session<'_>, seq: i64, task: &NewTask) -> Result<(), Fault> {

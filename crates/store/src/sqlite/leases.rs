@@ -37,6 +37,24 @@ pub(crate) fn acquire(
     Ok(Some(Lease { name: name.to_owned(), holder, term: term.cast_unsigned() }))
 }
 
+/// Who holds the lease now, if anybody does.
+pub(crate) fn holder(session: &mut Session<'_>, name: &str) -> Result<Option<Lease>, Fault> {
+    let now = session.now().as_millis();
+    let get = session.statements.get(Sql::LeaseGet)?;
+    let held: Option<(i64, i64, i64)> =
+        get.query_row([name], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()?;
+    let lease = |holder, term: i64| Lease { name: name.to_owned(), holder, term: term.cast_unsigned() };
+    let lasting = held.filter(|(.., until)| *until > now);
+    Ok(lasting.map(|(by, term, _)| lease(node_from_column(by), term)))
+}
+
+/// Whether nobody has held the lease since, run out or not.
+pub(crate) fn is_last(session: &mut Session<'_>, lease: &Lease) -> Result<bool, Fault> {
+    let get = session.statements.get(Sql::LeaseGet)?;
+    let last: Option<(i64, i64)> = get.query_row([&lease.name], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    Ok(last == Some((node_column(lease.holder), number_column(lease.term))))
+}
+
 /// Holds on to the lease.
 pub(crate) fn renew(session: &mut Session<'_>, lease: &Lease, ttl_millis: u64) -> Result<bool, Fault> {
     let now = session.now();

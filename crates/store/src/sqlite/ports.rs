@@ -4,18 +4,22 @@ use async_trait::async_trait;
 use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
+use punctual_core::partitions::{Ownership, Partitions};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{Registry, WorkerSighting};
+use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
 use super::queue::Way;
 use super::session::Session;
 use super::writer::Weight;
-use super::{SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, registry, start};
+use super::{
+    SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, partitions, registry, start,
+};
+use crate::turns::Turn;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
@@ -40,10 +44,18 @@ impl Store for SqliteStore {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let result = |change: &Change| change.result.as_ref().map_or(0, |result| result.get().len());
-        let bytes = changes.iter().map(|(_, change)| result(change) + TASK_BYTES).sum();
-        let weight = Weight { bytes, rows: changes.len() };
+        let weight = weight_of(&changes);
         self.writer().call(Way::Progress, weight, move |session| apply::apply(session, &changes)).await
+    }
+
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        let (weight, lease) = (weight_of(&changes), lease.clone());
+        let work = move |session: &mut Session<'_>| apply::apply_as(session, &lease, &changes);
+        self.writer().call(Way::Progress, weight, work).await
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
@@ -101,6 +113,11 @@ impl Coordinator for SqliteStore {
         self.writer().call(Way::Urgent, Weight::SMALL, work).await
     }
 
+    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
+        let name = name.to_owned();
+        self.readers().call(move |session| leases::holder(session, &name)).await
+    }
+
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
         self.writer().call(Way::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
@@ -130,8 +147,13 @@ impl Registry for SqliteStore {
         self.writer().call(Way::Progress, Weight::SMALL, work).await
     }
 
-    async fn saw_node(&self, node: NodeId) -> Result<(), StoreError> {
-        self.writer().call(Way::Urgent, Weight::SMALL, move |session| registry::saw_node(session, node)).await
+    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
+        let work = move |session: &mut Session<'_>| registry::saw_node(session, &sighting);
+        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+        self.readers().call(registry::nodes).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
@@ -141,4 +163,27 @@ impl Registry for SqliteStore {
     async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
         self.writer().call(Way::Progress, Weight::SMALL, move |session| registry::bury(session, node)).await
     }
+}
+
+#[async_trait]
+impl Partitions for SqliteStore {
+    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+        let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
+        let turn = Turn { node, count, ttl_millis };
+        self.writer().call(Way::Urgent, weight, move |session| partitions::take_turn(session, turn)).await
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
+        self.writer().call(Way::Urgent, Weight::SMALL, move |session| partitions::leave(session, node)).await
+    }
+
+    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
+        self.readers().call(partitions::ownership).await
+    }
+}
+
+fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
+    let result = |change: &Change| change.result.as_ref().map_or(0, |result| result.get().len());
+    let bytes = changes.iter().map(|(_, change)| result(change) + TASK_BYTES).sum();
+    Weight { bytes, rows: changes.len() }
 }

@@ -2,7 +2,7 @@
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::WorkerSighting;
+use punctual_core::workers::{NodeSighting, WorkerSighting};
 
 use crate::columns::{names, names_column, node_column, node_from_column};
 
@@ -57,10 +57,32 @@ pub(crate) fn forget_workers(session: &mut Session<'_>, before: Timestamp) -> Re
 }
 
 /// Remembers that a node lives.
-pub(crate) fn saw_node(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
+pub(crate) fn saw_node(session: &mut Session<'_>, node: &NodeSighting) -> Result<(), Fault> {
     let now = session.now().as_millis();
-    session.statements.get(Sql::NodeSaw)?.execute((node_column(node), now))?;
+    let (id, roles) = (node_column(node.id), names_column(&node.roles));
+    let saw = session.statements.get(Sql::NodeSaw)?;
+    saw.execute((id, &node.name, &node.address, roles, &node.version, node.skew_millis, now))?;
     Ok(())
+}
+
+/// The nodes that were not buried, by the instant they were first seen.
+pub(crate) fn nodes(session: &mut Session<'_>) -> Result<Vec<NodeSighting>, Fault> {
+    let mut rows = session.statements.get(Sql::NodeList)?.query([])?;
+    let mut nodes = Vec::new();
+    while let Some(row) = rows.next()? {
+        nodes.push(NodeSighting {
+            id: node_from_column(row.get(0)?),
+            name: row.get(1)?,
+            address: row.get(2)?,
+            roles: names(&row.get::<_, String>(3)?),
+            version: row.get(4)?,
+            skew_millis: row.get(5)?,
+            first_seen_at: Timestamp::from_millis(row.get(6)?),
+            last_seen_at: Timestamp::from_millis(row.get(7)?),
+        });
+    }
+    nodes.sort_unstable_by_key(|node| (node.first_seen_at, node.id));
+    Ok(nodes)
 }
 
 /// Nodes last seen before the cutoff.
@@ -77,13 +99,14 @@ pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault>
     Ok(())
 }
 
-/// Declares every other node that holds something dead, and frees every lease. Whoever opens the store has the lock of
-/// its directory: no process that took tasks or leases from it before is alive, and they need not run out first.
+/// Declares every other node that holds something dead, and frees every lease and every partition. Whoever opens the store
+/// has the lock of its directory: no process that took any of it before is alive, and nothing need run out first.
 pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     let own = node_column(session.node);
     for node in holders(session)?.into_iter().flatten().filter(|node| *node != own) {
-        session.statements.get(Sql::NodeSaw)?.execute((node, 0))?;
+        session.statements.get(Sql::NodeDied)?.execute([node])?;
     }
-    session.statements.get(Sql::LeaseFreeAll)?.execute([])?;
-    Ok(())
+    session.statements.run(Sql::LeaseFreeAll)?;
+    session.statements.run(Sql::PartitionFreeAll)?;
+    session.statements.run(Sql::PartitionMemberLeaveAll)
 }

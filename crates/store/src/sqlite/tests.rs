@@ -3,6 +3,7 @@
 mod faults;
 mod opening;
 mod plans;
+mod retention;
 mod unreadable;
 
 use std::path::Path;

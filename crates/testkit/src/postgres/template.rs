@@ -18,6 +18,11 @@ pub(super) fn unpack(binaries: &Binaries, directory: &Path) {
     run(binaries.as_user("tar").arg("-xf").arg("-").arg("-C").arg(directory).stdin(template));
 }
 
+/// Makes a data directory.
+pub(super) fn make(binaries: &Binaries, data: &Path) {
+    run(binaries.command("initdb").args(INITDB).arg("-D").arg(data));
+}
+
 /// The packed template; whoever comes first makes it, while the others wait.
 fn made(binaries: &Binaries) -> PathBuf {
     let mut key = DefaultHasher::new();
@@ -32,7 +37,7 @@ fn made(binaries: &Binaries) -> PathBuf {
     if !template.exists() {
         let workshop = tempfile::tempdir().expect("a temporary directory can be made");
         binaries.own(workshop.path());
-        run(binaries.command("initdb").args(INITDB).arg("-D").arg(workshop.path().join("data")));
+        make(binaries, &workshop.path().join("data"));
         let packed = shared::directory().join(format!("{name}.making"));
         let file = File::create(&packed).expect("a file can be made in a directory of one's own");
         // Both ends are opened here: the directory is closed to the user who runs PostgreSQL.

@@ -8,6 +8,8 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
+use punctual_core::partitions::Partitions;
+use punctual_core::retention::Retention;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Beat, Claim, Claimed, Filter, Inserted, Start, Store, Taker};
 use punctual_core::task::{Hold, NewTask, Task};
@@ -36,8 +38,12 @@ pub struct StoreFixture<'a> {
     pub store: Arc<dyn Store>,
     /// The leases.
     pub coordinator: Arc<dyn Coordinator>,
+    /// The partitions.
+    pub partitions: Arc<dyn Partitions>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
+    /// What removes what is over.
+    pub retention: Arc<dyn Retention>,
     /// The store's clock; it stands at [`START`] at first.
     pub clock: Arc<ManualClock>,
     /// The process that has the store open.
@@ -53,15 +59,15 @@ impl<'a> StoreFixture<'a> {
 
     async fn open_with(factory: &'a dyn StoreFactory, clock: Arc<ManualClock>) -> Self {
         let node = NodeId::random();
-        let Ports { store, coordinator, registry } = factory.open(clock.clone(), node).await;
-        Self { store, coordinator, registry, clock, node, factory }
+        let Ports { store, coordinator, partitions, registry, retention } = factory.open(clock.clone(), node).await;
+        Self { store, coordinator, partitions, registry, retention, clock, node, factory }
     }
 
     /// Closes the store and opens it again, over the same data, as another process.
     pub async fn reopen(self) -> Self {
-        let Self { store, coordinator, registry, clock, factory, .. } = self;
+        let Self { store, coordinator, partitions, registry, retention, clock, factory, .. } = self;
         store.close().await.expect("a store closes");
-        drop((store, coordinator, registry));
+        drop((store, coordinator, partitions, registry, retention));
         Self::open_with(factory, clock).await
     }
 
@@ -230,7 +236,12 @@ pub fn worker(name: &str) -> Taker {
 
 /// The scheduler, for [`VISIBILITY_MILLIS`].
 pub fn dispatcher() -> Taker {
-    Taker::Dispatch { visibility_millis: VISIBILITY_MILLIS }
+    dispatcher_from(None)
+}
+
+/// The scheduler, for what is due from an instant on.
+pub fn dispatcher_from(from: Option<Timestamp>) -> Taker {
+    Taker::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms: Vec::new(), from }
 }
 
 /// A run that succeeded.

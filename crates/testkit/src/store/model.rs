@@ -60,10 +60,19 @@ impl Model {
         waiting
     }
 
+    /// The same, as far as a claim sees them.
+    fn seen_by(&self, claim: &Claim, lane: LaneId) -> Vec<&Task> {
+        let mut waiting = self.waiting(lane);
+        if let Taker::Dispatch { from: Some(from), .. } = &claim.taker {
+            waiting.retain(|task| task.due_at >= *from);
+        }
+        waiting
+    }
+
     /// Due tasks of the claim's lanes that have expired: those a claim may fail.
     pub(super) fn expired(&self, claim: &Claim, now: Timestamp) -> Vec<TaskId> {
         let due = |task: &&Task| task.due_at <= now && task.has_expired(now);
-        claim.lanes.iter().flat_map(|(lane, _)| self.waiting(*lane)).filter(due).map(|task| task.id).collect()
+        claim.lanes.iter().flat_map(|(lane, _)| self.seen_by(claim, *lane)).filter(due).map(|task| task.id).collect()
     }
 
     /// What `claim` must have answered; `failed` are the expired tasks that it failed.
@@ -81,15 +90,20 @@ impl Model {
         let mut room = claim.limit;
         for (lane, limit) in &claim.lanes {
             let good = |task: &&Task| task.due_at <= now && !task.has_expired(now);
-            let expected: Vec<TaskId> =
-                self.waiting(*lane).into_iter().filter(good).take(room.min(*limit)).map(|task| task.id).collect();
+            let expected: Vec<TaskId> = self
+                .seen_by(claim, *lane)
+                .into_iter()
+                .filter(good)
+                .take(room.min(*limit))
+                .map(|task| task.id)
+                .collect();
             let mut given = 0;
             while let Some(task) = taken.next_if(|task| task.lane.id == *lane) {
                 assert_eq!(Some(&task.id), expected.get(given), "taken out of order, or over a limit");
                 self.take(&task, &claim.taker, now);
                 given += 1;
             }
-            let left = self.waiting(*lane).first().map(|task| task.due_at);
+            let left = self.seen_by(claim, *lane).first().map(|task| task.due_at);
             assert!(
                 given == expected.len() || answer.expired > 0 && left.is_some_and(|due| due <= now),
                 "{given} of {} due tasks were taken",
@@ -111,7 +125,7 @@ impl Model {
         let millis = |millis: u64| i64::try_from(millis).expect("a short time");
         row.position.attempts += 1;
         let steps = match taker {
-            Taker::Dispatch { visibility_millis } => {
+            Taker::Dispatch { visibility_millis, .. } => {
                 row.position.state = State::Queued;
                 assert_eq!((hold.since, hold.expires_at), (now, now.plus_millis(millis(*visibility_millis))));
                 row.hold = Some(hold);

@@ -12,7 +12,9 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::FailedHow;
 
 use super::model::{Model, assert_same_row};
-use super::{GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, dispatcher, failure, ids, worker};
+use super::{
+    GRACE_MILLIS, StoreFactory, StoreFixture, WORKER, all_of, complete, dispatcher_from, failure, ids, worker,
+};
 use crate::fixtures::{Dice, json, retry_policy, task};
 
 /// How many histories are tried, and from which seed on; `PUNCTUAL_SEED` begins at another one.
@@ -143,7 +145,12 @@ impl History<'_> {
         let mut lanes = self.lanes();
         lanes.truncate(1 + self.dice.below(4));
         let lanes = lanes.into_iter().map(|lane| (lane, self.dice.below(5))).collect();
-        let taker = if self.dice.once_in(2) { dispatcher() } else { worker(["w1", "w2"][self.dice.below(2)]) };
+        let taker = if self.dice.once_in(2) {
+            let from = self.dice.once_in(3).then(|| self.near(30, 10));
+            dispatcher_from(from)
+        } else {
+            worker(["w1", "w2"][self.dice.below(2)])
+        };
         let claim = Claim { lanes, limit: self.dice.below(7), taker };
         self.log.0.push(format!("at {} {claim:?}", self.fixture.now()));
         let may_fail = self.model.expired(&claim, self.fixture.now());

@@ -92,6 +92,27 @@ async fn a_standby_sees_what_is_committed_and_can_be_promoted() {
 }
 
 #[tokio::test]
+async fn a_standby_that_is_waited_for_has_all_that_was_told_to_be_done() {
+    let mut primary = Postgres::start().await;
+    primary.execute("CREATE TABLE t (n int)").await;
+    let mut standby = primary.standby().await;
+    primary.wait_for_standby(&standby).await;
+    primary.execute("INSERT INTO t SELECT generate_series(1, 1000)").await;
+    standby.freeze().await;
+    let client = connect(&primary.url("postgres")).await;
+    let mut commit = Box::pin(client.batch_execute("INSERT INTO t VALUES (1001)"));
+    tokio::time::timeout(A_WHILE, &mut commit).await.expect_err("nobody is told of what the standby does not have");
+    primary.kill().await;
+    commit.await.expect_err("nor in the end");
+    standby.thaw();
+    standby.promote().await;
+    // What nobody was told of may have arrived or not.
+    let count = count(&standby.url("postgres")).await;
+    assert!(["1000", "1001"].contains(&count.as_str()), "{count}");
+    standby.execute("INSERT INTO t VALUES (1002)").await;
+}
+
+#[tokio::test]
 async fn a_dropped_server_is_gone_however_it_stood() {
     for stands in ["running", "frozen", "killed"] {
         let mut server = Postgres::start().await;

@@ -89,7 +89,7 @@ impl Bench {
         let claim = Claim {
             lanes: heads.iter().map(|head| (head.lane.id, 10_000)).collect(),
             limit: 10_000,
-            taker: Taker::Dispatch { visibility_millis: 60_000 },
+            taker: Taker::Dispatch { visibility_millis: 60_000, terms: Vec::new(), from: None },
         };
         let claimed = self.deps.store.claim(vec![claim]).await.unwrap().remove(0);
         let messages: Vec<Message> = claimed.tasks.iter().map(message).collect();

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::Change;
@@ -82,6 +83,13 @@ impl Store for Faulty {
         meet(fate, &ids, self.inner.apply(changes)).await
     }
 
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        self.inner.apply_as(lease, changes).await
+    }
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         self.inner.insert(tasks).await
     }

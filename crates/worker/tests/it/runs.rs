@@ -169,6 +169,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         claim_batch: 1_000,
         visibility: Duration::from_mins(1),
         waiting_workers: 1,
+        backlog_per_second: 0,
     };
     let (dispatcher, _desk) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());

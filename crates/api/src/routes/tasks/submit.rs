@@ -31,7 +31,8 @@ impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
 /// Submits a task.
 ///
 /// Answers when the task is durable. A second submission under the same idempotency key gives the first task
-/// again, as it is now; the same key with other content is refused. Keys are kept as long as their tasks.
+/// again, as it is now; the same key with other content is refused. Keys are kept
+/// until their tasks are at rest, and for 30 days at the least unless the server is set otherwise.
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
     params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),
@@ -71,7 +72,8 @@ pub async fn submit_task(
 
 /// The refusal of a key that stands for something else.
 pub fn key_reused() -> Problem {
-    let detail = "a task was submitted under this idempotency key before, with other content; it is unchanged";
+    let detail = "a task was submitted under this idempotency key before, with other content or so long ago that it was \
+                  removed since; nothing was changed";
     Problem::new(Code::IdempotencyKeyReused, detail)
 }
 

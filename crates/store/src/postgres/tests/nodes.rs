@@ -1,8 +1,10 @@
 //! Several nodes on one database.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::clock::ManualClock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Applied, Inserted, Store};
@@ -11,8 +13,8 @@ use punctual_core::trail::Actor;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, task};
 
-use super::super::{PostgresClock, Wake, Wakes};
-use super::{Fixture, complete, insert, lease, open};
+use super::super::{Options, PostgresClock, PostgresStore, Wake, Wakes};
+use super::{Fixture, complete, ids, insert, lease, open};
 
 /// Longer than it takes until a lane is looked through from its front.
 const SOON: Duration = Duration::from_secs(20);
@@ -169,4 +171,31 @@ async fn the_clock_is_that_of_the_database() {
         assert!(after - told < 2_000, "behind the database by {} ms", after - told);
     }
     assert!(clock.skew_millis().abs() < 2_000, "both are on one machine");
+}
+
+/// A store that looks from the beginning once, as one does for which that takes too long, finds what runs out later.
+#[tokio::test]
+async fn what_runs_out_between_looks_from_the_beginning_is_found() {
+    let fixture = Fixture::open().await;
+    let clock = Arc::new(ManualClock::new(START));
+    let options = Options { quick_look: Duration::ZERO, ..Options::default() };
+    let store = PostgresStore::connect(&fixture.url, Arc::clone(&clock) as _, NodeId::new(8), options).await.unwrap();
+    let overdue = async || ids(&store.overdue(vec![], 10).await.unwrap());
+    assert_eq!(overdue().await, []);
+    let first = insert(&store, task()).await;
+    let second = insert(&store, task().expires_at(START.plus_millis(90_000))).await;
+    let held = lease(&store, &first, 1).await.pop().unwrap();
+    clock.advance_millis(60_000);
+    assert_eq!(overdue().await, [held.id]);
+    assert_eq!(overdue().await, [held.id], "it is still there");
+    assert!(complete(&store, &held).await);
+    assert_eq!(overdue().await, []);
+    clock.advance_millis(60_000);
+    assert_eq!(overdue().await, [second.id]);
+    let late = insert(&store, task().expires_at(START.plus_millis(1))).await;
+    let mut both = [second.id, late.id];
+    both.sort_unstable();
+    let mut found = overdue().await;
+    found.sort_unstable();
+    assert_eq!(found, both, "what this process wrote");
 }

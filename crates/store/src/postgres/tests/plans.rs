@@ -6,7 +6,18 @@ use super::super::statements::Sql;
 use super::Fixture;
 
 /// The tables that may be large.
-const LARGE: [&str; 6] = ["tasks", "history", "history_", "idempotency", "lanes", "quarantine"];
+const LARGE: [&str; 10] = [
+    "tasks",
+    "history",
+    "history_",
+    "idempotency",
+    "lanes",
+    "quarantine",
+    "inbox ",
+    "inbox_keys",
+    "inbox_refused",
+    "ledger",
+];
 
 /// Statements over small tables, or that are meant to walk.
 const MAY_WALK: &[Sql] =
@@ -44,7 +55,7 @@ async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
         .batch_execute("SET search_path = punctual; SET enable_seqscan = off; SET enable_bitmapscan = off")
         .await
         .unwrap();
-    for sql in [Sql::ClaimDue, Sql::LaneNextDue, Sql::Heads] {
+    for sql in [Sql::ClaimDue, Sql::LaneNextDue, Sql::LaneFront] {
         let parameters = client.prepare(sql.text()).await.unwrap().params().len();
         let text = sql.text();
         let nulls = vec!["NULL"; parameters].join(", ");

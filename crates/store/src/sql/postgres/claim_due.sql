@@ -1,13 +1,14 @@
 -- The due tasks of each lane from a position on, first due first, lane by lane in the order given. Whoever else is at one
 -- of them keeps it. The columns are those that `row.rs` names, and then its number in the order of submission, how large
--- the payload is (a large one is not read here), and where the row is.
+-- the payload is (a large one is not read here), where the row is, and which of the lanes given it was read for.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, CASE WHEN octet_length(t.payload) <= $7 THEN t.payload END, t.callback_url, t.callback_headers,
     t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text,
-    t.seq, octet_length(t.payload), t.place
-FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[]) AS l (lane, after_due, after_seq, most)
+    t.seq, octet_length(t.payload), t.place, l.look
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
+    WITH ORDINALITY AS l (lane, after_due, after_seq, most, look)
 CROSS JOIN LATERAL (
     SELECT *, ctid AS place FROM tasks
     WHERE state = 1 AND lane = l.lane AND due_at <= $5 AND (due_at, seq) > (l.after_due, l.after_seq)

@@ -1,4 +1,5 @@
-SELECT l.lane, (
+-- One row for each lane given, in that order.
+SELECT (
     SELECT due_at FROM tasks
     WHERE state = 1 AND lane = l.lane AND (due_at, seq) > (l.after_due, l.after_seq)
     ORDER BY due_at, seq

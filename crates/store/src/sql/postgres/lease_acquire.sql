@@ -1,8 +1,18 @@
--- Its holder may ask again, having missed the answer: it gets the same term.
-INSERT INTO leases AS held (name, holder, term, expires_at) VALUES ($1, $2, 1, $4)
-ON CONFLICT (name) DO UPDATE SET
-    holder = excluded.holder,
-    term = CASE WHEN held.expires_at > $3 THEN held.term ELSE held.term + 1 END,
-    expires_at = excluded.expires_at
-WHERE held.expires_at <= $3 OR held.holder = $2
-RETURNING term
+-- Its holder may ask again, having missed the answer: it gets the same term. One that has run out is not free as long as
+-- its last holder writes by it (`lease_hold.sql`): whoever waited for that would hold up everything else on its
+-- connection, for long if that holder is frozen.
+WITH kept AS (
+    UPDATE leases SET expires_at = $4 WHERE name = $1 AND holder = $2 AND expires_at > $3 RETURNING term
+), free AS (
+    SELECT name FROM leases WHERE name = $1 AND expires_at <= $3 FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE leases AS l SET holder = $2, term = l.term + 1, expires_at = $4
+    FROM free WHERE l.name = free.name
+    RETURNING l.term
+), made AS (
+    INSERT INTO leases (name, holder, term, expires_at)
+    SELECT $1, $2, 1, $4 WHERE NOT EXISTS (SELECT 1 FROM leases WHERE name = $1)
+    ON CONFLICT (name) DO NOTHING
+    RETURNING term
+)
+SELECT term FROM kept UNION ALL SELECT term FROM taken UNION ALL SELECT term FROM made

@@ -37,4 +37,4 @@ INSERT INTO tasks (
     trail, payload, progress, checkpoint
 )
 SELECT * FROM back
-RETURNING id, lane, due_at
+RETURNING id, lane, due_at, expires_at

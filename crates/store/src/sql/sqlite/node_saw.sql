@@ -1,2 +1,10 @@
-INSERT INTO nodes (id, last_seen_at) VALUES (?1, ?2)
-ON CONFLICT (id) DO UPDATE SET last_seen_at = excluded.last_seen_at
+INSERT INTO nodes (id, name, address, roles, version, skew_millis, first_seen_at, last_seen_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)
+ON CONFLICT (id) DO UPDATE SET
+    name = excluded.name,
+    address = excluded.address,
+    roles = excluded.roles,
+    version = excluded.version,
+    skew_millis = excluded.skew_millis,
+    first_seen_at = coalesce(first_seen_at, last_seen_at),
+    last_seen_at = excluded.last_seen_at

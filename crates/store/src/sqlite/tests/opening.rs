@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partitions;
 use punctual_core::store::{Claim, Store, Taker};
-use punctual_core::workers::Registry;
+use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -124,7 +125,7 @@ async fn the_log_is_bounded() {
 async fn whoever_held_tasks_before_us_is_dead() {
     let fixture = Fixture::open();
     let stored = fixture.insert(task().push("http://a.test:80")).await;
-    let taker = Taker::Dispatch { visibility_millis: 1_000 };
+    let taker = Taker::Dispatch { visibility_millis: 1_000, terms: Vec::new(), from: None };
     let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
     assert_eq!(fixture.store.claim(vec![claim]).await.unwrap()[0].tasks.len(), 1);
     fixture.store.close().await.unwrap();
@@ -137,6 +138,56 @@ async fn whoever_held_tasks_before_us_is_dead() {
     assert_eq!(next.dead_nodes(at(-1_000_000)).await.unwrap(), [NodeId::new(7)]);
     next.bury(NodeId::new(7)).await.unwrap();
     assert_eq!(next.dead_nodes(at(0)).await.unwrap(), [NodeId::new(7)], "it still holds a task");
+}
+
+/// No process of before is alive: what it owned need not run out first.
+#[tokio::test]
+async fn whatever_was_owned_before_us_is_free() {
+    let fixture = Fixture::open();
+    let ours = fixture.store.take_turn(NodeId::new(7), 8, u64::MAX).await.unwrap();
+    assert_eq!(ours.len(), 8);
+    fixture.store.take_turn(NodeId::new(6), 8, u64::MAX).await.unwrap();
+    fixture.store.close().await.unwrap();
+    let clock = Arc::new(ManualClock::new(START));
+    let next = SqliteStore::open(fixture.directory.path(), clock, NodeId::new(8), Options::default()).unwrap();
+    assert!(next.ownership().await.unwrap().iter().all(|row| row.owner.is_none() && row.term == 1));
+    let owned = next.take_turn(NodeId::new(8), 8, 1_000).await.unwrap();
+    assert_eq!(owned.iter().map(|row| row.term).collect::<Vec<_>>(), [2; 8], "everything, at once");
+}
+
+/// Nodes stay known over the step that lets them say more of themselves.
+#[tokio::test]
+async fn nodes_stay_known_when_they_can_say_more() {
+    let directory = TempDir::new().unwrap();
+    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    database.up(START).unwrap();
+    database.down(2).unwrap();
+    drop(database);
+    let connection = Connection::open(directory.path().join("punctual.db")).unwrap();
+    connection.execute("INSERT INTO nodes (id, last_seen_at) VALUES (7, ?1)", [at(-5).as_millis()]).unwrap();
+    drop(connection);
+    let store = open(directory.path());
+    let known = NodeSighting {
+        id: NodeId::new(7),
+        name: String::new(),
+        address: String::new(),
+        roles: vec![],
+        version: String::new(),
+        skew_millis: 0,
+        first_seen_at: at(-5),
+        last_seen_at: at(-5),
+    };
+    assert_eq!(store.nodes().await.unwrap(), std::slice::from_ref(&known));
+    let named = NodeSighting { name: "a".into(), ..known };
+    store.saw_node(named.clone()).await.unwrap();
+    assert_eq!(store.nodes().await.unwrap(), [NodeSighting { last_seen_at: START, ..named }]);
+    store.close().await.unwrap();
+    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    database.down(2).unwrap();
+    drop(database);
+    let connection = Connection::open(directory.path().join("punctual.db")).unwrap();
+    let seen: i64 = connection.query_row("SELECT last_seen_at FROM nodes WHERE id = 7", [], |row| row.get(0)).unwrap();
+    assert_eq!(seen, START.as_millis());
 }
 
 #[tokio::test]

@@ -38,6 +38,12 @@ const MAY_WALK: &[Sql] = &[
     Sql::ListLiveNewest,
     Sql::ListFinalNewest,
     Sql::WorkerForget,
+    Sql::NodeList,
     Sql::NodeSilent,
+    Sql::PartitionFree,
+    Sql::PartitionFreeAll,
+    Sql::PartitionList,
+    Sql::PartitionMemberDrop,
+    Sql::PartitionMemberList,
     Sql::ProbeRead,
 ];

@@ -1,0 +1,90 @@
+//! The nodes of the cluster and the partitions they own, for operators.
+//!
+//! Both lists are short and told as a whole: there are as many partitions as are configured, and a node that has been
+//! silent for a while is forgotten.
+
+use std::collections::HashMap;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client::{Node, NodePage, Page, Partition, PartitionPage};
+use punctual_core::coordinator::LEADER;
+use punctual_core::ids::NodeId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::json;
+use crate::extract::query::Query;
+use crate::openapi::Unavailable;
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// The routes of this file.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions))
+}
+
+/// List nodes.
+///
+/// Every process that shares the store, by the instant it was first seen; one that has ended is listed until the leader
+/// has taken back what it was doing. All of them are on one page.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/nodes",
+    tag = "operations",
+    responses(
+        (status = 200, description = "The nodes", body = NodePage),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
+    query.finish()?;
+    let leader = api.coordinator.holder(LEADER).await?.map(|lease| lease.holder);
+    let now = api.clock.now();
+    let mut owned: HashMap<NodeId, usize> = HashMap::new();
+    for owner in api.partitions.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {
+        *owned.entry(owner).or_default() += 1;
+    }
+    let nodes = api.registry.nodes().await?.into_iter().map(|node| Node {
+        id: node.id.to_string(),
+        name: node.name,
+        address: Some(node.address).filter(|address| !address.is_empty()),
+        roles: node.roles,
+        version: node.version,
+        leader: leader == Some(node.id),
+        partitions: owned.get(&node.id).copied().unwrap_or(0),
+        skew_ms: node.skew_millis,
+        first_seen_at: node.first_seen_at,
+        last_seen_at: node.last_seen_at,
+    });
+    Ok(json(StatusCode::OK, &Page { items: nodes.collect(), next_cursor: None }))
+}
+
+/// List partitions.
+///
+/// The queues are divided into partitions; whoever owns one dispatches the webhooks of its queues. Every partition that
+/// was ever owned, by number, all of them on one page.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/partitions",
+    tag = "operations",
+    responses(
+        (status = 200, description = "The partitions", body = PartitionPage),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
+    query.finish()?;
+    let now = api.clock.now();
+    let partitions = api.partitions.ownership().await?.into_iter().map(|row| Partition {
+        partition: row.partition.number(),
+        owner: row.owner_at(now).map(|owner| owner.to_string()),
+        term: row.term,
+        expires_at: row.expires_at,
+    });
+    Ok(json(StatusCode::OK, &Page { items: partitions.collect(), next_cursor: None }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+use axum::http::StatusCode;
+use punctual_core::coordinator::{Coordinator, LEADER};
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partitions;
+use punctual_core::store::Store;
+use punctual_core::workers::{NodeSighting, Registry};
+use serde_json::{Value, json};
+
+use crate::testing::{START, World};
+
+const FIRST: NodeId = NodeId::new(1);
+const SECOND: NodeId = NodeId::new(2);
+
+async fn items(world: &World, path: &str) -> Vec<Value> {
+    let answer = world.send("GET", path, None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    assert_eq!(answer.json()["next_cursor"], Value::Null);
+    answer.json()["items"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn nodes_are_shown_with_what_they_lead_and_own() {
+    let world = World::new();
+    let first = NodeSighting {
+        id: FIRST,
+        name: "machine".into(),
+        address: "127.0.0.1:7400".into(),
+        roles: vec!["api".into(), "scheduler".into()],
+        version: "1.2.3".into(),
+        skew_millis: -20,
+        first_seen_at: START,
+        last_seen_at: START,
+    };
+    let second = NodeSighting { id: SECOND, address: String::new(), roles: vec!["leader".into()], ..first.clone() };
+    world.sqlite.saw_node(first.clone()).await.unwrap();
+    world.clock.advance_millis(1_000);
+    world.sqlite.saw_node(second).await.unwrap();
+    world.sqlite.saw_node(first).await.unwrap();
+    world.sqlite.acquire(LEADER, SECOND, 60_000).await.unwrap();
+    world.sqlite.take_turn(FIRST, 3, 30_000).await.unwrap();
+    let shown = |id: &str, rest: Value| {
+        let mut node = json!({"id": id, "name": "machine", "version": "1.2.3", "skew_ms": -20,
+                              "last_seen_at": START.plus_millis(1_000)});
+        node.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        node
+    };
+    let expected = [
+        shown(
+            "node_0000000000000001",
+            json!({"address": "127.0.0.1:7400", "roles": ["api", "scheduler"], "leader": false, "partitions": 3,
+                   "first_seen_at": START}),
+        ),
+        shown(
+            "node_0000000000000002",
+            json!({"address": null, "roles": ["leader"], "leader": true, "partitions": 0,
+                   "first_seen_at": START.plus_millis(1_000)}),
+        ),
+    ];
+    assert_eq!(items(&world, "/v1/admin/nodes").await, expected);
+    world.clock.advance_millis(60_000);
+    let later = items(&world, "/v1/admin/nodes").await;
+    assert!(later.iter().all(|node| node["leader"] == false && node["partitions"] == 0), "all has run out: {later:?}");
+}
+
+#[tokio::test]
+async fn partitions_are_shown_with_their_owners_and_terms() {
+    let world = World::new();
+    assert!(items(&world, "/v1/admin/partitions").await.is_empty());
+    world.sqlite.take_turn(FIRST, 2, 30_000).await.unwrap();
+    let row = |number: u16, owner: Value, term: u64, at: i64| json!({"partition": number, "owner": owner, "term": term, "expires_at": START.plus_millis(at)});
+    let own = json!("node_0000000000000001");
+    let shown = items(&world, "/v1/admin/partitions").await;
+    assert_eq!(shown, [row(0, own.clone(), 1, 30_000), row(1, own, 1, 30_000)]);
+    world.clock.advance_millis(30_000);
+    let shown = items(&world, "/v1/admin/partitions").await;
+    assert_eq!(shown, [row(0, Value::Null, 1, 30_000), row(1, Value::Null, 1, 30_000)]);
+    world.sqlite.take_turn(SECOND, 2, 10_000).await.unwrap();
+    assert_eq!(items(&world, "/v1/admin/partitions").await[0], row(0, json!("node_0000000000000002"), 2, 40_000));
+}
+
+#[tokio::test]
+async fn a_store_that_is_away_is_told_and_parameters_are_refused() {
+    let world = World::new();
+    for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
+        assert_eq!(world.send("GET", &format!("{path}?limit=1"), None).await.problem(), "invalid_request");
+    }
+    world.sqlite.close().await.unwrap();
+    for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
+        let answer = world.send("GET", path, None).await;
+        assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "store_unavailable"));
+    }
+}

@@ -1,0 +1,46 @@
+//! The nodes that share a store, and the partitions they own, as an operator sees them.
+
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A process of the cluster.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Node {
+    /// Which process: a restarted one is another.
+    pub id: String,
+    /// What its operator calls it, or its machine is called; others may be called the same.
+    pub name: String,
+    /// Where it listens; `null` when it does not speak HTTP.
+    pub address: Option<String>,
+    /// What it does: `api`, `scheduler`, `worker`, `leader`.
+    pub roles: Vec<String>,
+    /// The version of the program.
+    pub version: String,
+    /// Whether it leads.
+    pub leader: bool,
+    /// How many partitions it owns.
+    pub partitions: usize,
+    /// By how many milliseconds its wall clock was ahead of the store's; negative: behind.
+    pub skew_ms: i64,
+    /// When it was first seen.
+    #[schema(value_type = String, format = DateTime)]
+    pub first_seen_at: Timestamp,
+    /// When it was last seen.
+    #[schema(value_type = String, format = DateTime)]
+    pub last_seen_at: Timestamp,
+}
+
+/// A partition of the queues.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Partition {
+    /// Its number.
+    pub partition: u16,
+    /// The node that dispatches the webhooks of its queues; `null` when nobody owns it.
+    pub owner: Option<String>,
+    /// The term of its last owner; grows with every new one.
+    pub term: u64,
+    /// When the ownership ends, or has ended, unless it is renewed.
+    #[schema(value_type = String, format = DateTime)]
+    pub expires_at: Timestamp,
+}

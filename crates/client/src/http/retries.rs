@@ -1,0 +1,63 @@
+//! How often a call is made again, and after how long. Pure: the dice are thrown by the caller.
+
+use std::time::Duration;
+
+/// How patient a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retries {
+    /// Attempts beyond the first.
+    pub most: u32,
+    /// The first wait, at the most; it doubles with each attempt.
+    pub first: Duration,
+    /// No wait is longer. Who is asked to wait for longer than this gives up.
+    pub longest: Duration,
+}
+
+impl Default for Retries {
+    fn default() -> Self {
+        Self { most: 5, first: Duration::from_millis(100), longest: Duration::from_secs(10) }
+    }
+}
+
+impl Retries {
+    /// None at all.
+    pub const NEVER: Self = Self { most: 0, first: Duration::ZERO, longest: Duration::ZERO };
+
+    /// How long to wait after attempt number `attempt` (from 1) failed and the server asked for `told`; none to give up.
+    /// `dice` is drawn evenly from 0 to 1, so that clients that failed together do not return together.
+    pub(super) fn wait(&self, attempt: u32, told: Option<Duration>, dice: f64) -> Option<Duration> {
+        let told = told.unwrap_or_default();
+        if attempt > self.most || told > self.longest {
+            return None;
+        }
+        let doublings = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
+        let grown = self.first.saturating_mul(doublings).min(self.longest);
+        Some(told + grown.mul_f64(dice.clamp(0.0, 1.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLI: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn waits_grow_and_are_bounded() {
+        let retries = Retries { most: 40, first: 100 * MILLI, longest: 1_000 * MILLI };
+        let most = |attempt| retries.wait(attempt, None, 1.0).unwrap();
+        assert_eq!([1, 2, 3, 4, 5, 40].map(most), [100, 200, 400, 800, 1_000, 1_000].map(|millis| millis * MILLI));
+        assert_eq!(retries.wait(3, None, 0.0), Some(Duration::ZERO));
+        assert_eq!(retries.wait(41, None, 0.5), None);
+        assert_eq!(Retries::NEVER.wait(1, None, 0.5), None);
+    }
+
+    #[test]
+    fn nobody_comes_back_before_it_was_told() {
+        let retries = Retries::default();
+        let second = Duration::from_secs(1);
+        assert_eq!(retries.wait(1, Some(second), 0.0), Some(second));
+        assert_eq!(retries.wait(1, Some(second), 0.5), Some(second + 50 * MILLI));
+        assert_eq!(retries.wait(1, Some(11 * second), 0.5), None);
+    }
+}

@@ -1,0 +1,178 @@
+//! Retention on the real embedded store, with a clock that is moved by hand.
+#![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::retention::{Pruned, Retention};
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Claim, Inserted, Store, StoreError, Taker};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use punctual_leader::retention::{Config, Pruner, Report};
+use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, task};
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+
+const NODE: NodeId = NodeId::new(1);
+const DAY: Duration = Duration::from_hours(24);
+const SOON: Duration = Duration::from_secs(20);
+
+struct Bench {
+    store: Arc<SqliteStore>,
+    clock: Arc<ManualClock>,
+    _directory: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let directory = TempDir::new().unwrap();
+        let clock = Arc::new(ManualClock::new(START));
+        let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
+        Self { store: Arc::new(store.unwrap()), clock, _directory: directory }
+    }
+
+    fn pruner(&self, config: Config) -> Pruner {
+        Pruner::new(Arc::clone(&self.store) as _, Arc::clone(&self.clock) as _, config)
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.advance_millis(i64::try_from(time.as_millis()).unwrap());
+    }
+
+    async fn submit(&self, task: TaskBuilder) -> Inserted {
+        self.store.insert(vec![task.created_at(self.clock.now()).build()]).await.unwrap().remove(0)
+    }
+
+    async fn done(&self, task: TaskBuilder) -> Task {
+        let Inserted::Created(stored) = self.submit(task).await else { panic!("it is new") };
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 10_000 };
+        let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
+        let running = self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0);
+        let by = By { now: self.clock.now(), node: NODE, actor: Actor::Client };
+        let event = Event::Complete { result: None, http_status: None };
+        let change = transition(&running.position, event, &by).unwrap();
+        self.store.apply(vec![(running.id, change)]).await.unwrap();
+        running
+    }
+
+    async fn is_there(&self, id: TaskId) -> bool {
+        self.store.get(TENANT, vec![id]).await.unwrap().remove(0).is_some()
+    }
+}
+
+fn config(history: Option<Duration>, keys: Option<Duration>) -> Config {
+    Config { history, keys, interval: Duration::from_hours(1), keys_interval: Duration::from_hours(1) }
+}
+
+#[tokio::test]
+async fn what_is_over_goes_by_the_stores_clock() {
+    let bench = Bench::new();
+    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    let old = bench.done(task().key("k", 1)).await;
+    bench.pass(DAY);
+    let young = bench.done(task()).await;
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default());
+    bench.pass(29 * DAY);
+    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "a key lives for thirty days, to the millisecond");
+    bench.pass(Duration::from_millis(1));
+    let pruner = bench.pruner(config(Some(90 * DAY), Some(30 * DAY)));
+    assert_eq!(pruner.run_once().await.unwrap(), Report { keys: 1, ..Report::default() });
+    assert!(matches!(bench.submit(task().key("k", 2)).await, Inserted::Created(_)));
+    bench.pass(60 * DAY);
+    assert_eq!(pruner.run_once().await.unwrap(), Report { tasks: 1, ..Report::default() });
+    assert!(!bench.is_there(old.id).await && bench.is_there(young.id).await);
+}
+
+#[tokio::test]
+async fn what_is_kept_for_ever_is_kept() {
+    let bench = Bench::new();
+    let old = bench.done(task().key("k", 1)).await;
+    bench.pass(100_000 * DAY);
+    assert_eq!(bench.pruner(config(None, None)).run_once().await.unwrap(), Report::default());
+    assert!(bench.is_there(old.id).await);
+    assert!(matches!(bench.submit(task().key("k", 1)).await, Inserted::Replayed(task) if task.id == old.id));
+}
+
+#[tokio::test]
+async fn it_goes_on_step_by_step_and_ends_when_told() {
+    let bench = Bench::new();
+    let mut tasks = Vec::new();
+    for number in 0..250 {
+        tasks.push(bench.done(task().key(&number.to_string(), 1)).await.id);
+    }
+    bench.pass(2 * DAY);
+    let stop = CancellationToken::new();
+    let pruner = bench.pruner(config(Some(DAY), Some(DAY)));
+    let running = tokio::spawn({
+        let stop = stop.clone();
+        async move { pruner.run(stop).await }
+    });
+    eventually("everything is gone", SOON, async || {
+        let left = bench.store.get(TENANT, tasks.clone()).await.unwrap().into_iter().flatten().count();
+        if left == 0 { Ok(()) } else { Err(left.to_string()) }
+    })
+    .await;
+    for number in [0, 249] {
+        let key = number.to_string();
+        eventually("the key is free", SOON, async || match bench.submit(task().key(&key, 2)).await {
+            Inserted::KeyReused(_) => Err(key.clone()),
+            _ => Ok(()),
+        })
+        .await;
+    }
+    stop.cancel();
+    tokio::time::timeout(SOON, running).await.expect("it ends soon").unwrap();
+}
+
+/// Counts the steps, of which every pass takes two.
+#[derive(Default)]
+struct Counting(Mutex<[usize; 3]>);
+
+impl Counting {
+    fn step(&self, kind: usize) -> Pruned {
+        let mut steps = self.0.lock();
+        steps[kind] += 1;
+        Pruned { removed: 1, more: steps[kind] % 2 == 1 }
+    }
+}
+
+#[async_trait]
+impl Retention for Counting {
+    async fn prune_history(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
+        Ok(self.step(0))
+    }
+
+    async fn prune_keys(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
+        Ok(self.step(1))
+    }
+
+    async fn prune_ledger(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
+        Ok(self.step(2))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_are_looked_at_less_often() {
+    let counting = Arc::new(Counting::default());
+    let clock = Arc::new(ManualClock::new(START));
+    let minute = Duration::from_mins(1);
+    let config = Config { history: Some(DAY), keys: Some(DAY), interval: minute, keys_interval: 10 * minute };
+    let pruner = Pruner::new(Arc::clone(&counting) as _, clock, config);
+    let stop = CancellationToken::new();
+    let ending = async {
+        // Between the last look of the first ten minutes and the next.
+        tokio::time::sleep(9 * minute + minute / 2).await;
+        stop.cancel();
+    };
+    tokio::join!(pruner.run(stop.clone()), ending);
+    assert_eq!(*counting.0.lock(), [20, 2, 20], "ten looks at everything, one at the keys");
+}

@@ -1,0 +1,87 @@
+//! What one elected node does for all: it takes back what was lost, removes what is over, and tends the tables that
+//! nodes share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_api::metrics::Metrics;
+use punctual_core::clock::Clock;
+use punctual_core::coordinator::Lease;
+use punctual_leader::reaper::{self, Reaper};
+use punctual_leader::retention::{self, Pruner};
+use punctual_store::postgres::PostgresStore;
+use tokio_util::sync::CancellationToken;
+
+use super::cluster;
+use super::parts::Parts;
+use crate::config::{Config, StoreChoice};
+
+/// How often the reaper looks.
+const REAP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether something is over: what is kept is kept for days.
+const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
+/// How often all idempotency keys are looked at.
+const KEYS_INTERVAL: Duration = Duration::from_hours(6);
+
+/// The work of a leader.
+pub struct Leading {
+    reaper: Reaper,
+    pruner: Pruner,
+    shared: Option<PostgresStore>,
+    clock: Arc<dyn Clock>,
+    metrics: Metrics,
+}
+
+impl Leading {
+    /// The work of a leader on these parts.
+    pub fn new(config: &Config, parts: &Parts) -> Self {
+        Self {
+            reaper: reaper(config, parts),
+            pruner: pruner(config, parts),
+            shared: parts.shared.clone(),
+            clock: Arc::clone(&parts.clock),
+            metrics: parts.metrics.clone(),
+        }
+    }
+
+    /// Leads as the holder of `lease`, until told to stop or the store says that somebody else leads.
+    pub async fn run(&self, lease: Lease, stop: CancellationToken) {
+        let over = stop.child_token();
+        let reaping = async {
+            self.reaper.run(&lease, over.clone()).await;
+            over.cancel();
+        };
+        let tending = async {
+            match self.shared.clone() {
+                Some(store) => cluster::tend(store, Arc::clone(&self.clock), over.clone()).await,
+                None => over.cancelled().await,
+            }
+        };
+        self.metrics.leader.set(1);
+        tokio::join!(reaping, self.pruner.run(over.clone()), tending);
+        self.metrics.leader.set(0);
+    }
+}
+
+fn reaper(config: &Config, parts: &Parts) -> Reaper {
+    let config = reaper::Config {
+        interval: REAP_INTERVAL,
+        lost_after: config.leader.lease,
+        poison_after: config.workers.poison_after,
+        // The embedded store is locked by one process: whoever else is in its registry is dead.
+        alone: config.store == StoreChoice::Sqlite,
+    };
+    let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
+    Reaper::new(store, registry, clock, parts.node, config)
+}
+
+fn pruner(config: &Config, parts: &Parts) -> Pruner {
+    let config = retention::Config {
+        history: config.retention.history,
+        keys: config.retention.keys,
+        interval: PRUNE_INTERVAL,
+        keys_interval: KEYS_INTERVAL,
+    };
+    Pruner::new(Arc::clone(&parts.retention), Arc::clone(&parts.clock), config)
+}

@@ -1,0 +1,231 @@
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::{Partitions, turn};
+use punctual_core::store::StoreError;
+use tokio_util::sync::CancellationToken;
+
+use super::owner::beyond;
+use super::*;
+
+const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
+const CONFIG: Config = Config { count: 64, lease: Duration::from_secs(3), renewal: Duration::from_secs(1) };
+
+/// Partitions in memory.
+struct Table {
+    clock: ManualClock,
+    rows: Mutex<Vec<Ownership>>,
+    members: Mutex<Vec<NodeId>>,
+    broken: Mutex<bool>,
+    turns: Mutex<usize>,
+}
+
+impl Table {
+    fn new() -> Arc<Self> {
+        let clock = ManualClock::new(START);
+        let (rows, members) = (Mutex::default(), Mutex::default());
+        Arc::new(Self { clock, rows, members, broken: Mutex::default(), turns: Mutex::default() })
+    }
+}
+
+#[async_trait]
+impl Partitions for Table {
+    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+        *self.turns.lock() += 1;
+        if *self.broken.lock() {
+            return Err(StoreError::Unavailable("broken".into()));
+        }
+        let (mut rows, mut members) = (self.rows.lock(), self.members.lock());
+        let now = self.clock.now();
+        for number in u16::try_from(rows.len()).unwrap()..count {
+            rows.push(Ownership { partition: Partition::new(number), owner: None, term: 0, expires_at: now });
+        }
+        if !members.contains(&node) {
+            members.push(node);
+        }
+        let until = now.plus_millis(i64::try_from(ttl_millis).unwrap());
+        for change in turn(node, &rows, &members, now, until) {
+            rows[usize::from(change.partition.number())] = change;
+        }
+        Ok(rows.iter().filter(|row| row.owner == Some(node)).copied().collect())
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
+        self.members.lock().retain(|member| *member != node);
+        for row in self.rows.lock().iter_mut().filter(|row| row.owner == Some(node)) {
+            row.owner = None;
+        }
+        Ok(())
+    }
+
+    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
+        Ok(self.rows.lock().clone())
+    }
+}
+
+fn owner(table: &Arc<Table>, number: u64) -> (Owner, Arc<Owned>) {
+    let owned = Arc::new(Owned::nothing(CONFIG.count));
+    let clock = Arc::new(ManualClock::new(START));
+    (Owner::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
+}
+
+fn lane(queue: usize, route: Route) -> LaneKey {
+    LaneKey { tenant: "t".into(), queue: format!("q{queue}"), kind: "k".into(), priority: 5, route }
+}
+
+fn pushed(queue: usize) -> LaneKey {
+    lane(queue, Route::Push("http://127.0.0.1:1".into()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_pushed_lane_concerns_one_node_and_every_pulled_one_all() {
+    let table = Table::new();
+    let ((first, a), (second, b)) = (owner(&table, 1), owner(&table, 2));
+    first.run_once().await.unwrap();
+    assert!((0..100).all(|queue| a.concerns(&pushed(queue)) && !b.concerns(&pushed(queue))));
+    for _ in 0..2 {
+        first.run_once().await.unwrap();
+        second.run_once().await.unwrap();
+    }
+    assert!((0..100).all(|queue| a.concerns(&pushed(queue)) != b.concerns(&pushed(queue))));
+    assert!((0..100).all(|queue| [&a, &b].iter().all(|owned| owned.concerns(&lane(queue, Route::Pull)))));
+    assert_eq!((a.partitions(), b.partitions()), (32, 32));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_cannot_renew_stops_before_the_lease_is_over() {
+    let table = Table::new();
+    let (owner, owned) = owner(&table, 1);
+    owner.run_once().await.unwrap();
+    let before = owned.generation();
+    *table.broken.lock() = true;
+    tokio::time::advance(CONFIG.lease.mul_f64(0.6)).await;
+    assert!(owner.run_once().await.is_err());
+    assert!(owned.concerns(&pushed(1)));
+    tokio::time::advance(CONFIG.lease.mul_f64(0.1)).await;
+    assert!(!owned.concerns(&pushed(1)));
+    assert_eq!(owned.partitions(), 0);
+    let over = owned.generation();
+    assert!(over > before, "whoever keeps lanes must hear of it");
+    assert_eq!(owned.generation(), over, "once");
+    *table.broken.lock() = false;
+    owner.run_once().await.unwrap();
+    assert!(owned.concerns(&pushed(1)) && owned.generation() > over);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_term_begins_when_the_partition_was_taken_and_not_when_it_is_renewed() {
+    let table = Table::new();
+    let (owner, owned) = owner(&table, 1);
+    owner.run_once().await.unwrap();
+    let first = owned.held(&pushed(1)).unwrap();
+    assert_eq!((first.fence.map(|(_, term)| term), first.since), (Some(1), START));
+    table.clock.advance_millis(1_000);
+    owner.run_once().await.unwrap();
+    assert_eq!(owned.held(&pushed(1)), Some(first));
+    // Not renewed for a while, but nobody else had it.
+    tokio::time::advance(CONFIG.lease).await;
+    assert_eq!(owned.held(&pushed(1)), None);
+    table.clock.advance_millis(1_000);
+    owner.run_once().await.unwrap();
+    assert_eq!(owned.held(&pushed(1)), Some(first));
+    // It ran out in the store as well: another term.
+    table.clock.advance_millis(3_000);
+    owner.run_once().await.unwrap();
+    let second = owned.held(&pushed(1)).unwrap();
+    assert_eq!((second.fence.map(|(_, term)| term), second.since), (Some(2), START.plus_millis(5_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_term_begins_in_a_time_to_come() {
+    let table = Table::new();
+    let (owner, owned) = owner(&table, 1);
+    owner.run_once().await.unwrap();
+    table.clock.advance_millis(-60_000);
+    owner.run_once().await.unwrap();
+    let held = owned.held(&pushed(1)).unwrap();
+    assert_eq!((held.fence.map(|(_, term)| term), held.since), (Some(1), START.plus_millis(-60_000)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_says_is_lost_is_forgotten_and_asked_for_at_once() {
+    let table = Table::new();
+    let (owner, owned) = owner(&table, 1);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(owner.run(stop.clone()));
+    owned.wait().await;
+    let (generation, asked) = (owned.generation(), *table.turns.lock());
+    let (partition, _) = owned.held(&pushed(1)).unwrap().fence.unwrap();
+    owned.lost(&[partition]);
+    assert!(!owned.concerns(&pushed(1)) && owned.generation() > generation);
+    assert_eq!(owned.partitions(), 63);
+    let before = Instant::now();
+    owned.wait().await;
+    assert!(owned.concerns(&pushed(1)) && *table.turns.lock() == asked + 1);
+    assert!(before.elapsed() < Duration::from_millis(100), "not a renewal later");
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_nudged_owner_takes_what_a_leaving_node_has_freed() {
+    let table = Table::new();
+    let ((first, a), (second, b)) = (owner(&table, 1), owner(&table, 2));
+    first.run_once().await.unwrap();
+    second.run_once().await.unwrap();
+    let (stop_first, stop) = (CancellationToken::new(), CancellationToken::new());
+    let leaving = tokio::spawn(first.run(stop_first.clone()));
+    let staying = tokio::spawn(second.run(stop.clone()));
+    while b.partitions() < 32 {
+        b.wait().await;
+    }
+    stop_first.cancel();
+    leaving.await.unwrap();
+    assert_eq!(a.partitions(), 0);
+    let before = Instant::now();
+    b.nudge();
+    b.wait().await;
+    assert_eq!(b.partitions(), 64);
+    assert!(before.elapsed() < Duration::from_millis(100), "not a renewal later");
+    stop.cancel();
+    staying.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stopped_node_leaves() {
+    let table = Table::new();
+    let (owner, owned) = owner(&table, 1);
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(owner.run(stop.clone()));
+    owned.wait().await;
+    stop.cancel();
+    running.await.unwrap();
+    assert!(!owned.concerns(&pushed(1)));
+    assert!(table.ownership().await.unwrap().iter().all(|row| row.owner.is_none()));
+}
+
+#[test]
+fn who_counts_fewer_partitions_notices() {
+    let row = |number, owner, seconds: i64| Ownership {
+        partition: Partition::new(number),
+        owner,
+        term: 1,
+        expires_at: START.plus_millis(seconds * 1_000),
+    };
+    let other = Some(NodeId::new(2));
+    let rows = [row(0, other, 3), row(1, None, 3), row(2, other, 0), row(3, None, 3), row(4, other, 1)];
+    assert_eq!(beyond(&rows, 2, START).map(|row| row.partition.number()), Some(4), "not those of the past");
+    assert_eq!(beyond(&rows, 5, START), None);
+    assert_eq!(beyond(&rows[..4], 2, START), None);
+}
+
+#[test]
+fn who_shares_with_nobody_owns_everything_without_a_term() {
+    let owned = Owned::everything();
+    let fences: HashSet<_> = (0..100).map(|queue| owned.held(&pushed(queue)).unwrap().fence).collect();
+    assert_eq!(fences, HashSet::from([None]));
+}

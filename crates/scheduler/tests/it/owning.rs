@@ -1,0 +1,91 @@
+//! Whoever owns a partition dispatches it, in its term and in no other.
+
+use std::collections::HashSet;
+
+use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partitions;
+use punctual_core::state::State;
+use punctual_core::store::Taker;
+use punctual_testkit::fixtures::task;
+
+use crate::bench::{Bench, LEASE, PARTITIONS};
+
+const OTHER: NodeId = NodeId::new(2);
+
+impl Bench {
+    /// The terms named by every dispatch so far.
+    fn named(&self) -> Vec<Vec<(u16, u64)>> {
+        let claims = self.spy.claims.lock().unwrap();
+        let terms = claims.iter().filter_map(|claim| match &claim.taker {
+            Taker::Dispatch { terms, .. } => Some(terms),
+            Taker::Worker { .. } => None,
+        });
+        terms.map(|terms| terms.iter().map(|(partition, term)| (partition.number(), *term)).collect()).collect()
+    }
+
+    async fn depth(&self) -> usize {
+        self.broker.depth(WEBHOOK_POOL).await.unwrap()
+    }
+
+    /// Some in each of many queues, so in every partition.
+    async fn submit_everywhere(&self, of_each: usize) -> usize {
+        let queues = 40;
+        let each = (0..queues * of_each).map(|n| task().queue(&format!("q{}", n % queues)).push("http://a.example:80"));
+        self.submit_all(each).await.len()
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_dispatched_that_this_node_does_not_own() {
+    let mut bench = Bench::of_many(|_| {});
+    bench.submit_everywhere(1).await;
+    bench.submit(task().queue("pulled")).await;
+    bench.turns().await;
+    assert_eq!((bench.depth().await, bench.named().len()), (0, 0));
+    assert_eq!(bench.lease("pulled", 1).await.len(), 1, "a worker is served by whom it asks");
+    bench.owner.run_once().await.unwrap();
+    bench.turns().await;
+    assert_eq!(bench.depth().await, 40);
+}
+
+#[tokio::test]
+async fn every_claim_names_each_partition_once_with_its_term() {
+    let mut bench = Bench::of_many(|_| {});
+    bench.owner.run_once().await.unwrap();
+    bench.submit_everywhere(2).await;
+    bench.turns().await;
+    let named = bench.named();
+    assert!(!named.is_empty());
+    for terms in &named {
+        let distinct: HashSet<u16> = terms.iter().map(|(partition, _)| *partition).collect();
+        assert_eq!(distinct.len(), terms.len(), "{terms:?}");
+        assert!(terms.iter().all(|(partition, term)| *partition < PARTITIONS && *term == 1), "{terms:?}");
+    }
+    let all: HashSet<u16> = named.iter().flatten().map(|(partition, _)| *partition).collect();
+    assert_eq!(all.len(), usize::from(PARTITIONS));
+}
+
+#[tokio::test]
+async fn what_somebody_else_owns_by_now_is_forgotten_and_not_taken() {
+    let mut bench = Bench::of_many(|_| {});
+    bench.owner.run_once().await.unwrap();
+    let millis = i64::try_from(LEASE.as_millis()).unwrap();
+    bench.clock.advance_millis(millis);
+    // By its own clock this node still owns everything; by the store's it is late.
+    let taken = bench.sqlite.take_turn(OTHER, PARTITIONS, 60_000).await.unwrap();
+    assert_eq!(taken.len(), usize::from(PARTITIONS));
+    let id = bench.submit(task().push("http://a.example:80")).await;
+    bench.turns().await;
+    let named = bench.named();
+    assert_eq!((bench.depth().await, named.len()), (0, 1), "one claim, refused: {named:?}");
+    assert_eq!((bench.task(id).await.state(), bench.task(id).await.position.attempts), (State::Pending, 0));
+    bench.turns().await;
+    assert_eq!(bench.named().len(), 1, "and no other");
+    // What it gets back is a term of its own.
+    bench.sqlite.leave(OTHER).await.unwrap();
+    bench.owner.run_once().await.unwrap();
+    bench.turns().await;
+    assert_eq!(bench.depth().await, 1);
+    assert_eq!(bench.named().last().unwrap()[0].1, 3);
+}

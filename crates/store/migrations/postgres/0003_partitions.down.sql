@@ -1,0 +1,9 @@
+ALTER TABLE nodes
+    DROP COLUMN name,
+    DROP COLUMN address,
+    DROP COLUMN roles,
+    DROP COLUMN version,
+    DROP COLUMN skew_millis,
+    DROP COLUMN first_seen_at;
+DROP TABLE partition_members;
+DROP TABLE partitions;

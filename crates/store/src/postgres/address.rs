@@ -1,0 +1,173 @@
+//! Where a PostgreSQL is and how it is spoken to, read from a URL. The only place that connects.
+//!
+//! The hands, the reads, the leases, the clock, the listener and the migrations all connect
+//! through [`Address::connect`], so that what the URL says of TLS holds for each of them.
+
+use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
+use tokio_postgres::config::Host;
+use tokio_postgres::tls::MakeTlsConnect;
+use tokio_postgres::{Client, Config, Connection, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::connect::ConnectError;
+use super::fault::{Fault, spoken};
+use super::session::CONNECT;
+use super::tls::{self, Mode};
+
+/// What a URL may say behind its question mark.
+const PARAMETERS: [&str; 20] = [
+    "sslmode",
+    "sslrootcert",
+    "user",
+    "password",
+    "dbname",
+    "host",
+    "hostaddr",
+    "port",
+    "options",
+    "application_name",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "target_session_attrs",
+    "channel_binding",
+    "load_balance_hosts",
+    "sslnegotiation",
+];
+
+/// A connection that somebody has to drive.
+pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
+
+/// Where a database is (see the module).
+#[derive(Clone)]
+pub(crate) struct Address {
+    config: Config,
+    connector: MakeRustlsConnect,
+}
+
+impl Address {
+    /// Reads a URL.
+    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
+        let Parts { bare, mode, roots } = Parts::of(url).map_err(ConnectError::Url)?;
+        let mut config: Config =
+            bare.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(spoken(&error)))?;
+        let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
+        let is_local = is_local && !config.get_hosts().is_empty();
+        // Nobody listens in on a socket of this machine, and PostgreSQL does not encrypt there.
+        let mode_of_driver = if is_local { Mode::Disable } else { mode }.of_driver();
+        config.ssl_mode(mode_of_driver);
+        let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
+        Ok(Self { config, connector })
+    }
+
+    /// Connects, with whatever `settle` adds to what the URL says.
+    pub(crate) async fn connect(&self, settle: impl FnOnce(&mut Config)) -> Result<(Client, Wire), Fault> {
+        let mut config = self.config.clone();
+        settle(&mut config);
+        timeout(CONNECT, config.connect(self.connector.clone())).await.map_err(|_| Fault::Silent)?.map_err(Fault::from)
+    }
+}
+
+/// Host, port and database, and no more: a URL has a password in it.
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let config = &self.config;
+        let host = match config.get_hosts().first() {
+            Some(Host::Tcp(host)) => host.clone(),
+            #[cfg(unix)]
+            Some(Host::Unix(path)) => path.display().to_string(),
+            None => "localhost".to_owned(),
+        };
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+        write!(f, "{host}:{port}/{database}")
+    }
+}
+
+/// A URL without what the driver does not know.
+#[derive(Debug, PartialEq, Eq)]
+struct Parts {
+    bare: String,
+    mode: Mode,
+    roots: Option<String>,
+}
+
+impl Parts {
+    fn of(url: &str) -> Result<Self, String> {
+        // The driver reads up to the first @ as user and password, whatever is in it.
+        let begin = url.find('@').unwrap_or(0);
+        let Some(mark) = url[begin..].find('?').map(|at| begin + at) else {
+            return Ok(Self { bare: url.to_owned(), mode: Mode::default(), roots: None });
+        };
+        let (mut mode, mut roots, mut others) = (Mode::default(), None, Vec::new());
+        for pair in url[mark + 1..].split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let name = percent_decode_str(name).decode_utf8_lossy();
+            let value = percent_decode_str(value).decode_utf8_lossy();
+            match name.as_ref() {
+                "sslmode" => mode = Mode::parse(&value)?,
+                "sslrootcert" => roots = Some(value.into_owned()),
+                known if PARAMETERS.contains(&known) => others.push(pair),
+                unknown => {
+                    let known = PARAMETERS.join(", ");
+                    return Err(format!("it has a parameter {unknown:?}, which is not known; there are {known}"));
+                }
+            }
+        }
+        let bare = match others.as_slice() {
+            [] => url[..mark].to_owned(),
+            some => format!("{}?{}", &url[..mark], some.join("&")),
+        };
+        Ok(Self { bare, mode, roots })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(url: &str) -> (String, Mode, Option<String>) {
+        let Parts { bare, mode, roots } = Parts::of(url).unwrap();
+        (bare, mode, roots)
+    }
+
+    #[test]
+    fn what_is_said_of_tls_is_taken_out_of_the_url() {
+        let bare = |text: &str| text.to_owned();
+        assert_eq!(parts("postgres://u@h/d"), (bare("postgres://u@h/d"), Mode::Prefer, None));
+        assert_eq!(parts("postgres://u@h/d?sslmode=require"), (bare("postgres://u@h/d"), Mode::Require, None));
+        let url = "postgres://u:p@h:1/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fmy%20root.crt";
+        let roots = Some("/etc/my root.crt".to_owned());
+        assert_eq!(parts(url), (bare("postgres://u:p@h:1/d?connect_timeout=3"), Mode::VerifyFull, roots));
+        let url = "postgres://u:what?sslmode=x@h/d?sslmode=disable";
+        assert_eq!(parts(url), (bare("postgres://u:what?sslmode=x@h/d"), Mode::Disable, None));
+    }
+
+    #[test]
+    fn what_is_not_known_is_named_and_no_value_is_told() {
+        let told = Parts::of("postgres://u:hunter2@h/d?sslcret=hunter2").unwrap_err();
+        assert!(told.starts_with("it has a parameter \"sslcret\", which is not known; there are sslmode, "), "{told}");
+        assert!(!told.contains("hunter2"), "{told}");
+        assert!(matches!(Address::parse("postgres://h/d?port=hunter2"), Err(ConnectError::Url(_))));
+    }
+
+    #[test]
+    fn every_parameter_that_is_named_is_one_of_the_drivers() {
+        for name in PARAMETERS.iter().filter(|name| !name.starts_with("ssl")) {
+            let fault = format!("postgres://h/d?{name}=").parse::<Config>().err();
+            let unknown = fault.is_some_and(|fault| spoken(&fault).contains("unknown option"));
+            assert!(!unknown, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_told_without_its_password() {
+        let address = Address::parse("postgres://app:hunter2@db:7000/punctual?sslmode=require").unwrap();
+        assert_eq!(address.to_string(), "db:7000/punctual");
+        assert_eq!(Address::parse("postgres://app@/punctual").unwrap().to_string(), "localhost:5432/punctual");
+    }
+}

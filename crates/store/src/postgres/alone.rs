@@ -1,0 +1,69 @@
+//! A connection for transactions, one after the other: each has it alone.
+//!
+//! The turns at the partitions go through it. They wait for those of other nodes, so that
+//! leases and signs of life, which must not wait with them, have another. While a transaction
+//! lasts the connection is taken out of its place: a call that is dropped takes it along, and
+//! the server rolls back what was under way.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use punctual_core::store::StoreError;
+use tokio::sync::Mutex;
+
+use super::address::Address;
+use super::fault::Fault;
+use super::link::Busy;
+use super::session::Session;
+use super::statements::Sql;
+
+/// The connection (see the module); it is made when it is needed.
+pub(crate) struct Alone {
+    address: Address,
+    statements: &'static [Sql],
+    place: Mutex<Option<Session>>,
+    most: usize,
+    busy: AtomicUsize,
+    closed: AtomicBool,
+}
+
+impl Alone {
+    /// A connection with these statements prepared, for which at most `most` calls wait.
+    pub(crate) fn new(address: &Address, statements: &'static [Sql], most: usize) -> Self {
+        let (place, busy, closed) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
+        Self { address: address.clone(), statements, place, most, busy, closed }
+    }
+
+    /// Has `work` done, which begins a transaction and commits it.
+    pub(crate) async fn transact<T>(
+        &self,
+        work: impl AsyncFnOnce(&Session) -> Result<T, Fault>,
+    ) -> Result<T, StoreError> {
+        let _busy = Busy::count(&self.busy);
+        if self.busy.load(Ordering::Relaxed) > self.most {
+            return Err(StoreError::Overloaded);
+        }
+        let mut place = self.place.lock().await;
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Fault::Closed.tell());
+        }
+        let session = match place.take().filter(|session| !session.is_closed()) {
+            Some(session) => session,
+            None => Session::open(&self.address, self.statements).await.map_err(|fault| fault.tell())?,
+        };
+        let done = work(&session).await;
+        let is_clean = match &done {
+            Ok(_) => true,
+            Err(fault) => !fault.breaks_connection() && session.run("ROLLBACK").await.is_ok(),
+        };
+        if is_clean {
+            *place = Some(session);
+        }
+        done.map_err(|fault| fault.tell())
+    }
+
+    /// Refuses further calls and drops the connection.
+    pub(crate) async fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        *self.place.lock().await = None;
+    }
+}

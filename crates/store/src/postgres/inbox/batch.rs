@@ -1,0 +1,219 @@
+//! Rows of the inbox that become tasks in one transaction.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use punctual_core::ids::TaskId;
+use punctual_core::lane::Lane;
+use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use tracing::warn;
+use uuid::Uuid;
+
+use super::super::fault::Fault;
+use super::super::hand::{Counts, Hand};
+use super::super::insert::{Rows, Verdict, count, submitted_before};
+use super::super::link::Links;
+use super::super::listener::Listener;
+use super::super::statements::Sql;
+use super::{Enqueued, Judge};
+
+/// Rows that are taken at once …
+const MOST_ROWS: i64 = 500;
+/// … and their bytes, about.
+const MOST_BYTES: i64 = 16 << 20;
+
+/// Which rows to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// What a transaction has put in.
+    Transaction(i64),
+    /// The first ones.
+    Front,
+    /// This one.
+    One(Uuid),
+}
+
+/// What was found of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// Nothing that nobody else is about to take.
+    Nothing,
+    /// All of it.
+    All,
+    /// As much as is taken at once.
+    Some,
+}
+
+/// Takes rows, and makes tasks of them.
+pub(super) struct Batches<'a> {
+    pub hand: Hand,
+    /// Where lanes are made: outside of the transaction that needs them, since what is known of them must be committed.
+    pub links: Arc<Links>,
+    /// Who tells this process's own dispatcher.
+    pub listener: Arc<Listener>,
+    pub judge: &'a Judge,
+}
+
+impl Batches<'_> {
+    /// Takes some rows. Fails if nothing can be taken at present.
+    pub(super) async fn take(&mut self, which: Which) -> Result<Found, Fault> {
+        let mut ids = Vec::new();
+        let fault = match self.attempt(which, &mut ids).await {
+            Ok(found) => return Ok(found),
+            Err(fault) => fault,
+        };
+        self.undo(fault).await?;
+        // One of them is what PostgreSQL does not take: the others need not suffer.
+        for id in &ids {
+            let Err(fault) = self.attempt(Which::One(*id), &mut Vec::new()).await else { continue };
+            let reason = self.undo(fault).await?;
+            self.settle(&[(*id, Some(reason))]).await?;
+        }
+        Ok(Found::Some)
+    }
+
+    /// Rolls back, and gives what is wrong with the rows; fails if it is not them.
+    async fn undo(&mut self, fault: Fault) -> Result<String, Fault> {
+        self.hand.tally.clear();
+        if fault.breaks_connection() {
+            return Err(fault);
+        }
+        self.hand.session.run("ROLLBACK").await?;
+        if is_of_the_rows(&fault) { Ok(fault.tell().to_string()) } else { Err(fault) }
+    }
+
+    async fn attempt(&mut self, which: Which, ids: &mut Vec<Uuid>) -> Result<Found, Fault> {
+        let session = &self.hand.session;
+        let rows = match which {
+            Which::Transaction(number) => {
+                session.begin(Sql::InboxOfTransaction, &[&number, &MOST_ROWS, &MOST_BYTES]).await?
+            }
+            Which::Front => session.begin(Sql::InboxFront, &[&MOST_ROWS, &MOST_BYTES]).await?,
+            Which::One(id) => session.begin(Sql::InboxOne, &[&id]).await?,
+        };
+        ids.extend(rows.iter().map(|row| row.get::<_, Uuid>(0)));
+        if rows.is_empty() {
+            session.run("ROLLBACK").await?;
+            return Ok(Found::Nothing);
+        }
+        let found = found(&rows);
+        let (tasks, mut settled) = self.judge(&rows);
+        let lanes = self.lanes(&tasks).await?;
+        let new = self.recognise(&tasks, &mut settled).await?;
+        count(&mut self.hand, &lanes, &new);
+        let counts = Counts::take(&mut self.hand.tally);
+        let (session, slot) = (&self.hand.session, self.hand.slot);
+        let columns = Rows::of(&tasks, &lanes, &new);
+        // Everything is sent at once; the answers are looked at in the order in which they come.
+        let (written, counted, removed, committed) = tokio::join!(biased;
+            columns.write(session, Sql::TaskInsert),
+            counts.write(session, slot),
+            self.settle(&settled),
+            session.run("COMMIT"),
+        );
+        written?;
+        counted?;
+        removed?;
+        committed?;
+        tell_of_refused(&settled);
+        self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].execute_at)));
+        Ok(found)
+    }
+
+    /// The tasks that the rows make, and all rows with the reason where they make none.
+    fn judge(&self, rows: &[Row]) -> (Vec<NewTask>, Vec<(Uuid, Option<String>)>) {
+        let (mut tasks, mut settled) = (Vec::new(), Vec::new());
+        for row in rows {
+            let enqueued = Enqueued {
+                id: TaskId::from_uuid(row.get(0)),
+                tenant: row.get(1),
+                created_at: Timestamp::from_millis(row.get(2)),
+                submission: row.get(3),
+            };
+            // A row that is too much for the judge would be so for that of every node, again and again.
+            let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(&enqueued)));
+            let judged = judged.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
+            settled.push((enqueued.id.uuid(), judged.map(|task| tasks.push(task)).err()));
+        }
+        (tasks, settled)
+    }
+
+    async fn lanes(&self, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
+        let keys = || tasks.iter().map(|task| &task.lane);
+        let lanes = &self.hand.desk.lanes;
+        let found = self.links.call(async |session| lanes.resolve(session, keys()).await).await;
+        let found = found.map_err(Fault::NoConnection)?;
+        Ok(keys().map(|key| Arc::clone(&found[key])).collect())
+    }
+
+    /// The places of the tasks that are new; those whose keys were used meanwhile are refused.
+    async fn recognise(&self, tasks: &[NewTask], settled: &mut [(Uuid, Option<String>)]) -> Result<Vec<usize>, Fault> {
+        if tasks.iter().all(|task| task.idempotency.is_none()) {
+            return Ok((0..tasks.len()).collect());
+        }
+        let verdicts = submitted_before(&self.hand.session, tasks).await?;
+        let mut reasons: HashMap<Uuid, String> = HashMap::new();
+        let mut new = Vec::new();
+        for (place, verdict) in verdicts.into_iter().enumerate() {
+            let reason = match verdict {
+                Verdict::Create => {
+                    new.push(place);
+                    continue;
+                }
+                Verdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
+                Verdict::Reused(first) => format!("its idempotency key was used meanwhile for something else, {first}"),
+            };
+            reasons.insert(tasks[place].id.uuid(), reason);
+        }
+        for (id, reason) in settled {
+            *reason = reasons.remove(id).or(reason.take());
+        }
+        Ok(new)
+    }
+
+    /// Takes rows out of the inbox; those with a reason are put aside.
+    async fn settle(&self, settled: &[(Uuid, Option<String>)]) -> Result<(), Fault> {
+        let (ids, reasons): (Vec<Uuid>, Vec<Option<&str>>) =
+            settled.iter().map(|(id, reason)| (*id, reason.as_deref())).unzip();
+        let now = self.hand.now().as_millis();
+        self.hand.session.execute(Sql::InboxSettle, &[&ids, &reasons, &now]).await.map(drop)
+    }
+
+    /// Tells this process and the others of tasks that wait.
+    fn wake<'l>(&self, new: impl Iterator<Item = (&'l Arc<Lane>, Timestamp)>) {
+        let mut first: HashMap<i64, (&Arc<Lane>, Timestamp)> = HashMap::new();
+        for (lane, due_at) in new {
+            let known = first.entry(lane.id.number()).or_insert((lane, due_at));
+            known.1 = known.1.min(due_at);
+        }
+        let waiting: Vec<(i64, i64)> = first.iter().map(|(lane, (_, due_at))| (*lane, due_at.as_millis())).collect();
+        let desk = &self.hand.desk;
+        desk.marks.put(waiting.iter().copied());
+        desk.notifier.tell(&waiting, self.hand.now());
+        for (lane, due_at) in first.into_values() {
+            self.listener.tell(lane, due_at);
+        }
+    }
+}
+
+fn found(rows: &[Row]) -> Found {
+    let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(3).len()).sum();
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    if count(rows.len()) >= MOST_ROWS || count(bytes) >= MOST_BYTES { Found::Some } else { Found::All }
+}
+
+/// Whether it comes from what the rows hold, and would come again: a value that does not fit, or is there already.
+fn is_of_the_rows(fault: &Fault) -> bool {
+    fault.code().is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)))
+}
+
+fn tell_of_refused(settled: &[(Uuid, Option<String>)]) {
+    let mut refused = settled.iter().filter_map(|(id, reason)| Some((TaskId::from_uuid(*id), reason.as_ref()?)));
+    if let Some((task, reason)) = refused.next() {
+        let others = refused.count();
+        warn!(%task, %reason, others, "what was submitted by SQL became no task; see punctual.inbox_refused");
+    }
+}

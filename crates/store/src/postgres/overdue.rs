@@ -1,0 +1,187 @@
+//! Finds what the reaper takes back: holds that ran out, holds of dead nodes, waiting tasks that expired.
+//!
+//! What was held leaves dead entries in the index, as what waited does (see `marks`). When it
+//! takes long to walk over them, a look begins where the last one found nothing more, or before
+//! what this process has written since. What another has written behind that (a task that comes
+//! back from a run after it expired, say) is then found by a look from the beginning, which is
+//! seldom.
+
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use tokio::time::Instant;
+use tokio_postgres::Row;
+use tracing::debug;
+
+use super::fault::Fault;
+use super::hand::Desk;
+use super::session::Session;
+use super::statements::Sql;
+use super::{get, row};
+use crate::columns::node_column;
+
+/// Looks from the beginning may take up to one part in so many of the time, where they take long.
+const SHARE: u32 = 50;
+
+/// What ran out within this is looked at again: it may have been committed since.
+const MARGIN_MILLIS: i64 = 1_000;
+
+/// Up to where everything overdue was found (see the module).
+pub(crate) struct Floors {
+    state: Mutex<State>,
+    /// What a look from the beginning may take without being seldom.
+    quick: Duration,
+}
+
+struct State {
+    floor: Floor,
+    /// The floor that was written below since the last look began, which may not have seen it.
+    lowest: Floor,
+    /// When to look from the beginning again.
+    again: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Floor {
+    /// No hold ran out up to then that was not found.
+    held: i64,
+    /// No waiting task expired up to then that was not found.
+    waiting: i64,
+}
+
+const GROUND: Floor = Floor { held: i64::MIN, waiting: i64::MIN };
+const ROOF: Floor = Floor { held: i64::MAX, waiting: i64::MAX };
+
+impl Floor {
+    fn min(self, other: Self) -> Self {
+        Self { held: self.held.min(other.held), waiting: self.waiting.min(other.waiting) }
+    }
+}
+
+impl Floors {
+    /// Nothing was found yet.
+    pub(crate) fn new(quick: Duration) -> Self {
+        Self { state: Mutex::new(State { floor: GROUND, lowest: ROOF, again: Instant::now() }), quick }
+    }
+
+    /// Waiting tasks were written that expire then, and holds that end then.
+    pub(crate) fn wrote(
+        &self,
+        waiting: impl IntoIterator<Item = Timestamp>,
+        held: impl IntoIterator<Item = Timestamp>,
+    ) {
+        let first = |instants: &mut dyn Iterator<Item = Timestamp>| {
+            instants.min().map_or(i64::MAX, |instant| instant.as_millis().saturating_sub(1))
+        };
+        let below = Floor { held: first(&mut held.into_iter()), waiting: first(&mut waiting.into_iter()) };
+        let mut state = self.state.lock();
+        (state.floor, state.lowest) = (state.floor.min(below), state.lowest.min(below));
+    }
+}
+
+/// What was found to be overdue.
+#[derive(Default)]
+pub(crate) struct Overdue {
+    pub tasks: Vec<Task>,
+    /// Rows that could not be read.
+    pub unreadable: Vec<TaskId>,
+}
+
+/// Finds what is overdue, each once.
+pub(crate) async fn overdue(session: &Session, desk: &Desk, dead: &[NodeId], limit: usize) -> Result<Overdue, Fault> {
+    let now = desk.clock.now();
+    let rows = look(session, desk, dead, limit, now).await?;
+    if rows.len() < limit {
+        let mut state = desk.floors.state.lock();
+        state.floor = floor_after(now, rows.iter().map(ends)).min(state.lowest);
+    }
+    let mut found = get::read(session, &desk.lanes, &rows).await?;
+    let mut overdue = Overdue::default();
+    for row in &rows {
+        let id = TaskId::from_uuid(row.get(row::ID));
+        match found.remove(&id) {
+            Some(Ok(task)) => overdue.tasks.push(task),
+            Some(Err(_)) => overdue.unreadable.push(id),
+            None => {}
+        }
+    }
+    Ok(overdue)
+}
+
+async fn look(
+    session: &Session,
+    desk: &Desk,
+    dead: &[NodeId],
+    limit: usize,
+    now: Timestamp,
+) -> Result<Vec<Row>, Fault> {
+    let dead: Vec<i64> = dead.iter().copied().map(node_column).collect();
+    let (now, limit) = (now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
+    let (floor, again) = {
+        let mut state = desk.floors.state.lock();
+        state.lowest = ROOF;
+        (state.floor, state.again)
+    };
+    let began = Instant::now();
+    if began >= again {
+        let found = session.query(Sql::Overdue, &[&now, &dead, &limit]).await;
+        let took = began.elapsed();
+        if took > desk.floors.quick {
+            desk.floors.state.lock().again = Instant::now() + took * SHARE;
+        }
+        match found {
+            Err(fault) if !fault.breaks_connection() && floor != GROUND => {
+                debug!(fault = %fault.tell(), "could not look for what is overdue from the beginning");
+            }
+            found => return found,
+        }
+    }
+    let node = node_column(desk.node);
+    session.query(Sql::OverdueSince, &[&now, &dead, &limit, &floor.held, &floor.waiting, &node]).await
+}
+
+/// When the hold of a row ends, or it expires while it waits.
+fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
+    (row.get(row::LEASE_EXPIRES_AT), row.get(row::EXPIRES_AT))
+}
+
+/// The floor after a look at `now` that found everything, and these among it: they may be there still.
+fn floor_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> Floor {
+    let up_to = now.as_millis().saturating_sub(MARGIN_MILLIS);
+    found.fold(Floor { held: up_to, waiting: up_to }, |floor, (held, waiting)| {
+        let below = |ends: Option<i64>| ends.map_or(i64::MIN, |ends| ends.saturating_sub(1));
+        floor.min(match held {
+            Some(_) => Floor { held: below(held), ..ROOF },
+            None => Floor { waiting: below(waiting), ..ROOF },
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn the_floor_stays_below_what_was_found() {
+        assert_eq!(floor_after(at(10_000), std::iter::empty()), Floor { held: 9_000, waiting: 9_000 });
+        let found = [(Some(500), Some(100)), (None, Some(700)), (Some(400), None)];
+        assert_eq!(floor_after(at(10_000), found.into_iter()), Floor { held: 399, waiting: 699 });
+    }
+
+    #[test]
+    fn the_floor_goes_below_what_is_written() {
+        let floors = Floors::new(Duration::ZERO);
+        floors.state.lock().floor = floor_after(at(10_000), std::iter::empty());
+        floors.wrote([at(9_500), at(8_000)], []);
+        assert_eq!(floors.state.lock().floor, Floor { held: 9_000, waiting: 7_999 });
+        floors.wrote([], [at(3)]);
+        assert_eq!(floors.state.lock().lowest, Floor { held: 2, waiting: 7_999 });
+    }
+}

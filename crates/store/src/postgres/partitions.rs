@@ -1,0 +1,132 @@
+//! Which node owns which partition: a turn is one transaction, and nodes take turns one at a time.
+//!
+//! The rows are locked so that turns wait for each other and claims do not wait for renewals.
+//! Only what a node takes is locked against claims too (`terms`): nobody takes a partition
+//! while a claim by the term of its last owner is under way, and a claim that comes later sees
+//! the new owner. When a node gives something up the others are told, so that they need not
+//! wait for their next turn.
+
+use punctual_core::clock::Clock;
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::Ownership;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::{node_column, node_from_column, number_column};
+use crate::turns::{Turn, ownership as told};
+
+/// How a turn begins. All others wait for a node that is frozen in the middle of one, so that the server ends it soon.
+pub(crate) const BEGIN: &str =
+    "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '2s'";
+
+/// What came of a turn.
+pub(crate) struct Taken {
+    /// What the node owns now.
+    pub owned: Vec<Ownership>,
+    /// Whether something was its to take that a claim is still under way in.
+    pub is_short: bool,
+}
+
+/// A node takes its turn. `news` is what the other nodes are told if it gives something up.
+pub(crate) async fn take_turn(session: &Session, clock: &dyn Clock, turn: Turn, news: &str) -> Result<Taken, Fault> {
+    let count = i32::from(turn.count);
+    let make: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&count];
+    let (begun, made, rows) = tokio::join!(
+        biased;
+        session.run(BEGIN),
+        session.execute(Sql::PartitionMake, &make),
+        session.query(Sql::PartitionLock, &[]),
+    );
+    begun?;
+    made?;
+    let rows: Vec<Ownership> = rows?.iter().map(ownership_of).collect();
+    // Waiting for the others took its time.
+    let now = clock.now();
+    let members = members(session, turn, now).await?;
+    let mut changes = turn.changes(&rows, &members, now);
+    let is_short = !lock_taken(session, &rows, &mut changes).await?;
+    let gives_up = changes.iter().any(|row| row.owner.is_none());
+    let (written, committed, told) = tokio::join!(
+        biased;
+        write(session, &changes),
+        session.run("COMMIT"),
+        tell(session, gives_up.then_some(news)),
+    );
+    written?;
+    committed?;
+    told?;
+    changes.retain(|row| row.owner == Some(turn.node));
+    Ok(Taken { owned: changes, is_short })
+}
+
+/// A node leaves, and the others are told.
+pub(crate) async fn leave(session: &Session, now: Timestamp, node: NodeId, news: &str) -> Result<(), Fault> {
+    let (node, now) = (node_column(node), now.as_millis());
+    let leave: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&node, &now];
+    let (begun, locked, left, committed, told) = tokio::join!(
+        biased;
+        session.run(BEGIN),
+        session.query(Sql::PartitionLock, &[]),
+        session.execute(Sql::PartitionLeave, &leave),
+        session.run("COMMIT"),
+        tell(session, Some(news)),
+    );
+    begun?;
+    locked?;
+    left?;
+    committed?;
+    told
+}
+
+/// Every partition that was ever owned, by number.
+pub(crate) async fn ownership(session: &Session) -> Result<Vec<Ownership>, Fault> {
+    Ok(session.query(Sql::PartitionList, &[]).await?.iter().map(ownership_of).collect())
+}
+
+fn ownership_of(row: &Row) -> Ownership {
+    told(row.get(0), row.get(1), row.get(2), row.get(3))
+}
+
+/// The nodes that take part: this one, and those that have not run out. (The others are dropped.)
+async fn members(session: &Session, turn: Turn, now: Timestamp) -> Result<Vec<NodeId>, Fault> {
+    let until = turn.expires_at(now).as_millis();
+    let rows = session.query(Sql::PartitionMemberSaw, &[&node_column(turn.node), &now.as_millis(), &until]).await?;
+    Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([turn.node]).collect())
+}
+
+/// Locks what changes hands against claims. What cannot be had is left out of the changes; whether that is none.
+async fn lock_taken(session: &Session, rows: &[Ownership], changes: &mut Vec<Ownership>) -> Result<bool, Fault> {
+    let is_taken = |change: &Ownership| {
+        let before = rows.binary_search_by_key(&change.partition, |row| row.partition);
+        before.is_ok_and(|place| rows[place].term != change.term)
+    };
+    let wanted: Vec<i32> =
+        changes.iter().filter(|change| is_taken(change)).map(|change| i32::from(change.partition.number())).collect();
+    if wanted.is_empty() {
+        return Ok(true);
+    }
+    let locked = session.query(Sql::PartitionTake, &[&wanted]).await?;
+    let mut locked: Vec<i32> = locked.iter().map(|row| row.get(0)).collect();
+    locked.sort_unstable();
+    changes.retain(|change| !is_taken(change) || locked.binary_search(&i32::from(change.partition.number())).is_ok());
+    Ok(locked.len() == wanted.len())
+}
+
+async fn write(session: &Session, changes: &[Ownership]) -> Result<(), Fault> {
+    let number: Vec<i32> = changes.iter().map(|row| i32::from(row.partition.number())).collect();
+    let owner: Vec<Option<i64>> = changes.iter().map(|row| row.owner.map(node_column)).collect();
+    let term: Vec<i64> = changes.iter().map(|row| number_column(row.term)).collect();
+    let expires_at: Vec<i64> = changes.iter().map(|row| row.expires_at.as_millis()).collect();
+    session.execute(Sql::PartitionWrite, &[&number, &owner, &term, &expires_at]).await?;
+    Ok(())
+}
+
+async fn tell(session: &Session, news: Option<&str>) -> Result<(), Fault> {
+    if let Some(news) = news {
+        session.query(Sql::Notify, &[&news]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! The standby that lists and counts are read from, where there is one.
+//!
+//! `ports` asks it in `list` and `counts`, and nowhere else: it has connections and a memory of
+//! lanes of its own, so that nothing that decides can be led by what a standby says. Once a
+//! second it is looked how far the standby is behind (`lag`), and whether it shows what this node
+//! has written: a copy of the store that goes its own way has the same identity. One that is
+//! away, is too far behind or is a standby no more is not asked, and whatever it does not
+//! answer the primary does.
+
+pub(crate) mod lag;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use punctual_core::ids::NodeId;
+use punctual_core::store::StoreError;
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+use super::Options;
+use super::address::Address;
+use super::connect::ConnectError;
+use super::fault::Fault;
+use super::lanes::Lanes;
+use super::link::Links;
+use super::session::{Parameters, Session};
+use super::statements::Sql;
+use crate::columns::node_column;
+use lag::Positions;
+
+/// How often it is looked how far the standby is.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// For so many looks it is no news that the standby does not know this node, which has just begun.
+const GRACE: usize = 10;
+
+/// How long the standby has for an answer, before the primary is asked.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A standby to read lists and counts from.
+#[derive(Clone)]
+pub struct ReadStore {
+    /// Its address.
+    pub url: String,
+    /// How far it may be behind.
+    pub most_lag: Duration,
+}
+
+/// Without its address, which may have a password in it.
+impl fmt::Debug for ReadStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadStore").field("most_lag", &self.most_lag).finish_non_exhaustive()
+    }
+}
+
+/// The standby (see the module).
+pub(crate) struct Standby {
+    links: Links,
+    lanes: Lanes,
+    most_lag: Duration,
+    node: NodeId,
+    may_be_asked: AtomicBool,
+    lag: Mutex<Option<Duration>>,
+}
+
+impl Standby {
+    /// Looks whether it is the same database as `store`, for the process `node`. One that is away may come later.
+    pub(crate) async fn open(
+        wanted: &ReadStore,
+        store: &Links,
+        node: NodeId,
+        options: &Options,
+    ) -> Result<Self, ConnectError> {
+        let address = Address::parse(&wanted.url).map_err(of_read_store)?;
+        let links = Links::new(&address, options.readers, options.queue_jobs);
+        let standby = Self {
+            links,
+            lanes: Lanes::new(options.cached_lanes),
+            most_lag: wanted.most_lag,
+            node,
+            may_be_asked: AtomicBool::new(false),
+            lag: Mutex::default(),
+        };
+        let session = match Session::open(&address, &[]).await {
+            Ok(session) => session,
+            Err(fault) => {
+                return match ConnectError::of(&address, fault) {
+                    ConnectError::Unreachable { .. } => Ok(standby),
+                    lasting => Err(of_read_store(lasting)),
+                };
+            }
+        };
+        let fault = |fault: StoreError| ConnectError::database(&address, fault.to_string());
+        let own = store.call(identity).await.map_err(fault)?;
+        let other = identity(&session).await.map_err(|reason| fault(reason.tell()))?;
+        match own.differs_from(other) {
+            Some(reason) => Err(ConnectError::NotAStandby { server: address.to_string(), reason }),
+            None => Ok(standby),
+        }
+    }
+
+    /// What `work` reads there; none if the primary has to be asked.
+    pub(crate) async fn read<T>(&self, work: impl AsyncFnOnce(&Session, &Lanes) -> Result<T, Fault>) -> Option<T> {
+        if !self.may_be_asked.load(Ordering::Relaxed) {
+            return None;
+        }
+        let reading = self.links.call(async |session| work(session, &self.lanes).await);
+        match timeout(PATIENCE, reading).await {
+            Ok(Ok(read)) => Some(read),
+            Ok(Err(fault)) => {
+                debug!(%fault, "the read store did not answer");
+                None
+            }
+            Err(_) => {
+                debug!("the read store did not answer in time");
+                None
+            }
+        }
+    }
+
+    /// How far it is behind; none if that is not known.
+    pub(crate) fn lag(&self) -> Option<Duration> {
+        *self.lag.lock()
+    }
+
+    /// Looks how far it is, until it is aborted. `store` is the primary.
+    pub(crate) async fn watch(self: Arc<Self>, store: Arc<Links>) {
+        let mut positions = Positions::default();
+        let (mut told, mut looks) = (None, 0);
+        loop {
+            let seen = self.look(&store, &mut positions).await;
+            let may_be_asked = seen.is_ok();
+            self.may_be_asked.store(may_be_asked, Ordering::Relaxed);
+            looks += 1;
+            let is_news = looks > GRACE || !matches!(seen, Err(Why::Strange));
+            if is_news && told.replace(may_be_asked) != Some(may_be_asked) {
+                match seen {
+                    Ok(()) => info!("lists are read from the read store"),
+                    Err(why) => warn!("the read store {why}; lists are read from the store itself"),
+                }
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Looks once; why the standby must not be asked, if so.
+    pub(crate) async fn look(&self, store: &Links, positions: &mut Positions) -> Result<(), Why> {
+        let asked_at = Instant::now();
+        let written = timeout(PATIENCE, store.call(written)).await;
+        let replayed =
+            match timeout(PATIENCE, self.links.call(async |session| replayed(session, self.node).await)).await {
+                Ok(Ok(replayed)) => replayed,
+                Ok(Err(fault)) => return Err(self.lost(Why::Away(fault.to_string()))),
+                Err(_) => return Err(self.lost(Why::Away("it does not answer".to_owned()))),
+            };
+        if !replayed.is_standby {
+            return Err(self.lost(Why::NoStandby));
+        }
+        if !replayed.knows_this_node {
+            return Err(self.lost(Why::Strange));
+        }
+        // Of a store that is away it is not known how far it is: what was known before holds, and the standby can tell
+        // what the store cannot.
+        let Ok(Ok(written)) = written else {
+            let known = self.lag();
+            return known.map_or(Err(Why::Unknown), |lag| self.judge(lag));
+        };
+        positions.take_in(asked_at, written.position);
+        let since_commit = replayed.committed_at.map(|at| millis(written.now.saturating_sub(at)));
+        let lag = positions.lag(Instant::now(), replayed.position).or(since_commit);
+        *self.lag.lock() = lag;
+        lag.map_or(Err(Why::Unknown), |lag| self.judge(lag))
+    }
+
+    fn judge(&self, lag: Duration) -> Result<(), Why> {
+        if lag > self.most_lag { Err(Why::Behind { lag, most: self.most_lag }) } else { Ok(()) }
+    }
+
+    fn lost(&self, why: Why) -> Why {
+        *self.lag.lock() = None;
+        why
+    }
+
+    /// Drops the connections.
+    pub(crate) async fn close(&self) {
+        self.links.close().await;
+    }
+}
+
+/// Why the standby must not be asked.
+#[derive(Debug)]
+pub(crate) enum Why {
+    Away(String),
+    Behind { lag: Duration, most: Duration },
+    Unknown,
+    NoStandby,
+    Strange,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Why::Away(reason) => write!(f, "is away ({reason})"),
+            Why::Behind { lag, most } => {
+                write!(f, "is {:.1} seconds behind, more than {}", lag.as_secs_f64(), most.as_secs_f64())
+            }
+            Why::Unknown => f.write_str("does not tell how far it is behind"),
+            Why::NoStandby => f.write_str("is not a standby"),
+            Why::Strange => f.write_str("does not show what this node has written"),
+        }
+    }
+}
+
+/// A database among all there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    system: i64,
+    database: u32,
+}
+
+impl Identity {
+    fn differs_from(self, other: Self) -> Option<String> {
+        if self.system != other.system {
+            let (own, other) = (self.system, other.system);
+            return Some(format!("it is another server (its system identifier is {other}, the store's is {own})"));
+        }
+        (self.database != other.database)
+            .then(|| "it is of the same server, but another database; name the database of the store".to_owned())
+    }
+}
+
+async fn identity(session: &Session) -> Result<Identity, Fault> {
+    let row = one(session, Sql::Identity, &[]).await?;
+    Ok(Identity { system: row.get(0), database: row.get(1) })
+}
+
+/// How far the primary has written its log.
+struct Written {
+    position: i64,
+    now: i64,
+}
+
+async fn written(session: &Session) -> Result<Written, Fault> {
+    let row = one(session, Sql::LogWritten, &[]).await?;
+    Ok(Written { position: row.get(0), now: row.get(1) })
+}
+
+/// How far the standby has replayed it.
+struct Replayed {
+    is_standby: bool,
+    knows_this_node: bool,
+    position: i64,
+    committed_at: Option<i64>,
+}
+
+async fn replayed(session: &Session, node: NodeId) -> Result<Replayed, Fault> {
+    let row = one(session, Sql::LogReplayed, &[&node_column(node)]).await?;
+    let (is_standby, knows_this_node) = (row.get(0), row.get(1));
+    Ok(Replayed { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) })
+}
+
+async fn one(session: &Session, sql: Sql, parameters: Parameters<'_>) -> Result<tokio_postgres::Row, Fault> {
+    let row = session.query(sql, parameters).await?.into_iter().next();
+    row.ok_or_else(|| Fault::Corrupt("a server does not know who it is".to_owned()))
+}
+
+fn of_read_store(fault: ConnectError) -> ConnectError {
+    ConnectError::ReadStore(Box::new(fault))
+}
+
+fn millis(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+}

@@ -1,0 +1,65 @@
+//! The terms that claims name: whether this node still owns the partitions that it takes from.
+//!
+//! They are looked up in the transaction of the claim, which holds on to what it finds: whoever
+//! takes a partition (`partitions`) waits for it, or the claim sees the new owner and takes
+//! nothing.
+
+use std::collections::{BTreeSet, HashSet};
+
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::Partition;
+use punctual_core::store::{Claim, Taker};
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::{node_column, number_column};
+
+/// Partitions and terms, each once and in order, so that nobody waits in a circle.
+pub(crate) struct Terms {
+    numbers: Vec<i32>,
+    terms: Vec<i64>,
+}
+
+/// The partitions that are owned, each in its term.
+pub(crate) type Held = HashSet<(i32, i64)>;
+
+impl Terms {
+    /// All that the claims name.
+    pub(crate) fn of(claims: &[Claim]) -> Self {
+        let named: BTreeSet<(i32, i64)> = claims.iter().flat_map(named).map(columns).collect();
+        let (numbers, terms) = named.into_iter().unzip();
+        Self { numbers, terms }
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    /// Holds on to those that are the node's own. Without any there is no statement.
+    pub(crate) async fn hold(&self, session: &Session, node: NodeId) -> Result<Held, Fault> {
+        if self.is_empty() {
+            return Ok(Held::new());
+        }
+        let rows = session.query(Sql::PartitionHold, &[&self.numbers, &self.terms, &node_column(node)]).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+}
+
+/// The partitions that a claim names and that are not among the held ones.
+pub(crate) fn lost(claim: &Claim, held: &Held) -> Vec<Partition> {
+    let lost = named(claim).iter().filter(|term| !held.contains(&columns(term)));
+    lost.map(|(partition, _)| *partition).collect()
+}
+
+fn named(claim: &Claim) -> &[(Partition, u64)] {
+    match &claim.taker {
+        Taker::Dispatch { terms, .. } => terms,
+        Taker::Worker { .. } => &[],
+    }
+}
+
+fn columns((partition, term): &(Partition, u64)) -> (i32, i64) {
+    (i32::from(partition.number()), number_column(*term))
+}

@@ -1,0 +1,90 @@
+//! Submissions by SQL: what the function takes and refuses, who may call it, and how rows of the inbox become tasks.
+
+mod calling;
+mod rights;
+mod taking;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::store::Store;
+use punctual_core::task::{Idempotency, NewTask, Task};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{TENANT, task};
+use punctual_testkit::postgres::connect;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::task::AbortHandle;
+use tokio_postgres::Client;
+use tokio_postgres::error::DbError;
+use uuid::Uuid;
+
+use super::super::{Enqueued, Judge, PostgresStore};
+use super::{Fixture, open};
+
+const SOON: Duration = Duration::from_secs(20);
+
+/// A payload may have so many bytes.
+const PAYLOAD_BYTES: usize = 262_144;
+
+/// Takes what is in the inbox, until it is dropped.
+struct Taking(AbortHandle);
+
+impl Taking {
+    fn start(store: &PostgresStore) -> Self {
+        Self::judged_by(store, Arc::new(judge))
+    }
+
+    fn judged_by(store: &PostgresStore, judge: Judge) -> Self {
+        let store = store.clone();
+        let run = async move { store.receive(judge, PAYLOAD_BYTES, std::future::pending()).await };
+        Self(tokio::spawn(run).abort_handle())
+    }
+}
+
+impl Drop for Taking {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A task of the submission's type, due at once; one of type `bad` is refused, and one of type `panic` is too much.
+fn judge(enqueued: &Enqueued) -> Result<NewTask, String> {
+    let submission: Value = serde_json::from_str(&enqueued.submission).unwrap();
+    let kind = submission["type"].as_str().unwrap();
+    match kind {
+        "bad" => Err("it is bad".to_owned()),
+        "panic" => panic!("a row that is too much"),
+        _ => {
+            let mut new = task().tenant(&enqueued.tenant).kind(kind).build();
+            new.idempotency = submission["idempotency_key"].as_str().map(|key| Idempotency {
+                key: key.to_owned(),
+                fingerprint: Sha256::digest(&enqueued.submission).into(),
+            });
+            Ok(NewTask { id: enqueued.id, ..new })
+        }
+    }
+}
+
+/// Enqueues with these arguments, and gives the id.
+async fn enqueue(client: &Client, arguments: &str) -> TaskId {
+    let row = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
+    TaskId::from_uuid(row.unwrap_or_else(|error| panic!("{arguments}: {error:?}")).get::<_, Uuid>(0))
+}
+
+/// Enqueues what is refused, and gives what PostgreSQL says.
+async fn refused(client: &Client, arguments: &str) -> DbError {
+    let answer = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
+    let error = answer.map(|row| row.get::<_, Uuid>(0)).expect_err(arguments);
+    error.as_db_error().unwrap_or_else(|| panic!("{arguments}: {error:?}")).clone()
+}
+
+/// The task, once it is one.
+async fn until_there(store: &PostgresStore, tenant: &str, id: TaskId) -> Task {
+    eventually("the row has become a task", SOON, async || {
+        let found = store.get(tenant, vec![id]).await.map_err(|error| error.to_string())?;
+        found.into_iter().flatten().next().ok_or_else(|| "not there".to_owned())
+    })
+    .await
+}

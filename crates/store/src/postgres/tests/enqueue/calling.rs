@@ -1,0 +1,272 @@
+//! What the function takes, and what it refuses.
+
+use punctual_core::callback::target_of;
+use punctual_testkit::fixtures::Dice;
+
+use super::*;
+
+/// Arguments after a type, each of which breaks one rule.
+const BROKEN: &[&str] = &[
+    "type => 'a b'",
+    "type => ''",
+    "type => NULL",
+    "type => repeat('x', 256)",
+    "type => E't\\n'",
+    "type => 't\u{e9}'",
+    "type => 't', queue => ''",
+    "type => 't', queue => 'a,b'",
+    "type => 't', tenant => ''",
+    "type => 't', tenant => 'a/b'",
+    "type => 't', tenant => repeat('x', 65)",
+    "type => 't', priority => -1",
+    "type => 't', priority => 10",
+    "type => 't', idempotency_key => ''",
+    "type => 't', idempotency_key => ' k'",
+    "type => 't', idempotency_key => 'k '",
+    "type => 't', idempotency_key => E'k\\t'",
+    "type => 't', idempotency_key => 'k\u{e9}'",
+    "type => 't', idempotency_key => repeat('k', 256)",
+    "type => 't', payload => to_jsonb(repeat('x', 262143))",
+    "type => 't', payload => (repeat('[', 128) || repeat(']', 128))::jsonb",
+    "type => 't', payload => (repeat('{\"a\":', 127) || '{}' || repeat('}', 127))::jsonb",
+    "type => 't', payload => '{\"a\": [1, -1e309]}'",
+    "type => 't', execute_at => now(), delay_seconds => 1",
+    "type => 't', execute_at => 'infinity'",
+    "type => 't', execute_at => '-infinity'",
+    "type => 't', execute_at => '10000-01-01 00:00:00+00'",
+    "type => 't', execute_at => '0001-12-31 00:00:00+00 BC'",
+    "type => 't', delay_seconds => -0.001",
+    "type => 't', delay_seconds => 3155760000.001",
+    "type => 't', delay_seconds => 'NaN'",
+    "type => 't', delay_seconds => 'Infinity'",
+    "type => 't', expires_at => now() - interval '1 second'",
+    "type => 't', expires_at => now() + interval '1 hour', execute_at => now() + interval '1 hour'",
+    "type => 't', expires_at => now() + interval '1 second', delay_seconds => 5",
+    "type => 't', expires_at => 'infinity'",
+    "type => 't', timeout_seconds => 0",
+    "type => 't', timeout_seconds => -1",
+    "type => 't', timeout_seconds => 86400.0001",
+    "type => 't', timeout_seconds => 'NaN'",
+    "type => 't', callback_headers => '{\"X\": \"1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '[]'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": 1}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": null}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"\": \"1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X Y\": \"1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"HOST\": \"1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"Punctual-X\": \"1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": \" 1\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": \"1\\t\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": \"a\\r\\nHost: b\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": \"\u{e9}\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => '{\"X\": \"1\", \"x\": \"2\"}'",
+    "type => 't', callback_url => 'http://h/', callback_headers => jsonb_build_object('X', repeat('v', 8192))",
+    "type => 't', callback_url => 'http://h/', callback_headers =>
+        (SELECT jsonb_object_agg('X' || n, '1') FROM generate_series(1, 33) AS n)",
+    "type => 't', metadata => '\"a\"'",
+    "type => 't', metadata => '{\"a\": 1}'",
+    "type => 't', metadata => '{\"\": \"1\"}'",
+    "type => 't', metadata => jsonb_build_object(repeat('k', 65), '1')",
+    "type => 't', metadata => jsonb_build_object('k', repeat('v', 513))",
+    "type => 't', metadata => '{\"a\": \"\\u0085\"}'",
+    "type => 't', metadata => '{\"\\u007f\": \"1\"}'",
+    "type => 't', metadata => (SELECT jsonb_object_agg('k' || n, '1') FROM generate_series(1, 33) AS n)",
+    "type => 't', retry_policy => '3'",
+    "type => 't', retry_policy => '{\"retries\": 3}'",
+    "type => 't', retry_policy => '{\"max_retries\": 1001}'",
+    "type => 't', retry_policy => '{\"max_retries\": -1}'",
+    "type => 't', retry_policy => '{\"max_retries\": 3.0}'",
+    "type => 't', retry_policy => '{\"max_retries\": \"3\"}'",
+    "type => 't', retry_policy => '{\"backoff\": \"cubic\"}'",
+    "type => 't', retry_policy => '{\"jitter\": true}'",
+    "type => 't', retry_policy => '{\"backoff_seconds\": -1}'",
+    "type => 't', retry_policy => '{\"backoff_seconds\": \"1\"}'",
+    "type => 't', retry_policy => '{\"max_backoff_seconds\": 86401}'",
+    "type => 't', retry_policy => '{\"backoff_seconds\": 5, \"max_backoff_seconds\": 4.9}'",
+];
+
+#[tokio::test]
+async fn every_broken_rule_is_told_with_what_to_do() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    for arguments in BROKEN {
+        let told = refused(&client, arguments).await;
+        assert_eq!(told.code().code(), "22023", "{arguments}: {told:?}");
+        assert!(told.hint().is_some_and(|hint| hint.len() > 10) && told.message().len() > 10, "{arguments}: {told:?}");
+        assert!(told.message().len() < 1_000, "{arguments}: all of it is repeated");
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
+}
+
+#[tokio::test]
+async fn what_is_just_within_the_rules_is_taken() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    for arguments in [
+        "repeat('x', 255), queue => repeat('q', 255), tenant => repeat('t', 64), idempotency_key => repeat('k', 255)",
+        "'t', priority => 0, delay_seconds => 0, timeout_seconds => 0.0000001",
+        "'t', priority => 9, delay_seconds => 3155760000, timeout_seconds => 86400, idempotency_key => 'a b ~'",
+        "'t', execute_at => '9999-12-31 23:59:59.999+00'",
+        "'t', execute_at => '0001-01-01 00:00:00+00', expires_at => '9999-12-31 23:59:59.999+00'",
+        "'t', payload => to_jsonb(repeat('x', 262142))",
+        "'t', payload => (repeat('[', 127) || '1' || repeat(']', 127))::jsonb",
+        "'t', payload => '[1.7976931348623157e308, -1.7976931348623157e308, 1e-400]'",
+        "'t', payload => NULL, execute_at => NULL, queue => NULL, tenant => NULL, priority => NULL, metadata => 'null',
+            callback_headers => 'null', retry_policy => 'null'",
+        "'t', callback_headers => '{}', metadata => '{}', retry_policy => '{}'",
+        "'t', retry_policy => '{\"max_retries\": 1000, \"backoff\": null, \"backoff_seconds\": 0,
+            \"max_backoff_seconds\": 86400, \"jitter\": \"none\"}'",
+        "'t', metadata => jsonb_build_object(repeat('\u{1f600}', 64), repeat('\u{1f600}', 512))",
+        "'t', callback_url => 'http://h/', callback_headers => jsonb_build_object('X', repeat('v', 8191))",
+    ] {
+        enqueue(&client, arguments).await;
+    }
+}
+
+/// What URLs are put together from; the first of each is a good one, and taken half of the time.
+const PARTS: &[&[&str]] = &[
+    &["http", "https", "HTTP", "Https", "ftp", "javascript", ""],
+    &["://", ":", ":/", ":///", ":\\\\", "://u@", "://u:p@", "://@"],
+    &[
+        "h",
+        "example.com",
+        "EXAMPLE.com",
+        "a_b.c-d",
+        "-a.b",
+        "a-.b",
+        "a..b",
+        ".a",
+        "a.",
+        "1.2.3.4",
+        "1.2.3",
+        "01.2.3.4",
+        "256.1.1.1",
+        "1.2.3.4.5",
+        "a.1",
+        "1.a",
+        "0x7f.1",
+        "a.0x1",
+        "2130706433",
+        "[::1]",
+        "[::ffff:1.2.3.4]",
+        "[1::2::3]",
+        "[::1",
+        "::1",
+        "[fe80::1%25eth0]",
+        "[]",
+        "xn--bcher-kva.example",
+        "b\u{fc}cher.example",
+        "a b",
+        "a%41",
+        "",
+        "localhost",
+        "a.b.c.d.e.f",
+        "9a.b9",
+        "a~b",
+        "a,b",
+    ],
+    &["", ":80", ":0", ":65535", ":65536", ":", ":99999", ":8a", ":00080"],
+    &[
+        "",
+        "/",
+        "/a/../b",
+        "/a//b/.",
+        "?q=1",
+        "#f",
+        "/a?b#c",
+        "?'",
+        "/%zz",
+        "/%",
+        "/a b",
+        "/\u{e9}",
+        "/\\",
+        "/\"",
+        "/{a}",
+        "/a\n",
+        "/^",
+        "/`",
+        "/|",
+        "/[a]",
+        "x",
+        "@b",
+        "/@b:c",
+        "/!$&'()*+,;=~_-.",
+    ],
+];
+
+/// What is accepted here must not be refused later, when its submitter is gone.
+#[tokio::test]
+async fn a_url_that_is_taken_is_one_to_the_product() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let mut dice = Dice::new(4);
+    let mut texts: Vec<String> =
+        (0..4_000).map(|_| PARTS.iter().map(|part| part[dice.below(part.len()) * dice.below(2)]).collect()).collect();
+    for length in [2_030, 2_031, 2_032, 2_033, 2_034] {
+        texts.push(format!("http://example.com/{}", "a".repeat(length)));
+        texts.push(format!("http://example.com?{}", "a".repeat(length)));
+        texts.push(format!("http://example.com/?''{}", "a".repeat(length - 6)));
+    }
+    let judge = "SELECT t.url, punctual.inbox_is_url(t.url) FROM unnest($1::text[]) AS t (url)";
+    let mut taken = 0;
+    for row in client.query(judge, &[&texts]).await.unwrap() {
+        let (text, is_url): (&str, bool) = (row.get(0), row.get(1));
+        if is_url {
+            taken += 1;
+            assert!(target_of(text).is_ok(), "{text:?} is taken, but {:?}", target_of(text));
+        }
+    }
+    assert!(taken > 200 && taken < 2_000, "too few good URLs to tell: {taken}");
+    let long = format!("http://example.com/{}", "a".repeat(2_029));
+    for plain in [
+        "http://example.com",
+        "https://Example.COM:8443/a/../b?q='1'&r=%20#part",
+        "http://127.0.0.1:1/",
+        "http://[::1]:65535/x",
+        "http://xn--bcher-kva.example/%C3%BC",
+        "http://a_b.internal?x",
+        &long,
+    ] {
+        enqueue(&client, &format!("'t', callback_url => {}", literal(plain))).await;
+    }
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+#[tokio::test]
+async fn a_session_that_is_set_otherwise_changes_nothing() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let settings = "CREATE SCHEMA evil; CREATE FUNCTION evil.inbox_refuse(text, text) RETURNS void LANGUAGE sql AS '';
+        CREATE TEMP TABLE inbox (LIKE punctual.inbox INCLUDING DEFAULTS);
+        CREATE FUNCTION evil.now() RETURNS timestamptz LANGUAGE sql AS $$ SELECT 'epoch'::timestamptz $$;
+        SET search_path = evil, pg_temp, punctual, pg_catalog; SET standard_conforming_strings = off; SET DateStyle = 'SQL, DMY';
+        SET TimeZone = 'Asia/Kathmandu'; SET bytea_output = 'escape'; SET extra_float_digits = -15";
+    client.batch_execute(settings).await.unwrap();
+    let arguments = "'t', execute_at => '2030-01-02 03:04:05.0000001+00', callback_url => 'http://1.2.3.4/', idempotency_key => 'k'";
+    let first = enqueue(&client, arguments).await;
+    assert_eq!(enqueue(&client, arguments).await, first);
+    assert_eq!(refused(&client, "'t', callback_url => 'http://1.2.3.400/'").await.code().code(), "22023");
+    let stored = fixture.sql("SELECT submission FROM punctual.inbox").await;
+    assert!(stored[0][0].as_ref().unwrap().contains("2030-01-02T03:04:05.000000Z"), "{stored:?}");
+    assert_eq!(first.uuid().get_version_num(), 7);
+}
+
+#[tokio::test]
+async fn a_lower_limit_of_the_server_holds_for_the_next_call() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    enqueue(&client, "'t', payload => to_jsonb(repeat('x', 20000))").await;
+    let (store, judge) = (fixture.store.clone(), Arc::new(judge));
+    let taking = tokio::spawn(async move { store.receive(judge, 10_000, std::future::pending()).await });
+    eventually("the limit is the server's", SOON, async || {
+        let limit = fixture.number("SELECT payload_bytes FROM inbox_watch").await;
+        if limit == 10_000 { Ok(()) } else { Err(limit.to_string()) }
+    })
+    .await;
+    let told = refused(&client, "'t', payload => to_jsonb(repeat('x', 20000))").await;
+    assert!(told.hint().unwrap().contains("10000"), "{told:?}");
+    taking.abort();
+}

@@ -1,0 +1,50 @@
+//! A role that may enqueue, and nothing else.
+
+use super::*;
+
+#[tokio::test]
+async fn a_role_that_may_enqueue_may_do_nothing_else() {
+    let fixture = Fixture::open().await;
+    fixture.sql("CREATE ROLE app LOGIN").await;
+    let app = connect(&fixture.url.replace("postgres@", "app@")).await;
+    let denied = async |sql: &str| {
+        let error = app.batch_execute(sql).await.expect_err(sql);
+        assert_eq!(error.code().map(tokio_postgres::error::SqlState::code), Some("42501"), "{sql}: {error:?}");
+    };
+    denied("SELECT punctual.enqueue('t')").await;
+    // As docs/sql.md says.
+    fixture.sql("GRANT USAGE ON SCHEMA punctual TO app").await;
+    denied("SELECT punctual.enqueue('t')").await;
+    fixture.sql("GRANT EXECUTE ON FUNCTION punctual.enqueue TO app").await;
+    enqueue(&app, "'t', idempotency_key => 'k', callback_url => 'http://[::1]/', metadata => '{\"a\": \"b\"}'").await;
+
+    let tables = "SELECT relname FROM pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p')";
+    let tables: Vec<String> = fixture.sql(tables).await.into_iter().map(|mut row| row[0].take().unwrap()).collect();
+    assert!(tables.len() > 15 && tables.iter().any(|table| table == "inbox"), "{tables:?}");
+    for table in tables {
+        for sql in ["SELECT FROM", "INSERT INTO", "DELETE FROM", "TRUNCATE"] {
+            let values = if sql == "INSERT INTO" { "DEFAULT VALUES" } else { "" };
+            denied(&format!("{sql} punctual.{table} {values}")).await;
+        }
+        let column =
+            format!("SELECT attname FROM pg_attribute WHERE attrelid = 'punctual.{table}'::regclass AND attnum = 1");
+        let column = fixture.sql(&column).await[0][0].clone().unwrap();
+        denied(&format!("UPDATE punctual.{table} SET {column} = DEFAULT")).await;
+    }
+    let sequences = "SELECT relname FROM pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind = 'S'";
+    for sequence in fixture.sql(sequences).await {
+        denied(&format!("SELECT nextval('punctual.{}')", sequence[0].as_ref().unwrap())).await;
+    }
+    let functions =
+        "SELECT p.oid::regprocedure::text, has_function_privilege('app', p.oid, 'EXECUTE') FROM pg_proc AS p
+        WHERE p.pronamespace = 'punctual'::regnamespace";
+    let functions = fixture.sql(functions).await;
+    assert!(functions.len() > 10, "{functions:?}");
+    for function in functions {
+        let (name, allowed) = (function[0].as_ref().unwrap(), function[1].as_ref().unwrap() == "t");
+        assert_eq!(allowed, name.contains("enqueue("), "{name}");
+    }
+    denied("SELECT punctual.history_ahead(0, 1)").await;
+    denied("SELECT punctual.inbox_id(0)").await;
+    denied("CREATE TABLE punctual.mine ()").await;
+}

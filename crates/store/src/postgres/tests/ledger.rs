@@ -1,0 +1,34 @@
+//! The ledger as the leader tends it.
+
+use punctual_core::time::Timestamp;
+
+use super::{Database, Fixture};
+use crate::migrations::MigrationError;
+
+#[tokio::test]
+async fn expired_entries_are_removed_a_few_at_a_time() {
+    let fixture = Fixture::open().await;
+    fixture.sql("INSERT INTO ledger SELECT 'acme', 'k' || n, 0, n FROM generate_series(1, 10) AS n").await;
+    let mut removed = Vec::new();
+    for _ in 0..4 {
+        removed.push(fixture.store.prune_ledger(Timestamp::from_millis(7), 3).await.unwrap());
+    }
+    assert_eq!(removed, [3, 3, 1, 0]);
+    assert_eq!(
+        fixture.sql("SELECT min(expires_at), count(*) FROM ledger").await[0],
+        [Some("8".into()), Some("3".into())]
+    );
+}
+
+#[tokio::test]
+async fn entries_that_hold_are_not_lost_by_going_down() {
+    let fixture = Fixture::open().await;
+    let database = Database::connect(&fixture.url).await.unwrap();
+    fixture.sql("INSERT INTO ledger VALUES ('acme', 'k', 0, 4102444800000)").await;
+    match database.down(4).await {
+        Err(MigrationError::Postgres(told)) => assert!(told.contains("1 entries of punctual.ledger"), "{told}"),
+        other => panic!("{other:?}"),
+    }
+    fixture.sql("UPDATE ledger SET expires_at = 1").await;
+    assert_eq!(database.down(4).await.unwrap(), [5]);
+}

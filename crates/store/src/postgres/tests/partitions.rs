@@ -1,0 +1,303 @@
+//! The partitions of several nodes on one database: turns at once, claims beside them, and what the others hear.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use punctual_core::clock::ManualClock;
+use punctual_core::ids::NodeId;
+use punctual_core::lane::LaneId;
+use punctual_core::partitions::{Partition, Partitions};
+use punctual_core::state::State;
+use punctual_core::store::{Claim, Claimed, Store, Taker};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, task};
+use tokio::sync::{Barrier, watch};
+use tokio::task::JoinSet;
+
+use super::super::statements::Sql;
+use super::super::{PostgresStore, Wake, Wakes};
+use super::{Fixture, insert, open, open_at};
+
+const TTL: u64 = 10_000;
+const TTL_MILLIS: i64 = 10_000;
+
+/// Longer than it takes until a lane is looked through from its front.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The partitions and terms that a turn of the store's own node gives.
+async fn turn(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> {
+    let owned = store.take_turn(store.node(), count, TTL).await.unwrap();
+    owned.iter().map(|row| (row.partition, row.term)).collect()
+}
+
+async fn dispatch(store: &PostgresStore, lane: LaneId, limit: usize, terms: Vec<(Partition, u64)>) -> Claimed {
+    let taker = Taker::Dispatch { visibility_millis: 60_000, terms, from: None };
+    let claim = Claim { lanes: vec![(lane, limit)], limit, taker };
+    store.claim(vec![claim]).await.unwrap().pop().unwrap()
+}
+
+async fn waiting(store: &PostgresStore) -> u64 {
+    let counts = store.counts().await.unwrap();
+    counts.iter().filter(|count| count.state == State::Pending).map(|count| count.tasks).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_that_take_turns_at_once_never_own_the_same_partition() {
+    let fixture = Fixture::open().await;
+    let clock = Arc::new(ManualClock::new(START));
+    let (together, mut nodes) = (Arc::new(Barrier::new(3)), JoinSet::new());
+    for number in 0..3_u64 {
+        let store = open_at(&fixture.url, NodeId::new(100 + number), &clock).await;
+        let (together, clock) = (Arc::clone(&together), Arc::clone(&clock));
+        nodes.spawn(async move {
+            let mut told = Vec::new();
+            for round in 0..150_u64 {
+                together.wait().await;
+                match (round + 5 * number) % 16 {
+                    7 => store.leave(store.node()).await.unwrap(),
+                    9 => clock.advance_millis(TTL_MILLIS),
+                    _ => told.push(turn(&store, 16).await),
+                }
+            }
+            (store.node(), told)
+        });
+    }
+    let (mut owner, mut longest): (BTreeMap<(Partition, u64), NodeId>, usize) = (BTreeMap::new(), 0);
+    for (node, told) in nodes.join_all().await {
+        longest = longest.max(told.iter().map(Vec::len).max().unwrap());
+        for of in told.concat() {
+            let other = owner.insert(of, node).filter(|other| *other != node);
+            assert_eq!(other, None, "{of:?} was told to {node:?} too");
+        }
+    }
+    assert_eq!(longest, 16, "nobody was ever alone");
+    assert!(owner.len() > 100, "hardly anything changed hands: {}", owner.len());
+}
+
+/// One node claims on and on while another becomes the owner: from the moment at which it is, nothing more is taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_claim_by_an_old_term_takes_anything() {
+    const MOST: usize = 200;
+    let (fixture, clock) = (Fixture::open().await, Arc::new(ManualClock::new(START)));
+    let mut stores = Vec::new();
+    for number in [101, 102] {
+        stores.push(Arc::new(open_at(&fixture.url, NodeId::new(number), &clock).await));
+    }
+    let first = insert(&stores[0], task().push("http://a.test:80")).await;
+    let lane = first.lane.id;
+    assert_eq!(dispatch(&stores[0], lane, 1, vec![]).await.tasks.len(), 1);
+    let mut terms = turn(&stores[0], 2).await;
+    let (began, mut rounds, mut taken_before) = (Instant::now(), 0, 0);
+    while rounds < MOST && began.elapsed() < Duration::from_secs(6) {
+        let (old, new) = (Arc::clone(&stores[rounds % 2]), Arc::clone(&stores[(rounds + 1) % 2]));
+        new.insert(task().push("http://a.test:80").times(60)).await.unwrap();
+        let (tell, mut told) = watch::channel(0);
+        let named = terms.clone();
+        let claimer = tokio::spawn(async move {
+            let mut taken = 0;
+            for calls in 1.. {
+                tell.send_replace(calls);
+                let claimed = dispatch(&old, lane, 1, named.clone()).await;
+                if !claimed.lost.is_empty() {
+                    assert!(claimed.tasks.is_empty() && claimed.next_due.is_empty());
+                    break;
+                }
+                taken += claimed.tasks.len() as u64;
+                tokio::task::yield_now().await;
+            }
+            (old, taken)
+        });
+        told.wait_for(|calls| *calls > rounds % 4).await.unwrap();
+        clock.advance_millis(TTL_MILLIS);
+        let mut theirs = Vec::new();
+        while theirs.len() < 2 {
+            theirs = turn(&new, 2).await;
+        }
+        let left = waiting(&new).await;
+        let (old, taken) = claimer.await.unwrap();
+        assert_eq!(waiting(&new).await, left, "a claim by an old term took something in round {rounds}");
+        assert_eq!(left + taken, 60);
+        assert_eq!(dispatch(&old, lane, 60, terms).await.lost.len(), 2);
+        let rest = dispatch(&new, lane, 60, theirs.clone()).await;
+        assert_eq!(rest.tasks.len() as u64, left, "the new owner takes the rest");
+        taken_before += taken;
+        terms = theirs;
+        rounds += 1;
+    }
+    assert!(rounds >= 20 && taken_before > 0, "{rounds} rounds, {taken_before} tasks");
+    fixture.assert_counts().await;
+}
+
+/// What a claim is under way in is passed by; everything else is taken, and nothing waits for it.
+#[tokio::test]
+async fn a_claim_under_way_keeps_its_partition() {
+    let (fixture, clock) = (Fixture::open().await, Arc::new(ManualClock::new(START)));
+    let old = open_at(&fixture.url, NodeId::new(101), &clock).await;
+    let new = open_at(&fixture.url, NodeId::new(102), &clock).await;
+    let terms = turn(&old, 4).await;
+    let frozen = punctual_testkit::postgres::connect(&fixture.url).await;
+    frozen.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
+    let held = frozen.query(Sql::PartitionHold.text(), &[&vec![2_i32], &vec![1_i64], &101_i64]).await.unwrap();
+    assert_eq!(held.len(), 1);
+
+    assert_eq!(turn(&old, 4).await, terms, "its owner goes on renewing");
+    clock.advance_millis(TTL_MILLIS);
+    let numbers = |terms: Vec<(Partition, u64)>| terms.iter().map(|(at, _)| at.number()).collect::<Vec<_>>();
+    let begun = Instant::now();
+    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 3]);
+    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 3]);
+    assert!(begun.elapsed() < Duration::from_secs(3), "it waited for {:?}", begun.elapsed());
+    frozen.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(numbers(turn(&new, 4).await), [0, 1, 2, 3]);
+}
+
+/// A claim that comes while somebody takes its partition waits for that, and sees it.
+#[tokio::test]
+async fn a_claim_sees_the_owner_that_is_just_being_written() {
+    let fixture = Fixture::open().await;
+    let stored = fixture.insert(task().push("http://a.test:80")).await;
+    let terms = turn(&fixture.store, 2).await;
+    let taker = punctual_testkit::postgres::connect(&fixture.url).await;
+    taker.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
+    taker.query(Sql::PartitionTake.text(), &[&vec![1_i32]]).await.unwrap();
+    let sql = "UPDATE partitions SET owner = 8, term = term + 1 WHERE number = 1";
+    taker.batch_execute(sql).await.unwrap();
+    let claim = dispatch(&fixture.store, stored.lane.id, 1, terms.clone());
+    let commit = async {
+        eventually("the claim waits for it", SOON, async || {
+            let waits =
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%KEY SHARE%'";
+            if fixture.number(waits).await == 1 { Ok(()) } else { Err("it does not wait".to_owned()) }
+        })
+        .await;
+        taker.batch_execute("COMMIT").await.unwrap();
+    };
+    let (claimed, ()) = tokio::join!(claim, commit);
+    assert_eq!((claimed.lost, claimed.tasks.len()), (vec![terms[1].0], 0));
+    assert_eq!(waiting(&fixture.store).await, 1);
+}
+
+/// All others would wait for a node that is frozen in the middle of its turn: the server ends it.
+#[tokio::test]
+async fn a_node_that_is_frozen_in_its_turn_holds_up_nobody_for_long() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    turn(&fixture.store, 4).await;
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let frozen = fixture.store.turns().transact(async |session| {
+        session.run(super::super::partitions::BEGIN).await?;
+        session.query(Sql::PartitionLock, &[]).await?;
+        tell.send(()).unwrap();
+        // Until the server has had enough of it.
+        eventually("the session is ended", SOON, async || {
+            if session.is_closed() { Ok(()) } else { Err("it is open".to_owned()) }
+        })
+        .await;
+        session.run("COMMIT").await
+    });
+    let turn_of_other = async {
+        told.await.unwrap();
+        let begun = Instant::now();
+        let taken = other.take_turn(NodeId::new(8), 4, TTL).await;
+        (taken, begun.elapsed())
+    };
+    let (frozen, (taken, took)) = tokio::join!(frozen, turn_of_other);
+    assert!(frozen.is_err(), "its turn was not ended");
+    assert_eq!(taken.unwrap(), []);
+    assert!(took < Duration::from_secs(2), "the other waited for {took:?}");
+    assert_eq!(turn(&fixture.store, 4).await.len(), 2, "and it comes back");
+}
+
+#[tokio::test]
+async fn a_turn_that_is_dropped_leaves_nothing_behind() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    for patience in 0..40 {
+        let dropped = tokio::time::timeout(Duration::from_micros(patience * 100), turn(&fixture.store, 8)).await;
+        drop(dropped);
+        let owned = turn(&other, 8).await;
+        assert!(owned.len() <= 8);
+    }
+    for _ in 0..2 {
+        turn(&other, 8).await;
+        turn(&fixture.store, 8).await;
+    }
+    assert_eq!((turn(&other, 8).await.len(), turn(&fixture.store, 8).await.len()), (4, 4));
+}
+
+#[tokio::test]
+async fn the_others_hear_when_partitions_become_free() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    let (mut own, mut theirs) = (fixture.store.wakes(), other.wakes());
+    turn(&fixture.store, 8).await;
+    turn(&other, 8).await;
+    // The others may not be listening yet: each attempt gives something up and takes it again.
+    eventually("the other node hears of what was given up", SOON, async || {
+        assert_eq!(turn(&fixture.store, 8).await.len(), 4, "it gives up what is more than its share");
+        let heard = hear_partitions(&mut theirs).await;
+        other.leave(other.node()).await.unwrap();
+        turn(&fixture.store, 8).await;
+        turn(&other, 8).await;
+        heard
+    })
+    .await;
+    eventually("and this one of its leave", SOON, async || {
+        other.leave(other.node()).await.unwrap();
+        hear_partitions(&mut own).await
+    })
+    .await;
+    // Whoever does it need not be told: between what it hears before and after there is nothing of the kind.
+    let mut hears_the_queue = async |queue: &str| {
+        let stored = fixture.insert(task().queue(queue)).await;
+        let mut others = Vec::new();
+        loop {
+            match tokio::time::timeout(SOON, theirs.next()).await.unwrap().unwrap() {
+                Wake::Lane(lane, _) if lane == stored.lane => return others,
+                wake => others.push(wake),
+            }
+        }
+    };
+    hears_the_queue("before").await;
+    other.leave(other.node()).await.unwrap();
+    let heard = hears_the_queue("after").await;
+    assert!(!heard.contains(&Wake::Partitions), "it was told of what it did itself");
+}
+
+/// Waits until a node hears of partitions.
+async fn hear_partitions(wakes: &mut Wakes) -> Result<(), String> {
+    loop {
+        match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
+            Ok(Some(Wake::Partitions)) => return Ok(()),
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the store is closed"),
+            Err(_) => return Err("nothing was heard".to_owned()),
+        }
+    }
+}
+
+/// A claim that is too late has locked tasks for a moment, and the new owner may have passed them by: it is told.
+#[tokio::test]
+async fn the_new_owner_hears_of_what_a_late_claim_had_locked() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(8)).await;
+    let mut wakes = other.wakes();
+    // Of what it stores itself it is not told.
+    let stored = insert(&other, task().push("http://a.test:80")).await;
+    eventually("it hears of the lane", SOON, async || {
+        let late = dispatch(&fixture.store, stored.lane.id, 1, vec![(Partition::new(0), 7)]).await;
+        assert_eq!((late.tasks.len(), late.lost.len()), (0, 1));
+        loop {
+            match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
+                Ok(Some(Wake::Lane(lane, due_at))) => {
+                    assert_eq!((lane.id, due_at), (stored.lane.id, START));
+                    return Ok(());
+                }
+                Ok(Some(_)) => {}
+                _ => return Err("nothing was heard".to_owned()),
+            }
+        }
+    })
+    .await;
+}

@@ -1,0 +1,247 @@
+//! A read store: what is read there, and when it is not asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::clock::ManualClock;
+use punctual_core::ids::NodeId;
+use punctual_core::state::State;
+use punctual_core::store::{Filter, Store};
+use punctual_core::task::Task;
+use punctual_core::workers::{NodeSighting, Registry};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT, task};
+use punctual_testkit::postgres::{Postgres, execute};
+
+use super::super::standby::lag::Positions;
+use super::super::{ConnectError, Options, PostgresStore, ReadStore};
+use super::{Fixture, complete, ids, insert, lease};
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// A store whose lists come from a standby that may be as late as it likes, unless told otherwise.
+struct Replicated {
+    fixture: Fixture,
+    standby: Postgres,
+    store: PostgresStore,
+}
+
+impl Replicated {
+    async fn open(most_lag: Duration) -> Self {
+        let fixture = Fixture::open().await;
+        let standby = fixture.server.standby().await;
+        let store = open(&fixture.url, &url_at(&fixture, &standby), most_lag).await.unwrap();
+        sign_of_life(&store).await;
+        Self { fixture, standby, store }
+    }
+
+    async fn listed(&self) -> Vec<Task> {
+        let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+        self.store.list(filter, None, 100).await.unwrap().tasks
+    }
+
+    async fn counted(&self) -> u64 {
+        self.store.counts().await.unwrap().iter().map(|count| count.tasks).sum()
+    }
+
+    /// Stops the replay; what is committed from now on is not seen there.
+    async fn pause(&self) {
+        self.standby.execute("SELECT pg_wal_replay_pause()").await;
+        eventually("the replay is paused", WITHIN, async || {
+            let state = self.standby.execute("SELECT pg_get_wal_replay_pause_state()").await;
+            if state == [[Some("paused".to_owned())]] { Ok(()) } else { Err(format!("{state:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until lists tell so many tasks.
+    async fn until_listed(&self, count: usize) {
+        eventually("the lists tell it", WITHIN, async || {
+            let listed = self.listed().await.len();
+            if listed == count { Ok(()) } else { Err(listed.to_string()) }
+        })
+        .await;
+    }
+
+    async fn until_lag(&self, fits: impl Fn(Option<Duration>) -> bool) {
+        eventually("the lag is known", WITHIN, async || {
+            let lag = self.store.read_store_lag();
+            if fits(lag) { Ok(()) } else { Err(format!("{lag:?}")) }
+        })
+        .await;
+    }
+
+    /// Waits until the standby is asked: it then does not see what the primary has.
+    async fn until_asked(&self) {
+        self.until_lag(|lag| lag.is_some()).await;
+    }
+}
+
+/// As every node gives it.
+async fn sign_of_life(store: &PostgresStore) {
+    let nothing = String::new;
+    let sighting = NodeSighting {
+        id: NodeId::new(7),
+        name: nothing(),
+        address: nothing(),
+        roles: Vec::new(),
+        version: nothing(),
+        skew_millis: 0,
+        first_seen_at: START,
+        last_seen_at: START,
+    };
+    store.saw_node(sighting).await.unwrap();
+}
+
+fn url_at(fixture: &Fixture, server: &Postgres) -> String {
+    let (_, database) = fixture.url.rsplit_once('/').unwrap();
+    server.url(database)
+}
+
+async fn open(url: &str, read_from: &str, most_lag: Duration) -> Result<PostgresStore, ConnectError> {
+    let read_store = Some(ReadStore { url: read_from.to_owned(), most_lag });
+    let options = Options { read_store, ..Options::default() };
+    PostgresStore::connect(url, Arc::new(ManualClock::new(START)), NodeId::new(7), options).await
+}
+
+#[tokio::test]
+async fn lists_and_counts_are_read_from_the_standby_and_nothing_else_is() {
+    let replicated = Replicated::open(Duration::from_hours(1)).await;
+    let store = &replicated.store;
+    let first = insert(store, task()).await;
+    replicated.until_asked().await;
+    replicated.until_listed(1).await;
+    replicated.pause().await;
+
+    let second = insert(store, task().queue("other")).await;
+    assert_eq!(ids(&replicated.listed().await), [first.id], "the standby has not seen it");
+    assert_eq!(replicated.counted().await, 1);
+    assert_eq!(store.get(TENANT, vec![second.id]).await.unwrap()[0].as_ref().unwrap().id, second.id);
+    let heads = store.heads(None, START.plus_millis(1), 10).await.unwrap();
+    assert_eq!(heads.len(), 2, "scheduling sees both");
+    let running = lease(store, &second, 1).await.pop().expect("it is claimed");
+    let expired = insert(store, task().queue("expired").expires_at(START)).await;
+    assert_eq!(ids(&store.overdue(vec![], 10).await.unwrap()), [expired.id], "the reaper sees it");
+    assert!(complete(store, &running).await);
+    let done = store.get(TENANT, vec![second.id]).await.unwrap().remove(0).unwrap();
+    assert_eq!(done.state(), State::Completed);
+    assert_eq!(ids(&replicated.listed().await), [first.id]);
+
+    replicated.standby.execute("SELECT pg_wal_replay_resume()").await;
+    replicated.until_listed(3).await;
+}
+
+#[tokio::test]
+async fn a_standby_that_is_late_or_away_is_not_asked_and_comes_back() {
+    let mut replicated = Replicated::open(Duration::from_secs(2)).await;
+    insert(&replicated.store, task()).await;
+    replicated.until_asked().await;
+    replicated.pause().await;
+    insert(&replicated.store, task()).await;
+    replicated.until_lag(|lag| lag.is_some_and(|lag| lag > Duration::from_secs(2))).await;
+    replicated.until_listed(2).await;
+    assert_eq!(replicated.counted().await, 2);
+    replicated.standby.execute("SELECT pg_wal_replay_resume()").await;
+    replicated.until_lag(|lag| lag.is_some_and(|lag| lag < Duration::from_secs(1))).await;
+
+    replicated.standby.kill().await;
+    insert(&replicated.store, task()).await;
+    assert_eq!(replicated.listed().await.len(), 3, "at once, whatever is known of the standby");
+    replicated.until_lag(|lag| lag.is_none()).await;
+    replicated.standby.start_again().await;
+    replicated.until_asked().await;
+    replicated.until_listed(3).await;
+}
+
+#[tokio::test]
+async fn a_standby_that_stands_still_costs_no_more_than_a_moment() {
+    let replicated = Replicated::open(Duration::from_hours(1)).await;
+    insert(&replicated.store, task()).await;
+    replicated.until_asked().await;
+    replicated.until_listed(1).await;
+    replicated.standby.freeze().await;
+    insert(&replicated.store, task()).await;
+    assert_eq!(replicated.listed().await.len(), 2, "the primary answers in its place");
+    replicated.standby.thaw();
+}
+
+/// It has gone its own way, and its word is not taken any more.
+#[tokio::test]
+async fn a_standby_that_was_promoted_is_not_asked() {
+    let mut replicated = Replicated::open(Duration::from_hours(1)).await;
+    insert(&replicated.store, task()).await;
+    replicated.until_asked().await;
+    replicated.standby.promote().await;
+    execute(&url_at(&replicated.fixture, &replicated.standby), "DELETE FROM punctual.tasks").await;
+    replicated.until_lag(|lag| lag.is_none()).await;
+    assert_eq!(replicated.listed().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_no_standby_of_the_store_is_refused_and_what_is_away_is_not() {
+    let fixture = Fixture::open().await;
+    let other = Postgres::unlike_the_others().await;
+    let lag = Duration::from_secs(30);
+    let refused = async |read_from: &str| open(&fixture.url, read_from, lag).await.err().expect(read_from).to_string();
+    let told = refused(&other.url("postgres")).await;
+    let port = other.port();
+    let begin = format!(
+        "the read store at 127.0.0.1:{port}/postgres is not a standby of the store: it is another server (its system"
+    );
+    assert!(told.starts_with(&begin), "{told}");
+
+    let told = refused(&fixture.server.url("postgres")).await;
+    assert!(told.ends_with("it is of the same server, but another database; name the database of the store"), "{told}");
+    let told = refused(&fixture.server.url("nowhere")).await;
+    assert!(told.starts_with("the read store cannot be used: ") && told.contains("no such database"), "{told}");
+    let told = refused("postgres://h/d?sslmode=maybe").await;
+    assert!(
+        told.starts_with("the read store cannot be used: the store's URL cannot be read: sslmode must be"),
+        "{told}"
+    );
+
+    let mut standby = fixture.server.standby().await;
+    let url = url_at(&fixture, &standby);
+    standby.kill().await;
+    let store = open(&fixture.url, &url, lag).await.unwrap();
+    insert(&store, task()).await;
+    let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+    assert_eq!(store.list(filter, None, 10).await.unwrap().tasks.len(), 1);
+    assert_eq!(store.read_store_lag(), None);
+}
+
+/// A copy of the store that goes its own way has its identity, and not what this node writes.
+#[tokio::test]
+async fn a_standby_of_a_copy_is_not_asked() {
+    let fixture = Fixture::open().await;
+    let mut copy = fixture.server.standby().await;
+    copy.promote().await;
+    let of_copy = copy.standby().await;
+    let store = open(&fixture.url, &url_at(&fixture, &of_copy), Duration::from_hours(1)).await.unwrap();
+    sign_of_life(&store).await;
+    insert(&store, task()).await;
+    let why = store.standby().unwrap().look(store.leases(), &mut Positions::default()).await.unwrap_err();
+    assert_eq!(why.to_string(), "does not show what this node has written");
+    let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+    assert_eq!(store.list(filter, None, 10).await.unwrap().tasks.len(), 1);
+}
+
+/// Whoever may read the tables may be the read store's user: nothing that is looked at needs more.
+#[tokio::test]
+async fn an_ordinary_user_will_do() {
+    let fixture = Fixture::open().await;
+    let grants = "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA punctual TO reader;
+        GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO reader";
+    fixture.sql(grants).await;
+    let standby = fixture.server.standby().await;
+    let url = url_at(&fixture, &standby).replace("postgres@", "reader@");
+    let store = open(&fixture.url, &url, Duration::from_hours(1)).await.unwrap();
+    sign_of_life(&store).await;
+    let replicated = Replicated { fixture, standby, store };
+    insert(&replicated.store, task()).await;
+    replicated.until_asked().await;
+    replicated.until_listed(1).await;
+    replicated.pause().await;
+    insert(&replicated.store, task()).await;
+    assert_eq!(replicated.listed().await.len(), 1, "it is the standby that answers");
+}

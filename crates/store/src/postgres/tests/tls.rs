@@ -1,0 +1,123 @@
+//! TLS to a real server: what is believed, and what is said when it is not.
+
+use std::sync::Arc;
+
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::ids::NodeId;
+use punctual_testkit::certificates::Authority;
+use punctual_testkit::fixtures::{START, task};
+use punctual_testkit::postgres::{Postgres, execute};
+use tempfile::TempDir;
+
+use super::super::{ConnectError, Options, PostgresClock, PostgresStore};
+use super::{Database, complete, insert, lease};
+
+/// A server with a certificate for `names`, and the files of an authority that has signed it and of one that has not.
+struct Secure {
+    server: Postgres,
+    files: TempDir,
+}
+
+impl Secure {
+    async fn start(names: &[&str]) -> Self {
+        let (server, authority) = (Postgres::start().await, Authority::new("a root"));
+        server.speak_tls(&authority.issue(names)).await;
+        let files = tempfile::tempdir().unwrap();
+        authority.write_root(&files.path().join("root.crt"));
+        Authority::new("another root").write_root(&files.path().join("other.crt"));
+        Self { server, files }
+    }
+
+    fn root(&self) -> String {
+        self.files.path().join("root.crt").display().to_string()
+    }
+
+    fn other_root(&self) -> String {
+        self.files.path().join("other.crt").display().to_string()
+    }
+
+    /// Whether a connection with these parameters is encrypted.
+    async fn connects(&self, parameters: &str) -> Result<bool, ConnectError> {
+        let url = format!("{}?{parameters}&application_name=asked", self.server.url("postgres"));
+        let _database = Database::connect(&url).await?;
+        let sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'asked'";
+        Ok(self.server.execute(sql).await == [[Some("t".to_owned())]])
+    }
+
+    async fn refused(&self, parameters: &str) -> String {
+        self.connects(parameters).await.expect_err(parameters).to_string()
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_believed_as_far_as_it_is_asked() {
+    let secure = Secure::start(&["127.0.0.1"]).await;
+    let (root, other) = (secure.root(), secure.other_root());
+    assert!(!secure.connects("sslmode=disable").await.unwrap());
+    for parameters in ["", "sslmode=prefer", "sslmode=require"] {
+        assert!(secure.connects(parameters).await.unwrap(), "{parameters} encrypts");
+    }
+    for mode in ["require", "verify-ca", "verify-full"] {
+        assert!(secure.connects(&format!("sslmode={mode}&sslrootcert={root}")).await.unwrap(), "{mode}");
+        let told = secure.refused(&format!("sslmode={mode}&sslrootcert={other}")).await;
+        let port = secure.server.port();
+        assert_eq!(
+            told,
+            format!(
+                "the certificate of PostgreSQL at 127.0.0.1:{port}/postgres is not accepted: no root that is trusted has \
+                 signed it; name the file with its root in sslrootcert"
+            )
+        );
+    }
+    let told = secure.refused("sslmode=verify-full&sslrootcert=system").await;
+    assert!(told.contains("sslrootcert"), "{told}");
+}
+
+#[tokio::test]
+async fn a_certificate_for_another_host_will_do_unless_the_name_is_asked_for() {
+    let secure = Secure::start(&["db.example", "127.0.0.2"]).await;
+    let root = secure.root();
+    for mode in ["require", "verify-ca"] {
+        assert!(secure.connects(&format!("sslmode={mode}&sslrootcert={root}")).await.unwrap(), "{mode}");
+    }
+    let told = secure.refused(&format!("sslmode=verify-full&sslrootcert={root}")).await;
+    assert!(told.contains("it is for another host; connect by a name that it has"), "{told}");
+}
+
+#[tokio::test]
+async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
+    let server = Postgres::start().await;
+    let (url, port) = (server.url("postgres"), server.port());
+    Database::connect(&url).await.unwrap();
+    let told = Database::connect(&format!("{url}?sslmode=require")).await.err().unwrap().to_string();
+    let server = format!("PostgreSQL at 127.0.0.1:{port}/postgres");
+    let advice = "turn `ssl` on there, or say sslmode=disable if the network in between can be trusted";
+    assert_eq!(told, format!("{server} does not speak TLS, which sslmode asks for: {advice}"));
+}
+
+/// The server refuses this user's connections that are not encrypted: each kind of them is, or something would fail.
+#[tokio::test]
+async fn every_connection_is_secure() {
+    let secure = Secure::start(&["127.0.0.1"]).await;
+    let user = secure.server.user_of_tls().await;
+    let plain = secure.server.create_database().await;
+    let url = plain.replace("postgres@", &format!("{user}@"));
+    let url = format!("{url}?sslmode=verify-full&sslrootcert={}", secure.root());
+    Database::connect(&url).await.unwrap().up(START).await.unwrap();
+    assert!(PostgresClock::connect(&url).await.unwrap().now() > START);
+    let clock = Arc::new(ManualClock::new(START));
+    let store = PostgresStore::connect(&url, clock.clone(), NodeId::new(7), Options::default()).await.unwrap();
+    let other = PostgresStore::connect(&url, clock, NodeId::new(8), Options::default()).await.unwrap();
+    let mut wakes = other.wakes();
+    store.check().await.unwrap();
+    store.upkeep(START).await.unwrap();
+    let stored = insert(&store, task()).await;
+    assert!(wakes.next().await.is_some(), "the listener listens");
+    let running = lease(&store, &stored, 1).await.pop().unwrap();
+    assert!(complete(&store, &running).await);
+    let open = "SELECT count(*), count(*) FILTER (WHERE ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+        WHERE application_name = 'punctual'";
+    let counted = execute(&plain, open).await.remove(0);
+    assert_eq!(counted[0], counted[1]);
+    assert!(counted[0].as_deref().is_some_and(|count| count.parse::<usize>().unwrap() > 8), "{counted:?}");
+}

@@ -1,0 +1,247 @@
+//! TLS to PostgreSQL: how much of it is asked for, and what of a server's certificate is looked at.
+//!
+//! The words and their meanings are those of libpq: `require` encrypts and believes any
+//! certificate, unless `sslrootcert` names roots; `verify-ca` wants a certificate that one of the
+//! roots has signed; `verify-full` wants besides that it is for the host that was connected to.
+//! [`super::address`] reads them from the URL and connects.
+
+use std::sync::Arc;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring};
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use tokio_postgres::config::SslMode;
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Stands in `sslrootcert` for the roots that this machine trusts.
+const SYSTEM: &str = "system";
+
+/// What a client says that speaks to PostgreSQL over TLS.
+const PROTOCOL: &[u8] = b"postgresql";
+
+/// What is asked of the server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Disable,
+    #[default]
+    Prefer,
+    Require,
+    VerifyCa,
+    VerifyFull,
+}
+
+impl Mode {
+    /// The mode with this name.
+    pub(crate) fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "disable" => Ok(Mode::Disable),
+            "prefer" => Ok(Mode::Prefer),
+            "require" => Ok(Mode::Require),
+            "verify-ca" => Ok(Mode::VerifyCa),
+            "verify-full" => Ok(Mode::VerifyFull),
+            _ => Err("sslmode must be disable, prefer, require, verify-ca or verify-full".to_owned()),
+        }
+    }
+
+    /// What the driver has to know of it.
+    pub(crate) fn of_driver(self) -> SslMode {
+        match self {
+            Mode::Disable => SslMode::Disable,
+            Mode::Prefer => SslMode::Prefer,
+            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
+        }
+    }
+}
+
+/// What makes connections secure. `roots` is what `sslrootcert` names.
+pub(crate) fn connector(mode: Mode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
+    let check = match (mode, roots) {
+        (Mode::Disable | Mode::Prefer, Some(_)) => {
+            return Err("sslrootcert is of use with sslmode=verify-full, verify-ca or require only".to_owned());
+        }
+        (Mode::VerifyCa | Mode::VerifyFull, None) => {
+            let advice = "needs sslrootcert=FILE, the root of the server's certificate, or sslrootcert=system";
+            let mode = if mode == Mode::VerifyCa { "verify-ca" } else { "verify-full" };
+            return Err(format!("sslmode={mode} {advice}"));
+        }
+        (Mode::Require | Mode::VerifyCa, Some(SYSTEM)) => {
+            // Anybody can have a certificate of a public authority.
+            return Err("sslrootcert=system needs sslmode=verify-full".to_owned());
+        }
+        (Mode::Disable | Mode::Prefer | Mode::Require, None) => Check::Nothing,
+        (Mode::Require | Mode::VerifyCa, Some(roots)) => Check::Chain(read(roots)?),
+        (Mode::VerifyFull, Some(roots)) => Check::ChainAndName(read(roots)?),
+    };
+    let provider = Arc::new(ring::default_provider());
+    let verifier = Arc::new(Verifier { check, algorithms: provider.signature_verification_algorithms });
+    Ok(MakeRustlsConnect::new(config(provider, verifier)))
+}
+
+fn config(provider: Arc<CryptoProvider>, verifier: Arc<Verifier>) -> ClientConfig {
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("invariant: the provider knows the versions that are safe")
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    config
+}
+
+/// The roots of a file, or those of this machine.
+fn read(name: &str) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    if name == SYSTEM {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let advice = "sslrootcert=system finds no root on this machine; name a file with sslrootcert=FILE";
+        return if roots.is_empty() { Err(advice.to_owned()) } else { Ok(roots) };
+    }
+    let unreadable = |reason: String| format!("sslrootcert={name} cannot be read: {reason}");
+    let text = std::fs::read(name).map_err(|error| unreadable(error.to_string()))?;
+    for certificate in CertificateDer::pem_slice_iter(&text) {
+        let certificate = certificate.map_err(|error| unreadable(error.to_string()))?;
+        roots.add(certificate).map_err(|error| unreadable(error.to_string()))?;
+    }
+    if roots.is_empty() { Err(unreadable("there is no certificate in it".to_owned())) } else { Ok(roots) }
+}
+
+/// Looks at a server's certificate.
+#[derive(Debug)]
+struct Verifier {
+    check: Check,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+/// What has to be true of it.
+#[derive(Debug)]
+enum Check {
+    Nothing,
+    Chain(RootCertStore),
+    ChainAndName(RootCertStore),
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let (Check::Chain(roots) | Check::ChainAndName(roots)) = &self.check else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let certificate = ParsedCertificate::try_from(end_entity)?;
+        verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, self.algorithms.all)?;
+        if matches!(self.check, Check::ChainAndName(_)) {
+            verify_server_name(&certificate, server_name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.check {
+            // Whose key it is was not asked, so it proves nothing; and the certificate may be of a kind that cannot be read.
+            Check::Nothing => Ok(HandshakeSignatureValid::assertion()),
+            _ => verify_tls12_signature(message, cert, dss, &self.algorithms),
+        }
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.check {
+            Check::Nothing => Ok(HandshakeSignatureValid::assertion()),
+            _ => verify_tls13_signature(message, cert, dss, &self.algorithms),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// Why a connection did not become secure, if that is what went wrong.
+pub(crate) enum Refusal {
+    /// The server does not speak TLS.
+    Plain,
+    /// Its certificate is not accepted, and what to do about it.
+    Certificate(String),
+}
+
+/// Looks whether it was TLS that failed.
+pub(crate) fn refusal(error: &tokio_postgres::Error) -> Option<Refusal> {
+    let source = std::error::Error::source(error)?;
+    if source.to_string() == "server does not support TLS" {
+        return Some(Refusal::Plain);
+    }
+    let inner = source.downcast_ref::<std::io::Error>()?.get_ref()?;
+    match inner.downcast_ref::<Error>()? {
+        Error::InvalidCertificate(fault) => Some(Refusal::Certificate(advice(fault))),
+        _ => None,
+    }
+}
+
+fn advice(fault: &CertificateError) -> String {
+    match fault {
+        CertificateError::UnknownIssuer => {
+            "no root that is trusted has signed it; name the file with its root in sslrootcert".to_owned()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "it is for another host; connect by a name that it has among its subject alternative names, or say \
+             sslmode=verify-ca if any server of that root will do"
+                .to_owned()
+        }
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired; renew it".to_owned(),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "it is not valid yet, by the clock of this machine".to_owned()
+        }
+        other => format!("{other}; give the server one that its root has signed"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(mode: &str, roots: Option<&str>) -> String {
+        Mode::parse(mode).and_then(|mode| connector(mode, roots)).err().expect("it is refused")
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_to_do() {
+        let modes = "sslmode must be disable, prefer, require, verify-ca or verify-full";
+        assert_eq!(refused("allow", None), modes);
+        assert_eq!(refused("verify_full", None), modes);
+        let needs = "needs sslrootcert=FILE, the root of the server's certificate, or sslrootcert=system";
+        assert_eq!(refused("verify-full", None), format!("sslmode=verify-full {needs}"));
+        assert_eq!(refused("verify-ca", None), format!("sslmode=verify-ca {needs}"));
+        for mode in ["disable", "prefer"] {
+            assert!(refused(mode, Some("root.crt")).starts_with("sslrootcert is of use with"));
+        }
+        assert_eq!(refused("require", Some("system")), "sslrootcert=system needs sslmode=verify-full");
+    }
+
+    #[test]
+    fn a_file_of_roots_must_hold_some() {
+        let told = refused("verify-full", Some("/nowhere/root.crt"));
+        assert!(told.starts_with("sslrootcert=/nowhere/root.crt cannot be read: "), "{told}");
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let told = refused("require", empty.path().to_str());
+        assert!(told.ends_with("cannot be read: there is no certificate in it"), "{told}");
+    }
+}

@@ -1,0 +1,1 @@
+SELECT pg_relation_size('idempotency') / current_setting('block_size')::bigint

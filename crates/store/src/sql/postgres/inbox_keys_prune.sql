@@ -1,0 +1,9 @@
+-- Keys of this way in that were used so long ago: later than those that every way in has in common, and not while what
+-- they were used for waits to become a task.
+DELETE FROM inbox_keys WHERE ctid = ANY (ARRAY(
+    SELECT k.ctid FROM inbox_keys AS k
+    WHERE k.created_at < $1
+        AND NOT EXISTS (SELECT FROM inbox AS i WHERE i.id = k.task_id)
+        AND NOT EXISTS (SELECT FROM idempotency AS i WHERE i.tenant = k.tenant AND i.key = k.key)
+    ORDER BY k.created_at LIMIT $2
+))

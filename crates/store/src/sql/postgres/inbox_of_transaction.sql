@@ -1,0 +1,10 @@
+-- What one transaction has put into the inbox and nobody is about to take: so many rows at the most, and about so many
+-- bytes.
+WITH first AS MATERIALIZED (
+    SELECT id, seq, bytes FROM inbox WHERE xact = $1 ORDER BY seq LIMIT $2 FOR UPDATE SKIP LOCKED
+)
+SELECT i.id, i.tenant, i.created_at, i.submission
+FROM (SELECT id, seq, sum(bytes) OVER (ORDER BY seq) - bytes AS before FROM first) AS f
+JOIN inbox AS i ON i.id = f.id
+WHERE f.before < $3::bigint
+ORDER BY f.seq

@@ -1,0 +1,33 @@
+-- As overdue.sql, of what ran out after $4 and waiting tasks that expired after $5: whatever did before was taken back
+-- then, and has left dead entries. Nodes that hold something are among those that are known, in $2, or $6.
+WITH found AS (
+    (
+        SELECT id FROM tasks
+        WHERE state >= 2 AND node IS NULL AND lease_expires_at > $4 AND lease_expires_at <= $1
+        ORDER BY lease_expires_at
+        LIMIT $3
+    )
+    UNION ALL
+    SELECT t.id
+    FROM (SELECT id AS node FROM nodes UNION SELECT unnest($2::bigint[]) UNION SELECT $6::bigint) AS h
+    CROSS JOIN LATERAL (
+        SELECT id FROM tasks
+        WHERE state >= 2 AND node = h.node AND lease_expires_at > $4
+            AND lease_expires_at <= CASE WHEN h.node = ANY($2::bigint[]) THEN 9223372036854775807 ELSE $1 END
+        ORDER BY lease_expires_at
+        LIMIT $3
+    ) AS t
+    UNION ALL
+    (
+        SELECT id FROM tasks
+        WHERE expires_at IS NOT NULL AND state <= 1 AND expires_at > $5 AND expires_at <= $1
+        ORDER BY expires_at
+        LIMIT $3
+    )
+)
+SELECT
+    t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
+    t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,
+    t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
+    t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text
+FROM (SELECT id FROM found LIMIT $3) AS f JOIN tasks AS t ON t.id = f.id

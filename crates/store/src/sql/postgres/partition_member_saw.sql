@@ -1,0 +1,7 @@
+WITH gone AS (
+    DELETE FROM partition_members WHERE expires_at <= $2 AND node <> $1
+), here AS (
+    INSERT INTO partition_members (node, expires_at) VALUES ($1, $3)
+    ON CONFLICT (node) DO UPDATE SET expires_at = excluded.expires_at
+)
+SELECT node FROM partition_members WHERE expires_at > $2 AND node <> $1

@@ -1,0 +1,1 @@
+DELETE FROM ids WHERE id = ?1

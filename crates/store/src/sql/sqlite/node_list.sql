@@ -1,0 +1,1 @@
+SELECT id, name, address, roles, version, skew_millis, coalesce(first_seen_at, last_seen_at), last_seen_at FROM nodes

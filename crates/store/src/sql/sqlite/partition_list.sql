@@ -1,0 +1,1 @@
+SELECT number, owner, term, expires_at FROM partitions ORDER BY number

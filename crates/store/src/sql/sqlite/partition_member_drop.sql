@@ -1,0 +1,1 @@
+DELETE FROM partition_members WHERE expires_at <= ?1

@@ -1,0 +1,1 @@
+DELETE FROM partition_members WHERE node = ?1

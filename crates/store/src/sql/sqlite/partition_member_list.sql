@@ -1,0 +1,1 @@
+SELECT node FROM partition_members

@@ -1,0 +1,68 @@
+//! Which node owns which partition: all that a turn does is done in the writer's transaction.
+
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::Ownership;
+
+use crate::columns::{node_column, node_from_column, number_column};
+use crate::turns::{Turn, ownership as told};
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+
+/// A node takes its turn; gives what it owns then.
+pub(crate) fn take_turn(session: &mut Session<'_>, turn: Turn) -> Result<Vec<Ownership>, Fault> {
+    let now = session.now();
+    let until = turn.expires_at(now).as_millis();
+    session.statements.get(Sql::PartitionMemberDrop)?.execute([now.as_millis()])?;
+    session.statements.get(Sql::PartitionMemberPut)?.execute((node_column(turn.node), until))?;
+    let rows = complete(session, turn.count)?;
+    let changes = turn.changes(&rows, &members(session)?, now);
+    let put = session.statements.get(Sql::PartitionPut)?;
+    for row in &changes {
+        let owner = row.owner.map(node_column);
+        put.execute((row.partition.number(), owner, number_column(row.term), row.expires_at.as_millis()))?;
+    }
+    Ok(changes.into_iter().filter(|row| row.owner == Some(turn.node)).collect())
+}
+
+/// A node leaves.
+pub(crate) fn leave(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
+    let now = session.now().as_millis();
+    session.statements.get(Sql::PartitionMemberLeave)?.execute([node_column(node)])?;
+    session.statements.get(Sql::PartitionFree)?.execute((node_column(node), now))?;
+    Ok(())
+}
+
+/// Every partition that was ever owned, by number.
+pub(crate) fn ownership(session: &mut Session<'_>) -> Result<Vec<Ownership>, Fault> {
+    let mut rows = rows(session)?;
+    rows.retain(|row| row.term > 0);
+    Ok(rows)
+}
+
+/// Every row, by number; those that are missing among the first `count` are made.
+fn complete(session: &mut Session<'_>, count: u16) -> Result<Vec<Ownership>, Fault> {
+    let there = rows(session)?;
+    let make = session.statements.get(Sql::PartitionMake)?;
+    let mut is_made = false;
+    for number in 0..count {
+        if there.binary_search_by_key(&number, |row| row.partition.number()).is_err() {
+            make.execute([number])?;
+            is_made = true;
+        }
+    }
+    if is_made { rows(session) } else { Ok(there) }
+}
+
+fn rows(session: &mut Session<'_>) -> Result<Vec<Ownership>, Fault> {
+    let query = session.statements.get(Sql::PartitionList)?;
+    let rows = query.query_map([], |row| Ok(told(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn members(session: &mut Session<'_>) -> Result<Vec<NodeId>, Fault> {
+    let query = session.statements.get(Sql::PartitionMemberList)?;
+    let nodes = query.query_map([], |row| row.get(0).map(node_from_column))?;
+    Ok(nodes.collect::<Result<_, _>>()?)
+}

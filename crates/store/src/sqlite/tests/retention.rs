@@ -1,0 +1,92 @@
+//! That nothing stays behind of what is removed, and that nobody waits for it.
+
+use std::time::Instant;
+
+use punctual_core::ids::NodeId;
+use punctual_core::retention::Retention;
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::Store;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use punctual_testkit::fixtures::{START, at, task};
+
+use super::Fixture;
+
+impl Fixture {
+    async fn done(&self, tasks: Vec<Task>) {
+        let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+        let event = || Event::Complete { result: None, http_status: None };
+        let change = |task: Task| (task.id, transition(&task.position, event(), &by).unwrap());
+        self.store.apply(tasks.into_iter().map(change).collect()).await.unwrap();
+    }
+
+    async fn prune(&self, before: Timestamp) {
+        while self.store.prune_history(before, 100).await.unwrap().more {}
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_what_is_removed() {
+    let fixture = Fixture::open();
+    let bad = fixture.insert(task().queue("bad")).await;
+    fixture.sql("UPDATE tasks SET version = -1").await;
+    assert!(fixture.lease(&bad, 1).await.is_empty());
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 1);
+    let good = fixture.insert(task().key("k", 1)).await;
+    let running = fixture.lease(&good, 1).await;
+    fixture.done(running).await;
+    let waiting = fixture.insert(task().queue("waiting")).await;
+    fixture.prune(START).await;
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 1, "it was found just now");
+    fixture.prune(at(1)).await;
+    let left = "SELECT (SELECT count(*) FROM history) + (SELECT count(*) FROM quarantine)";
+    assert_eq!(fixture.number(left).await, 0);
+    let left = "SELECT (SELECT count(*) FROM bodies) + (SELECT count(*) FROM ids) + (SELECT count(*) FROM tasks)";
+    assert_eq!(fixture.number(left).await, 3, "those of the one that waits");
+    fixture.assert_counts().await;
+    assert_eq!(fixture.lease(&waiting, 5).await.len(), 1);
+}
+
+/// A step over large payloads is cut short: whoever writes meanwhile waits for one step at the most.
+#[tokio::test]
+async fn a_step_is_bounded_in_bytes() {
+    let fixture = Fixture::open();
+    let large = format!("\"{}\"", "x".repeat(250_000));
+    let first = fixture.insert(task().payload(&large)).await;
+    for _ in 1..20 {
+        fixture.insert(task().payload(&large)).await;
+    }
+    let mut running = Vec::new();
+    while running.len() < 20 {
+        running.extend(fixture.lease(&first, 20).await);
+    }
+    fixture.done(running).await;
+    let mut steps = Vec::new();
+    loop {
+        let begun = Instant::now();
+        let step = fixture.store.prune_history(at(1), 100).await.unwrap();
+        steps.push((step.removed, begun.elapsed()));
+        if !step.more {
+            break;
+        }
+    }
+    assert_eq!(steps.iter().map(|(removed, _)| removed).sum::<u64>(), 20);
+    assert!(steps.iter().all(|(removed, _)| *removed <= 3), "{steps:?}");
+}
+
+/// With nothing to remove a step writes nothing at all.
+#[tokio::test]
+async fn nothing_is_written_when_nothing_is_over() {
+    let fixture = Fixture::open();
+    let good = fixture.insert(task().key("k", 1)).await;
+    let running = fixture.lease(&good, 1).await;
+    fixture.done(running).await;
+    let changes = async || fixture.write(|session| Ok(session.connection.total_changes())).await.unwrap();
+    let before = changes().await;
+    for _ in 0..3 {
+        fixture.store.prune_history(START, 100).await.unwrap();
+        fixture.store.prune_keys(START, 100).await.unwrap();
+    }
+    assert_eq!(changes().await, before);
+}

@@ -1,0 +1,283 @@
+//! The conformance suite of [`punctual_core::partitions::Partitions`]: each sentence of its
+//! contract is a function here of the same name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use punctual_core::ids::NodeId;
+use punctual_core::partitions::{Ownership, Partition};
+use punctual_core::time::Timestamp;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::fixtures::START;
+use crate::store::{StoreFactory, StoreFixture};
+
+const COUNT: u16 = 64;
+const TTL: u64 = 10_000;
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! partitions_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { partitions, $factory;
+            a_lone_node_owns_everything,
+            a_newcomer_gets_its_share,
+            what_a_silent_node_owned_is_taken,
+            a_leaving_node_frees_what_it_owned,
+            terms_grow_with_every_new_owner,
+            nobody_owns_what_another_owns,
+
+            a_turn_renews_what_a_node_owns,
+            another_count_is_balanced_anew,
+            a_restarted_process_gets_its_share,
+        }
+    };
+}
+
+/// Its first turn gives it every partition, by number, until the time is over; what was never owned is not told.
+pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    assert_eq!(ownership(&fixture).await, []);
+    let owned = turn(&fixture, fixture.node).await;
+    let expected = |number| Ownership {
+        partition: Partition::new(number),
+        owner: Some(fixture.node),
+        term: 1,
+        expires_at: later(START),
+    };
+    assert_eq!(owned, (0..COUNT).map(expected).collect::<Vec<_>>());
+    assert_eq!(ownership(&fixture).await, owned);
+    // A turn of nobody else's is no turn of its own.
+    fixture.advance(TTL - 1);
+    assert!(ownership(&fixture).await.iter().all(|row| row.owner_at(fixture.now()) == Some(fixture.node)));
+    fixture.advance(1);
+    assert!(ownership(&fixture).await.iter().all(|row| row.owner_at(fixture.now()).is_none()));
+}
+
+/// What is owned is owned for longer, in the same term, and all of it.
+pub async fn a_turn_renews_what_a_node_owns(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = turn(&fixture, fixture.node).await;
+    for _ in 0..3 {
+        fixture.advance(TTL - 1);
+        let renewed = turn(&fixture, fixture.node).await;
+        let expected: Vec<_> = first.iter().map(|row| Ownership { expires_at: later(fixture.now()), ..*row }).collect();
+        assert_eq!(renewed, expected);
+        assert_eq!(ownership(&fixture).await, expected);
+    }
+}
+
+/// Whoever has more than its share gives it up at its next turn, and the newcomer takes that and nothing else.
+pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let [a, b, c] = nodes();
+    let all = turn(&fixture, a).await;
+    assert_eq!(turn(&fixture, b).await, [], "everything has an owner");
+    let kept = turn(&fixture, a).await;
+    assert_eq!(kept.len(), usize::from(COUNT / 2));
+    assert_eq!(terms(&kept), terms(&all[..kept.len()]), "what it keeps it keeps in its term");
+    let given = turn(&fixture, b).await;
+    assert_eq!(numbers(&given), numbers(&all[kept.len()..]), "what it gets is what was given up");
+    for _ in 0..2 {
+        assert_eq!((terms(&turn(&fixture, a).await), terms(&turn(&fixture, b).await)), (terms(&kept), terms(&given)));
+    }
+
+    assert_eq!(turn(&fixture, c).await, []);
+    let (of_a, of_b) = (turn(&fixture, a).await, turn(&fixture, b).await);
+    let of_c = turn(&fixture, c).await;
+    assert_eq!([of_a.len(), of_b.len(), of_c.len()].iter().sum::<usize>(), usize::from(COUNT));
+    assert!([&of_a, &of_b, &of_c].iter().all(|owned| (21..=22).contains(&owned.len())));
+    for (before, after) in [(&kept, &of_a), (&given, &of_b)] {
+        assert!(terms(after).iter().all(|row| terms(before).contains(row)), "nobody gets what another had to spare");
+    }
+}
+
+/// Up to the last millisecond it is its own; then the others take it, and it is no member any more.
+pub async fn what_a_silent_node_owned_is_taken(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let [a, b, _] = nodes();
+    turn(&fixture, a).await;
+    fixture.advance(TTL - 1);
+    assert_eq!(turn(&fixture, b).await, [], "it has a millisecond more");
+    fixture.advance(1);
+    let taken = turn(&fixture, b).await;
+    assert_eq!(taken.len(), usize::from(COUNT), "whoever is silent has no share");
+    assert!(taken.iter().all(|row| row.term == 2 && row.owner == Some(b)));
+    assert_eq!(turn(&fixture, a).await, [], "it comes back as a newcomer");
+    assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT / 2));
+    assert_eq!(turn(&fixture, a).await.len(), usize::from(COUNT / 2));
+}
+
+/// It is nobody's from then on, and the others take it at their next turn; only its own, and twice is no fault.
+pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let [a, b, stranger] = nodes();
+    turn(&fixture, a).await;
+    turn(&fixture, b).await;
+    let (of_a, of_b) = (turn(&fixture, a).await, turn(&fixture, b).await);
+    leave(&fixture, a).await;
+    let told = ownership(&fixture).await;
+    let freed: Vec<_> = told.iter().filter(|row| row.owner.is_none()).map(|row| (row.partition, row.term)).collect();
+    assert_eq!(freed, terms(&of_a), "under the terms that were its own");
+    let rest: Vec<_> = told.iter().filter(|row| row.owner.is_some()).copied().collect();
+    assert_eq!(rest, of_b);
+    leave(&fixture, a).await;
+    leave(&fixture, stranger).await;
+    assert_eq!(ownership(&fixture).await, told);
+    assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT));
+    leave(&fixture, a).await;
+    assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT), "what was its own once is not any more");
+}
+
+/// After every change of hands the term is greater, be it given up, left, run out or a restart; never otherwise.
+pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
+    let mut fixture = StoreFixture::open(factory).await;
+    let mut last: BTreeMap<Partition, (u64, Option<NodeId>)> = BTreeMap::new();
+    for round in 0..12_u64 {
+        let nodes = nodes();
+        for node in nodes.iter().chain(&nodes).chain(&nodes) {
+            for row in turn(&fixture, *node).await {
+                let (term, by) = last.insert(row.partition, (row.term, row.owner)).unwrap_or_default();
+                let grows = if by == row.owner { row.term == term } else { row.term > term };
+                assert!(grows, "{row:?} after {by:?} in term {term} in round {round}");
+            }
+        }
+        let owners: BTreeSet<Option<NodeId>> = ownership(&fixture).await.iter().map(|row| row.owner).collect();
+        assert_eq!(owners, nodes.into_iter().map(Some).collect());
+        for (_, owner) in last.values_mut() {
+            *owner = None;
+        }
+        match round % 3 {
+            0 => fixture.advance(TTL),
+            1 => {
+                for node in nodes {
+                    leave(&fixture, node).await;
+                }
+            }
+            _ => {
+                fixture = fixture.reopen().await;
+                fixture.advance(TTL);
+            }
+        }
+    }
+    // Also for whoever comes back.
+    let [a, ..] = nodes();
+    fixture.advance(TTL);
+    let before = turn(&fixture, a).await;
+    leave(&fixture, a).await;
+    let again = turn(&fixture, a).await;
+    assert!(before.iter().zip(&again).all(|(before, again)| again.term > before.term));
+}
+
+/// Nodes that come, stay silent, leave and come back, all at once: one owner for every term of every partition.
+pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let together = Arc::new(Barrier::new(6));
+    let mut members = JoinSet::new();
+    for number in 0..6_u64 {
+        let (partitions, together) = (Arc::clone(&fixture.partitions), Arc::clone(&together));
+        let clock = Arc::clone(&fixture.clock);
+        members.spawn(async move {
+            let node = NodeId::new(1 + number);
+            let mut told = Vec::new();
+            for round in 0..40 {
+                together.wait().await;
+                match (round + number) % 8 {
+                    5 => partitions.leave(node).await.expect("leave answers"),
+                    6 if number % 2 == 0 => clock.advance_millis(i64::try_from(TTL).expect("a short time") / 2),
+                    _ => {
+                        let owned = partitions.take_turn(node, 16, TTL).await.expect("take_turn answers");
+                        assert!(owned.iter().all(|row| row.owner == Some(node)));
+                        told.extend(owned.iter().map(|row| (row.partition, row.term)));
+                    }
+                }
+            }
+            (node, told)
+        });
+    }
+    let mut owner: BTreeMap<(Partition, u64), NodeId> = BTreeMap::new();
+    for (node, told) in members.join_all().await {
+        for of in told {
+            let other = owner.insert(of, node).filter(|other| *other != node);
+            assert_eq!(other, None, "{of:?} was told to {node:?} too");
+        }
+    }
+    let owners: BTreeSet<NodeId> = owner.values().copied().collect();
+    assert!(owners.len() > 1, "the others were never given anything");
+    let told = ownership(&fixture).await;
+    assert_eq!(numbers(&told), (0..16).map(Partition::new).collect::<Vec<_>>());
+}
+
+/// More partitions are shared out like those before; what is beyond a smaller count is given up, and nobody's share.
+pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let [a, b, _] = nodes();
+    let take = async |node, count| {
+        let owned = fixture.partitions.take_turn(node, count, TTL).await.expect("take_turn answers");
+        numbers(&owned).iter().map(|partition| partition.number()).collect::<Vec<_>>()
+    };
+    assert_eq!(take(a, 4).await, [0, 1, 2, 3]);
+    assert_eq!(take(a, 6).await, [0, 1, 2, 3, 4, 5]);
+    let (of_a, of_b) = (take(b, 6).await.len(), take(a, 6).await);
+    assert_eq!((of_a, of_b), (0, vec![0, 1, 2]));
+    assert_eq!(take(b, 6).await, [3, 4, 5]);
+    // One node knows of the new count and the other does not yet.
+    assert_eq!(take(a, 4).await, [0, 1], "two of four");
+    assert_eq!(take(b, 4).await, [2, 3], "what is beyond is no share of it");
+    let told = ownership(&fixture).await;
+    assert_eq!(told.len(), 6, "they were owned once");
+    assert!(told[4..].iter().all(|row| row.owner.is_none() && row.term == 2));
+    assert_eq!(take(a, 6).await, [0, 1, 4]);
+    assert_eq!(take(b, 6).await, [2, 3, 5]);
+    assert_eq!(take(b, 0).await, Vec::<u16>::new(), "of none there is nothing to own");
+}
+
+/// Whoever opens the store gets its share of what is there, whether the process before has left or not: at once if the
+/// store belongs to one process at a time, and otherwise when the time of the one before is over.
+pub async fn a_restarted_process_gets_its_share(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    turn(&fixture, fixture.node).await;
+    leave(&fixture, fixture.node).await;
+    let fixture = fixture.reopen().await;
+    assert_eq!(turn(&fixture, fixture.node).await.len(), usize::from(COUNT), "the one before has left");
+    let fixture = fixture.reopen().await;
+    let at_once = turn(&fixture, fixture.node).await.len();
+    assert!([0, usize::from(COUNT)].contains(&at_once), "{at_once}");
+    fixture.advance(TTL);
+    assert_eq!(turn(&fixture, fixture.node).await.len(), usize::from(COUNT));
+}
+
+fn nodes() -> [NodeId; 3] {
+    [NodeId::new(3), NodeId::random(), NodeId::new(u64::MAX >> 1)]
+}
+
+async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<Ownership> {
+    let owned = fixture.partitions.take_turn(node, COUNT, TTL).await.expect("take_turn answers");
+    assert!(owned.iter().all(|row| row.owner == Some(node) && row.expires_at == later(fixture.now())), "{owned:?}");
+    assert!(owned.is_sorted_by_key(|row| row.partition));
+    owned
+}
+
+async fn leave(fixture: &StoreFixture<'_>, node: NodeId) {
+    fixture.partitions.leave(node).await.expect("leave answers");
+}
+
+async fn ownership(fixture: &StoreFixture<'_>) -> Vec<Ownership> {
+    let told = fixture.partitions.ownership().await.expect("ownership answers");
+    assert!(told.is_sorted_by_key(|row| row.partition) && told.iter().all(|row| row.term > 0), "{told:?}");
+    told
+}
+
+fn later(now: Timestamp) -> Timestamp {
+    now.plus_millis(i64::try_from(TTL).expect("a short time"))
+}
+
+fn numbers(rows: &[Ownership]) -> Vec<Partition> {
+    rows.iter().map(|row| row.partition).collect()
+}
+
+fn terms(rows: &[Ownership]) -> Vec<(Partition, u64)> {
+    rows.iter().map(|row| (row.partition, row.term)).collect()
+}

@@ -1,0 +1,39 @@
+//! A server that speaks TLS, and one that refuses those who do not.
+
+use super::{Postgres, WITHIN};
+use crate::certificates::Certificate;
+use crate::eventually::eventually;
+
+impl Postgres {
+    /// Speaks TLS from now on to those who ask for it, with this certificate.
+    pub async fn speak_tls(&self, Certificate { certificate, key }: &Certificate) {
+        for (file, text) in [("server.crt", certificate), ("server.key", key)] {
+            // By the server itself, so that the file is its own; a key that others can read is refused.
+            let lines = format!("SELECT line FROM unnest(string_to_array($pem${text}$pem$, E'\\n')) AS line");
+            self.execute(&format!("COPY ({lines}) TO PROGRAM 'umask 077 && cat > {file}'")).await;
+        }
+        self.execute("ALTER SYSTEM SET ssl = on").await;
+        self.execute("SELECT pg_reload_conf()").await;
+        eventually("the server speaks TLS", WITHIN, async || {
+            let shown = self.execute("SHOW ssl").await;
+            if shown == [[Some("on".to_owned())]] { Ok(()) } else { Err(self.log()) }
+        })
+        .await;
+    }
+
+    /// Makes a user who may do everything, but only over TLS; gives its name.
+    pub async fn user_of_tls(&self) -> &'static str {
+        let rule = "hostnossl all secure all reject";
+        let put_first = "cat - pg_hba.conf > pg_hba.new && mv pg_hba.new pg_hba.conf";
+        self.execute("CREATE ROLE secure SUPERUSER LOGIN").await;
+        self.execute(&format!("COPY (SELECT '{rule}') TO PROGRAM '{put_first}'")).await;
+        self.execute("SELECT pg_reload_conf()").await;
+        let plain = format!("postgres://secure@127.0.0.1:{}/postgres?sslmode=disable", self.port());
+        eventually("a plain connection is refused", WITHIN, async || {
+            let refused = super::try_connect(&plain).await.err();
+            refused.filter(|why| why.contains("pg_hba")).map(drop).ok_or_else(|| self.log())
+        })
+        .await;
+        "secure"
+    }
+}
