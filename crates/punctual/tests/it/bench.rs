@@ -1,6 +1,8 @@
 //! `punctual bench`, each scenario small: it runs, and its last line is JSON with the figures that are agreed on.
 //! Nothing here is about speed. Besides: what it does with a server that refuses, with none, and when it is ended.
 
+mod postgres;
+
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,7 +23,7 @@ use crate::it::world::{PUNCTUAL, SOON, World};
 const ALWAYS: [&str; 7] = ["scenario", "version", "commit", "machine", "cores", "tasks", "seconds"];
 
 /// What is told of a server that the bench has started.
-const OF_ITS_OWN: [&str; 3] = ["store", "broker", "rss_mb"];
+const OF_ITS_OWN: [&str; 4] = ["store", "broker", "nodes", "rss_mb"];
 
 const LATENESS: [&str; 5] = ["late_p50_ms", "late_p99_ms", "late_p999_ms", "late_max_ms", "early"];
 
@@ -32,7 +34,7 @@ async fn bench(arguments: &[&str], figures: &[&str]) -> Value {
     for figure in OF_ITS_OWN.iter().chain(figures) {
         assert!(!line[figure].is_null(), "{figure} is missing in {line}");
     }
-    assert_eq!(line["store"], "sqlite");
+    assert_eq!((&line["store"], &line["nodes"]), (&"sqlite".into(), &1.into()));
     assert_eq!(line["refused"], Value::Null, "nobody is refused by a server with so little to do");
     line
 }
@@ -149,7 +151,7 @@ async fn idle_tells_processor_time_and_wake_ups() {
 }
 
 /// What only a server that was started can be asked for.
-const UNKNOWN: [&str; 4] = ["store", "broker", "rss_mb", "rss_peak_mb"];
+const UNKNOWN: [&str; 5] = ["store", "broker", "nodes", "rss_mb", "rss_peak_mb"];
 
 /// A server that answers the first submissions with `status` and accepts all others.
 async fn answering(status: StatusCode, first: usize) -> String {

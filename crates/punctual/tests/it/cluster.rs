@@ -11,30 +11,35 @@ use tempfile::TempDir;
 use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of, worker_id};
 
 /// A PostgreSQL, and nodes that share a database of it.
-struct Cluster {
+pub struct Cluster {
     /// Declared first, so that they end before what they need.
-    nodes: Vec<Server>,
+    pub nodes: Vec<Server>,
+    pub serve: Serve,
     postgres: Postgres,
     _home: TempDir,
 }
 
 impl Cluster {
-    /// So many nodes, three at the most, all started at once on an empty database.
-    async fn start(nodes: usize) -> Self {
+    /// So many nodes, three at the most, all started at once on an empty database. Who is silent for three seconds is
+    /// given up.
+    pub async fn start(nodes: usize) -> Self {
         let postgres = Postgres::start().await;
         let home = tempfile::tempdir().expect("a temporary directory can be made");
         let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
             .setting("STORE", &postgres.create_database().await)
             .setting("LEADER__LEASE_SECONDS", "3")
-            .setting("LEADER__RENEWAL_SECONDS", "1")
-            .setting("WORKERS__HEARTBEAT_SECONDS", "1")
-            .setting("WORKERS__LOST_AFTER_SECONDS", "3");
+            .setting("LEADER__RENEWAL_SECONDS", "1");
         let begin = async |wanted: bool| if wanted { Some(serve.start().await) } else { None };
         let (first, second, third) = tokio::join!(begin(nodes > 0), begin(nodes > 1), begin(nodes > 2));
-        Self { nodes: [first, second, third].into_iter().flatten().collect(), postgres, _home: home }
+        Self { nodes: [first, second, third].into_iter().flatten().collect(), serve, postgres, _home: home }
     }
 
-    fn caller(&self, node: usize) -> Caller {
+    /// One more node.
+    pub async fn join(&mut self) {
+        self.nodes.push(self.serve.start().await);
+    }
+
+    pub fn caller(&self, node: usize) -> Caller {
         caller_of(&self.nodes[node])
     }
 }

@@ -67,8 +67,28 @@ fn dependencies_point_inwards() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
+#[test]
+fn the_server_has_the_wire_types_and_not_the_sdk() {
+    for package in packages() {
+        let client = |dependency: &&Value| dependency["name"] == "punctual-client" && dependency["kind"] != "dev";
+        for dependency in list(&package["dependencies"]).iter().filter(client) {
+            let none = list(&dependency["features"]).is_empty();
+            assert!(none, "{} asks for features of the client: {}", package["name"], dependency["features"]);
+        }
+    }
+}
+
 /// Every crate of the workspace with what it depends on outside its tests.
 fn workspace() -> BTreeMap<String, Vec<String>> {
+    let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
+    let outside_tests = |dependency: &&Value| dependency["kind"] != "dev";
+    let dependencies =
+        |package: &Value| list(&package["dependencies"]).iter().filter(outside_tests).map(name).collect();
+    packages().iter().map(|package| (name(package), dependencies(package))).collect()
+}
+
+/// What cargo says of the crates of the workspace.
+fn packages() -> Vec<Value> {
     let asked = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -76,15 +96,9 @@ fn workspace() -> BTreeMap<String, Vec<String>> {
         .expect("cargo runs");
     assert!(asked.status.success(), "{}", String::from_utf8_lossy(&asked.stderr));
     let metadata: Value = serde_json::from_slice(&asked.stdout).expect("cargo answers JSON");
-    let text = |value: &Value| value.as_str().expect("a name").to_owned();
-    let list = |value: &Value| value.as_array().expect("a list").clone();
     list(&metadata["packages"])
-        .iter()
-        .map(|package| {
-            let outside_tests = |dependency: &&Value| dependency["kind"] != "dev";
-            let dependencies = list(&package["dependencies"]);
-            let names = dependencies.iter().filter(outside_tests).map(|dependency| text(&dependency["name"]));
-            (text(&package["name"]), names.collect())
-        })
-        .collect()
+}
+
+fn list(value: &Value) -> Vec<Value> {
+    value.as_array().expect("a list").clone()
 }

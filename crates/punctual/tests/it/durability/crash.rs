@@ -20,7 +20,7 @@ const REPAIRED: Duration = Duration::from_secs(90);
 
 /// Finds within seconds what a dead server left behind.
 fn watchful(serve: Serve) -> Serve {
-    let serve = serve.setting("WORKERS__HEARTBEAT_SECONDS", "1").setting("WORKERS__LOST_AFTER_SECONDS", "2");
+    let serve = serve.setting("LEADER__LEASE_SECONDS", "3").setting("LEADER__RENEWAL_SECONDS", "1");
     serve.setting("SCHEDULER__VISIBILITY_SECONDS", "5")
 }
 

@@ -9,7 +9,7 @@ use super::schema::{conforms, references, resolve};
 use crate::it::world::{Caller, boom, id_of, nobody, shared, worker_id};
 
 /// The calls of the contract about tasks, leases and health, without the names of their parameters.
-const CALLS: [&str; 24] = [
+const CALLS: [&str; 26] = [
     "POST /v1/tasks",
     "GET /v1/tasks",
     "POST /v1/tasks/batch",
@@ -28,6 +28,8 @@ const CALLS: [&str; 24] = [
     "POST /v1/leases",
     "POST /v1/leases/settle",
     "GET /v1/workers",
+    "GET /v1/admin/nodes",
+    "GET /v1/admin/partitions",
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
@@ -210,7 +212,7 @@ impl Checker {
 async fn every_call_answers_as_the_document_says() {
     let caller = shared().await;
     let mut checker = Checker { document: document(&caller).await, checked: BTreeSet::new() };
-    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/admin/nodes", "/v1/admin/partitions"] {
         checker.check(&format!("GET {path}"), &caller.api.get(path).await);
     }
     check_tasks(&caller, &mut checker).await;

@@ -1,0 +1,390 @@
+//! Tasks that are submitted by SQL, inside a transaction of the submitter's own.
+
+use std::time::{Duration, Instant};
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::Dice;
+use punctual_testkit::postgres::{Postgres, connect};
+use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::sink::Sink;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use crate::it::world::{
+    Caller, PUNCTUAL, SOON, array, caller_of, expect_prompt, id_of, in_seconds, time, worker_id, written,
+};
+
+/// A PostgreSQL, and nodes on a database of it.
+pub struct Site {
+    /// Declared first, so that they end before what they need.
+    pub nodes: Vec<Server>,
+    pub serve: Serve,
+    /// The database.
+    pub url: String,
+    _postgres: Postgres,
+    _home: TempDir,
+}
+
+impl Site {
+    /// With so many nodes, started one after the other.
+    pub async fn start(nodes: usize) -> Self {
+        let postgres = Postgres::start().await;
+        let home = tempfile::tempdir().expect("a temporary directory can be made");
+        let url = postgres.create_database().await;
+        let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
+            .setting("STORE", &url)
+            .setting("LEADER__LEASE_SECONDS", "3")
+            .setting("LEADER__RENEWAL_SECONDS", "1");
+        let mut site = Self { nodes: Vec::new(), serve, url, _postgres: postgres, _home: home };
+        for _ in 0..nodes {
+            site.nodes.push(site.serve.start().await);
+        }
+        site
+    }
+
+    pub fn caller(&self, node: usize) -> Caller {
+        caller_of(&self.nodes[node])
+    }
+
+    pub async fn client(&self) -> Client {
+        connect(&self.url).await
+    }
+}
+
+/// `punctual.enqueue` with these arguments; gives the task's id as the interface writes it.
+async fn enqueue(client: &Client, arguments: &str) -> String {
+    let row = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
+    let id: Uuid = row.unwrap_or_else(|error| panic!("{arguments}: {error:?}")).get(0);
+    format!("task_{id}")
+}
+
+/// The SQLSTATE of a call that is refused.
+async fn refused(client: &Client, arguments: &str) -> String {
+    let answer = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
+    let error = answer.expect_err("it is refused");
+    error.code().unwrap_or_else(|| panic!("{arguments}: {error:?}")).code().to_owned()
+}
+
+/// The task, once it can be read.
+async fn until_there(caller: &Caller, id: &str) -> Value {
+    eventually("the task can be read", SOON, async || {
+        let answer = caller.api.get(&format!("/v1/tasks/{id}")).await;
+        if answer.status() == 200 { Ok(answer.value()) } else { Err(answer.to_string()) }
+    })
+    .await
+}
+
+async fn is_unknown(caller: &Caller, id: &str) -> bool {
+    caller.api.get(&format!("/v1/tasks/{id}")).await.status() == 404
+}
+
+#[tokio::test]
+async fn a_task_comes_and_goes_with_its_transaction() {
+    let (site, sink) = (Site::start(1).await, Sink::start());
+    let mut client = site.client().await;
+    client.batch_execute("CREATE TABLE orders (id int)").await.expect("a table of the application's own");
+    let order =
+        |number: u32, end: &'static str| (number, format!("callback_url => '{}'", sink.url(&format!("/{end}"))));
+    let mut ids = Vec::new();
+    for (number, callback) in [order(1, "committed"), order(2, "rolled-back")] {
+        let transaction = client.transaction().await.expect("a transaction begins");
+        transaction.execute(&format!("INSERT INTO orders VALUES ({number})"), &[]).await.expect("a row");
+        let id = enqueue(transaction.client(), &format!("'order.placed', '{number}', {callback}")).await;
+        assert!(is_unknown(&site.caller(0), &id).await, "it is there before its transaction");
+        match number {
+            1 => transaction.commit().await.expect("it commits"),
+            _ => transaction.rollback().await.expect("it rolls back"),
+        }
+        ids.push(id);
+    }
+    until_there(&site.caller(0), &ids[0]).await;
+    let done = site.caller(0).until(&ids[0], "COMPLETED").await;
+    assert_eq!(done["payload"], json!(1));
+    assert_eq!(sink.hits("/committed").len(), 1);
+    // A later one has arrived: so would this one have.
+    let last = enqueue(&client, "'t', queue => 'q'").await;
+    assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), last);
+    assert!(is_unknown(&site.caller(0), &ids[1]).await);
+    assert_eq!(sink.hits("/rolled-back").len(), 0);
+}
+
+/// Whatever can be said both ways means the same both ways.
+#[tokio::test]
+async fn a_task_by_sql_is_the_same_as_one_over_http() {
+    let site = Site::start(1).await;
+    let client = site.client().await;
+    let mut dice = Dice::new(7);
+    for round in 0..60 {
+        let submission = random_submission(&mut dice, round);
+        let tenant = format!("tenant-{}", round % 3);
+        let mut tenants = site.caller(0);
+        tenants.api = tenants.api.tenant(&tenant);
+        let id = enqueue(&client, &format!("{}, tenant => '{tenant}'", arguments(&submission))).await;
+        let by_sql = until_there(&tenants, &id).await;
+        let over_http = tenants.submit(submission.clone()).await;
+        let (mut ours, mut theirs) = (by_sql.clone(), over_http.clone());
+        for task in [&mut ours, &mut theirs] {
+            let since = time(&task["created_at"]);
+            assert_eq!(task["updated_at"], task["created_at"]);
+            if submission.get("execute_at").is_none() {
+                // As long after its submission, then.
+                for instant in ["execute_at", "next_attempt_at"] {
+                    task[instant] = json!(time(&task[instant]).duration_since(since).as_millis());
+                }
+            }
+            for own in ["task_id", "created_at", "updated_at", "idempotency_key"] {
+                task.as_object_mut().expect("a task is an object").remove(own);
+            }
+        }
+        assert_eq!(ours, theirs, "of {submission:#}");
+        let events = async |task: &Value| {
+            let mut events = tenants.trail(&id_of(task)).await;
+            assert_eq!(events[0]["at"], task["created_at"]);
+            events[0]["at"] = Value::Null;
+            events
+        };
+        assert_eq!(events(&by_sql).await, events(&over_http).await);
+        assert_eq!(tenants.runs(&id).await, Vec::<Value>::new());
+    }
+    let refused = client.query_one("SELECT count(*) FROM punctual.inbox_refused", &[]).await.expect("it is counted");
+    assert_eq!(refused.get::<_, i64>(0), 0);
+}
+
+/// Fields of a task, each there or not, all within the rules.
+fn random_submission(dice: &mut Dice, round: usize) -> Value {
+    let mut task = json!({"type": format!("kind.{}/{}", round % 5, dice.below(9))});
+    let names = ["a", "\u{1f600}", "long name", "k'q", "k\"q", "back\\slash"];
+    let payloads = [
+        json!(null),
+        json!({"b": [1, 2.5, -0.0, 1e300, null, true, {"": "\u{e9}\n\t"}], "a": "\u{2028}'$$\\"}),
+        json!([[], {}, "", 18_446_744_073_709_551_615_u64, -9_223_372_036_854_775_808_i64]),
+        json!("text"),
+        json!(12.125),
+    ];
+    let mut may = |name: &str, value: Value| {
+        if !dice.once_in(3) {
+            task[name] = value;
+        }
+    };
+    may("payload", payloads[round % payloads.len()].clone());
+    may("queue", json!(format!("q-{}", round % 4)));
+    may("priority", json!(round % 10));
+    may("timeout_seconds", [json!(0.001), json!(86_400), json!(1.5), json!(0.057)][round % 4].clone());
+    may("expires_at", json!(written(in_seconds(1e6 + 0.789))));
+    may("metadata", json!({names[round % names.len()]: names[(round + 1) % names.len()], "team": "billing"}));
+    let policies = [
+        json!({}),
+        json!({"max_retries": 0, "jitter": "none"}),
+        json!({"max_retries": 1000, "backoff": "linear", "backoff_seconds": 0.25, "max_backoff_seconds": 86_400}),
+        json!({"backoff_seconds": 7_200, "backoff": "fixed"}),
+    ];
+    may("retry_policy", policies[round % policies.len()].clone());
+    match round % 3 {
+        0 => task["execute_at"] = json!(written(in_seconds(9_000.123))),
+        1 => task["delay_seconds"] = [json!(0), json!(5_000), json!(1_000.057)][round / 3 % 3].clone(),
+        _ => {}
+    }
+    // What is due now would be called: what comes of that is not what this is about.
+    if task.get("execute_at").is_some() {
+        let urls =
+            ["http://127.0.0.1:1/a?b='c'", "http://[::1]:9/", "https://Example.COM/x/../y#z", "http://a_b.example:80"];
+        task["callback_url"] = json!(urls[round % urls.len()]);
+        if round.is_multiple_of(2) {
+            task["callback_headers"] = json!({"X-Team": "a; \"b\"\tc", "authorization": ""});
+        }
+    }
+    task
+}
+
+/// The fields as named arguments.
+fn arguments(submission: &Value) -> String {
+    let fields = submission.as_object().expect("a submission is an object").iter();
+    let argument = |(name, value): (&String, &Value)| {
+        let text = match value {
+            Value::String(text) if name != "payload" => text.clone(),
+            other => other.to_string(),
+        };
+        format!("{name} => '{}'", text.replace('\'', "''"))
+    };
+    fields.map(argument).collect::<Vec<_>>().join(", ")
+}
+
+#[tokio::test]
+async fn a_due_task_wakes_a_waiting_worker_as_its_transaction_commits() {
+    let site = Site::start(2).await;
+    let mut client = site.client().await;
+    let mut number = 0;
+    expect_prompt("from the commit to the worker", async || {
+        let mut late = Vec::new();
+        for node in [0, 1, 0, 1, 0, 1, 0, 1] {
+            number += 1;
+            let (queue, waiting) = (format!("q{number}"), site.caller(node));
+            let wanted = json!({"worker_id": worker_id(), "queues": [&queue], "max_tasks": 1, "wait_seconds": 30});
+            let worker = tokio::spawn(async move { (waiting.lease(wanted).await, Instant::now()) });
+            site.until_waiting(node).await;
+            let transaction = client.transaction().await.expect("a transaction begins");
+            let id = enqueue(transaction.client(), &format!("'t', queue => '{queue}'")).await;
+            transaction.commit().await.expect("it commits");
+            let committed = Instant::now();
+            let (leases, woken) = worker.await.expect("the worker is answered");
+            assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), [id]);
+            late.push(woken.saturating_duration_since(committed).as_secs_f64());
+        }
+        println!("seconds from the commit to the worker: {late:.3?}");
+        late
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_task_of_later_fires_on_time() {
+    let (site, sink) = (Site::start(1).await, Sink::start());
+    let client = site.client().await;
+    let mut number = 0;
+    expect_prompt("from its time to its webhook", async || {
+        let mut late = Vec::new();
+        for delay in [1.5, 2.0, 2.5] {
+            number += 1;
+            let (execute_at, path) = (in_seconds(delay), format!("/later/{number}"));
+            let arguments =
+                format!("'t', execute_at => '{}', callback_url => '{}'", written(execute_at), sink.url(&path));
+            enqueue(&client, &arguments).await;
+            late.push((execute_at, path));
+        }
+        let mut seconds = Vec::new();
+        for (execute_at, path) in late {
+            let hit = sink.wait_for(&path, 1, SOON).await.remove(0);
+            seconds.push(hit.at.duration_since(execute_at).as_secs_f64());
+        }
+        assert!(seconds.iter().all(|late| *late >= 0.0), "before its time: {seconds:?}");
+        seconds
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_enqueued_while_no_node_runs_waits_for_one() {
+    let (mut site, sink) = (Site::start(1).await, Sink::start());
+    site.nodes.pop().expect("a node").kill();
+    let client = site.client().await;
+    let id = enqueue(&client, &format!("'t', callback_url => '{}'", sink.url("/waited"))).await;
+    let expired = "'t', delay_seconds => 0, expires_at => clock_timestamp() + interval '1 millisecond'";
+    let expired = enqueue(&client, expired).await;
+    site.nodes.push(site.serve.start().await);
+    until_there(&site.caller(0), &id).await;
+    site.caller(0).until(&id, "COMPLETED").await;
+    assert_eq!(sink.hits("/waited").len(), 1);
+    // Its time was over before there was anybody to begin it: it is told, as for every other task.
+    until_there(&site.caller(0), &expired).await;
+    site.caller(0).until(&expired, "FAILED").await;
+}
+
+#[tokio::test]
+async fn a_key_is_the_same_key_both_ways() {
+    let site = Site::start(1).await;
+    let (client, caller) = (site.client().await, site.caller(0));
+    let arguments =
+        "'t', '{\"a\": [1, 2]}', queue => 'q', idempotency_key => 'order-17', callback_url => 'https://Example.com'";
+    let id = enqueue(&client, arguments).await;
+    until_there(&caller, &id).await;
+    let same = json!({"payload": {"a": [1, 2]}, "callback_url": "https://example.com/", "type": "t", "queue": "q", "idempotency_key": "order-17"});
+    let replayed = caller.api.post("/v1/tasks", &same).await;
+    assert_eq!(id_of(&replayed.expect(200)), id);
+    assert_eq!(replayed.header("idempotent-replayed"), Some("true"));
+    let other = json!({"type": "t", "idempotency_key": "order-17"});
+    caller.api.post("/v1/tasks", &other).await.problem_code(422, "idempotency_key_reused");
+    assert_eq!(enqueue(&client, arguments).await, id);
+    assert_eq!(refused(&client, "'t', idempotency_key => 'order-17'").await, "23505");
+    caller.submit(json!({"type": "t", "idempotency_key": "order-18"})).await;
+    assert_eq!(refused(&client, "'t', idempotency_key => 'order-18'").await, "23505");
+}
+
+#[tokio::test]
+async fn what_only_a_node_can_judge_is_put_aside_with_the_reason() {
+    let site = Site::start(1).await;
+    let client = site.client().await;
+    let bad = enqueue(&client, "'t', callback_url => 'http://10.0.0.1/'").await;
+    let good = enqueue(&client, "'t', queue => 'q'").await;
+    assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), good);
+    let row = client.query_one("SELECT 'task_' || id, reason FROM punctual.inbox_refused", &[]).await.expect("one row");
+    assert_eq!(row.get::<_, &str>(0), bad);
+    assert_eq!(row.get::<_, &str>(1), "callback_url: points into a network that callbacks may not go to");
+    assert!(is_unknown(&site.caller(0), &bad).await);
+    let log = site.nodes[0].log();
+    assert!(log.contains(&bad) && log.contains("punctual.inbox_refused"), "{log}");
+}
+
+/// A transaction that stays open is in nobody's way: neither in that of its own lane and key over HTTP, nor in that of
+/// nodes that start.
+#[tokio::test]
+async fn an_open_transaction_holds_up_nobody() {
+    let mut site = Site::start(1).await;
+    let mut client = site.client().await;
+    let open = client.transaction().await.expect("a transaction begins");
+    let id = enqueue(open.client(), "'new.kind', queue => 'new', idempotency_key => 'k'").await;
+    let caller = site.caller(0);
+    // Whoever waited for a lock would fail after five seconds.
+    for task in [
+        json!({"type": "new.kind", "queue": "new"}),
+        json!({"type": "new.kind", "queue": "new", "idempotency_key": "other"}),
+    ] {
+        caller.submit(task).await;
+    }
+    let leased =
+        caller.lease(json!({"worker_id": worker_id(), "queues": ["new"], "max_tasks": 9, "wait_seconds": 30})).await;
+    for lease in &leased {
+        caller.tell("complete", lease, json!({})).await.expect(200);
+    }
+    site.nodes.push(site.serve.start().await);
+    site.caller(1).submit(json!({"type": "new.kind", "queue": "new", "delay_seconds": 60})).await;
+    open.commit().await.expect("it commits");
+    assert_eq!(id_of(&caller.lease_one("new").await["task"]), id);
+}
+
+/// Nodes are killed while transactions commit and roll back: what was committed is done, and nothing else is there.
+#[tokio::test]
+async fn nothing_is_lost_or_doubled_when_nodes_are_killed() {
+    let (mut site, sink) = (Site::start(2).await, Sink::start());
+    let mut client = site.client().await;
+    let mut committed = Vec::new();
+    for round in 0..6 {
+        for number in 0..25 {
+            let transaction = client.transaction().await.expect("a transaction begins");
+            let arguments = format!("'t', queue => 'q{}', callback_url => '{}'", number % 3, sink.url(""));
+            let id = enqueue(transaction.client(), &arguments).await;
+            if number % 5 == 4 {
+                transaction.rollback().await.expect("it rolls back");
+            } else {
+                transaction.commit().await.expect("it commits");
+                committed.push(id);
+            }
+        }
+        // In the middle of what it is doing with them.
+        site.nodes[round % 2].kill();
+        site.nodes[round % 2] = site.serve.start().await;
+    }
+    for id in &committed {
+        until_there(&site.caller(0), id).await;
+        site.caller(0).until_within(id, "COMPLETED", Duration::from_mins(1)).await;
+    }
+    let count = "SELECT (SELECT count(*) FROM punctual.tasks) + (SELECT count(*) FROM punctual.history),
+        (SELECT count(*) FROM punctual.inbox) + (SELECT count(*) FROM punctual.inbox_refused)";
+    let row = client.query_one(count, &[]).await.expect("they are counted");
+    let expected = i64::try_from(committed.len()).expect("a small number");
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (expected, 0));
+    let listed = array(&site.caller(1).api.get("/v1/tasks?limit=1000").await.expect(200)["items"]);
+    assert_eq!(listed.len(), committed.len());
+}
+
+impl Site {
+    /// Returns once a worker waits at a node.
+    async fn until_waiting(&self, node: usize) {
+        eventually("the poll has arrived", SOON, async || {
+            let metrics = self.caller(node).api.get("/metrics").await.text().to_owned();
+            if metrics.lines().any(|line| line == "punctual_waiting_workers 1") { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    }
+}
