@@ -1,11 +1,17 @@
 //! What can be asked for on the command line. Whatever makes no sense is refused before anything is started.
 
+mod scenario;
+#[cfg(test)]
+mod tests;
+
 use std::path::PathBuf;
 
 use anyhow::bail;
-use clap::{Args, Subcommand};
+use clap::Args;
 use punctual_core::task::limits;
 use reqwest::Url;
+
+pub(crate) use self::scenario::{How, Scenario};
 
 /// Connections where nothing else is given and many callers at once are what is measured.
 const MANY: usize = 64;
@@ -14,10 +20,7 @@ const FEW: usize = 4;
 
 /// More than any machine can keep up with; sums and products of them do not overflow.
 const MOST_CONNECTIONS: usize = 10_000;
-const MOST_TIMES: usize = 1_000;
-const MOST_TASKS: usize = 1_000_000_000;
-const MOST_RATE: usize = 1_000_000;
-const MOST_SECONDS: usize = 86_400;
+const MOST_NODES: usize = 32;
 
 /// What to measure, and how.
 #[derive(Args)]
@@ -34,9 +37,19 @@ pub(crate) struct Options {
     /// A running server to measure instead of one that is started for it.
     #[arg(long, global = true, value_parser = server_url)]
     pub(crate) url: Option<Url>,
+    /// Where the started servers keep tasks: sqlite or postgres://…, on which a database is made and dropped
+    /// [default: sqlite].
+    #[arg(long, global = true, value_parser = store)]
+    pub(crate) store: Option<Store>,
+    /// How many servers are started; several need a PostgreSQL to share [default: 3 for handover, 1 elsewhere].
+    #[arg(long, global = true, value_parser = up_to(MOST_NODES))]
+    nodes: Option<usize>,
     /// Where the started server keeps its data; a directory below it is made and removed [default: the system's].
     #[arg(long, global = true)]
     pub(crate) data: Option<PathBuf>,
+    /// Hold a transaction open on the PostgreSQL during drain or herd.
+    #[arg(long, global = true)]
+    pub(crate) hold_open: bool,
     /// Print one line of JSON last on stdout.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -49,83 +62,21 @@ pub(crate) struct Options {
     pub(crate) batch: usize,
 }
 
-#[derive(Subcommand)]
-pub(crate) enum Scenario {
-    /// Acknowledged submissions a second.
-    Submit {
-        /// How many tasks.
-        #[arg(long, default_value_t = 100_000, value_parser = up_to(MOST_TASKS))]
-        tasks: usize,
-        /// One task a call, instead of a batch a call.
-        #[arg(long)]
-        single: bool,
-    },
-    /// Tasks leased and settled a second, from a standing backlog.
-    Drain {
-        /// How many tasks.
-        #[arg(long, default_value_t = 200_000, value_parser = up_to(MOST_TASKS))]
-        tasks: usize,
-        /// Push them to a sink in this process, instead of pull workers.
-        #[arg(long)]
-        webhook: bool,
-    },
-    /// How late tasks arrive at a steady rate.
-    Lateness {
-        /// Tasks a second.
-        #[arg(long, default_value_t = 1_000, value_parser = up_to(MOST_RATE))]
-        rate: usize,
-        /// For how long.
-        #[arg(long, default_value_t = 60, value_parser = up_to(MOST_SECONDS))]
-        seconds: usize,
-        /// Push them to a sink in this process, instead of pull workers.
-        #[arg(long)]
-        webhook: bool,
-    },
-    /// Many tasks due at one instant.
-    Herd {
-        /// How many tasks.
-        #[arg(long, default_value_t = 100_000, value_parser = up_to(MOST_TASKS))]
-        tasks: usize,
-    },
-    /// What waiting tasks cost: submissions and claims beside this many of them.
-    Backlog {
-        /// How many tasks wait.
-        #[arg(long, default_value_t = 1_000_000, value_parser = up_to(MOST_TASKS))]
-        waiting: usize,
-        /// Tasks that are submitted and drained in each measurement.
-        #[arg(long, default_value_t = 50_000, value_parser = up_to(MOST_TASKS))]
-        probe: usize,
-    },
-    /// How late one tenant's tasks arrive alone, and beside another tenant's backlog.
-    Fairness {
-        /// The other tenant's backlog, all of it due.
-        #[arg(long, default_value_t = 1_000_000, value_parser = up_to(MOST_TASKS))]
-        backlog: usize,
-        /// Tasks a second of the tenant that is watched.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_RATE))]
-        rate: usize,
-        /// For how long, in each case.
-        #[arg(long, default_value_t = 20, value_parser = up_to(MOST_SECONDS))]
-        seconds: usize,
-    },
-    /// What is still accepted when far more is submitted than the server can take.
-    Overload {
-        /// For how long.
-        #[arg(long, default_value_t = 60, value_parser = up_to(MOST_SECONDS))]
-        seconds: usize,
-        /// How many connections flood for each one that reaches the peak.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_TIMES))]
-        times: usize,
-    },
-    /// What an idle server costs.
-    Idle {
-        /// For how long.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_SECONDS))]
-        seconds: usize,
-    },
+/// Where started servers keep tasks.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) enum Store {
+    /// Each in its directory.
+    Sqlite,
+    /// All in a database of this server.
+    Postgres(Url),
 }
 
 impl Arguments {
+    /// How many servers are started.
+    pub(crate) fn nodes(&self) -> usize {
+        self.options.nodes.unwrap_or(if self.scenario.hands_over() { 3 } else { 1 })
+    }
+
     /// Refuses what each argument allows by itself, but the scenario does not.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let (batch, most) = (self.options.batch, limits::LEASE_BATCH);
@@ -137,19 +88,30 @@ impl Arguments {
             (Scenario::Overload { .. }, Some(url)) if url.scheme() != "http" => {
                 bail!("overload speaks plain HTTP only: give it an http:// address")
             }
-            _ => Ok(()),
+            _ => {}
         }
+        self.check_store()
     }
-}
 
-impl Scenario {
-    /// Whether pull workers lease whole batches in it.
-    fn leases(&self) -> bool {
-        match self {
-            Self::Drain { webhook, .. } | Self::Lateness { webhook, .. } => !webhook,
-            Self::Herd { .. } | Self::Backlog { .. } | Self::Fairness { .. } => true,
-            Self::Submit { .. } | Self::Overload { .. } | Self::Idle { .. } => false,
+    fn check_store(&self) -> anyhow::Result<()> {
+        let Options { url, store, nodes, hold_open, .. } = &self.options;
+        if url.is_some() && (store.is_some() || nodes.is_some()) {
+            bail!("--url names a server that runs already: leave out --store and --nodes, or leave out --url");
         }
+        if *hold_open && !matches!(self.scenario, Scenario::Drain { .. } | Scenario::Herd { .. }) {
+            bail!("--hold-open goes with drain and herd only");
+        }
+        let is_postgres = matches!(store, Some(Store::Postgres(_)));
+        if !is_postgres && (*hold_open || self.scenario.needs_postgres()) {
+            bail!("this is measured on PostgreSQL only: give it a server with --store postgres://…");
+        }
+        if !is_postgres && self.nodes() > 1 {
+            bail!("SQLite's file belongs to one server: several share a PostgreSQL, given with --store postgres://…");
+        }
+        if self.scenario.hands_over() && self.nodes() < 2 {
+            bail!("nobody takes over from a single server: give handover --nodes 2 or more");
+        }
+        Ok(())
     }
 }
 
@@ -182,92 +144,12 @@ fn server_url(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "must be the address of a server, such as http://127.0.0.1:7400".to_owned())
 }
 
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Cli {
-        #[command(flatten)]
-        arguments: Arguments,
+/// What a store can be.
+fn store(text: &str) -> Result<Store, String> {
+    if text == "sqlite" {
+        return Ok(Store::Sqlite);
     }
-
-    fn parse(line: &str) -> Result<Arguments, String> {
-        let words = ["bench"].into_iter().chain(line.split_whitespace());
-        Cli::try_parse_from(words).map(|cli| cli.arguments).map_err(|error| error.to_string())
-    }
-
-    fn check(line: &str) -> Result<(), String> {
-        parse(line)?.check().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn nothing_is_measured_with_none() {
-        for line in [
-            "submit --tasks 0",
-            "submit --batch 0",
-            "submit --connections 0",
-            "drain --tasks 0",
-            "lateness --rate 0",
-            "lateness --seconds 0",
-            "herd --tasks 0",
-            "backlog --waiting 0",
-            "backlog --probe 0",
-            "fairness --backlog 0",
-            "fairness --rate 0",
-            "fairness --seconds 0",
-            "overload --seconds 0",
-            "overload --times 0",
-            "idle --seconds 0",
-        ] {
-            let refusal = check(line).expect_err(line);
-            assert!(refusal.contains("invalid value '0' for '--"), "{line}: {refusal}");
-            assert!(refusal.contains("must be a whole number from 1 to "), "{line}: {refusal}");
-            assert_eq!(check(&line.replace('0', "1")), Ok(()), "{line} with 1");
-        }
-    }
-
-    #[test]
-    fn what_would_overflow_is_refused() {
-        for line in ["submit --tasks 18446744073709551615", "lateness --rate 1000001", "idle --seconds 86401"] {
-            assert!(check(line).expect_err(line).contains("must be a whole number"), "{line}");
-        }
-    }
-
-    #[test]
-    fn a_batch_is_no_larger_than_a_call_may_lease() {
-        for scenario in ["drain", "herd", "lateness", "backlog", "fairness"] {
-            assert_eq!(check(&format!("{scenario} --batch 1000")), Ok(()));
-            let refusal = check(&format!("{scenario} --batch 1001")).expect_err(scenario);
-            assert!(refusal.contains("at most 1000 tasks"), "{scenario}: {refusal}");
-        }
-        for scenario in ["submit", "overload", "drain --webhook", "lateness --webhook"] {
-            assert_eq!(check(&format!("{scenario} --batch 10000")), Ok(()));
-            assert!(check(&format!("{scenario} --batch 10001")).is_err(), "{scenario}");
-        }
-    }
-
-    #[test]
-    fn connections_are_what_was_given() {
-        let connections = |line| parse(line).map(|it| (it.options.few_connections(), it.options.many_connections()));
-        assert_eq!(connections("drain"), Ok((4, 64)));
-        assert_eq!(connections("drain --connections 64"), Ok((64, 64)));
-        assert_eq!(connections("drain --connections 2"), Ok((2, 2)));
-    }
-
-    #[test]
-    fn a_url_is_the_address_of_a_server() {
-        for url in ["http://127.0.0.1:7400", "http://[::1]:7400/", "https://punctual.example/scheduler"] {
-            assert_eq!(check(&format!("submit --url {url}")), Ok(()));
-        }
-        for url in ["nonsense", "localhost:7400", "127.0.0.1:7400", "ftp://a.example", "http://", "http://a.example/?b"]
-        {
-            let refusal = check(&format!("submit --url {url}")).expect_err(url);
-            assert!(refusal.contains("must be the address of a server"), "{url}: {refusal}");
-        }
-        assert!(check("idle --url http://127.0.0.1:7400").expect_err("idle").contains("leave out --url"));
-        assert!(check("overload --url https://a.example").expect_err("https").contains("plain HTTP"));
-    }
+    let postgres = |url: &Url| matches!(url.scheme(), "postgres" | "postgresql") && url.has_host();
+    let url = Url::parse(text).ok().filter(postgres).map(Store::Postgres);
+    url.ok_or_else(|| "must be sqlite, or a PostgreSQL such as postgres://user:password@127.0.0.1/postgres".to_owned())
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::Options;
 use crate::client::{Client, now};
 use crate::report::Report;
-use crate::server::Server;
+use crate::site::Site;
 use crate::submit::preload;
 use crate::workers::Workers;
 
@@ -16,7 +16,7 @@ const ROUNDS: usize = 3;
 pub async fn run(
     client: &Client,
     options: &Options,
-    server: &Server,
+    site: &Site,
     waiting: usize,
     probe: usize,
 ) -> anyhow::Result<Report> {
@@ -33,7 +33,7 @@ pub async fn run(
         None,
     )
     .await?;
-    let rss = server.rss_megabytes();
+    let rss = site.rss_megabytes();
     let full = Rounds::run(client, options, probe).await?;
     let mut report = Report::new("backlog");
     report.count("waiting", waiting);

@@ -10,6 +10,7 @@ use punctual_core::time::Timestamp;
 use reqwest::header::RETRY_AFTER;
 use reqwest::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// How long a client waits that is not told how long, …
 const USUAL_WAIT: Duration = Duration::from_secs(1);
@@ -19,10 +20,12 @@ const MOST_WAIT: Duration = Duration::from_secs(10);
 /// A call that is refused for longer than this is given up.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// A client of one server that waits when it is told to. Cheap to clone; clones share their connections.
+/// A client of one of the servers that waits when it is told to. Cheap to clone; clones share their connections.
 #[derive(Clone)]
 pub struct Client {
-    url: Arc<str>,
+    urls: Arc<[String]>,
+    /// The place of its server among them.
+    server: usize,
     tenant: Option<&'static str>,
     http: reqwest::Client,
     refused: Arc<AtomicUsize>,
@@ -84,15 +87,20 @@ struct SettledItem {
 }
 
 impl Client {
-    /// A client of the server at `url`.
-    pub fn new(url: &str) -> anyhow::Result<Self> {
+    /// A client of the first of the servers at `urls`, of which there is at least one.
+    pub fn new(urls: Vec<String>) -> anyhow::Result<Self> {
         let http = reqwest::Client::builder()
             .http1_only()
             .no_proxy()
             .pool_max_idle_per_host(1_024)
             .timeout(Duration::from_mins(2))
             .build()?;
-        Ok(Self { url: url.into(), tenant: None, http, refused: Arc::default() })
+        Ok(Self { urls: urls.into(), server: 0, tenant: None, http, refused: Arc::default() })
+    }
+
+    /// The same client for whoever is the `number`th to connect: the servers are taken in turn.
+    pub fn of_number(&self, number: usize) -> Self {
+        Self { server: number % self.urls.len(), ..self.clone() }
     }
 
     /// The same client, for another tenant.
@@ -105,9 +113,16 @@ impl Client {
         self.refused.load(Relaxed)
     }
 
-    /// Waits until the server is ready.
+    /// Waits until all servers are ready.
     pub async fn ready(&self, patience: Duration) -> anyhow::Result<()> {
-        let (url, deadline) = (&self.url, Instant::now() + patience);
+        let deadline = Instant::now() + patience;
+        for url in self.urls.iter() {
+            self.ready_by(url, deadline).await?;
+        }
+        Ok(())
+    }
+
+    async fn ready_by(&self, url: &str, deadline: Instant) -> anyhow::Result<()> {
         loop {
             // Also the last time long enough to learn more than that there was no time.
             let left = deadline.saturating_duration_since(Instant::now()).max(LEAST_WAIT);
@@ -191,7 +206,8 @@ impl Client {
     }
 
     fn request(&self, path: &str, content_type: &str, body: String) -> anyhow::Result<Request> {
-        let mut request = self.http.post(format!("{}{path}", self.url)).header("content-type", content_type).body(body);
+        let url = &self.urls[self.server];
+        let mut request = self.http.post(format!("{url}{path}")).header("content-type", content_type).body(body);
         if let Some(tenant) = self.tenant {
             request = request.header("punctual-tenant", tenant);
         }
@@ -224,7 +240,7 @@ fn wait(told: Option<&str>) -> Duration {
 }
 
 /// About a hundred bytes of payload, the same as the benchmarks of other systems use.
-pub fn task(number: usize, queue: &str, execute_at: Option<Timestamp>, callback_url: Option<&str>) -> String {
+pub fn task(number: usize, queue: &str, execute_at: Option<Timestamp>, callback_url: Option<&str>) -> Value {
     let payload = serde_json::json!({
         "i": number,
         "to": format!("user{number}@example.com"),
@@ -238,7 +254,7 @@ pub fn task(number: usize, queue: &str, execute_at: Option<Timestamp>, callback_
     if let Some(url) = callback_url {
         task["callback_url"] = url.into();
     }
-    task.to_string()
+    task
 }
 
 /// The wall clock, by which lateness is measured.

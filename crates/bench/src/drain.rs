@@ -6,6 +6,7 @@ use crate::Options;
 use crate::client::{Client, now};
 use crate::herd::HERD_LEAD;
 use crate::report::Report;
+use crate::sink::Sink;
 use crate::submit::preload;
 use crate::workers::Workers;
 
@@ -27,14 +28,14 @@ pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Re
 
 /// Submits tasks due at one instant with a callback to a sink in this process; the drain begins at that instant.
 pub async fn run_webhooks(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
-    let mut sink = crate::lateness::Sink::start(tasks).await?;
+    let mut sink = Sink::start().await?;
     let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
     let due = now().plus_millis(lead);
     preload(client, options, tasks, "drain", move |_| Some(due), Some(sink.url())).await?;
     anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
     tokio::time::sleep(due.duration_from(now())).await;
     let began = Instant::now();
-    sink.wait().await?;
+    sink.wait(tasks).await?;
     let seconds = began.elapsed().as_secs_f64();
     let mut report = Report::new("drain_webhook");
     report.count("tasks", tasks);

@@ -1,18 +1,18 @@
-//! `idle`: the processor time and the wake-ups of a server with nothing to do.
+//! `idle`: the processor time and the wake-ups of servers with nothing to do.
 
 use std::time::Duration;
 
 use anyhow::Context;
 
 use crate::report::Report;
-use crate::server::Server;
+use crate::site::Site;
 
-/// Watches the server for a while, after it has settled.
-pub async fn run(server: &Server, seconds: u64) -> anyhow::Result<Report> {
+/// Watches the servers for a while, after they have settled.
+pub async fn run(site: &Site, seconds: u64) -> anyhow::Result<Report> {
     tokio::time::sleep(Duration::from_secs(2)).await;
-    let (before, woken_before) = server.processor().context("idle measures a server that it starts itself")?;
+    let (before, woken_before) = site.processor().context("idle measures a server that it starts itself")?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
-    let (after, woken_after) = server.processor().context("the server has ended")?;
+    let (after, woken_after) = site.processor().context("the server has ended")?;
     let mut report = Report::new("idle");
     report.count("tasks", 0);
     report.number("seconds", seconds as f64);

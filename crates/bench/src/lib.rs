@@ -1,18 +1,21 @@
 //! Measures a Punctual server over HTTP, as its users see it.
 //!
-//! Each scenario runs against a server of its own (a fresh data directory, the same
-//! binary) or against one it is given, prints a progress bar while it works, a table at
-//! the end, and with `--json` one line of JSON last on stdout. It judges nothing: a
-//! figure says something only beside another of the same run. What is not known is left
-//! out. A server that was started is gone at the end, also after a signal.
+//! Each scenario runs against servers of its own (the same binary on a fresh directory, or
+//! several on a database that is made for it) or against one it is given, prints a progress bar
+//! while it works, a table at the end, and with `--json` one line of JSON last on stdout. It
+//! judges nothing: a figure says something only beside another of the same run. What is not
+//! known is left out. What was started or made is gone at the end, also after a signal.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded far below the precision of a double")]
 
 mod arguments;
 mod backlog;
 mod client;
+mod database;
 mod drain;
 mod fairness;
+mod handover;
+mod held;
 mod herd;
 mod idle;
 mod lateness;
@@ -23,6 +26,8 @@ mod raw;
 mod report;
 mod server;
 mod signals;
+mod sink;
+mod site;
 mod submit;
 mod workers;
 
@@ -33,32 +38,27 @@ use anyhow::bail;
 pub use crate::arguments::Arguments;
 use crate::arguments::{Options, Scenario};
 use crate::client::Client;
-use crate::process::Process;
 use crate::report::Report;
-use crate::server::Server;
 use crate::signals::Signals;
+use crate::site::Site;
 
 /// How long a server that is given may take to answer that it is ready, …
 const GIVEN_READY_WITHIN: Duration = Duration::from_secs(4);
-/// … and one that was started, which listens already.
+/// … and those that were started, which listen already.
 const STARTED_READY_WITHIN: Duration = Duration::from_secs(10);
 
 /// Measures, and prints what was measured.
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
     arguments.check()?;
-    let Arguments { scenario, options } = arguments;
     let mut signals = Signals::listen()?;
-    if let Some(url) = &options.url {
-        let server = Server::given(url.clone());
-        return unless_ended(&mut signals, measure(scenario, &options, &server)).await?.print(options.json);
-    }
-    let mut process = Process::spawn(options.data.as_deref())?;
+    let mut site = Site::new(&arguments);
+    let Arguments { scenario, options } = arguments;
     let measured = unless_ended(&mut signals, async {
-        let server = process.listens().await?;
-        measure(scenario, &options, &server).await
+        site.start().await?;
+        measure(scenario, &options, &mut site).await
     });
     let measured = measured.await;
-    let ended = process.end().await;
+    let ended = site.end().await;
     // Figures that took long to make are not lost because a directory cannot be removed.
     measured?.print(options.json)?;
     ended
@@ -77,27 +77,36 @@ async fn unless_ended(
     }
 }
 
-async fn measure(scenario: Scenario, options: &Options, server: &Server) -> anyhow::Result<Report> {
-    let client = Client::new(server.url())?;
-    client.ready(if server.is_ours() { STARTED_READY_WITHIN } else { GIVEN_READY_WITHIN }).await?;
-    let mut report = match scenario {
-        Scenario::Submit { tasks, single } => submit::run(&client, options, tasks, single).await?,
-        Scenario::Drain { tasks, webhook: false } => drain::run(&client, options, tasks).await?,
-        Scenario::Drain { tasks, webhook: true } => drain::run_webhooks(&client, options, tasks).await?,
-        Scenario::Lateness { rate, seconds, webhook } => {
-            lateness::run(&client, options, rate, seconds, webhook).await?
-        }
-        Scenario::Herd { tasks } => herd::run(&client, options, tasks).await?,
-        Scenario::Backlog { waiting, probe } => backlog::run(&client, options, server, waiting, probe).await?,
-        Scenario::Fairness { backlog, rate, seconds } => {
-            fairness::run(&client, options, backlog, rate, seconds).await?
-        }
-        Scenario::Overload { seconds, times } => {
-            overload::run(&client, options, server, overload::Flood { seconds: seconds as u64, times }).await?
-        }
-        Scenario::Idle { seconds } => idle::run(server, seconds as u64).await?,
-    };
-    report.server(server);
+async fn measure(scenario: Scenario, options: &Options, site: &mut Site) -> anyhow::Result<Report> {
+    let client = Client::new(site.servers().iter().map(|server| server.url().to_owned()).collect())?;
+    client.ready(if site.is_ours() { STARTED_READY_WITHIN } else { GIVEN_READY_WITHIN }).await?;
+    let held = if options.hold_open { Some(site.hold().await?) } else { None };
+    let mut report = perform(scenario, &client, options, site).await?;
+    if let Some(held) = held {
+        held.release().await?;
+        report.count("held_open", 1);
+    }
+    report.site(site);
     report.refused(client.refused());
     Ok(report)
+}
+
+async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &mut Site) -> anyhow::Result<Report> {
+    match scenario {
+        Scenario::Submit { tasks, single } => submit::run(client, options, tasks, single).await,
+        Scenario::Drain { tasks, webhook: false } => drain::run(client, options, tasks).await,
+        Scenario::Drain { tasks, webhook: true } => drain::run_webhooks(client, options, tasks).await,
+        Scenario::Lateness { rate, seconds, webhook } => lateness::run(client, options, rate, seconds, webhook).await,
+        Scenario::Herd { tasks } => herd::run(client, options, tasks).await,
+        Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
+        Scenario::Fairness { backlog, rate, seconds } => fairness::run(client, options, backlog, rate, seconds).await,
+        Scenario::Overload { seconds, times } => {
+            overload::run(client, options, site, overload::Flood { seconds: seconds as u64, times }).await
+        }
+        Scenario::Idle { seconds } => idle::run(site, seconds as u64).await,
+        Scenario::Handover { how, rate, seconds } => {
+            handover::run(client, options, site, handover::Handover { how, rate, seconds }).await
+        }
+        Scenario::Held { tasks, seconds } => held::run(client, options, site, tasks, seconds).await,
+    }
 }

@@ -20,6 +20,7 @@ use crate::client::{Client, now, task};
 use crate::raw::Connection;
 use crate::report::{Report, lateness_histogram};
 use crate::server::Server;
+use crate::site::Site;
 use crate::submit::progress;
 
 /// How long a turn of the flood is, and of the peak before and after it.
@@ -44,8 +45,9 @@ pub struct Flood {
 }
 
 /// Measures the peak, floods, and waits for the recovery.
-pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flood) -> anyhow::Result<Report> {
-    let request = Arc::<[u8]>::from(submission(server, options.batch));
+pub async fn run(client: &Client, options: &Options, site: &Site, flood: Flood) -> anyhow::Result<Report> {
+    let requests: Vec<Arc<[u8]>> =
+        site.servers().iter().map(|server| submission(server, options.batch).into()).collect();
     let connections = options.many_connections();
     let usual = quick_submission(client).await?;
     let (mut peak, mut flooded) = (Load::new(), Load::new());
@@ -54,10 +56,10 @@ pub async fn run(client: &Client, options: &Options, server: &Server, flood: Flo
         let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
         let peak_seconds = PEAK_TURN.min(seconds);
         if turn == 0 {
-            peak.add(&load(server, &request, connections, peak_seconds, "peak").await?)?;
+            peak.add(&load(site, &requests, connections, peak_seconds, "peak").await?)?;
         }
-        flooded.add(&load(server, &request, connections * flood.times, seconds, "flood").await?)?;
-        peak.add(&load(server, &request, connections, peak_seconds, "peak").await?)?;
+        flooded.add(&load(site, &requests, connections * flood.times, seconds, "flood").await?)?;
+        peak.add(&load(site, &requests, connections, peak_seconds, "peak").await?)?;
     }
     let recovery = recover(client, usual).await?;
     let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
@@ -138,7 +140,7 @@ fn millis(latencies: &Histogram<u64>, quantile: f64) -> f64 {
 /// A submission of `batch` tasks, as bytes: the flood must not wait for its own making.
 fn submission(server: &Server, batch: usize) -> Vec<u8> {
     let due = now().plus_millis(A_DAY);
-    let lines: Vec<String> = (0..batch).map(|number| task(number, "overload", Some(due), None)).collect();
+    let lines: Vec<String> = (0..batch).map(|number| task(number, "overload", Some(due), None).to_string()).collect();
     let (path, kind) = match batch {
         1 => ("/v1/tasks", "application/json"),
         _ => ("/v1/tasks/batch?return=ids", "application/x-ndjson"),
@@ -154,21 +156,21 @@ fn submission(server: &Server, batch: usize) -> Vec<u8> {
 }
 
 async fn load(
-    server: &Server,
-    request: &Arc<[u8]>,
+    site: &Site,
+    requests: &[Arc<[u8]>],
     connections: usize,
     seconds: u64,
     what: &'static str,
 ) -> anyhow::Result<Load> {
     let (ended, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut senders = JoinSet::new();
-    for _ in 0..connections {
-        let (request, address) = (Arc::clone(request), server.address());
+    for number in 0..connections {
+        let (request, address) = (Arc::clone(&requests[number % requests.len()]), site.server(number).address());
         senders.spawn(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)));
     }
     let bar = progress(usize::try_from(seconds).unwrap_or(usize::MAX), what);
     let began = Instant::now();
-    let (ready, rss) = watch(server, began, Duration::from_secs(seconds), &bar).await?;
+    let (ready, rss) = watch(site, began, Duration::from_secs(seconds), &bar).await?;
     ended.store(true, Relaxed);
     let (seconds, accepted) = (began.elapsed().as_secs_f64(), accepted.load(Relaxed));
     bar.finish_and_clear();
@@ -183,14 +185,14 @@ async fn load(
     Ok(load)
 }
 
-/// How quickly the server says that it is ready, and the most memory it took.
+/// How quickly the first server says that it is ready, and the most memory that all took.
 async fn watch(
-    server: &Server,
+    site: &Site,
     began: Instant,
     time: Duration,
     bar: &ProgressBar,
 ) -> anyhow::Result<(Histogram<u64>, Option<f64>)> {
-    let address = server.address();
+    let (server, address) = (site.server(0), site.server(0).address());
     let probe = format!("GET {}/readyz HTTP/1.1\r\nhost: {address}\r\n\r\n", server.prefix());
     let (mut ready, mut rss) = (lateness_histogram(), None);
     let mut connection = Connection::default();
@@ -201,7 +203,7 @@ async fn watch(
             bail!("/readyz answered {} under load", answer.status);
         }
         ready.saturating_record(micros(asked));
-        rss = most(rss, server.rss_megabytes());
+        rss = most(rss, site.rss_megabytes());
         bar.set_position(began.elapsed().as_secs());
         tokio::time::sleep(LOOK).await;
     }
@@ -249,12 +251,16 @@ fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
+fn probe(number: usize) -> String {
+    task(number, "overload", Some(now().plus_millis(A_DAY)), None).to_string()
+}
+
 /// How long a submission usually takes.
 async fn quick_submission(client: &Client) -> anyhow::Result<Duration> {
     let mut took = Vec::new();
     for number in 0..2 * IN_A_ROW {
         let began = Instant::now();
-        client.submit(task(number, "overload", Some(now().plus_millis(A_DAY)), None)).await?;
+        client.submit(probe(number)).await?;
         took.push(began.elapsed());
     }
     took.sort_unstable();
@@ -270,7 +276,7 @@ async fn recover(client: &Client, usual: Duration) -> anyhow::Result<Duration> {
             bail!("the server has not recovered within {} seconds", PATIENCE.as_secs());
         }
         let asked = Instant::now();
-        let done = client.submit_at_once(task(quick, "overload", Some(now().plus_millis(A_DAY)), None)).await;
+        let done = client.submit_at_once(probe(quick)).await;
         if done.is_ok() && asked.elapsed() <= limit {
             quick += 1;
             since.get_or_insert(asked);

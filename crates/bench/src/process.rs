@@ -1,9 +1,9 @@
-//! The server that is started for a measurement: a child process on a fresh directory.
+//! A server that is started for a measurement: a child process on a fresh directory.
 //!
 //! Whoever spawns one ends it, however the measurement went: then process and directory are
 //! gone. Only a panic leaves that to the drop, which kills and does not wait.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -16,8 +16,20 @@ use crate::server::Server;
 
 /// How long it may take until it listens.
 const STARTS_WITHIN: Duration = Duration::from_secs(30);
-/// How long it may take to end by itself.
+/// How long it may take to end by itself when the measurement is over, …
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
+/// … and when its end is what is measured: longer than it may take to drain.
+const DRAINS_WITHIN: Duration = Duration::from_mins(1);
+
+/// How a server is started.
+pub struct Serve {
+    /// A directory for it is made below this one.
+    pub data: Option<PathBuf>,
+    /// Its store. Given by the environment: everybody can read a command line.
+    pub store: String,
+    /// What else it is set to, by the environment.
+    pub settings: &'static [(&'static str, &'static str)],
+}
 
 /// See the module.
 pub struct Process {
@@ -26,9 +38,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this very binary, on a directory made below `data`.
-    pub fn spawn(data: Option<&Path>) -> anyhow::Result<Self> {
-        let data = match data {
+    /// Starts this very binary.
+    pub fn spawn(serve: &Serve) -> anyhow::Result<Self> {
+        let data = match &serve.data {
             Some(directory) => TempDir::new_in(directory),
             None => TempDir::new(),
         }
@@ -36,6 +48,8 @@ impl Process {
         let child = Command::new(std::env::current_exe()?)
             .args(["serve", "--listen", "127.0.0.1:0", "--data"])
             .arg(data.path())
+            .env("PUNCTUAL_STORE", &serve.store)
+            .envs(serve.settings.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -56,6 +70,20 @@ impl Process {
             (Some(url), Some(pid)) => Ok(Server::started(url.parse()?, pid)),
             _ => bail!("the server did not start: {line:?}"),
         }
+    }
+
+    /// Ends it by SIGTERM, and waits until it has drained and ended by itself.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        ask_to_end(self.child.id().context("the server has ended before")?).await;
+        let ended = tokio::time::timeout(DRAINS_WITHIN, self.child.wait()).await;
+        let status = ended.context("the server does not end after SIGTERM")??;
+        anyhow::ensure!(status.success(), "the server ended with {status} after SIGTERM");
+        Ok(())
+    }
+
+    /// Kills it, and waits until it is gone.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill().await.context("cannot kill the server")
     }
 
     /// Ends it, by force if it takes longer than a moment, and removes its directory.

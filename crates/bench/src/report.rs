@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
 use crate::machine;
-use crate::server::Server;
+use crate::site::{Site, StoreTold};
 
 /// The figures of one scenario, in the order in which they were added.
 pub struct Report {
@@ -20,12 +20,16 @@ impl Report {
         Self { scenario, figures: Vec::new() }
     }
 
-    /// Adds what is known of the server: of one that is given neither what it works with nor its memory.
-    pub fn server(&mut self, server: &Server) {
-        if server.is_ours() {
-            self.figures.splice(..0, [("store", "sqlite".into()), ("broker", "embedded".into())]);
+    /// Adds what is known of the servers: of one that is given neither what it works with nor its memory.
+    pub fn site(&mut self, site: &Site) {
+        if let Some(StoreTold { kind, version }) = site.store() {
+            let version = version.map(|version| ("store_version", version.into()));
+            let nodes = ("nodes", site.servers().len().into());
+            let told =
+                [("store", kind.into())].into_iter().chain(version).chain([("broker", "embedded".into()), nodes]);
+            self.figures.splice(..0, told);
         }
-        self.number_if_known("rss_mb", server.rss_megabytes());
+        self.number_if_known("rss_mb", site.rss_megabytes());
     }
 
     /// Adds how many calls were refused and made again, if any were.
@@ -115,10 +119,10 @@ mod tests {
     #[test]
     fn of_a_server_that_is_given_nothing_is_made_up() {
         let mut report = Report::new("submit");
-        report.server(&Server::given(url()));
+        report.site(&Site::given(url()));
         report.refused(0);
         let line = report.line();
-        for unknown in ["store", "broker", "rss_mb", "refused"] {
+        for unknown in ["store", "store_version", "broker", "nodes", "rss_mb", "refused"] {
             assert!(!line.contains_key(unknown), "{unknown} in {line:?}");
         }
     }
@@ -126,12 +130,12 @@ mod tests {
     #[test]
     fn of_a_server_of_ours_all_is_told() {
         let mut report = Report::new("submit");
-        report.server(&Server::started(url(), std::process::id()));
+        report.site(&Site::of_this_process(url()));
         report.refused(3);
         let line = report.line();
         assert_eq!(
-            (&line["store"], &line["broker"], &line["refused"]),
-            (&"sqlite".into(), &"embedded".into(), &3.into())
+            (&line["store"], &line["broker"], &line["nodes"], &line["refused"]),
+            (&"sqlite".into(), &"embedded".into(), &1.into(), &3.into())
         );
         assert!(line["rss_mb"].as_f64().is_some_and(|megabytes| megabytes > 0.0), "{line:?}");
     }

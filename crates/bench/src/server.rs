@@ -19,11 +19,6 @@ impl Server {
         Self { url, pid: Some(pid) }
     }
 
-    /// Whether it was started for the measurement.
-    pub fn is_ours(&self) -> bool {
-        self.pid.is_some()
-    }
-
     /// Where it is, without a slash at the end.
     pub fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
@@ -93,6 +88,6 @@ mod tests {
     #[test]
     fn nothing_is_known_of_a_server_that_is_given() {
         let server = Server::given("http://127.0.0.1:7400".parse().expect("a URL"));
-        assert!(!server.is_ours() && server.rss_megabytes().is_none() && server.processor().is_none());
+        assert!(server.rss_megabytes().is_none() && server.processor().is_none());
     }
 }

@@ -21,8 +21,8 @@ pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool)
     let batch = if single { 1 } else { options.batch };
     let connections = options.many_connections();
     let began = Instant::now();
-    submit_all(client, connections, batch, tasks, "submitting", move |number| task(number, "bench", Some(due), None))
-        .await?;
+    let make = move |number| task(number, "bench", Some(due), None).to_string();
+    submit_all(client, connections, batch, tasks, "submitting", make).await?;
     let seconds = began.elapsed().as_secs_f64();
     let mut report = Report::new("submit");
     report.count("tasks", tasks);
@@ -33,7 +33,7 @@ pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool)
     Ok(report)
 }
 
-/// Submits tasks over many connections, a batch a call (or one task a call where the batch is one).
+/// Submits tasks over many connections to all servers, a batch a call (or one task a call where the batch is one).
 pub async fn submit_all<F>(
     client: &Client,
     connections: usize,
@@ -48,8 +48,8 @@ where
     let (next, make, bar) = (Arc::new(AtomicUsize::new(0)), Arc::new(make), progress(tasks, what));
     let mut senders = JoinSet::new();
     let connections = connections.min(tasks.div_ceil(batch)).max(1);
-    for _ in 0..connections {
-        let (client, next, make, bar) = (client.clone(), Arc::clone(&next), Arc::clone(&make), bar.clone());
+    for number in 0..connections {
+        let (client, next, make, bar) = (client.of_number(number), Arc::clone(&next), Arc::clone(&make), bar.clone());
         senders.spawn(async move {
             loop {
                 let from = next.fetch_add(batch, Relaxed);
@@ -84,7 +84,7 @@ pub async fn preload(
     callback_url: Option<String>,
 ) -> anyhow::Result<()> {
     submit_all(client, options.few_connections(), options.batch.max(2), tasks, "preloading", move |number| {
-        task(number, queue, due(number), callback_url.as_deref())
+        task(number, queue, due(number), callback_url.as_deref()).to_string()
     })
     .await
 }

@@ -29,13 +29,13 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Sets `count` workers to a queue.
+    /// Sets `count` workers to a queue; they ask all servers, each one of them.
     pub fn start(client: &Client, queue: &'static str, count: usize, batch: usize, tasks: usize) -> Self {
         let done = Arc::new(AtomicUsize::new(0));
         let bar = progress(tasks, "working");
         let mut set = JoinSet::new();
         for number in 0..count {
-            let (client, done, bar) = (client.clone(), Arc::clone(&done), bar.clone());
+            let (client, done, bar) = (client.of_number(number), Arc::clone(&done), bar.clone());
             set.spawn(work(client, queue, format!("worker_bench_{number}"), batch, tasks, done, bar));
         }
         Self { set, bar }
