@@ -15,10 +15,12 @@ mod ends;
 mod existence;
 mod fencing;
 mod law;
+mod leftovers;
 mod liveness;
 mod planned;
 #[cfg(test)]
 mod specimen;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod timing;
@@ -35,6 +37,8 @@ use crate::history::History;
 pub fn check(history: &History) -> Vec<Violation> {
     let mut findings = Findings::default();
     existence::check(history, &mut findings);
+    terms::check(history, &mut findings);
+    leftovers::check(history, &mut findings);
     for case in case::cases(history) {
         findings.about = Some(case.task);
         ends::check(&case, &mut findings);

@@ -1,11 +1,14 @@
 //! The trial of a cluster: three nodes on one PostgreSQL under load, one fault after the other, and then the judgement.
 //!
-//! Each node reaches the database through a proxy of its own. The load talks to any node that is up, as clients behind a
-//! balancer would. [`run`] is called by the program `trials` (hundreds of faults) and by the tests (each fault once).
+//! Each node reaches the database through a proxy of its own, which leads elsewhere when a standby takes over. The load
+//! talks to any node that is up, as clients behind a balancer would. What the nodes write is noted by the database as
+//! well. [`run`] is called by the program `trials` (hundreds of faults) and by the tests (each fault once).
 
 mod nemesis;
+mod witness;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use punctual_testkit::eventually::look;
@@ -14,23 +17,35 @@ use punctual_testkit::proxy::FaultProxy;
 
 pub use self::nemesis::Fault;
 use self::nemesis::Nemesis;
+pub use self::witness::{held, left, left_in_the_end};
 use crate::caller::Caller;
 use crate::checker::check;
 use crate::dump::{dump, unfinished};
-use crate::history::Recorder;
+use crate::history::{History, Recorder};
 use crate::kill::Report;
 use crate::machine::Machine;
+use crate::planted::Bug;
 use crate::stages;
 use crate::workload::{Load, Scene, Workload};
 
 /// The nodes' names.
 const NODES: [&str; 3] = ["a", "b", "c"];
 
+/// By how much a node's estimate of the database's time may be behind: it is as old as the answer it was made from took to
+/// arrive, and a node that has just begun has only one, on a machine that is busy.
+const LAG_MILLIS: i64 = 500;
+
+/// After everything has come to rest, what is left over may take so long to go: longer than any lease, and than the
+/// database waits for a session that has lost its client.
+const QUIET: Duration = Duration::from_secs(20);
+
 /// What to try.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The server's program.
     pub program: PathBuf,
+    /// A bug for `punctual-planted`.
+    pub bug: Option<Bug>,
     /// The faults, one after the other; drawn when there are fewer than cycles.
     pub faults: Vec<Fault>,
     /// How many faults.
@@ -51,25 +66,35 @@ pub struct Plan {
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Machine>,
     pub(crate) proxies: Vec<FaultProxy>,
+    /// The primary.
     pub(crate) postgres: Postgres,
-    url: String,
+    database: String,
+    quiet: Duration,
 }
 
 impl Cluster {
     async fn start(plan: &Plan, recorder: &Recorder) -> Self {
         let postgres = Postgres::start().await;
         let url = postgres.create_database().await;
+        let database = url.rsplit('/').next().expect("invariant: a split has a last part").to_owned();
         let (mut nodes, mut proxies) = (Vec::new(), Vec::new());
         for name in NODES {
             let proxy = FaultProxy::before_postgres(postgres.address());
-            let node = Machine::new(&plan.program, None, recorder.clone()).sharing(name, proxy.through(&url));
+            let node = Machine::new(&plan.program, plan.bug, recorder.clone()).sharing(name, proxy.through(&url));
             nodes.push(node);
             proxies.push(proxy);
         }
+        make_schema(&plan.program, &url);
+        witness::begin(&url).await;
         for node in &mut nodes {
             node.start().await;
         }
-        Self { nodes, proxies, postgres, url }
+        Self { nodes, proxies, postgres, database, quiet: plan.drain.min(QUIET) }
+    }
+
+    /// The database, whichever server has it now.
+    fn url(&self) -> String {
+        self.postgres.url(&self.database)
     }
 
     /// What the tables say about each other: `ok`, or what does not fit.
@@ -81,9 +106,17 @@ impl Cluster {
             FROM (SELECT count(*) AS live FROM punctual.tasks) t,
                  (SELECT coalesce(sum(tasks), 0) AS counted FROM punctual.counts) c
             WHERE t.live <> c.counted";
-        let rows = postgres::execute(&self.url, faults).await;
+        let rows = postgres::execute(&self.url(), faults).await;
         if rows.is_empty() { "ok".to_owned() } else { format!("{rows:?}") }
     }
+}
+
+/// Makes the tables, so that they can be watched before anybody writes to them.
+pub fn make_schema(program: &Path, url: &str) {
+    let mut command = Command::new(program);
+    let done = command.args(["migrate", "up"]).env("PUNCTUAL_STORE", url).env_remove(Bug::VARIABLE).output();
+    let done = done.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 /// Tries it; `progress` is told after every fault how many there have been.
@@ -106,19 +139,22 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     // What is left then is told by the checker.
     look(plan.drain, async || if unfinished(&api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
     workload.end().await;
+    let leftovers = cluster.leftovers().await;
     let tasks = dump(&api, &recorder).await;
     let mut exits = Vec::new();
     for node in &mut cluster.nodes {
         exits.push(node.stop().await.code);
     }
     scene.targets.tell(&recorder);
-    let history = recorder.finish(tasks);
+    let witness = Some(cluster.witness(leftovers).await);
+    let history = History { witness, lag_millis: LAG_MILLIS, ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = cluster.integrity().await;
     report.exit = exits.into_iter().find(|code| *code != Some(0)).unwrap_or(Some(0));
     report.complaints = cluster.nodes.iter().flat_map(Machine::complaints).cloned().collect();
     if !report.is_clean() {
-        let path = plan.histories.join(format!("cluster-{}.jsonl", plan.seed));
+        let of = plan.bug.map_or("cluster", Bug::name);
+        let path = plan.histories.join(format!("{of}-{}.jsonl", plan.seed));
         let left = history.write_to(&path);
         report.history = Some(left.unwrap_or_else(|error| panic!("{}: {error}", path.display())));
     }

@@ -57,7 +57,8 @@ async fn tasks(api: &Api) -> Vec<Task> {
     }
 }
 
-async fn page<T: DeserializeOwned>(api: &Api, path: &str) -> T {
+/// What the API answers to a path.
+pub async fn page<T: DeserializeOwned>(api: &Api, path: &str) -> T {
     let reply = api.get(path).await;
     assert_eq!(reply.status(), 200, "{reply}");
     serde_json::from_slice(reply.body()).unwrap_or_else(|error| panic!("{error}\n{reply}"))

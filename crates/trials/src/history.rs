@@ -16,7 +16,8 @@
 //! for both. Stamps come from one clock that never goes back and follows the wall clock, so they order what happened in
 //! this process and can be compared with the server's instants to within [`CLOCK_ERROR_MILLIS`].
 //!
-//! Invariant: nothing is in a history that only the server knows, except its final [`Dumped`] testimony.
+//! Invariant: nothing is in a history that only the server knows, except its final [`Dumped`] testimony; what the trial saw in
+//! the database ([`Witness`]) is there to check it.
 
 use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
@@ -25,9 +26,11 @@ use serde_json::{Value, json};
 
 mod dump;
 mod recorder;
+mod witness;
 
 pub use dump::{Dumped, Run, Step};
 pub use recorder::{Open, Recorder};
+pub use witness::{Term, Witness, Write};
 
 /// By how much a stamp may differ from the server's clock on the same machine: both are cut to milliseconds, and the
 /// wall clock may be set back a little while a trial runs.
@@ -48,9 +51,9 @@ impl Stamp {
         self.0.div_euclid(1_000) + CLOCK_ERROR_MILLIS < at.as_millis()
     }
 
-    /// Whether this happened after the server's clock can have shown `at`.
-    pub fn surely_after(self, at: Timestamp) -> bool {
-        self.0.div_euclid(1_000) - CLOCK_ERROR_MILLIS > at.as_millis()
+    /// Whether this happened after the server's clock can have shown `at`, if that clock is behind by `lag_millis` at most.
+    pub fn surely_after(self, at: Timestamp, lag_millis: i64) -> bool {
+        self.0.div_euclid(1_000) - CLOCK_ERROR_MILLIS - lag_millis > at.as_millis()
     }
 }
 
@@ -61,6 +64,10 @@ pub struct History {
     pub events: Vec<Event>,
     /// Every task, as the API told it after the drain.
     pub dump: Vec<Dumped>,
+    /// What the database saw, if the trial looked.
+    pub witness: Option<Witness>,
+    /// By how much a server's clock may be behind the true one: it is never ahead of it.
+    pub lag_millis: i64,
 }
 
 impl History {

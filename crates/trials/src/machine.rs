@@ -22,10 +22,9 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 const READY: &str = "listening on ";
 
 /// The settings of a trial: what is lost is looked for every second, and who is silent for three is dead.
-const SETTINGS: [(&str, &str); 8] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("PUNCTUAL_LEADER__LEASE_SECONDS", "3"),
     ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1"),
-    ("PUNCTUAL_WORKERS__HEARTBEAT_SECONDS", "1"),
     ("PUNCTUAL_WORKERS__LOST_AFTER_SECONDS", "3"),
     ("PUNCTUAL_SCHEDULER__SWEEP_INTERVAL_SECONDS", "1"),
     ("PUNCTUAL_SCHEDULER__VISIBILITY_SECONDS", "5"),

@@ -27,6 +27,8 @@ pub enum Trial {
     Kills(usize),
     /// That of this kind of race.
     Races(Kind),
+    /// That of a cluster.
+    Cluster,
 }
 
 macro_rules! bugs {
@@ -97,6 +99,8 @@ bugs! {
     SweepOff, "sweep-off", EverythingEnds, Trial::Kills(1), sweeping::SweepOff;
     /// The reaper finds nothing.
     ReaperBlind, "reaper-blind", NothingHeldForEver, Trial::Kills(0), sweeping::ReaperBlind;
+    /// A node that takes its time claims by a term that is over.
+    TermsIgnored, "terms-ignored", OneOwner, Trial::Cluster, claiming::TermsIgnored;
     /// A completion that lost against another outcome is answered as accepted.
     LostCompletionTaken, "lost-completion-taken", OneCompletion, Trial::Races(Kind::DifferentCompletions), racing::LostTaken(racing::completes);
     /// A cancellation that lost against an outcome or a claim is answered as accepted.

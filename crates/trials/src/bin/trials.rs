@@ -15,6 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use punctual_trials::cluster::Fault;
 use punctual_trials::races::Kind;
 use punctual_trials::workload::Load;
 use punctual_trials::{cluster, kill, races};
@@ -44,6 +45,9 @@ enum Trial {
         /// For how long something stands still, in seconds.
         #[arg(long, default_value_t = 6)]
         freeze: u64,
+        /// Only this fault, or these in turn.
+        #[arg(long, value_name = "FAULT", value_parser = fault)]
+        only: Vec<Fault>,
         #[command(flatten)]
         common: Common,
     },
@@ -78,11 +82,18 @@ fn kind(name: &str) -> Result<Kind, String> {
     Kind::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
+fn fault(name: &str) -> Result<Fault, String> {
+    let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
+    Fault::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let clean = match Cli::parse().trial {
         Trial::Kills { cycles, common } => kills(cycles, common).await,
-        Trial::Cluster { cycles, freeze, common } => clusters(cycles, Duration::from_secs(freeze), common).await,
+        Trial::Cluster { cycles, freeze, only, common } => {
+            clusters(cycles, Duration::from_secs(freeze), &only, common).await
+        }
         Trial::Races { rounds, only, common } => {
             let kinds = if only.is_empty() { Kind::ALL.to_vec() } else { only };
             all_races(rounds, &kinds, common).await
@@ -113,11 +124,11 @@ async fn kills(cycles: usize, common: Common) -> bool {
     report.is_clean()
 }
 
-async fn clusters(cycles: usize, freeze: Duration, common: Common) -> bool {
+async fn clusters(cycles: usize, freeze: Duration, only: &[Fault], common: Common) -> bool {
     let (seed, drain) = (common.seed(), Duration::from_mins(2));
     let Common { program, histories, .. } = common;
-    let faults = Vec::new();
-    let plan = cluster::Plan { program, faults, cycles, seed, load: Load::USUAL, freeze, drain, histories };
+    let faults = only.iter().copied().cycle().take(cycles).collect();
+    let plan = cluster::Plan { program, bug: None, faults, cycles, seed, load: Load::USUAL, freeze, drain, histories };
     let report = cluster::run(&plan, |done| {
         if done % 10 == 0 {
             println!("{done} of {cycles} faults");

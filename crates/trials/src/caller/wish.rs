@@ -34,6 +34,12 @@ impl Wish {
         self.with("type", json!(kind))
     }
 
+    /// In another queue.
+    #[must_use]
+    pub fn in_queue(self, queue: &str) -> Self {
+        self.with("queue", json!(queue))
+    }
+
     /// Due at an instant.
     #[must_use]
     pub fn due_at(self, at: Timestamp) -> Self {

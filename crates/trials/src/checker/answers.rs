@@ -5,7 +5,6 @@ use punctual_core::state::State;
 use super::Findings;
 use super::case::{Case, Settle};
 use super::law::Law;
-use super::planned::may_be;
 use crate::history::{Answer, Call, Op, Said, Step};
 
 /// Holds every answer against the trail.
@@ -68,18 +67,18 @@ fn each_has_its_step(case: &Case<'_>, calls: &[&Call], reason: &str, findings: &
         format!("{} steps {reason:?} for {calls:?}; {}", steps.len(), case.told())
     });
     for call in accepted {
-        findings.demand(steps.iter().any(|step| may_be(call, step)), Law::AnswersHold, || {
+        findings.demand(steps.iter().any(|step| case.may_be(call, step)), Law::AnswersHold, || {
             format!("accepted, and not in the trail: {call:?}; {}", case.told())
         });
     }
     for (call, version) in calls.iter().filter_map(|call| Some((call, only_at(call)?))) {
-        let held = case.step(version + 1).is_some_and(|step| step.is(reason) && may_be(call, step));
+        let held = case.step(version + 1).is_some_and(|step| step.is(reason) && case.may_be(call, step));
         findings.demand(held, Law::AnswersHold, || {
             format!("was to be at version {version} or not at all: {call:?}; {}", case.told())
         });
     }
     for step in steps {
-        findings.demand(calls.iter().any(|call| may_be(call, step)), Law::AnswersHold, || {
+        findings.demand(calls.iter().any(|call| case.may_be(call, step)), Law::AnswersHold, || {
             format!("nobody's call made {step:?}: {calls:?}")
         });
     }

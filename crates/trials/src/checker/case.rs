@@ -24,6 +24,8 @@ pub struct Case<'a> {
     pub arrivals: Vec<&'a Arrival>,
     /// How it stood in the end.
     pub dumped: Option<&'a Dumped>,
+    /// By how much a server's clock may be behind.
+    pub lag_millis: i64,
 }
 
 /// Every task that anybody has seen, in the order of the ids.
@@ -55,7 +57,7 @@ pub fn cases(history: &History) -> Vec<Case<'_>> {
         case.dumped = Some(dumped);
         case.submits = dumped.key.as_deref().and_then(|key| by_key.get(key)).cloned().unwrap_or_default();
     }
-    cases.into_values().collect()
+    cases.into_values().map(|case| Case { lag_millis: history.lag_millis, ..case }).collect()
 }
 
 fn case<'c, 'a>(cases: &'c mut BTreeMap<TaskId, Case<'a>>, task: TaskId) -> &'c mut Case<'a> {
@@ -66,6 +68,7 @@ fn case<'c, 'a>(cases: &'c mut BTreeMap<TaskId, Case<'a>>, task: TaskId) -> &'c 
         grants: Vec::new(),
         arrivals: Vec::new(),
         dumped: None,
+        lag_millis: 0,
     })
 }
 

@@ -58,7 +58,7 @@ fn revived(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
     let extended = before.filter_map(|other| other.call.answer.shown()?.lease_expires_at);
     let granted = case.grants.iter().filter(|grant| grant.token == settle.token).map(|grant| grant.expires_at);
     if let Some(end) = granted.chain(extended).max().filter(|_| !unclear) {
-        findings.demand(!settle.call.invoked.surely_after(end), Law::TokensFence, || {
+        findings.demand(!settle.call.invoked.surely_after(end, case.lag_millis), Law::TokensFence, || {
             format!("the lease under token {} ran out at {end} and was revived: {:?}", settle.token, settle.call)
         });
     }

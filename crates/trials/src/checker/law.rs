@@ -31,17 +31,21 @@ pub enum Law {
     EditHolds,
     /// 10: the audit trail.
     TrailIsTrue,
+    /// 17: terms of partitions and of the leadership.
+    OneOwner,
     /// 18: answers.
     AnswersHold,
     /// 21: the end of every task.
     EverythingEnds,
     /// 22: holds that ran out.
     NothingHeldForEver,
+    /// 23: the database after the quiet time.
+    NothingLeftBehind,
 }
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 15] = [
+    pub const ALL: [Law; 17] = [
         Law::AcknowledgedIsKept,
         Law::NothingInvented,
         Law::FinalIsFinal,
@@ -54,9 +58,11 @@ impl Law {
         Law::CancelHolds,
         Law::EditHolds,
         Law::TrailIsTrue,
+        Law::OneOwner,
         Law::AnswersHold,
         Law::EverythingEnds,
         Law::NothingHeldForEver,
+        Law::NothingLeftBehind,
     ];
 
     /// What it says.
@@ -76,9 +82,15 @@ impl Law {
             }
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
+            Law::OneOwner => {
+                "a partition and the leadership have one holder a term, and nobody writes once a greater one began"
+            }
             Law::AnswersHold => "what was answered with 2xx is so for good; what was answered with 4xx had no effect",
             Law::EverythingEnds => "in the end every task has come to rest",
             Law::NothingHeldForEver => "a hold that ran out is taken back within seconds",
+            Law::NothingLeftBehind => {
+                "in the end no transaction is open, no lock held, no partition unowned, no key without its task"
+            }
         }
     }
 }

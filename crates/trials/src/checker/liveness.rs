@@ -25,7 +25,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let timeout = i64::try_from(dumped.timeout_millis).unwrap_or(i64::MAX / 2);
     let at_most = started.at.plus_millis(timeout.saturating_add(if dumped.pushed { GRACE_MILLIS } else { 0 }));
     let until = case.told_expiry(started.version).unwrap_or(at_most);
-    let late = dumped.read.surely_after(until.plus_millis(TAKEN_BACK_WITHIN_MILLIS));
+    let late = dumped.read.surely_after(until.plus_millis(TAKEN_BACK_WITHIN_MILLIS), case.lag_millis);
     findings.demand(!late, Law::NothingHeldForEver, || {
         format!("held until {until}, and still at {}; {}", dumped.read.wall(), case.told())
     });

@@ -63,7 +63,7 @@ fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
     let candidates: Vec<(&Option<Timestamp>, &'a Option<Value>)> = case
         .calls
         .iter()
-        .filter(|call| may_be(call, step))
+        .filter(|call| case.may_be(call, step))
         .filter_map(|call| match &call.op {
             Op::Edit { due_at, payload, .. } => Some((due_at, payload)),
             _ => None,
@@ -82,12 +82,14 @@ fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
     plan.payloads.extend(candidates.iter().filter_map(|(_, payload)| payload.as_ref()));
 }
 
-/// Whether this call may have made that step, by the clocks.
-pub fn may_be(call: &Call, step: &Step) -> bool {
-    let begun = !call.invoked.surely_after(step.at);
-    match call.answer {
-        Answer::Ok(_) => begun && !call.answered.surely_before(step.at),
-        Answer::Unknown => begun,
-        Answer::Refused { .. } => false,
+impl Case<'_> {
+    /// Whether this call may have made that step, by the clocks.
+    pub(super) fn may_be(&self, call: &Call, step: &Step) -> bool {
+        let begun = !call.invoked.surely_after(step.at, self.lag_millis);
+        match call.answer {
+            Answer::Ok(_) => begun && !call.answered.surely_before(step.at),
+            Answer::Unknown => begun,
+            Answer::Refused { .. } => false,
+        }
     }
 }

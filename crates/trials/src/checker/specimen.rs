@@ -1,7 +1,7 @@
 //! A small history in which all is well, for tests to break in one place at a time.
 //!
 //! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
-//! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed.
+//! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. One node does it all.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State::{self, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
@@ -9,8 +9,13 @@ use punctual_core::time::Timestamp;
 use serde_json::json;
 
 use crate::history::{
-    Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Run, Said, Shown, Stamp, Step, Submission, result_by,
+    Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Run, Said, Shown, Stamp, Step, Submission, Term, Witness,
+    Write, result_by,
 };
+
+/// The node that does everything, and the partition that every task is in.
+pub const NODE: &str = "node_1";
+pub const PARTITION: &str = "partition 7";
 
 /// A history under construction or under attack.
 pub struct Specimen {
@@ -40,6 +45,7 @@ impl Specimen {
         made.moved();
         made.cancelled();
         made.hopeless();
+        made.history.witness = Some(made.witnessed());
         made
     }
 
@@ -109,6 +115,43 @@ impl Specimen {
         self.dump("hopeless", task, &trail, &[(1, 10, "failed"), (1, 115, "completed")]);
     }
 
+    /// One node holds everything from the beginning, and writes every step by itself.
+    fn witnessed(&self) -> Witness {
+        let term = |(moment, resource): (u64, &str)| Term {
+            moment,
+            resource: resource.to_owned(),
+            holder: Some(NODE.to_owned()),
+            term: 1,
+        };
+        let terms = [(1, PARTITION), (2, "leader")].map(term).to_vec();
+        let steps = self.history.dump.iter().flat_map(|dumped| dumped.trail.iter().map(|step| (dumped.task, step)));
+        let write = |(moment, (task, step)): (u64, (TaskId, &Step))| Write {
+            moment,
+            task,
+            version: step.version,
+            partition: PARTITION.to_owned(),
+        };
+        Witness { terms, writes: (10..).zip(steps).map(write).collect(), ..Witness::default() }
+    }
+
+    /// What the database saw.
+    pub fn witness(&mut self) -> &mut Witness {
+        self.history.witness.as_mut().expect("there was a witness")
+    }
+
+    /// Somebody comes to hold something, or gives it up, just before the last write to a task.
+    pub fn term(&mut self, resource: &str, holder: Option<&str>, term: u64, before: (TaskId, u64)) {
+        let witness = self.witness();
+        let write = witness.writes.iter_mut().find(|write| (write.task, write.version) == before);
+        let moment = write.map(|write| write.moment).expect("that write was seen");
+        // Room for it: nothing else was at that moment.
+        for later in witness.writes.iter_mut().filter(|write| write.moment >= moment) {
+            later.moment += 1;
+        }
+        let (resource, holder) = (resource.to_owned(), holder.map(str::to_owned));
+        witness.terms.push(Term { moment, resource, holder, term });
+    }
+
     /// A submission under a key, answered with `task`.
     pub fn submit(&mut self, key: &str, task: TaskId, due_at: Option<Timestamp>, millis: i64) {
         let submission = Submission { key: key.to_owned(), due_at, expires_at: None, payload: json!(key) };
@@ -142,7 +185,8 @@ impl Specimen {
             .zip(trail)
             .map(|(version, &(millis, to, actor, reason))| {
                 let from = before.replace(to);
-                Step { at: at(millis), from, to, actor: actor.to_owned(), reason: reason.to_owned(), version }
+                let (actor, node, reason) = (actor.to_owned(), NODE.to_owned(), reason.to_owned());
+                Step { at: at(millis), from, to, actor, node, reason, version }
             })
             .collect();
         let last = trail.last().expect("a trail has a step");

@@ -5,7 +5,7 @@ use punctual_core::state::State;
 use serde_json::json;
 
 use super::law::Law;
-use super::specimen::{Specimen, at, ok, refused, settle, stamp};
+use super::specimen::{NODE, PARTITION, Specimen, at, ok, refused, settle, stamp};
 use super::{Violation, check};
 use crate::history::{Answer, Event, Op, Said, Step, Submission, result_by};
 
@@ -48,6 +48,20 @@ fn what_has_no_answer_may_be_either_way() {
     fine("an unanswered edit that was none", |it| {
         let task = it.moved;
         it.call(Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, 1_500, Answer::Unknown);
+    });
+}
+
+#[test]
+fn a_clock_that_is_behind_is_allowed_for_and_one_that_is_ahead_is_not() {
+    // The edit of `moved` at 100 has its step in the trail at that instant.
+    broken(Law::AnswersHold, |it| it.dumped(it.moved).trail[1].at = at(70));
+    fine("a step of a clock that is behind", |it| {
+        it.dumped(it.moved).trail[1].at = at(70);
+        it.history.lag_millis = 50;
+    });
+    broken(Law::AnswersHold, |it| {
+        it.dumped(it.moved).trail[1].at = at(130);
+        it.history.lag_millis = 50;
     });
 }
 
@@ -244,6 +258,36 @@ fn a_result_is_that_of_the_completion() {
         let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: Said::Completed };
         it.call(other, 2_000, ok(200, it.lost));
     });
+}
+
+#[test]
+fn one_owner_in_terms_that_grow() {
+    // The claim of `moved` is its third version, the reaper's step of `lost` its fourth.
+    broken(Law::OneOwner, |it| it.term(PARTITION, Some("node_2"), 2, (it.moved, 3)));
+    broken(Law::OneOwner, |it| it.term("leader", Some("node_2"), 2, (it.lost, 4)));
+    broken(Law::OneOwner, |it| it.term(PARTITION, Some("node_2"), 1, (it.moved, 4)));
+    broken(Law::OneOwner, |it| it.term(PARTITION, Some(NODE), 0, (it.moved, 4)));
+    broken(Law::OneOwner, |it| it.dumped(it.moved).trail[2].node = "node_2".to_owned());
+    broken(Law::OneOwner, |it| it.dumped(it.lost).trail[3].node = "node_2".to_owned());
+    broken(Law::OneOwner, |it| it.witness().terms.clear());
+    broken(Law::OneOwner, |it| it.witness().writes.clear());
+    fine("a new owner after the claim", |it| it.term(PARTITION, Some("node_2"), 2, (it.moved, 4)));
+    fine("given up before the claim was written, and nobody else's yet", |it| {
+        it.term(PARTITION, None, 1, (it.moved, 3));
+    });
+    fine("another one takes a turn in between", |it| {
+        it.term(PARTITION, Some("node_2"), 2, (it.moved, 1));
+        it.term(PARTITION, Some(NODE), 3, (it.moved, 2));
+    });
+    // Pull workers are served by whoever they ask.
+    fine("who claims for a worker", |it| it.dumped(it.lost).trail[1].node = "node_2".to_owned());
+    fine("nobody looked", |it| it.history.witness = None);
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    broken(Law::NothingLeftBehind, |it| it.witness().left.push("a transaction".to_owned()));
+    broken(Law::NothingHeldForEver, |it| it.witness().held.push("a task".to_owned()));
 }
 
 #[test]

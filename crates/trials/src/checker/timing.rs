@@ -1,10 +1,12 @@
 //! Laws 7 and 9: nothing early, nothing expired, and an edit counts from its acknowledgement on.
 
+use punctual_core::time::Timestamp;
+
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
 use super::planned::{Origin, Plan, plans};
-use crate::history::Step;
+use crate::history::{Stamp, Step};
 
 /// Looks at when the task was delivered, and with what.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
@@ -24,8 +26,8 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
         findings.demand(!delivery.at.surely_before(plan.due_at), law(plan.origin), || {
             format!("due at {}, but there at {}: {delivery:?}", plan.due_at, delivery.at.wall())
         });
-        let asked = delivery.asked.zip(plan.expires_at);
-        findings.demand(!asked.is_some_and(|(asked, expiry)| asked.surely_after(expiry)), Law::NeverExpired, || {
+        let late = |(asked, expiry): (Stamp, Timestamp)| asked.surely_after(expiry, case.lag_millis);
+        findings.demand(!delivery.asked.zip(plan.expires_at).is_some_and(late), Law::NeverExpired, || {
             format!("asked for and given after {:?}: {delivery:?}", plan.expires_at)
         });
     }

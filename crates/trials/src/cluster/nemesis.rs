@@ -34,11 +34,13 @@ pub enum Fault {
     BlackHole,
     /// Every node is stopped in good order and started again, one after the other.
     RollingRestart,
+    /// The database is gone for good at once, and its standby takes over.
+    Promotion,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Kill,
         Self::FreezeNode,
         Self::RestartDatabase,
@@ -48,7 +50,29 @@ impl Fault {
         Self::CutAfterCommit,
         Self::BlackHole,
         Self::RollingRestart,
+        Self::Promotion,
     ];
+
+    /// Its name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::FreezeNode => "freeze-node",
+            Self::RestartDatabase => "restart-database",
+            Self::FreezeDatabase => "freeze-database",
+            Self::Cut => "cut",
+            Self::CutBeforeCommit => "cut-before-commit",
+            Self::CutAfterCommit => "cut-after-commit",
+            Self::BlackHole => "black-hole",
+            Self::RollingRestart => "rolling-restart",
+            Self::Promotion => "promotion",
+        }
+    }
+
+    /// The fault with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fault| fault.name() == name)
+    }
 }
 
 /// Breaks a cluster, and mends it.
@@ -108,7 +132,28 @@ impl Nemesis {
                     machine.start().await;
                 }
             }
+            Fault::Promotion => self.promote(cluster).await,
         }
+    }
+
+    /// Makes a standby that has all that anybody is told is done, ends the database without a word, and puts the standby in
+    /// its place. The nodes come to it by the way they know.
+    async fn promote(&mut self, cluster: &mut Cluster) {
+        let mut standby = cluster.postgres.standby().await;
+        cluster.postgres.wait_for_standby(&standby).await;
+        self.wait(1_000).await;
+        if self.dice.random() {
+            cluster.postgres.kill().await;
+        } else {
+            cluster.postgres.stop_immediately().await;
+        }
+        self.wait(1_000).await;
+        standby.promote().await;
+        for proxy in &cluster.proxies {
+            proxy.lead_to(standby.address());
+            proxy.cut().await;
+        }
+        cluster.postgres = standby;
     }
 
     /// Cuts the next commit of a node, which the load brings about.

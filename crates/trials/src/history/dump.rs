@@ -51,6 +51,8 @@ pub struct Step {
     pub to: State,
     /// On whose behalf.
     pub actor: String,
+    /// The node that wrote it.
+    pub node: String,
     /// A word for what happened.
     pub reason: String,
     /// The version after it.
@@ -94,8 +96,8 @@ impl Dumped {
 
 impl From<wire::Event> for Step {
     fn from(event: wire::Event) -> Self {
-        let wire::Event { at, from, to, actor, reason, version, node: _ } = event;
-        Self { at, from: from.map(state), to: state(to), actor, reason, version }
+        let wire::Event { at, from, to, actor, reason, version, node } = event;
+        Self { at, from: from.map(state), to: state(to), actor, node, reason, version }
     }
 }
 

@@ -76,7 +76,7 @@ impl Recorder {
 
     /// The history so far, with the tasks as they stand now.
     pub fn finish(&self, dump: Vec<Dumped>) -> History {
-        History { events: self.book.events.lock().clone(), dump }
+        History { events: self.book.events.lock().clone(), dump, witness: None, lag_millis: 0 }
     }
 
     fn write(&self, event: Event) {
@@ -140,6 +140,9 @@ impl History {
         }
         for task in &self.dump {
             line(&mut file, task)?;
+        }
+        if let Some(witness) = &self.witness {
+            line(&mut file, witness)?;
         }
         file.flush()?;
         path.canonicalize()

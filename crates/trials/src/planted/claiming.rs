@@ -1,6 +1,7 @@
 //! Bugs of the claim.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -27,6 +28,29 @@ impl Mischief for HandedOutTwice {
             }
         }
         Ok(claimed)
+    }
+}
+
+/// Longer than anybody owns a partition without a word.
+const DAWDLES: Duration = Duration::from_secs(4);
+
+/// See [`super::Bug::TermsIgnored`].
+pub struct TermsIgnored;
+
+#[async_trait]
+impl Mischief for TermsIgnored {
+    async fn claim(&self, inner: &Arc<dyn Store>, mut claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        let mut dispatches = false;
+        for claim in &mut claims {
+            if let Taker::Dispatch { terms, .. } = &mut claim.taker {
+                dispatches = true;
+                terms.clear();
+            }
+        }
+        if dispatches {
+            tokio::time::sleep(DAWDLES).await;
+        }
+        inner.claim(claims).await
     }
 }
 

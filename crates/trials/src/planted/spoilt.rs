@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::Change;
@@ -57,6 +58,32 @@ pub struct Spoilt<M> {
     pub mischief: M,
 }
 
+impl<M: Mischief> Spoilt<M> {
+    /// The changes that are written, and what was asked for: none where nothing is written of it.
+    async fn spoil(
+        &self,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<(Vec<(TaskId, Change)>, Vec<Option<Change>>), StoreError> {
+        let (mut written, mut asked) = (Vec::new(), Vec::new());
+        for (id, change) in changes {
+            let change = self.mischief.change(&self.inner, id, change).await?;
+            written.extend(change.clone().map(|change| (id, change)));
+            asked.push(change);
+        }
+        Ok((written, asked))
+    }
+
+    /// The answers to what was asked for, of those about what was written.
+    fn answer(&self, asked: Vec<Option<Change>>, applied: Vec<Applied>) -> Vec<Applied> {
+        let mut applied = applied.into_iter();
+        let each = asked.into_iter().map(|change| match change {
+            Some(change) => applied.next().map(|applied| self.mischief.applied(&change, applied)),
+            None => Some(Applied::Done(None)),
+        });
+        each.map(|answer| answer.unwrap_or(Applied::Lost)).collect()
+    }
+}
+
 #[async_trait]
 impl<M: Mischief> Store for Spoilt<M> {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
@@ -68,20 +95,17 @@ impl<M: Mischief> Store for Spoilt<M> {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let mut written = Vec::new();
-        let mut places = Vec::new();
-        let mut answers = Vec::new();
-        for (place, (id, change)) in changes.into_iter().enumerate() {
-            answers.push(Applied::Done(None));
-            if let Some(change) = self.mischief.change(&self.inner, id, change).await? {
-                places.push((place, change.clone()));
-                written.push((id, change));
-            }
-        }
-        for ((place, change), applied) in places.into_iter().zip(self.inner.apply(written).await?) {
-            answers[place] = self.mischief.applied(&change, applied);
-        }
-        Ok(answers)
+        let (written, asked) = self.spoil(changes).await?;
+        Ok(self.answer(asked, self.inner.apply(written).await?))
+    }
+
+    async fn apply_as(
+        &self,
+        lease: &Lease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError> {
+        let (written, asked) = self.spoil(changes).await?;
+        Ok(self.inner.apply_as(lease, written).await?.map(|applied| self.answer(asked, applied)))
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {

@@ -9,6 +9,9 @@ use super::{QUEUE, Scene, dawdle};
 use crate::caller::Wish;
 use crate::history::Answer;
 
+/// So many queues are pushed.
+const PUSHED_QUEUES: usize = 16;
+
 /// Submits tasks one by one, each until it is answered.
 pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
@@ -44,5 +47,10 @@ pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
 fn wish(scene: &Scene, dice: &mut StdRng) -> Wish {
     let wish = Wish::new(scene.key("load"), QUEUE).of_type(["a", "b", "c"][dice.random_range(0..3)]);
     let wish = if dice.random_ratio(1, 2) { wish } else { wish.due_at(scene.in_millis(dice.random_range(500..3_000))) };
-    if dice.random_ratio(2, 5) { wish.pushed_to(&scene.targets.any(dice)) } else { wish }
+    if dice.random_ratio(2, 5) {
+        // Nobody has to ask for them, and every node of a cluster owns some of their queues.
+        wish.in_queue(&format!("pushed-{}", dice.random_range(0..PUSHED_QUEUES))).pushed_to(&scene.targets.any(dice))
+    } else {
+        wish
+    }
 }

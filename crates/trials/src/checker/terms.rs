@@ -1,0 +1,102 @@
+//! Law 17: of a partition and of the leadership there is one holder at a time, in terms that grow, and nobody writes by
+//! a term that is over.
+//!
+//! Whoever takes a term does so in a write of its own, and the database counts both those writes and the writes to
+//! tasks. So it is exact: at the moment of a claim the greatest term of the partition is that of the node that claims.
+
+use std::collections::{BTreeMap, HashMap};
+
+use punctual_core::ids::TaskId;
+
+use super::Findings;
+use super::law::Law;
+use crate::history::{Dumped, History, Step, Term, Witness, Write};
+
+/// The name of the leadership among the resources.
+const LEADER: &str = "leader";
+
+/// Holds what the servers did against who was entitled to it; nothing, if there was no witness.
+pub fn check(history: &History, findings: &mut Findings) {
+    let Some(witness) = &history.witness else { return };
+    findings.about = None;
+    let reigns = Reigns::of(witness, findings);
+    let writes: HashMap<(TaskId, u64), &Write> =
+        witness.writes.iter().map(|write| ((write.task, write.version), write)).collect();
+    for dumped in &history.dump {
+        findings.about = Some(dumped.task);
+        for step in &dumped.trail {
+            let Some(needed) = needed(dumped, step) else { continue };
+            let write = writes.get(&(dumped.task, step.version));
+            findings.demand(write.is_some(), Law::OneOwner, || format!("nobody saw the write of {step:?}"));
+            let Some(write) = write else { continue };
+            let resource = match needed {
+                Needed::Leadership => LEADER,
+                Needed::PartitionOfTask => &write.partition,
+            };
+            let reign = reigns.at(resource, write.moment);
+            findings.demand(reign.is_some_and(|reign| reign.holder == step.node), Law::OneOwner, || {
+                format!("{step:?} at moment {}, and of {resource} there was {reign:?}", write.moment)
+            });
+        }
+    }
+}
+
+/// What a node must hold.
+#[derive(Clone, Copy)]
+enum Needed {
+    Leadership,
+    PartitionOfTask,
+}
+
+/// What a node must hold to take this step, if anything.
+fn needed(dumped: &Dumped, step: &Step) -> Option<Needed> {
+    if step.actor == "reaper" {
+        Some(Needed::Leadership)
+    } else if dumped.pushed && step.is("claimed") {
+        Some(Needed::PartitionOfTask)
+    } else {
+        None
+    }
+}
+
+/// Who held what, from when on.
+struct Reigns<'a>(BTreeMap<&'a str, Vec<Reign<'a>>>);
+
+/// A term, from the moment at which it was taken.
+#[derive(Clone, Copy, Debug)]
+struct Reign<'a> {
+    from: u64,
+    term: u64,
+    holder: &'a str,
+}
+
+impl<'a> Reigns<'a> {
+    /// Those of the witness; terms that do not grow are found on the way.
+    fn of(witness: &'a Witness, findings: &mut Findings) -> Self {
+        let mut terms: Vec<&Term> = witness.terms.iter().collect();
+        terms.sort_unstable_by_key(|term| term.moment);
+        let mut reigns: BTreeMap<&str, Vec<Reign<'_>>> = BTreeMap::new();
+        for told in terms {
+            let of_it = reigns.entry(&told.resource).or_default();
+            let last = of_it.last().copied();
+            findings.demand(last.is_none_or(|last| told.term >= last.term), Law::OneOwner, || {
+                format!("a term went back: {told:?} after {last:?}")
+            });
+            let Some(holder) = told.holder.as_deref() else { continue };
+            let same = last.filter(|last| last.term == told.term);
+            findings.demand(same.is_none_or(|same| same.holder == holder), Law::OneOwner, || {
+                format!("two holders in one term: {told:?} after {last:?}")
+            });
+            if same.is_none() {
+                of_it.push(Reign { from: told.moment, term: told.term, holder });
+            }
+        }
+        Self(reigns)
+    }
+
+    /// The last term that had been taken at a moment.
+    fn at(&self, resource: &str, moment: u64) -> Option<Reign<'a>> {
+        let of_it = self.0.get(resource)?;
+        of_it[..of_it.partition_point(|reign| reign.from < moment)].last().copied()
+    }
+}
