@@ -36,7 +36,6 @@ const SETTINGS: &[(&str, &str)] = &[
     ("plan_cache_mode", "force_generic_plan"),
     ("enable_seqscan", "off"),
     ("enable_bitmapscan", "off"),
-    ("enable_hashjoin", "off"),
     ("enable_mergejoin", "off"),
 ];
 

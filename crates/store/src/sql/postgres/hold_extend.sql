@@ -6,4 +6,4 @@ UPDATE tasks AS t SET
     checkpoint = coalesce(w.checkpoint, t.checkpoint)
 FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::text[], $6::text[])
     AS w (id, lease_expires_at, deadline_at, node, progress, checkpoint)
-WHERE t.id = w.id
+WHERE t.id = w.id AND t.id = ANY ($1)

@@ -1,6 +1,6 @@
 WITH gone AS (
     DELETE FROM tasks AS t USING unnest($1::uuid[], $2::text[]) AS w (bad, reason)
-    WHERE t.id = w.bad
+    WHERE t.id = w.bad AND t.id = ANY ($1)
     RETURNING t.*, w.reason
 )
 INSERT INTO quarantine (

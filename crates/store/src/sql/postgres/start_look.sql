@@ -5,5 +5,5 @@ SELECT
     t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, t.payload, t.callback_url, t.callback_headers,
     t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text, t.ctid
-FROM unnest($1::uuid[]) AS w (id) JOIN tasks AS t ON t.id = w.id
+FROM unnest($1::uuid[]) AS w (id) JOIN tasks AS t ON t.id = w.id AND t.id = ANY ($1)
 FOR UPDATE OF t

@@ -24,7 +24,7 @@ FROM unnest(
     version, attempts, crashes, trail, asks, due_at, worker, holder,
     node, held_since, lease_expires_at, deadline_at, lease_millis, started_at
 )
-WHERE t.id = w.id AND t.version = w.expected_version AND t.state = w.from_state
+WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state
     AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))
     AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
 RETURNING t.id, t.lane, t.due_at, t.expires_at

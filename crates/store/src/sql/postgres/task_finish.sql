@@ -6,7 +6,7 @@ WITH gone AS (
         $1::uuid[], $2::bigint[], $3::integer[], $4::bytea[], $5::text[], $6::integer[], $7::integer[], $8::bigint[],
         $9::bigint[]
     ) AS w (id, expected_version, class, trail, result, attempts, crashes, judged_until, judged_node)
-    WHERE t.id = w.id AND t.version = w.expected_version AND t.state = ($10::smallint[])[w.class]
+    WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = ($10::smallint[])[w.class]
         AND (w.judged_until IS NULL OR (t.lease_expires_at = w.judged_until AND t.node IS NOT DISTINCT FROM w.judged_node))
         AND (
             ($14::text[])[w.class] IS NULL
