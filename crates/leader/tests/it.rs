@@ -1,6 +1,10 @@
 //! The leader's loops on the real embedded store, with a clock that is moved by hand.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+mod it {
+    mod retention;
+}
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -13,8 +13,9 @@ use crate::it::world::{PUNCTUAL, SOON, caller_of, seconds_between};
 /// Overdue webhooks, and how many of them may be dispatched in a second.
 const FOUND: u32 = 2_000;
 const PER_SECOND: u32 = 200;
-/// Live ones that come in meanwhile, one after the other.
+/// Live ones that come in meanwhile, each when another part of the backlog has arrived.
 const LIVE: usize = 40;
+const PART: usize = FOUND as usize / LIVE;
 
 #[tokio::test]
 async fn a_found_backlog_flows_and_live_webhooks_pass_it_by() {
@@ -38,13 +39,13 @@ async fn start_on_a_backlog(serve: Serve) {
     let server = serve.setting("SCHEDULER__BACKLOG_PER_SECOND", &PER_SECOND.to_string()).start().await;
     let began = Timestamp::now();
     let caller = caller_of(&server);
+    let within = Duration::from_secs(u64::from(FOUND / PER_SECOND)) + SOON;
     let mut live = Vec::new();
-    for _ in 0..LIVE {
+    for part in 0..LIVE {
         let submitted = Timestamp::now();
         live.push((caller.submit_id(task("/live")).await, submitted));
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        sink.wait_for("/found", part * PART + 1, within).await;
     }
-    let within = Duration::from_secs(u64::from(FOUND / PER_SECOND)) + SOON;
     let found = sink.wait_for("/found", FOUND as usize, within).await;
     let arrived = sink.wait_for("/live", LIVE, SOON).await;
     for (id, submitted) in &live {
