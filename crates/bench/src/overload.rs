@@ -23,9 +23,10 @@ use crate::server::Server;
 use crate::site::Site;
 use crate::submit::progress;
 
-/// How long a turn of the flood is, and of the peak before and after it.
-const FLOOD_TURN: u64 = 30;
-const PEAK_TURN: u64 = 10;
+/// How long a turn of the flood is, and of the peak before and after it. A flood begins with a storm: thousands connect
+/// and send at once. It counts, as often as it comes, and who floods for minutes has not come anew every few seconds.
+const FLOOD_TURN: u64 = 120;
+const PEAK_TURN: u64 = 20;
 /// How often memory and health are looked at.
 const LOOK: Duration = Duration::from_millis(100);
 /// Quick submissions in a row that say that all is well again.
