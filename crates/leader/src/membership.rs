@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use punctual_core::workers::{NodeSighting, Registry};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// How far this node's wall clock is ahead of the store's at the moment, in milliseconds.
@@ -13,19 +15,66 @@ pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 /// this node for dead.
 const AGAIN: Duration = Duration::from_secs(1);
 
+/// How steadily this node itself is seen: whoever was out of sight must not take others for dead that were out of sight
+/// for the same reason, and are not back yet.
+#[derive(Debug)]
+pub struct Pulse {
+    lease: Duration,
+    /// Signs of life that are further apart are not steady.
+    gap: Duration,
+    beats: Mutex<Option<Beats>>,
+}
+
+/// Signs of life without a gap: the first and the last.
+#[derive(Clone, Copy, Debug)]
+struct Beats {
+    first: Instant,
+    last: Instant,
+}
+
+impl Pulse {
+    /// Of a node that has not been seen yet. Nodes are to give a sign every `renewal`, and are dead when they were silent
+    /// for `lease`. A gap that others may have survived by less than it takes them to come back counts as one.
+    pub fn new(lease: Duration, renewal: Duration) -> Self {
+        Self { lease, gap: renewal + lease / 6, beats: Mutex::new(None) }
+    }
+
+    /// Whether the node has been seen steadily for so long that whoever lives was seen meanwhile.
+    pub fn is_steady(&self) -> bool {
+        let now = Instant::now();
+        let is_steady = |beats: Beats| now - beats.last <= self.gap && now - beats.first >= self.lease;
+        self.beats.lock().is_some_and(is_steady)
+    }
+
+    /// The registry has taken a sign of life.
+    pub fn beat(&self) {
+        let now = Instant::now();
+        let mut beats = self.beats.lock();
+        let first = beats.filter(|beats| now - beats.last <= self.gap).map_or(now, |beats| beats.first);
+        *beats = Some(Beats { first, last: now });
+    }
+}
+
 /// Tells the registry that this node lives.
 pub struct Membership {
     registry: Arc<dyn Registry>,
     me: NodeSighting,
     skew: Skew,
     interval: Duration,
+    pulse: Arc<Pulse>,
 }
 
 impl Membership {
     /// A sign of life every `interval`, with what `me` says of this node; the instants in it are the registry's to fill
-    /// in, and its skew is asked for anew each time.
-    pub fn new(registry: Arc<dyn Registry>, me: NodeSighting, skew: Skew, interval: Duration) -> Self {
-        Self { registry, me, skew, interval }
+    /// in, and its skew is asked for anew each time. `pulse` hears of those that were taken.
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        me: NodeSighting,
+        skew: Skew,
+        interval: Duration,
+        pulse: Arc<Pulse>,
+    ) -> Self {
+        Self { registry, me, skew, interval, pulse }
     }
 
     /// Gives signs of life until told to stop. The first is given before anything else is done.
@@ -33,14 +82,54 @@ impl Membership {
         while !shutdown.is_cancelled() {
             let sighting = NodeSighting { skew_millis: (self.skew)(), ..self.me.clone() };
             let mut pause = self.interval;
-            if let Err(error) = self.registry.saw_node(sighting).await {
-                tracing::warn!(error = %error, "could not give a sign of life");
-                pause = pause.min(AGAIN);
+            match self.registry.saw_node(sighting).await {
+                Ok(()) => self.pulse.beat(),
+                Err(error) => {
+                    tracing::warn!(error = %error, "could not give a sign of life");
+                    pause = pause.min(AGAIN);
+                }
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+    const RENEWAL: Duration = Duration::from_secs(10);
+
+    async fn beat_for(pulse: &Pulse, times: u32) {
+        for _ in 0..times {
+            pulse.beat();
+            tokio::time::advance(RENEWAL).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pulse_is_steady_after_a_lease_without_a_gap() {
+        let pulse = Pulse::new(LEASE, RENEWAL);
+        assert!(!pulse.is_steady());
+        beat_for(&pulse, 2).await;
+        assert!(!pulse.is_steady(), "two thirds of a lease are not enough");
+        beat_for(&pulse, 1).await;
+        assert!(pulse.is_steady());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_gap_begins_it_anew() {
+        let pulse = Pulse::new(LEASE, RENEWAL);
+        beat_for(&pulse, 4).await;
+        tokio::time::advance(RENEWAL).await;
+        assert!(!pulse.is_steady(), "it is out of sight");
+        beat_for(&pulse, 1).await;
+        assert!(!pulse.is_steady(), "the others may not be back yet");
+        beat_for(&pulse, 2).await;
+        assert!(pulse.is_steady());
     }
 }

@@ -19,6 +19,8 @@ use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_core::workers::Registry;
 use tokio_util::sync::CancellationToken;
 
+use crate::membership::Pulse;
+
 /// How the reaper works.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -28,8 +30,9 @@ pub struct Config {
     pub lost_after: Duration,
     /// Lost workers that make a task poison; zero means never.
     pub poison_after: u32,
-    /// No other process can be on this store: every other node in the registry is dead already.
-    pub alone: bool,
+    /// This node's own signs of life: unless they are steady it takes nobody for dead. None where no other process can
+    /// be on the store, so that every other node in the registry is dead already.
+    pub pulse: Option<Arc<Pulse>>,
 }
 
 /// See the module.
@@ -117,7 +120,11 @@ impl Reaper {
 
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
         let silence = i64::try_from(self.config.lost_after.as_millis()).unwrap_or(i64::MAX);
-        let before = if self.config.alone { Timestamp::MAX } else { self.clock.now().plus_millis(-silence) };
+        let before = match &self.config.pulse {
+            None => Timestamp::MAX,
+            Some(pulse) if pulse.is_steady() => self.clock.now().plus_millis(-silence),
+            Some(_) => return Ok(Vec::new()),
+        };
         let mut dead = self.registry.dead_nodes(before).await?;
         dead.retain(|node| *node != self.node);
         Ok(dead)

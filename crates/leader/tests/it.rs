@@ -18,7 +18,7 @@ use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_core::workers::{NodeSighting, Registry};
 use punctual_leader::elector::{self, Elector};
-use punctual_leader::membership::Membership;
+use punctual_leader::membership::{Membership, Pulse};
 use punctual_leader::reaper::{Config, Reaper, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
@@ -34,6 +34,7 @@ struct Bench {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     reaper: Reaper,
+    pulse: Option<Arc<Pulse>>,
     _directory: TempDir,
 }
 
@@ -43,11 +44,17 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let store = Arc::new(store.unwrap());
-        let config =
-            Config { interval: Duration::from_secs(1), lost_after: Duration::from_mins(1), poison_after: 3, alone };
+        // A pulse that is steady from the first sign on.
+        let pulse = (!alone).then(|| Arc::new(Pulse::new(Duration::ZERO, Duration::from_hours(1))));
+        let config = Config {
+            interval: Duration::from_secs(1),
+            lost_after: Duration::from_mins(1),
+            poison_after: 3,
+            pulse: pulse.clone(),
+        };
         let reaper =
             Reaper::new(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, NODE, config);
-        Self { store, clock, reaper, _directory: directory }
+        Self { store, clock, reaper, pulse, _directory: directory }
     }
 
     async fn submit(&self, task: TaskBuilder) -> Task {
@@ -84,6 +91,9 @@ impl Bench {
 
     async fn saw(&self, node: NodeId) {
         self.store.saw_node(sighting(node)).await.unwrap();
+        if let Some(pulse) = self.pulse.as_ref().filter(|_| node == NODE) {
+            pulse.beat();
+        }
     }
 }
 
@@ -193,21 +203,33 @@ async fn silent_nodes_are_buried_at_once_by_whoever_is_alone_and_later_by_the_ot
 }
 
 #[tokio::test]
+async fn whoever_was_not_seen_itself_takes_nobody_for_dead() {
+    let bench = Bench::new(false);
+    bench.saw(DEAD).await;
+    bench.clock.advance_millis(60_001);
+    assert_eq!(bench.reap().await, Report::default());
+    bench.saw(NODE).await;
+    assert_eq!(bench.reap().await.buried, 1);
+}
+
+#[tokio::test]
 async fn a_leader_of_the_past_takes_nothing_back_and_ends_by_itself() {
     let bench = Bench::new(false);
     let task = bench.submit(task()).await;
     bench.lease(task.lane.id).await;
     bench.saw(DEAD).await;
+    bench.saw(NODE).await;
     let past = bench.lead(NODE).await;
     let present = bench.lead(DEAD).await;
     assert!(present.term > past.term);
     bench.clock.advance_millis(60_001);
+    bench.saw(NODE).await;
     let before = bench.task(task.id).await;
     assert_eq!(bench.reaper.run_once(&past).await.unwrap(), None);
     // It does not wait to be told.
     bench.reaper.run(&past, CancellationToken::new()).await;
     assert_eq!(bench.task(task.id).await.position, before.position);
-    assert_eq!(bench.store.nodes().await.unwrap().len(), 1, "nor is anybody buried");
+    assert_eq!(bench.store.nodes().await.unwrap().len(), 2, "nor is anybody buried");
     assert_eq!(bench.reaper.run_once(&present).await.unwrap().unwrap().reaped, 1);
 }
 
@@ -237,7 +259,9 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
     let bench = Bench::new(false);
     let skew = Arc::new(|| -250);
     let me = sighting(NODE);
-    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, Duration::from_millis(10));
+    let pulse = Arc::new(Pulse::new(Duration::ZERO, Duration::from_hours(1)));
+    let often = Duration::from_millis(10);
+    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, often, Arc::clone(&pulse));
     let stop = CancellationToken::new();
     let running = tokio::spawn(membership.run(stop.clone()));
     let seen = |last_seen_at| NodeSighting { skew_millis: -250, last_seen_at, ..me.clone() };
@@ -249,6 +273,7 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
         .await;
         bench.clock.advance_millis(5_000);
     }
+    assert!(pulse.is_steady());
     stop.cancel();
     running.await.unwrap();
 }

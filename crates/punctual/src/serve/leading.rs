@@ -7,6 +7,7 @@ use std::time::Duration;
 use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
+use punctual_leader::membership::Pulse;
 use punctual_leader::reaper::{self, Reaper};
 use punctual_leader::retention::{self, Pruner};
 use punctual_store::postgres::PostgresStore;
@@ -34,10 +35,10 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// The work of a leader on these parts.
-    pub fn new(config: &Config, parts: &Parts) -> Self {
+    /// The work of a leader on these parts, whose own signs of life are `pulse`.
+    pub fn new(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Self {
         Self {
-            reaper: reaper(config, parts),
+            reaper: reaper(config, parts, pulse),
             pruner: pruner(config, parts),
             shared: parts.shared.clone(),
             clock: Arc::clone(&parts.clock),
@@ -64,13 +65,13 @@ impl Leading {
     }
 }
 
-fn reaper(config: &Config, parts: &Parts) -> Reaper {
+fn reaper(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Reaper {
     let config = reaper::Config {
         interval: REAP_INTERVAL,
         lost_after: config.leader.lease,
         poison_after: config.workers.poison_after,
         // The embedded store is locked by one process: whoever else is in its registry is dead.
-        alone: config.store == StoreChoice::Sqlite,
+        pulse: (config.store != StoreChoice::Sqlite).then_some(pulse),
     };
     let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
     Reaper::new(store, registry, clock, parts.node, config)

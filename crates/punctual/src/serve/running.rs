@@ -13,7 +13,7 @@ use punctual_core::coordinator::Lease;
 use punctual_core::store::Store;
 use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
-use punctual_leader::membership::Membership;
+use punctual_leader::membership::{Membership, Pulse};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::ownership::{self, Owner};
@@ -96,11 +96,12 @@ impl Running {
         let tally = Tally::new(&parts);
         serving.spawn("tally", |stop| tally.run(stop));
         let (registry, skew) = (Arc::clone(&parts.registry), Arc::clone(&parts.skew));
-        let membership = Membership::new(registry, me, skew, config.leader.renewal);
+        let pulse = Arc::new(Pulse::new(config.leader.lease, config.leader.renewal));
+        let membership = Membership::new(registry, me, skew, config.leader.renewal, Arc::clone(&pulse));
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
-            let work = Arc::new(Leading::new(config, &parts));
+            let work = Arc::new(Leading::new(config, &parts, pulse));
             leading.spawn("leader", |stop| {
                 let lead = move |lease: Lease, stop: CancellationToken| {
                     let work = Arc::clone(&work);
