@@ -29,7 +29,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("search_path", "punctual"),
     ("statement_timeout", "10000"),
     ("lock_timeout", "5000"),
-    ("idle_in_transaction_session_timeout", "10000"),
+    ("idle_in_transaction_session_timeout", "5000"),
     ("synchronous_commit", "on"),
     ("default_transaction_isolation", "read\\ committed"),
     ("jit", "off"),

@@ -68,7 +68,7 @@ async fn every_session_has_its_limits() {
     };
     assert_eq!(shown("statement_timeout").await, "10s");
     assert_eq!(shown("lock_timeout").await, "5s");
-    assert_eq!(shown("idle_in_transaction_session_timeout").await, "10s");
+    assert_eq!(shown("idle_in_transaction_session_timeout").await, "5s");
     assert_eq!(shown("synchronous_commit").await, "on");
     assert_eq!(shown("application_name").await, "punctual");
     assert_eq!(shown("default_transaction_isolation").await, "read committed");
