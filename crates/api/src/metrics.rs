@@ -50,6 +50,7 @@ pub struct Metrics {
     /// One without labels, or none: a number that is not known is not shown.
     read_store_lag: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
     settled: Family<OutcomeLabel, Counter>,
+    enqueued: Family<OutcomeLabel, Counter>,
     lateness: Histogram,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
@@ -93,6 +94,7 @@ impl Metrics {
             clock_skew: Gauge::default(),
             read_store_lag: Family::default(),
             settled: Family::default(),
+            enqueued: Family::default(),
             lateness: Histogram::new(LATENESS_BUCKETS),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
@@ -107,6 +109,8 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         registry.register("punctual_tasks_submitted", "Tasks accepted", self.tasks_submitted.clone());
         registry.register("punctual_tasks_settled", "Runs settled, by outcome", self.settled.clone());
+        let help = "Submissions by SQL that were judged, by outcome: one that is judged again counts again";
+        registry.register("punctual_enqueued", help, self.enqueued.clone());
         registry.register("punctual_leases", "Tasks handed to pull workers", self.leases.clone());
         registry.register("punctual_http_requests", "Requests answered", self.requests.clone());
         registry.register_with_unit(
@@ -153,6 +157,12 @@ impl Metrics {
         if runs > 0 {
             self.settled.get_or_create(&OutcomeLabel { outcome }).inc_by(runs);
         }
+    }
+
+    /// A submission by SQL was judged: it is taken, or put aside.
+    pub fn enqueued(&self, is_taken: bool) {
+        let outcome = if is_taken { "taken" } else { "refused" };
+        self.enqueued.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     /// A worker, pulling or pushing, got a task at `now` that was due at `due_at`.
@@ -218,6 +228,7 @@ mod tests {
         metrics.leader.set(1);
         metrics.clock_skew(-1_500);
         metrics.read_store_lag(Some(Duration::from_millis(250)));
+        metrics.enqueued(false);
         let text = metrics.prometheus();
         for line in [
             "punctual_partitions_owned 21",
@@ -226,6 +237,7 @@ mod tests {
             "punctual_read_store_lag_seconds{} 0.25",
             "# TYPE punctual_tasks_submitted_total counter",
             "punctual_tasks_submitted_total 3",
+            "punctual_enqueued_total{outcome=\"refused\"} 1",
             "punctual_tasks_settled_total{outcome=\"completed\"} 2",
             "punctual_lateness_seconds_bucket{le=\"0.025\"} 1",
             "punctual_lateness_seconds_sum 0.02",

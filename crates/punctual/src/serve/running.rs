@@ -69,8 +69,8 @@ impl Running {
             claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
         }
         if let Some(store) = parts.shared.clone().filter(|_| has(Role::Api) || has(Role::Scheduler)) {
-            let (config, node) = (api.config.clone(), parts.node);
-            claiming.spawn("inbox", |stop| inbox::receive(store, config, node, stop));
+            let (config, node, metrics) = (api.config.clone(), parts.node, parts.metrics.clone());
+            claiming.spawn("inbox", |stop| inbox::receive(store, config, node, metrics, stop));
         }
         if let Some(store) = parts.shared.clone() {
             let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));

@@ -314,6 +314,10 @@ async fn what_only_a_node_can_judge_is_put_aside_with_the_reason() {
     assert!(is_unknown(&site.caller(0), &bad).await);
     let log = site.nodes[0].log();
     assert!(log.contains(&bad) && log.contains("punctual.inbox_refused"), "{log}");
+    let metrics = site.caller(0).api.get("/metrics").await.text().to_owned();
+    for line in ["punctual_enqueued_total{outcome=\"refused\"} 1", "punctual_enqueued_total{outcome=\"taken\"} 1"] {
+        assert!(metrics.lines().any(|told| told == line), "{line} is not in {metrics}");
+    }
 }
 
 /// A transaction that stays open is in nobody's way: neither in that of its own lane and key over HTTP, nor in that of
