@@ -21,6 +21,7 @@ pub async fn run(
     probe: usize,
 ) -> anyhow::Result<Report> {
     measure(client, options, probe).await?; // warms caches and connections
+    site.settle().await?;
     let empty = Rounds::run(client, options, probe).await?;
     let far = now().plus_millis(7 * 86_400_000);
     let spread = 86_400_000_usize;
@@ -34,6 +35,7 @@ pub async fn run(
     )
     .await?;
     let rss = site.rss_megabytes();
+    site.settle().await?;
     let full = Rounds::run(client, options, probe).await?;
     let mut report = Report::new("backlog");
     report.count("waiting", waiting);

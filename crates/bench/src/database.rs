@@ -12,6 +12,8 @@ use uuid::Uuid;
 
 /// How long the server may take to let one in, or to do what it is told.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// And how long to tidy up after millions of tasks.
+const UPKEEP: Duration = Duration::from_mins(10);
 
 /// See the module.
 pub struct Database {
@@ -59,6 +61,16 @@ impl Database {
         Ok(Held(client))
     }
 
+    /// Has the server do what loading many tasks has left for it to do later.
+    pub async fn settle(&self) -> anyhow::Result<()> {
+        let client = connect(&self.url()).await?;
+        for what in ["VACUUM (ANALYZE) punctual.tasks", "CHECKPOINT"] {
+            let done = within(UPKEEP, client.batch_execute(what)).await;
+            done.with_context(|| format!("{what} failed after the tasks were loaded"))?;
+        }
+        Ok(())
+    }
+
     /// Drops it, with whoever is still connected.
     pub async fn remove(self) -> anyhow::Result<()> {
         let dropped = async {
@@ -88,8 +100,15 @@ async fn connect(url: &Url) -> anyhow::Result<Client> {
 }
 
 async fn patiently<T>(done: impl Future<Output = Result<T, tokio_postgres::Error>>) -> anyhow::Result<T> {
-    let done = tokio::time::timeout(PATIENCE, done).await;
-    let done = done.map_err(|_| anyhow!("no answer within {} seconds", PATIENCE.as_secs()))?;
+    within(PATIENCE, done).await
+}
+
+async fn within<T>(
+    patience: Duration,
+    done: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> anyhow::Result<T> {
+    let done = tokio::time::timeout(patience, done).await;
+    let done = done.map_err(|_| anyhow!("no answer within {} seconds", patience.as_secs()))?;
     // What the server said is in the cause; the error itself only says that it was the server.
     done.map_err(|error| match error.as_db_error() {
         Some(said) => anyhow!("{}", said.message()),

@@ -111,6 +111,14 @@ impl Site {
         database.context("a transaction is held open on a PostgreSQL only")?.hold().await
     }
 
+    /// Has a PostgreSQL do what loading many tasks has left for it to do later: whoever measures next would measure that.
+    pub async fn settle(&self) -> anyhow::Result<()> {
+        match self.ours.as_ref().and_then(|ours| ours.database.as_ref()) {
+            Some(database) => database.settle().await,
+            None => Ok(()),
+        }
+    }
+
     /// Ends a server by SIGTERM, and waits until it has ended by itself.
     pub async fn stop(&mut self, place: usize) -> anyhow::Result<()> {
         self.process(place)?.stop().await
