@@ -19,7 +19,7 @@ mod owner;
 #[cfg(test)]
 mod tests;
 
-pub use owner::{Config, Owner};
+pub use owner::{Config, Owner, another_count};
 
 /// What this node owns.
 #[derive(Debug)]

@@ -56,6 +56,7 @@ impl Running {
         let (mut serving, mut leading) = (Group::default(), Group::default());
         let me = sighting(config, &parts, &listener)?;
         if has(Role::Scheduler) {
+            check_partitions(config, &parts).await?;
             let owner = owner(config, &parts);
             // Before the dispatcher's first look, so that it knows what is this node's to dispatch.
             if let Err(error) = owner.run_once().await {
@@ -186,6 +187,19 @@ impl Group {
 }
 
 /// What this node says of itself.
+/// With different numbers of partitions some queues would be dispatched by nobody.
+async fn check_partitions(config: &Config, parts: &Parts) -> anyhow::Result<()> {
+    let count = config.scheduler.partitions;
+    let Ok(rows) = parts.partitions.ownership().await else { return Ok(()) };
+    if let Some(theirs) = ownership::another_count(&rows, count, parts.clock.now()) {
+        anyhow::bail!(
+            "scheduler.partitions is {count} here, but {theirs} on the nodes that run on this store: it must be the same \
+             on all of them. To change it, end them all first"
+        );
+    }
+    Ok(())
+}
+
 fn sighting(config: &Config, parts: &Parts, listener: &TcpListener) -> anyhow::Result<NodeSighting> {
     let address = if config.roles.contains(&Role::Api) { listener.local_addr()?.to_string() } else { String::new() };
     let now = parts.clock.now();

@@ -248,15 +248,50 @@ async fn a_frozen_owner_dispatches_nothing_when_it_wakes_and_gets_its_share_agai
     until_delivered(&cluster.caller(2), &sink, &ids).await;
 }
 
+/// Ends the first node.
+async fn end(cluster: &mut Cluster) {
+    let mut node = cluster.nodes.remove(0);
+    node.terminate();
+    assert_eq!(node.exit(SOON).await.code, Some(0));
+}
+
+/// A newcomer cannot tell where there were once as many as it counts; but whoever counts fewer then notices.
 #[tokio::test]
 async fn another_number_of_partitions_is_told() {
-    let mut cluster = Cluster::start(1).await;
+    let mut cluster = Cluster::start(0).await;
+    let usual = cluster.serve.clone();
+    cluster.serve = usual.clone().setting("SCHEDULER__PARTITIONS", "80");
+    cluster.join().await;
+    end(&mut cluster).await;
+    let more = std::mem::replace(&mut cluster.serve, usual);
+    cluster.join().await;
     until_shared(&cluster.caller(0), 1, SOON).await;
-    cluster.serve = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", "80");
+    cluster.serve = more;
     cluster.join().await;
     eventually("the first node says so", SOON, async || {
         let log = cluster.nodes[0].log();
         if log.contains("scheduler.partitions is not the same on all nodes") { Ok(()) } else { Err(log) }
+    })
+    .await;
+}
+
+/// With different numbers some queues would be dispatched by nobody. Whoever is alone may have another number than there
+/// was before.
+#[tokio::test]
+async fn a_node_that_counts_the_partitions_differently_does_not_start() {
+    let mut cluster = Cluster::start(1).await;
+    until_shared(&cluster.caller(0), 1, SOON).await;
+    for count in ["32", "128"] {
+        let exit = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", count).fail(SOON).await;
+        let told = format!("scheduler.partitions is {count} here, but 64 on the nodes that run on this store");
+        assert!(exit.code == Some(1) && exit.stderr.contains(&told), "{exit}");
+    }
+    end(&mut cluster).await;
+    let alone = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", "32").start().await;
+    eventually("it owns all that it counts", SOON, async || {
+        let owners = owners(&caller_of(&alone)).await;
+        let shares = shares(&owners);
+        if shares.values().eq([&32]) { Ok(()) } else { Err(format!("{shares:?}")) }
     })
     .await;
 }

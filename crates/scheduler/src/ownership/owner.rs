@@ -127,6 +127,15 @@ impl Owner {
     }
 }
 
+/// How many partitions the nodes count that own some at `now`, if that is not `count`: what is beyond it is owned, or
+/// what is below it never was.
+pub fn another_count(rows: &[Ownership], count: u16, now: Timestamp) -> Option<usize> {
+    let owned =
+        rows.iter().filter(|row| row.owner_at(now).is_some()).map(|row| usize::from(row.partition.number()) + 1);
+    let (last, ever, count) = (owned.max()?, rows.len(), usize::from(count));
+    if last > count { Some(last) } else { (ever < count).then_some(ever) }
+}
+
 /// A partition beyond the first `count` that somebody owns.
 pub(super) fn beyond(rows: &[Ownership], count: u16, now: Timestamp) -> Option<&Ownership> {
     rows.iter().find(|row| row.partition.number() >= count && row.owner_at(now).is_some())

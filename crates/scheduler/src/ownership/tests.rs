@@ -9,7 +9,7 @@ use punctual_core::partitions::{Partitions, turn};
 use punctual_core::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::owner::beyond;
+use super::owner::{another_count, beyond};
 use super::*;
 
 const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
@@ -221,6 +221,25 @@ fn who_counts_fewer_partitions_notices() {
     assert_eq!(beyond(&rows, 2, START).map(|row| row.partition.number()), Some(4), "not those of the past");
     assert_eq!(beyond(&rows, 5, START), None);
     assert_eq!(beyond(&rows[..4], 2, START), None);
+}
+
+#[test]
+fn a_newcomer_notices_that_the_others_count_differently() {
+    let row = |number, seconds: i64| Ownership {
+        partition: Partition::new(number),
+        owner: Some(NodeId::new(2)),
+        term: 1,
+        expires_at: START.plus_millis(seconds * 1_000),
+    };
+    let rows: Vec<Ownership> = (0..8).map(|number| row(number, 3)).collect();
+    let noticed: Vec<_> = [4, 8, 16].map(|count| another_count(&rows, count, START)).into();
+    assert_eq!(noticed, [Some(8), None, Some(8)]);
+    // Of a time when there were more, or fewer.
+    let past: Vec<Ownership> = (0..8).map(|number| row(number, if number < 4 { 3 } else { 0 })).collect();
+    assert_eq!([4, 8].map(|count| another_count(&past, count, START)), [None, None]);
+    let silent: Vec<Ownership> = (0..8).map(|number| row(number, 0)).collect();
+    assert_eq!([4, 16].map(|count| another_count(&silent, count, START)), [None, None]);
+    assert_eq!(another_count(&[], 4, START), None);
 }
 
 #[test]
