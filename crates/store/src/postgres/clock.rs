@@ -91,10 +91,11 @@ impl Drop for PostgresClock {
 }
 
 async fn sample(session: &Session, estimate: &Estimate) -> Result<(), Fault> {
+    let asked = Instant::now();
     let rows = session.query(Sql::Now, &[]).await?;
     let arrived = Instant::now();
     if let Some(row) = rows.first() {
-        estimate.take_in(row.get(0), arrived);
+        estimate.take_in(row.get(0), asked, arrived);
     }
     Ok(())
 }
@@ -110,10 +111,13 @@ struct Samples {
 }
 
 impl Estimate {
-    fn take_in(&self, millis: i64, arrived: Instant) {
+    fn take_in(&self, millis: i64, asked: Instant, arrived: Instant) {
         let mut samples = self.0.lock();
-        let jumped = |(of, at): &(i64, Instant)| (millis - later(*of, *at, arrived)).abs() > STANDS_STILL;
-        if samples.kept.back().is_some_and(jumped) {
+        // When the answer arrives the database's time is what it says, or later by up to the time it took: the process may
+        // have been frozen with the answer on its way.
+        let latest = later(millis, asked, arrived);
+        let known = samples.kept.iter().map(|(of, at)| later(*of, *at, arrived)).max();
+        if known.is_some_and(|known| known > latest + STANDS_STILL || known < millis - STANDS_STILL) {
             samples.kept.clear();
         }
         if samples.kept.len() == KEPT {
@@ -150,24 +154,24 @@ mod tests {
     #[test]
     fn time_passes_between_samples_and_the_best_counts() {
         let (estimate, start) = (Estimate::default(), Instant::now());
-        estimate.take_in(10_000, start);
+        estimate.take_in(10_000, start, start);
         assert_eq!(estimate.at(after(start, 250)), 10_250);
         // An answer that took 40 ms tells of a time that was over.
-        estimate.take_in(10_960, after(start, 1_000));
+        estimate.take_in(10_960, after(start, 960), after(start, 1_000));
         assert_eq!(estimate.at(after(start, 1_001)), 11_001);
         // A quicker one tells of more.
-        estimate.take_in(12_003, after(start, 2_000));
+        estimate.take_in(12_003, after(start, 2_000), after(start, 2_000));
         assert_eq!(estimate.at(after(start, 2_000)), 12_003);
     }
 
     #[test]
     fn time_stands_still_rather_than_go_back_a_little() {
         let (estimate, start) = (Estimate::default(), Instant::now());
-        estimate.take_in(10_000, start);
+        estimate.take_in(10_000, start, start);
         assert_eq!(estimate.at(after(start, 1_000)), 11_000);
         let slower = Estimate::default();
         slower.0.lock().last = Some(11_000);
-        slower.take_in(10_500, start);
+        slower.take_in(10_500, start, start);
         assert_eq!(slower.at(after(start, 100)), 11_000);
         assert_eq!(slower.at(after(start, 600)), 11_100);
     }
@@ -175,11 +179,23 @@ mod tests {
     #[test]
     fn a_jump_of_the_database_is_followed() {
         let (estimate, start) = (Estimate::default(), Instant::now());
-        estimate.take_in(100_000, start);
+        estimate.take_in(100_000, start, start);
         assert_eq!(estimate.at(start), 100_000);
-        estimate.take_in(50_000, after(start, 1_000));
+        estimate.take_in(50_000, after(start, 999), after(start, 1_000));
         assert_eq!(estimate.at(after(start, 1_000)), 50_000);
-        estimate.take_in(900_000, after(start, 2_000));
+        estimate.take_in(900_000, after(start, 1_999), after(start, 2_000));
         assert_eq!(estimate.at(after(start, 2_000)), 900_000);
+    }
+
+    #[test]
+    fn an_answer_that_a_frozen_process_reads_late_is_no_jump() {
+        let (estimate, start) = (Estimate::default(), Instant::now());
+        estimate.take_in(10_000, start, start);
+        // It was asked after a second and answered at once, and the process stood still for six.
+        estimate.take_in(11_000, after(start, 1_000), after(start, 7_000));
+        assert_eq!(estimate.at(after(start, 7_000)), 17_000);
+        // The database's clock was set back by more than the answer took.
+        estimate.take_in(2_000, after(start, 8_000), after(start, 9_000));
+        assert_eq!(estimate.at(after(start, 9_000)), 2_000);
     }
 }
