@@ -228,6 +228,19 @@ pub struct Change {
     pub trail: Trail,
 }
 
+impl Change {
+    /// Where a task stands that stood at `before` and was changed by this.
+    pub fn position_after(&self, before: &Position) -> Position {
+        Position {
+            state: self.to,
+            version: self.version,
+            attempts: self.attempts.unwrap_or(before.attempts),
+            crashes: self.crashes.unwrap_or(before.crashes),
+            cancel_requested: self.cancel_requested,
+        }
+    }
+}
+
 /// What of a hold was judged: extended or detached since, it is another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {

@@ -16,6 +16,7 @@ mod claim;
 mod clock;
 mod connect;
 mod database;
+mod doubts;
 mod extend;
 mod fault;
 mod get;
@@ -25,6 +26,7 @@ mod insert;
 mod lanes;
 mod leases;
 mod ledger;
+mod lineage;
 mod lines;
 mod link;
 mod list;
@@ -75,6 +77,7 @@ pub use standby::ReadStore;
 
 use address::Address;
 use alone::Alone;
+use doubts::Doubts;
 use fault::closed;
 use hand::Desk;
 use lanes::Lanes;
@@ -87,6 +90,8 @@ use overdue::Floors;
 use retention::Walks;
 use standby::Standby;
 use statements::{OF_TURNS, Sql};
+
+use crate::migrations::postgres::STEPS;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -194,6 +199,7 @@ impl PostgresStore {
             marks: Arc::new(Marks::default()),
             floors: Floors::new(options.quick_look),
             notifier: Notifier::default(),
+            doubts: Doubts::default(),
             clock,
             node,
         });
@@ -203,6 +209,7 @@ impl PostgresStore {
             tokio::spawn(patrol::run(Arc::clone(&desk), patrol)).abort_handle(),
             tokio::spawn(desk.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
             tokio::spawn(Arc::clone(&listener).run(Arc::clone(&desk))).abort_handle(),
+            tokio::spawn(Doubts::run(Arc::clone(&desk))).abort_handle(),
         ];
         if let Some(standby) = &standby {
             background.push(tokio::spawn(Arc::clone(standby).watch(Arc::clone(&leases))).abort_handle());
@@ -277,6 +284,18 @@ impl PostgresStore {
             1 => Ok(()),
             _ => Err(StoreError::Corrupt("what was written is not there".to_owned())),
         }
+    }
+
+    /// Looks whether the database has every step of the schema that this binary needs; it may have some of a newer one.
+    pub async fn check_schema(&self) -> Result<(), StoreError> {
+        let known = STEPS.len();
+        let last = i32::try_from(known).expect("invariant: there are few migrations");
+        let rows = self.leases().call(async |session| session.query(Sql::SchemaSteps, &[&last]).await).await?;
+        let found = rows.first().and_then(|row| usize::try_from(row.get::<_, i64>(0)).ok()).unwrap_or(0);
+        if found < known {
+            return Err(StoreError::Unavailable(ConnectError::Older { found, known }.to_string()));
+        }
+        Ok(())
     }
 
     /// Hands live rows that could not be read to a hand, which looks again and takes them out of the way.

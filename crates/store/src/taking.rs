@@ -74,13 +74,7 @@ pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change
 
 /// The task after a change to a held state.
 pub(crate) fn advance(task: &mut Task, change: Change) {
-    task.position = Position {
-        state: change.to,
-        version: change.version,
-        attempts: change.attempts.unwrap_or(task.position.attempts),
-        crashes: change.crashes.unwrap_or(task.position.crashes),
-        cancel_requested: change.cancel_requested,
-    };
+    task.position = change.position_after(&task.position);
     if change.to == State::Running {
         task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
         task.started_at = Some(change.at);

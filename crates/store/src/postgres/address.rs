@@ -3,6 +3,8 @@
 //! The hands, the reads, the leases, the clock, the listener and the migrations all connect
 //! through [`Address::connect`], so that what the URL says of TLS holds for each of them.
 
+use std::sync::Arc;
+
 use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
@@ -12,6 +14,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::connect::ConnectError;
 use super::fault::{Fault, spoken};
+use super::lineage::Lineage;
 use super::session::CONNECT;
 use super::tls::{self, Mode};
 
@@ -39,6 +42,10 @@ const PARAMETERS: [&str; 20] = [
     "sslnegotiation",
 ];
 
+/// What is said of a URL that the driver would cut in the wrong places. No part of it is told: it may be of the password.
+const UNESCAPED: &str = "it cannot be told where its password ends and its host begins; write an @ that is part of the user \
+                         or the password as %40, a / as %2F, a : as %3A and a ? as %3F";
+
 /// A connection that somebody has to drive.
 pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream>;
 
@@ -47,6 +54,8 @@ pub(crate) type Wire = Connection<Socket, <MakeRustlsConnect as MakeTlsConnect<S
 pub(crate) struct Address {
     config: Config,
     connector: MakeRustlsConnect,
+    /// What is known of the servers that were found there.
+    pub lineage: Arc<Lineage>,
 }
 
 impl Address {
@@ -55,13 +64,19 @@ impl Address {
         let Parts { bare, mode, roots } = Parts::of(url).map_err(ConnectError::Url)?;
         let mut config: Config =
             bare.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(spoken(&error)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            return Err(ConnectError::Url("it names no host; write postgres://USER@HOST/DATABASE".to_owned()));
+        }
+        if !config.get_hosts().iter().all(is_name) {
+            return Err(ConnectError::Url(UNESCAPED.to_owned()));
+        }
         let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
         let is_local = is_local && !config.get_hosts().is_empty();
         // Nobody listens in on a socket of this machine, and PostgreSQL does not encrypt there.
         let mode_of_driver = if is_local { Mode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
         let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
-        Ok(Self { config, connector })
+        Ok(Self { config, connector, lineage: Arc::default() })
     }
 
     /// Connects, with whatever `settle` adds to what the URL says.
@@ -80,11 +95,22 @@ impl std::fmt::Display for Address {
             Some(Host::Tcp(host)) => host.clone(),
             #[cfg(unix)]
             Some(Host::Unix(path)) => path.display().to_string(),
-            None => "localhost".to_owned(),
+            None => config.get_hostaddrs().first().map(ToString::to_string).unwrap_or_default(),
         };
         let port = config.get_ports().first().copied().unwrap_or(5432);
         let database = config.get_dbname().or(config.get_user()).unwrap_or_default();
+        // What was meant to stand behind a question mark may be a password.
+        let database = if database.contains(['@', '&', '=']) { "…" } else { database };
         write!(f, "{host}:{port}/{database}")
+    }
+}
+
+/// Whether it may be the name of a host, and not a piece of a password.
+fn is_name(host: &Host) -> bool {
+    match host {
+        Host::Tcp(name) => name.chars().all(|one| one.is_alphanumeric() || "-._:%".contains(one)),
+        #[cfg(unix)]
+        Host::Unix(_) => true,
     }
 }
 
@@ -100,7 +126,13 @@ impl Parts {
     fn of(url: &str) -> Result<Self, String> {
         // The driver reads up to the first @ as user and password, whatever is in it.
         let begin = url.find('@').unwrap_or(0);
-        let Some(mark) = url[begin..].find('?').map(|at| begin + at) else {
+        let mark = url[begin..].find('?').map(|at| begin + at);
+        let behind = url[begin..].strip_prefix('@').unwrap_or_default();
+        let is_cut = url[begin..mark.unwrap_or(url.len())].matches('@').count() > 1;
+        if is_cut {
+            return Err(UNESCAPED.to_owned());
+        }
+        let Some(mark) = mark else {
             return Ok(Self { bare: url.to_owned(), mode: Mode::default(), roots: None });
         };
         let (mut mode, mut roots, mut others) = (Mode::default(), None, Vec::new());
@@ -112,6 +144,7 @@ impl Parts {
                 "sslmode" => mode = Mode::parse(&value)?,
                 "sslrootcert" => roots = Some(value.into_owned()),
                 known if PARAMETERS.contains(&known) => others.push(pair),
+                _ if behind.contains('@') => return Err(UNESCAPED.to_owned()),
                 unknown => {
                     let known = PARAMETERS.join(", ");
                     return Err(format!("it has a parameter {unknown:?}, which is not known; there are {known}"));
@@ -168,6 +201,33 @@ mod tests {
     fn a_server_is_told_without_its_password() {
         let address = Address::parse("postgres://app:hunter2@db:7000/punctual?sslmode=require").unwrap();
         assert_eq!(address.to_string(), "db:7000/punctual");
-        assert_eq!(Address::parse("postgres://app@/punctual").unwrap().to_string(), "localhost:5432/punctual");
+        let address = Address::parse("postgres://app:hun/ter2?@db/punctual&password=hunter2").unwrap();
+        assert_eq!(address.to_string(), "db:5432/…");
+    }
+
+    #[test]
+    fn a_url_that_would_be_cut_inside_its_password_is_refused_without_telling_any_of_it() {
+        for url in [
+            "postgres://app:a@hunter2@db/punctual",
+            "postgres://app:a@b/hunter2@db/punctual",
+            "postgres://app:a@b?hunter2=@db/punctual",
+            "postgres:///punctual?user=a@b&password=hunter2",
+        ] {
+            let told = Address::parse(url).err().expect(url).to_string();
+            assert_eq!(told, format!("the store's URL cannot be read: {UNESCAPED}"));
+        }
+        let address = Address::parse("postgres://app:a%40hunter2@db/punctual").unwrap();
+        assert_eq!(address.config.get_password(), Some(b"a@hunter2".as_slice()));
+        assert!(Address::parse("postgres://app@[::1]:1,db.example/punctual?options=a@b").is_ok());
+    }
+
+    #[test]
+    fn a_url_names_a_host() {
+        for url in ["postgres://", "postgres://app@/punctual", "postgres:///punctual?user=app"] {
+            let told = Address::parse(url).err().expect(url).to_string();
+            assert!(told.ends_with("it names no host; write postgres://USER@HOST/DATABASE"), "{told}");
+        }
+        assert_eq!(Address::parse("postgres:///d?hostaddr=127.0.0.1").unwrap().to_string(), "127.0.0.1:5432/d");
+        assert_eq!(Address::parse("postgres:///d?host=/run").unwrap().to_string(), "/run:5432/d");
     }
 }

@@ -14,6 +14,7 @@ use punctual_core::state::{By, Change, Event, State};
 use punctual_core::store::{Claim, Claimed};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -170,6 +171,13 @@ async fn write(
         counts.write(session, slot),
         session.run("COMMIT"),
     );
+    if committed.as_ref().is_err_and(Fault::breaks_connection) {
+        let held = picker.taken.iter().zip(&taken).filter_map(|(picked, (id, change))| {
+            let task = picked.due.task.as_ref().ok()?;
+            Some((*id, change.position_after(&task.position), change.hold.as_ref()?))
+        });
+        hand.desk.doubts.note(held, &hand.by(now, Actor::Node));
+    }
     let (written, finished) = (written?, finished?);
     let (mut payloads, next_due) = (payloads?, next_due?);
     counted?;

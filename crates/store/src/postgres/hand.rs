@@ -18,6 +18,7 @@ use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
 
 use super::address::Address;
+use super::doubts::Doubts;
 use super::fault::Fault;
 use super::lanes::Lanes;
 use super::lines::{Group, Jobs, Lines};
@@ -43,6 +44,7 @@ pub(crate) struct Desk {
     pub marks: Arc<Marks>,
     pub floors: Floors,
     pub notifier: Notifier,
+    pub doubts: Doubts,
     pub clock: Arc<dyn Clock>,
     pub node: NodeId,
 }
@@ -106,7 +108,14 @@ impl Hand {
     /// Serves until the lines are closed, or until the connection is lost.
     async fn work(mut self) -> Result<(), Fault> {
         let lines = Arc::clone(&self.desk.lines);
-        while let Some((group, _busy)) = lines.take().await {
+        loop {
+            let taken = tokio::select! {
+                biased;
+                // Whoever comes next must not be the one to find out.
+                () = self.session.ended() => return Err(Fault::Silent),
+                taken = lines.take() => taken,
+            };
+            let Some((group, _busy)) = taken else { return Ok(()) };
             match group {
                 Group::Insert(jobs) => self.group(jobs, insert::insert).await?,
                 Group::Claim(jobs) => self.group(jobs, claim::claim).await?,
@@ -122,7 +131,6 @@ impl Hand {
                 Group::Review(jobs) => self.group(jobs, quarantine::review).await?,
             }
         }
-        Ok(())
     }
 
     /// Does jobs in one transaction and answers them. Fails only if the connection is lost.

@@ -8,14 +8,18 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use punctual_core::store::StoreError;
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_postgres::config::LoadBalanceHosts;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
 use tracing::debug;
 
 use super::address::Address;
 use super::fault::Fault;
+use super::lineage::Server;
 use super::statements::Sql;
 
 /// How long to wait for a connection.
@@ -47,6 +51,8 @@ pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 pub(crate) struct Session {
     client: Client,
     driver: JoinHandle<()>,
+    /// Closed when the driver has ended.
+    over: watch::Receiver<()>,
     prepared: Mutex<Vec<Option<Statement>>>,
 }
 
@@ -63,7 +69,9 @@ impl Session {
         mut hear: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Result<Self, Fault> {
         let (client, mut connection) = address.connect(settle).await?;
+        let (alive, over) = watch::channel(());
         let driver = tokio::spawn(async move {
+            let _alive = alive;
             while let Some(message) = std::future::poll_fn(|context| connection.poll_message(context)).await {
                 match message {
                     Ok(message) => hear(message),
@@ -74,11 +82,27 @@ impl Session {
                 }
             }
         });
-        let session = Self { client, driver, prepared: Mutex::new(vec![None; Sql::ALL.len()]) };
+        let session = Self { client, driver, over, prepared: Mutex::new(vec![None; Sql::ALL.len()]) };
+        session.check_lineage(address).await?;
         for sql in statements {
             session.statement(*sql).await?;
         }
         Ok(session)
+    }
+
+    /// Fails if the server is one that another has taken over from. A server that does not tell is not judged.
+    async fn check_lineage(&self, address: &Address) -> Result<(), Fault> {
+        let row = match self.query(Sql::Lineage, &[]).await {
+            Err(fault) if fault.breaks_connection() => return Err(fault),
+            told => told.ok().and_then(|mut rows| rows.pop()),
+        };
+        if let Some(row) = row
+            && let (Some(system), Some(timeline)) = (row.get(0), row.get(1))
+        {
+            let admitted = address.lineage.admit(Server { system, timeline });
+            admitted.map_err(|why| Fault::NoConnection(StoreError::Unavailable(why)))?;
+        }
+        Ok(())
     }
 
     /// The rows that a statement gives.
@@ -109,6 +133,13 @@ impl Session {
     #[cfg(test)]
     pub(crate) async fn show(&self, sql: &str) -> Result<String, Fault> {
         Ok(patiently(self.client.query_one(sql, &[])).await?.get(0))
+    }
+
+    /// Returns when the connection has ended.
+    pub(crate) async fn ended(&self) {
+        let mut over = self.over.clone();
+        // Nothing is ever sent: it fails when the other end is dropped.
+        while over.changed().await.is_ok() {}
     }
 
     /// Whether the connection has ended.
@@ -149,6 +180,10 @@ fn settle(config: &mut Config) {
         options.push_str(name);
         options.push('=');
         options.push_str(value);
+    }
+    // Of several servers the first may be one that was left behind: whoever is turned away tries another.
+    if config.get_hosts().len() > 1 {
+        config.load_balance_hosts(LoadBalanceHosts::Random);
     }
     config
         .options(options.trim_start())

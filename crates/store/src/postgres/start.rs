@@ -102,6 +102,12 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
         counts.write(session, slot),
         session.run("COMMIT"),
     );
+    if committed.as_ref().is_err_and(Fault::breaks_connection) {
+        let held = decided.began.iter().zip(&decided.started).filter_map(|((_, task), (id, change))| {
+            Some((*id, change.position_after(&task.position), change.hold.as_ref()?))
+        });
+        hand.desk.doubts.note(held, &hand.by(decided.now, Actor::Node));
+    }
     written?;
     finished?;
     counted?;

@@ -2,11 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use punctual_core::store::{Store, StoreError};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::state::State;
+use punctual_core::store::{Claim, Start, Store, StoreError, Taker};
+use punctual_core::task::Task;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{TENANT, task};
+use punctual_testkit::postgres::execute;
+use punctual_testkit::proxy::{CutCommit, FaultProxy};
 
-use super::Fixture;
+use super::super::PostgresStore;
+use super::{Fixture, insert, open};
 
 const SOON: Duration = Duration::from_secs(30);
 
@@ -83,4 +89,126 @@ async fn a_store_closes_without_its_server() {
     fixture.server.kill().await;
     let closed = tokio::time::timeout(SOON, Store::close(&fixture.store)).await;
     assert!(closed.is_ok(), "it waits for a server that is gone");
+}
+
+/// Whoever comes first afterwards must not be the one to find out that the connections are gone.
+#[tokio::test]
+async fn a_restart_in_a_quiet_time_costs_nobody_a_call() {
+    let mut fixture = Fixture::open().await;
+    for _ in 0..16 {
+        fixture.insert(task()).await;
+    }
+    fixture.server.stop_immediately().await;
+    fixture.server.start_again().await;
+    for number in 0..16 {
+        let written = fixture.store.insert(vec![task().build()]).await;
+        assert!(written.is_ok(), "call {number}: {written:?}");
+    }
+}
+
+async fn task_of(fixture: &Fixture, id: TaskId) -> Task {
+    fixture.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
+}
+
+/// Waits until nobody holds a task: it waits, and no attempt was counted.
+async fn until_given_back(fixture: &Fixture, id: TaskId) {
+    eventually("it is given back", SOON, async || {
+        let task = task_of(fixture, id).await;
+        let is_free = task.state() == State::Pending && task.position.attempts == 0 && task.hold.is_none();
+        if is_free { Ok(()) } else { Err(format!("{:?}", task.position)) }
+    })
+    .await;
+}
+
+async fn claim(store: &PostgresStore, task: &Task, taker: Taker) -> Result<Task, StoreError> {
+    let claim = Claim { lanes: vec![(task.lane.id, 1)], limit: 1, taker };
+    Ok(store.claim(vec![claim]).await?.remove(0).tasks.remove(0))
+}
+
+/// Nobody was given the tasks, so nobody runs them, whatever their rows say.
+#[tokio::test]
+async fn what_was_taken_by_a_commit_that_was_not_answered_is_given_back() {
+    let fixture = Fixture::open().await;
+    let proxy = FaultProxy::before_postgres(fixture.server.address());
+    let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
+    let task = fixture.insert(task()).await;
+    let dispatch = || Taker::Dispatch { visibility_millis: 300_000, terms: Vec::new(), from: None };
+    let worker = Taker::Worker { name: "w".into(), lease_millis: 300_000 };
+    for (taker, state) in [(dispatch(), State::Queued), (worker, State::Running)] {
+        proxy.cut_next_commit(CutCommit::After);
+        let answer = claim(&store, &task, taker).await;
+        assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+        assert_eq!(task_of(&fixture, task.id).await.state(), state, "it was committed");
+        until_given_back(&fixture, task.id).await;
+    }
+    let queued = claim(&store, &task, dispatch()).await.unwrap();
+    let start = Start { id: queued.id, version: queued.position.version, worker: "w".into(), grace_millis: 300_000 };
+    proxy.cut_next_commit(CutCommit::After);
+    let answer = store.start(vec![start]).await;
+    assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
+    assert_eq!(task_of(&fixture, task.id).await.state(), State::Running, "it was committed");
+    until_given_back(&fixture, task.id).await;
+    fixture.assert_counts().await;
+}
+
+/// What somebody else holds by now is not given back.
+#[tokio::test]
+async fn a_claim_that_was_not_committed_is_nobody_elses_loss() {
+    let fixture = Fixture::open().await;
+    let proxy = FaultProxy::before_postgres(fixture.server.address());
+    let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
+    let (first, other) = (fixture.insert(task()).await, fixture.insert(task().queue("other")).await);
+    let worker = |lease_millis| Taker::Worker { name: "w".into(), lease_millis };
+    proxy.cut_next_commit(CutCommit::Before);
+    assert!(claim(&store, &first, worker(300_000)).await.is_err());
+    let held = eventually("its rows are free", SOON, async || {
+        let held = fixture.lease(&first, 1).await.pop();
+        held.ok_or_else(|| "nothing to lease".to_owned())
+    })
+    .await;
+    assert_eq!(held.id, first.id);
+    // A task that is given back says that the other one has been looked for as well.
+    proxy.cut_next_commit(CutCommit::After);
+    assert!(claim(&store, &other, worker(300_000)).await.is_err());
+    until_given_back(&fixture, other.id).await;
+    assert_eq!(task_of(&fixture, first.id).await.position, held.position);
+}
+
+/// The old primary is not written to when it is there again, as if nothing had happened.
+#[tokio::test]
+async fn a_primary_of_the_past_is_left_alone() {
+    let mut fixture = Fixture::open().await;
+    let mut standby = fixture.server.standby().await;
+    let database = fixture.url.rsplit('/').next().unwrap();
+    let both = format!(
+        "postgres://postgres@127.0.0.1:{},127.0.0.1:{}/{database}?target_session_attrs=read-write",
+        fixture.server.port(),
+        standby.port()
+    );
+    let store = open(&both, NodeId::new(9)).await;
+    let stored = insert(&store, task()).await;
+    let there = standby.url(database);
+    eventually("the standby has it", SOON, async || {
+        let rows = execute(&there, "SELECT id FROM punctual.tasks").await;
+        if rows.len() == 1 { Ok(()) } else { Err(format!("{rows:?}")) }
+    })
+    .await;
+    fixture.server.stop_immediately().await;
+    standby.promote().await;
+    eventually("the store goes on", SOON, async || {
+        store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())
+    })
+    .await;
+    fixture.server.start_again().await;
+    for _ in 0..5 {
+        let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'punctual%'";
+        execute(&there, end).await;
+        eventually("the store goes on", SOON, async || {
+            store.insert(vec![task().build()]).await.map_err(|fault| fault.to_string())?;
+            store.check().await.map_err(|fault| fault.to_string())
+        })
+        .await;
+    }
+    let left = fixture.sql("SELECT id FROM tasks").await;
+    assert_eq!(left, [[Some(stored.id.uuid().to_string())]], "it was written to");
 }

@@ -1,0 +1,98 @@
+//! Tasks that may be held for nobody: the connection broke before the commit of their claim, or of their start, was
+//! answered.
+//!
+//! Whoever asked was told that it is not known what became of it, so that nobody runs such a task; but the row may say
+//! that somebody does, for as long as its hold lasts. It is given back as soon as it is seen to be held by that very
+//! claim. Until the server has noticed that it is alone the transaction may still be committed, so it is looked for
+//! more than once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::ids::TaskId;
+use punctual_core::state::{By, Change, Event, Judged, Position};
+use punctual_core::store::Applied;
+use punctual_core::task::Hold;
+use tokio::sync::Notify;
+use tracing::info;
+
+use super::hand::Desk;
+use super::lines::Weight;
+use crate::taking::made;
+
+/// How often it is looked, and for how long by a server that answers: longer than it waits for whom it has lost.
+const EVERY: Duration = Duration::from_secs(1);
+const LOOKS: usize = 60;
+
+/// So many are kept at the most; of the others the holds run out.
+const MOST: usize = 100_000;
+
+/// What a task in doubt takes up while it is looked for, about.
+const BYTES: usize = 256;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Doubts {
+    noted: Mutex<Vec<Doubt>>,
+    wake: Notify,
+}
+
+#[derive(Clone)]
+struct Doubt {
+    id: TaskId,
+    give_back: Change,
+    looks_left: usize,
+}
+
+impl Doubts {
+    /// These tasks may be where a claim or a start would have brought them.
+    pub(crate) fn note<'a>(&self, tasks: impl Iterator<Item = (TaskId, Position, &'a Hold)>, by: &By<'_>) {
+        let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
+            let give_back = made(&position, Event::GiveBack(by.now), by);
+            Doubt { id, give_back: Change { judged: Some(Judged::of(hold)), ..give_back }, looks_left: LOOKS }
+        };
+        let mut noted = self.noted.lock();
+        let room = MOST.saturating_sub(noted.len());
+        noted.extend(tasks.take(room).map(doubt));
+        drop(noted);
+        self.wake.notify_one();
+    }
+
+    /// Gives back what is held for nobody, until the lines are closed.
+    pub(crate) async fn run(desk: Arc<Desk>) {
+        let doubts = &desk.doubts;
+        while !desk.lines.is_closed() {
+            if doubts.noted.lock().is_empty() {
+                doubts.wake.notified().await;
+            }
+            tokio::time::sleep(EVERY).await;
+            doubts.look(&desk).await;
+        }
+    }
+
+    async fn look(&self, desk: &Desk) {
+        let some: Vec<(TaskId, Change)> =
+            self.noted.lock().iter().map(|doubt| (doubt.id, doubt.give_back.clone())).collect();
+        let looked = some.len();
+        let weight = Weight { bytes: looked * BYTES, rows: looked };
+        let Ok(applied) = desk.lines.call(|all| &mut all.apply, some, weight).await else { return };
+        let mut given_back = 0;
+        let mut applied = applied.into_iter();
+        // Those noted since are behind those that were looked at.
+        self.noted.lock().retain_mut(|doubt| match applied.next() {
+            Some(Applied::Done(_)) => {
+                given_back += 1;
+                false
+            }
+            Some(Applied::Lost) => {
+                doubt.looks_left -= 1;
+                doubt.looks_left > 0
+            }
+            None => true,
+        });
+        if given_back > 0 {
+            info!(tasks = given_back, "gave back tasks that were claimed when the connection to PostgreSQL broke");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Which server is the last that was made primary: after a failover the one before must not be written to, should it come
+//! back as if nothing had happened.
+//!
+//! Every promotion begins a new timeline, a number that only grows. Whoever connects through one [`Address`](super::address)
+//! shares the memory of the newest that was seen, and leaves a server that is behind it.
+
+use parking_lot::Mutex;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Lineage(Mutex<Option<Server>>);
+
+/// A primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    /// What it has in common with its standbys, and with nobody else.
+    pub system: i64,
+    pub timeline: i64,
+}
+
+impl Lineage {
+    /// Whether a server may be written to; if not, why.
+    pub(crate) fn admit(&self, server: Server) -> Result<(), String> {
+        let mut newest = self.0.lock();
+        match *newest {
+            Some(known) if known.system != server.system => Err(format!(
+                "another PostgreSQL answers at this address than before (its system identifier is {}, not {})",
+                server.system, known.system
+            )),
+            Some(known) if known.timeline > server.timeline => Err(format!(
+                "a PostgreSQL answers that another one has taken over from (its timeline is {}, the newest is {}): it must \
+                 not be written to; end it, or make it a standby of the other",
+                server.timeline, known.timeline
+            )),
+            _ => {
+                *newest = Some(server);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_admitted_unless_a_newer_one_was_seen() {
+        let lineage = Lineage::default();
+        let server = |system, timeline| Server { system, timeline };
+        assert!(lineage.admit(server(7, 1)).is_ok() && lineage.admit(server(7, 1)).is_ok());
+        assert!(lineage.admit(server(7, 3)).is_ok());
+        assert!(lineage.admit(server(7, 1)).unwrap_err().contains("its timeline is 1, the newest is 3"));
+        assert!(lineage.admit(server(8, 9)).unwrap_err().contains("another PostgreSQL answers"));
+        assert!(lineage.admit(server(7, 3)).is_ok());
+    }
+}

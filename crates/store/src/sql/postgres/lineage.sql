@@ -1,0 +1,7 @@
+-- Which server this is: what it has in common with its standbys, and its timeline; none of a standby, which has none of
+-- its own yet.
+SELECT
+    (SELECT system_identifier FROM pg_control_system()),
+    CASE WHEN NOT pg_is_in_recovery()
+        THEN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint
+    END
