@@ -38,6 +38,9 @@ pub struct Partition {
     pub partition: u16,
     /// The node that dispatches the webhooks of its queues; `null` when nobody owns it.
     pub owner: Option<String>,
+    /// What that node is called; `null` when nobody owns it, or its node is not known yet.
+    #[serde(default)]
+    pub owner_name: Option<String>,
     /// The term of its last owner; grows with every new one.
     pub term: u64,
     /// When the ownership ends, or has ended, unless it is renewed.

@@ -1,9 +1,12 @@
-//! This node's sign of life, so that others can tell when it is dead, and what it says of itself.
+//! This node's sign of life, so that others can tell when it is dead, and what it says of itself. With each it looks who
+//! else is there, and logs who came and who is gone.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use punctual_core::ids::NodeId;
 use punctual_core::workers::{NodeSighting, Registry};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +82,7 @@ impl Membership {
 
     /// Gives signs of life until told to stop. The first is given before anything else is done.
     pub async fn run(self, shutdown: CancellationToken) {
+        let mut others = Others::default();
         while !shutdown.is_cancelled() {
             let sighting = NodeSighting { skew_millis: (self.skew)(), ..self.me.clone() };
             let mut pause = self.interval;
@@ -89,16 +93,48 @@ impl Membership {
                     pause = pause.min(AGAIN);
                 }
             }
+            // Meanwhile, so that the next sign is not late for it.
+            let look_around = async {
+                if let Ok(Ok(nodes)) = tokio::time::timeout(pause, self.registry.nodes()).await {
+                    others.take_in(nodes.into_iter().filter(|node| node.id != self.me.id));
+                }
+            };
             tokio::select! {
                 () = shutdown.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
+                _ = async { tokio::join!(tokio::time::sleep(pause), look_around) } => {}
             }
         }
     }
 }
 
+/// The other nodes, as they were when it was last looked.
+#[derive(Default)]
+struct Others(Option<HashMap<NodeId, String>>);
+
+impl Others {
+    /// These are there now: logs who came and who is gone, and gives how many of each. Whoever was there before the first
+    /// look is no news.
+    fn take_in(&mut self, nodes: impl Iterator<Item = NodeSighting>) -> (usize, usize) {
+        let now: HashMap<NodeId, NodeSighting> = nodes.map(|node| (node.id, node)).collect();
+        let names = now.iter().map(|(id, node)| (*id, node.name.clone())).collect();
+        let Some(before) = self.0.replace(names) else { return (0, 0) };
+        let (mut came, mut gone) = (0, 0);
+        for node in now.values().filter(|node| !before.contains_key(&node.id)) {
+            came += 1;
+            tracing::info!(node.id = %node.id, node.name, node.address, node.version, "a node has joined");
+        }
+        for (id, name) in before.iter().filter(|(id, _)| !now.contains_key(id)) {
+            gone += 1;
+            tracing::info!(node.id = %id, node.name = name, "a node is gone: it has ended or died, and was silent since");
+        }
+        (came, gone)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use punctual_core::time::Timestamp;
+
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(30);
@@ -119,6 +155,28 @@ mod tests {
         assert!(!pulse.is_steady(), "two thirds of a lease are not enough");
         beat_for(&pulse, 1).await;
         assert!(pulse.is_steady());
+    }
+
+    #[test]
+    fn who_comes_and_who_is_gone_is_told_once() {
+        let node = |number: u64| NodeSighting {
+            id: NodeId::new(number),
+            name: format!("n{number}"),
+            address: String::new(),
+            roles: Vec::new(),
+            version: String::new(),
+            skew_millis: 0,
+            first_seen_at: Timestamp::from_millis(0),
+            last_seen_at: Timestamp::from_millis(0),
+        };
+        let mut others = Others::default();
+        let mut told = |numbers: &[u64]| others.take_in(numbers.iter().copied().map(node));
+        assert_eq!(told(&[1, 2]), (0, 0), "they were there before");
+        assert_eq!(told(&[1, 2]), (0, 0));
+        assert_eq!(told(&[2, 3, 4]), (2, 1));
+        assert_eq!(told(&[2, 3, 4]), (0, 0), "once");
+        assert_eq!(told(&[]), (0, 3));
+        assert_eq!(told(&[1]), (1, 0), "it is back");
     }
 
     #[tokio::test(start_paused = true)]

@@ -75,7 +75,10 @@ impl Reaper {
         while !shutdown.is_cancelled() {
             match self.run_once(lease).await {
                 Ok(Some(report)) if report.reaped > 0 => {
-                    tracing::info!(reaped = report.reaped, buried = report.buried, "took back lost tasks");
+                    tracing::info!(
+                        tasks = report.reaped,
+                        "took back tasks whose holder was lost, or ended those past their time"
+                    );
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return,
@@ -148,7 +151,8 @@ impl Reaper {
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
         let timed_out = hold.deadline_at <= now;
         let (how, code, message) = if timed_out {
-            let seconds = hold.deadline_at.duration_from(hold.since).as_secs_f64();
+            // Not up to the deadline: that of a webhook is later by the time a node has to tell what came of it.
+            let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
             (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} seconds"))
         } else {
             (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))

@@ -13,7 +13,7 @@ use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Claim, Inserted, Store, Taker};
+use punctual_core::store::{Claim, Inserted, Start, Store, Taker};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_core::workers::{NodeSighting, Registry};
@@ -110,6 +110,10 @@ fn sighting(id: NodeId) -> NodeSighting {
     }
 }
 
+fn last_message(task: &Task) -> String {
+    task.trail.last_error().unwrap().1.message.into_owned()
+}
+
 fn last_error(task: &Task) -> String {
     task.trail.last_error().unwrap().1.code.into_owned()
 }
@@ -149,6 +153,22 @@ async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
         assert_eq!((now.state(), last_error(&now).as_str()), (State::Pending, "timeout"));
         bench.clock.advance_millis(1_000);
     }
+}
+
+#[tokio::test]
+async fn a_webhook_past_its_timeout_is_told_that_and_not_the_grace_of_its_node() {
+    let bench = Bench::new(true);
+    let task = bench.submit(task().push("http://x.example:80").timeout_millis(5_500)).await;
+    let taker = Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
+    let claimed = bench.claim(task.lane.id, taker).await;
+    let start =
+        Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
+    bench.store.start(vec![start]).await.unwrap();
+    bench.clock.advance_millis(15_499);
+    assert_eq!(bench.reap().await, Report::default(), "its node may still tell what came of it");
+    bench.clock.advance_millis(1);
+    assert_eq!(bench.reap().await.reaped, 1);
+    assert_eq!(last_message(&bench.task(task.id).await), "the run did not end within 5.5 seconds");
 }
 
 #[tokio::test]

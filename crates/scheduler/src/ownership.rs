@@ -101,6 +101,11 @@ impl Owned {
         if !state.is_over && !state.tenures.is_empty() && Instant::now() >= state.good_until {
             state.is_over = true;
             state.generation += 1;
+            let partitions = state.tenures.len();
+            tracing::info!(
+                partitions,
+                "could not renew the partitions of this node in time: it dispatches none of them"
+            );
         }
         state.generation
     }
@@ -118,11 +123,16 @@ impl Owned {
     /// The store says that these are somebody else's, or nobody's: forgets them, and has the owner take a turn.
     pub fn lost(&self, partitions: &[Partition]) {
         let mut state = self.state.write();
+        let before = state.tenures.len();
         for partition in partitions {
             state.tenures.remove(partition);
         }
         state.generation += 1;
+        let owned = state.tenures.len();
         drop(state);
+        if owned < before {
+            tracing::info!(owned, lost = before - owned, "partitions of this node are somebody else's by now");
+        }
         self.nudge();
     }
 
@@ -138,16 +148,20 @@ impl Owned {
             Tenure { term: row.term, since: known.map_or(now, |tenure| tenure.since.min(now)) }
         };
         let tenures: HashMap<Partition, Tenure> = owned.iter().map(|row| (row.partition, tenure(row))).collect();
-        let is_same = |(partition, tenure): (&Partition, &Tenure)| {
-            state.tenures.get(partition).is_some_and(|known| known.term == tenure.term)
+        let is_same = |(partition, tenure): &(&Partition, &Tenure)| {
+            !state.is_over && state.tenures.get(partition).is_some_and(|known| known.term == tenure.term)
         };
-        let changed = state.is_over || tenures.len() != state.tenures.len() || !tenures.iter().all(is_same);
+        let kept = tenures.iter().filter(is_same).count();
+        let before = if state.is_over { 0 } else { state.tenures.len() };
+        let (owned, taken, given_up) = (tenures.len(), tenures.len() - kept, before - kept);
+        let changed = state.is_over || taken + given_up > 0;
         state.tenures = tenures;
         state.good_until = good_until;
         state.is_over = false;
         if changed {
             state.generation += 1;
             drop(state);
+            tracing::info!(owned, taken, given_up, "the partitions of this node have changed");
             self.changed.notify_one();
         }
     }

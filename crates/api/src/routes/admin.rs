@@ -77,11 +77,17 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     query.finish()?;
     let now = api.clock.now();
-    let partitions = api.partitions.ownership().await?.into_iter().map(|row| Partition {
-        partition: row.partition.number(),
-        owner: row.owner_at(now).map(|owner| owner.to_string()),
-        term: row.term,
-        expires_at: row.expires_at,
+    let names: HashMap<NodeId, String> =
+        api.registry.nodes().await?.into_iter().map(|node| (node.id, node.name)).collect();
+    let partitions = api.partitions.ownership().await?.into_iter().map(|row| {
+        let owner = row.owner_at(now);
+        Partition {
+            partition: row.partition.number(),
+            owner: owner.map(|owner| owner.to_string()),
+            owner_name: owner.and_then(|owner| names.get(&owner).cloned()),
+            term: row.term,
+            expires_at: row.expires_at,
+        }
     });
     Ok(json(StatusCode::OK, &Page { items: partitions.collect(), next_cursor: None }))
 }

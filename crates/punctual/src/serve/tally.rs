@@ -1,4 +1,5 @@
-//! Carries the worker's counts, and how the node stands, over to the metrics, once a second.
+//! Carries the worker's counts, and how the node stands, over to the metrics, once a second. Says once when the clock is
+//! wrong, and once when that is over.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +13,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
 
+/// From this on a clock is said to be wrong; less is usual, and may be the network's.
+const NOTABLE_SKEW_MILLIS: u64 = 1_000;
+
 /// See the module.
 pub struct Tally {
     metrics: Metrics,
     stats: Arc<WorkerStats>,
     owned: Arc<Owned>,
     skew: Skew,
+    wrong_clock: WrongClock,
     shared: Option<PostgresStore>,
     seen: [u64; Ended::ALL.len()],
 }
@@ -30,6 +35,7 @@ impl Tally {
             stats: Arc::clone(&parts.worker_stats),
             owned: Arc::clone(&parts.owned),
             skew: Arc::clone(&parts.skew),
+            wrong_clock: WrongClock::default(),
             shared: parts.shared.clone(),
             seen: Default::default(),
         }
@@ -49,7 +55,16 @@ impl Tally {
 
     fn carry_over(&mut self) {
         self.metrics.partitions_owned.set(i64::try_from(self.owned.partitions()).unwrap_or(i64::MAX));
-        self.metrics.clock_skew((self.skew)());
+        let skew_ms = (self.skew)();
+        self.metrics.clock_skew(skew_ms);
+        match self.wrong_clock.news(skew_ms) {
+            Some(true) => tracing::warn!(
+                skew_ms,
+                "the clock of this machine differs from the database's, which decides what is due; set it right"
+            ),
+            Some(false) => tracing::info!(skew_ms, "the clock of this machine is right again"),
+            None => {}
+        }
         self.metrics.read_store_lag(self.shared.as_ref().and_then(PostgresStore::read_store_lag));
         self.metrics.webhooks_in_flight.set(i64::try_from(self.stats.in_flight()).unwrap_or(i64::MAX));
         for how in Ended::ALL {
@@ -57,5 +72,32 @@ impl Tally {
             let seen = std::mem::replace(&mut self.seen[how as usize], ended);
             self.metrics.settled(how.as_str(), ended - seen);
         }
+    }
+}
+
+/// Whether the clock was said to be wrong.
+#[derive(Default)]
+struct WrongClock(bool);
+
+impl WrongClock {
+    /// Whether it is wrong from now on, or right, if that is news. It is right when half of what is notable is left, so
+    /// that a clock at the border is not told of again and again.
+    fn news(&mut self, skew_millis: i64) -> Option<bool> {
+        let bound = if self.0 { NOTABLE_SKEW_MILLIS / 2 } else { NOTABLE_SKEW_MILLIS };
+        let is_wrong = skew_millis.unsigned_abs() >= bound;
+        (std::mem::replace(&mut self.0, is_wrong) != is_wrong).then_some(is_wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_clock_is_told_once_and_its_end_too() {
+        let mut clock = WrongClock::default();
+        let told: Vec<_> = [0, 999, -1_000, -1_200, 999, 500, 499, 0, 3_600_000].map(|skew| clock.news(skew)).into();
+        let (no, wrong, right) = (None, Some(true), Some(false));
+        assert_eq!(told, [no, no, wrong, no, no, no, right, no, wrong]);
     }
 }

@@ -60,6 +60,13 @@ impl Cluster {
 
     /// Waits until the nodes' clocks are told to be wrong by so much, in the list and in the metric.
     async fn until_told(&self, hours: i64) {
+        let sentence = "the clock of this machine differs from the database's";
+        eventually("it is logged", SOON, async || {
+            let log = self.nodes[WRONG].log();
+            if log.contains(sentence) { Ok(()) } else { Err(log) }
+        })
+        .await;
+        assert!(!self.nodes[RIGHT].log().contains(sentence), "{}", self.nodes[RIGHT].log());
         for (node, hours) in [(WRONG, hours), (RIGHT, 0)] {
             let ahead = SignedDuration::from_hours(hours).as_secs_f64();
             let about = |seconds: f64| (seconds - ahead).abs() < LATE_SECONDS;

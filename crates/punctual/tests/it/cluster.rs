@@ -124,6 +124,12 @@ async fn a_restarted_database_is_waited_for() {
         .await;
     }
     assert_eq!(id_of(&cluster.caller(1).lease_one("q").await["task"]), id);
+    let away = "what was submitted by SQL cannot be taken now";
+    for node in 0..2 {
+        cluster.until_logged(node, "what was submitted by SQL is taken again").await;
+        let log = cluster.nodes[node].log();
+        assert_eq!(log.matches(away).count(), 1, "once, however long it lasted: {log}");
+    }
 }
 
 #[tokio::test]
@@ -144,6 +150,16 @@ async fn the_schema_can_be_moved_by_hand() {
 }
 
 impl Cluster {
+    /// Returns once a node has logged a line in which that is.
+    pub async fn until_logged(&self, node: usize, sentence: &str) -> String {
+        punctual_testkit::eventually::eventually(sentence, SOON, async || {
+            let log = self.nodes[node].log();
+            let line = log.lines().find(|line| line.contains(sentence)).map(str::to_owned);
+            line.ok_or(log)
+        })
+        .await
+    }
+
     /// Returns once `count` workers wait at a node.
     async fn until_waiting(&self, node: usize, count: usize) {
         let wanted = format!("punctual_waiting_workers {count}");

@@ -3,11 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::http::Api;
 use punctual_testkit::process::Process;
 use serde_json::Value;
 
-use super::world::{PUNCTUAL, SOON};
+use super::enqueue::Site;
+use super::world::{PUNCTUAL, SOON, id_of};
 
 fn serve(level: &str, data: &std::path::Path) -> Command {
     let mut command = Command::new(PUNCTUAL);
@@ -53,6 +55,27 @@ async fn a_stuck_stderr_does_not_stop_the_server() {
     // The test is one only if there was more to say than the pipe takes.
     let said: usize = BufReader::new(unread).split(b'\n').map_while(Result::ok).map(|line| line.len() + 1).sum();
     assert!(said >= 60 * 1_024, "the server logged {said} bytes only");
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_read_is_told_of_with_the_reason_and_where_it_is() {
+    let site = Site::start(1).await;
+    let caller = site.caller(0);
+    let id = caller.submit_id(serde_json::json!({"type": "t", "queue": "q"})).await;
+    let damage = format!("UPDATE punctual.tasks SET metadata = '[1]' WHERE 'task_' || id = '{id}'");
+    site.client().await.batch_execute(&damage).await.expect("it is damaged");
+    let other = caller.submit_id(serde_json::json!({"type": "t", "queue": "q"})).await;
+    assert_eq!(id_of(&caller.lease_one("q").await["task"]), other);
+    let line = eventually("it is logged", SOON, async || {
+        let log = site.nodes[0].log();
+        let line = log.lines().find(|line| line.contains("was put in quarantine")).map(str::to_owned);
+        line.ok_or(log)
+    })
+    .await;
+    assert!(line.contains(&id) && line.contains("its metadata cannot be read"), "{line}");
+    let refused = caller.api.get(&format!("/v1/tasks/{id}")).await;
+    assert_eq!(refused.status(), 500, "{refused}");
+    assert!(refused.text().contains("`punctual.quarantine`"), "{refused}");
 }
 
 /// A child that does not outlive the test.

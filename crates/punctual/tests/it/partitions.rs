@@ -167,6 +167,17 @@ async fn a_node_that_joins_gets_its_share_and_nothing_else_moves() {
     let nodes = cluster.caller(2).list("/v1/admin/nodes").await;
     let names: BTreeSet<&str> = nodes.iter().filter_map(|node| node["name"].as_str()).collect();
     assert!(names.contains("newcomer-3"), "{names:?}");
+    for partition in cluster.caller(0).list("/v1/admin/partitions").await {
+        let is_named = partition["owner_name"] == "newcomer-3";
+        assert_eq!(is_named, partition["owner"] == newcomer.as_str(), "{partition:#}");
+    }
+    for node in 0..2 {
+        let line = cluster.until_logged(node, "a node has joined").await;
+        assert!(line.contains(&newcomer) && line.contains("newcomer-3"), "{line}");
+        // Ten or eleven of its thirty-two, at once.
+        cluster.until_logged(node, " taken=0 given_up=1").await;
+    }
+    cluster.until_logged(2, "the partitions of this node have changed owned=").await;
 }
 
 #[tokio::test]
@@ -223,6 +234,10 @@ async fn what_a_killed_node_owned_is_taken_over() {
         if nodes.iter().any(|node| node["id"] == *killed) { Err(format!("{nodes:#?}")) } else { Ok(()) }
     })
     .await;
+    for node in 1..3 {
+        let line = cluster.until_logged(node, "a node is gone").await;
+        assert!(line.contains(&killed), "{line}");
+    }
 }
 
 #[tokio::test]

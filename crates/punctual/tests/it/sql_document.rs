@@ -7,7 +7,7 @@ use punctual_testkit::postgres::connect;
 use tokio_postgres::Client;
 
 use crate::it::enqueue::Site;
-use crate::it::world::SOON;
+use crate::it::world::{PUNCTUAL, SOON};
 
 const DOCUMENT: &str = include_str!("../../../../docs/sql.md");
 
@@ -42,8 +42,50 @@ async fn every_statement_does_what_it_says() {
     .await;
     let entries = clients[OWNER].query_one("SELECT count(*) FROM punctual.ledger", &[]).await.expect("it is counted");
     assert_eq!(entries.get::<_, i64>(0), 1);
-    let billing = "SELECT enqueue_for_billing('invoice', '{}', 'k')";
-    let denied = clients["app"].batch_execute(billing).await.expect_err("it was not granted");
-    assert_eq!(denied.code().map(tokio_postgres::error::SqlState::code), Some("42501"));
-    clients[OWNER].batch_execute(&format!("{billing}; {billing}")).await.expect("its owner may");
+    let invoice = "SELECT enqueue_for_billing('invoice', '{}', 'k')";
+    assert_eq!(refused(&clients["app"], invoice).await, "42501", "it was not granted");
+    clients["billing"].batch_execute(&format!("{invoice}; {invoice}")).await.expect("it was granted");
+    let of_all = "SELECT punctual.enqueue('invoice')";
+    assert_eq!(refused(&clients["billing"], of_all).await, "42501", "only its own tenant's");
+    assert_eq!(refused(&clients["app"], r#"SELECT punctual.enqueue('t', '"\u0000"')"#).await, "22P05");
+    clients["app"].batch_execute(confirmation()).await.expect("the same again is no other");
+}
+
+/// The submission of the main example.
+fn confirmation() -> &'static str {
+    let (_, from) = DOCUMENT.split_once("INSERT INTO orders (id, total) VALUES (17, 120);\n").expect("the example");
+    from.split_once("COMMIT").expect("its end").0
+}
+
+/// The SQLSTATE of a statement that is refused.
+async fn refused(client: &Client, statement: &str) -> String {
+    let error = client.batch_execute(statement).await.expect_err(statement);
+    error.code().unwrap_or_else(|| panic!("{statement}: {error:?}")).code().to_owned()
+}
+
+#[tokio::test]
+async fn what_is_taken_back_and_brought_again_is_as_it_says() {
+    let mut site = Site::start(1).await;
+    let owner = connect(&site.url).await;
+    for (_, block) in blocks().into_iter().take(2) {
+        owner.batch_execute(block).await.expect(block);
+    }
+    let app = connect(&site.url.replace("postgres@", "app@")).await;
+    app.batch_execute(confirmation()).await.expect("it may");
+    eventually("the inbox is empty", SOON, async || {
+        let left = owner.query_one("SELECT count(*) FROM punctual.inbox", &[]).await.expect("it is counted");
+        if left.get::<_, i64>(0) == 0 { Ok(()) } else { Err("not yet".to_owned()) }
+    })
+    .await;
+    site.nodes[0].terminate();
+    assert_eq!(site.nodes[0].exit(SOON).await.code, Some(0));
+    for arguments in [["down", "--to", "3"].as_slice(), &["up"]] {
+        let mut migrate = std::process::Command::new(PUNCTUAL);
+        let done = migrate.arg("migrate").args(arguments).env("PUNCTUAL_STORE", &site.url).output().expect("it runs");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    assert_eq!(refused(&app, confirmation()).await, "42501", "the right is gone");
+    owner.batch_execute("SELECT enqueue_for_billing('invoice', '{}', 'k')").await.expect("that is still there");
+    owner.batch_execute("GRANT EXECUTE ON FUNCTION punctual.enqueue TO app").await.expect("it is granted again");
+    assert_eq!(refused(&app, confirmation()).await, "23505", "as if it had been used over HTTP");
 }

@@ -23,7 +23,7 @@ use punctual_core::time::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_postgres::AsyncMessage;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::fault::Fault;
 use super::hand::Hand;
@@ -66,15 +66,15 @@ impl PostgresStore {
     /// Takes what is in the inbox until told to stop, and has submitters held to payloads of so many bytes.
     pub async fn receive(&self, judge: Judge, payload_bytes: usize, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
-        let mut backoff = BACKOFF.0;
+        let (mut backoff, mut is_away) = (BACKOFF.0, false);
         loop {
             let begun = Instant::now();
-            let Err(fault) = self.tend(&judge, payload_bytes, stop.as_mut()).await else { return };
+            let Err(fault) = self.tend(&judge, payload_bytes, &mut is_away, stop.as_mut()).await else { return };
             if begun.elapsed() > BACKOFF.1 {
                 backoff = BACKOFF.0;
             }
             // Once, and not as long as it lasts.
-            if backoff == BACKOFF.0 {
+            if !std::mem::replace(&mut is_away, true) {
                 warn!(fault = %fault.tell(), "what was submitted by SQL cannot be taken now; it waits");
             }
             backoff = (backoff * 2).min(BACKOFF.1);
@@ -96,11 +96,13 @@ impl PostgresStore {
         self.reads().call(prune).await
     }
 
-    /// Takes on one connection, for as long as it lasts.
+    /// Takes on one connection, for as long as it lasts. When something could be taken again after it `is_away`, that is
+    /// told, and over.
     async fn tend(
         &self,
         judge: &Judge,
         payload_bytes: usize,
+        is_away: &mut bool,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Fault> {
         let (tell, told) = mpsc::channel(MOST_TOLD);
@@ -130,6 +132,9 @@ impl PostgresStore {
             };
             let begun = Instant::now();
             let found = batches.take(which).await?;
+            if std::mem::take(is_away) {
+                info!("what was submitted by SQL is taken again");
+            }
             turns.taken(which, found, begun.elapsed());
             if turns.wants_to_watch() {
                 batches.hand.session.execute(Sql::InboxWatch, &[&watch]).await?;

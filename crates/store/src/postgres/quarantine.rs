@@ -30,7 +30,7 @@ pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> 
         if let Some(state) = State::from_code(i64::from(state)) {
             hand.tally.add(lane, state, -1);
         }
-        error!(task.id = %TaskId::from_uuid(id), "a task cannot be read and was put in quarantine");
+        error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(3), "a task cannot be read and was put in quarantine");
     }
     hand.commit().await
 }

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use tokio::time::timeout;
+use tokio_postgres::error::SqlState;
 use tracing::{debug, info, warn};
 
 use super::Options;
@@ -152,7 +153,7 @@ impl Standby {
         let written = timeout(PATIENCE, store.call(written)).await;
         let replayed =
             match timeout(PATIENCE, self.links.call(async |session| replayed(session, self.node).await)).await {
-                Ok(Ok(replayed)) => replayed,
+                Ok(Ok(replayed)) => replayed.map_err(|why| self.lost(why))?,
                 Ok(Err(fault)) => return Err(self.lost(Why::Away(fault.to_string()))),
                 Err(_) => return Err(self.lost(Why::Away("it does not answer".to_owned()))),
             };
@@ -194,6 +195,7 @@ impl Standby {
 #[derive(Debug)]
 pub(crate) enum Why {
     Away(String),
+    Forbidden(String),
     Behind { lag: Duration, most: Duration },
     Unknown,
     NoStandby,
@@ -204,6 +206,11 @@ impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Why::Away(reason) => write!(f, "is away ({reason})"),
+            Why::Forbidden(reason) => write!(
+                f,
+                "cannot be read ({reason}); unless the schema has yet to arrive there its user lacks rights, to be given on \
+                 the store: GRANT USAGE ON SCHEMA punctual, GRANT SELECT ON ALL TABLES IN SCHEMA punctual"
+            ),
             Why::Behind { lag, most } => {
                 write!(f, "is {:.1} seconds behind, more than {}", lag.as_secs_f64(), most.as_secs_f64())
             }
@@ -256,10 +263,20 @@ struct Replayed {
     committed_at: Option<i64>,
 }
 
-async fn replayed(session: &Session, node: NodeId) -> Result<Replayed, Fault> {
-    let row = one(session, Sql::LogReplayed, &[&node_column(node)]).await?;
+async fn replayed(session: &Session, node: NodeId) -> Result<Result<Replayed, Why>, Fault> {
+    let row = match one(session, Sql::LogReplayed, &[&node_column(node)]).await {
+        Ok(row) => row,
+        Err(fault) if is_of_rights(&fault) => return Ok(Err(Why::Forbidden(fault.tell().to_string()))),
+        Err(fault) => return Err(fault),
+    };
     let (is_standby, knows_this_node) = (row.get(0), row.get(1));
-    Ok(Replayed { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) })
+    Ok(Ok(Replayed { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) }))
+}
+
+/// Whether a right is missing. Of a schema that the user may not use PostgreSQL says that the tables are not there.
+fn is_of_rights(fault: &Fault) -> bool {
+    let code = fault.code();
+    code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) || code == Some(&SqlState::UNDEFINED_TABLE)
 }
 
 async fn one(session: &Session, sql: Sql, parameters: Parameters<'_>) -> Result<tokio_postgres::Row, Fault> {

@@ -66,16 +66,32 @@ async fn nodes_are_shown_with_what_they_lead_and_own() {
 async fn partitions_are_shown_with_their_owners_and_terms() {
     let world = World::new();
     assert!(items(&world, "/v1/admin/partitions").await.is_empty());
+    let first = NodeSighting {
+        id: FIRST,
+        name: "machine".into(),
+        address: String::new(),
+        roles: Vec::new(),
+        version: "1.2.3".into(),
+        skew_millis: 0,
+        first_seen_at: START,
+        last_seen_at: START,
+    };
+    world.sqlite.saw_node(first).await.unwrap();
     world.sqlite.take_turn(FIRST, 2, 30_000).await.unwrap();
-    let row = |number: u16, owner: Value, term: u64, at: i64| json!({"partition": number, "owner": owner, "term": term, "expires_at": START.plus_millis(at)});
-    let own = json!("node_0000000000000001");
+    let row = |number: u16, (owner, name): (Option<&str>, Option<&str>), term: u64, at: i64| {
+        json!({"partition": number, "owner": owner, "owner_name": name, "term": term,
+               "expires_at": START.plus_millis(at)})
+    };
+    let own = (Some("node_0000000000000001"), Some("machine"));
     let shown = items(&world, "/v1/admin/partitions").await;
-    assert_eq!(shown, [row(0, own.clone(), 1, 30_000), row(1, own, 1, 30_000)]);
+    assert_eq!(shown, [row(0, own, 1, 30_000), row(1, own, 1, 30_000)]);
     world.clock.advance_millis(30_000);
     let shown = items(&world, "/v1/admin/partitions").await;
-    assert_eq!(shown, [row(0, Value::Null, 1, 30_000), row(1, Value::Null, 1, 30_000)]);
+    let nobody = (None, None);
+    assert_eq!(shown, [row(0, nobody, 1, 30_000), row(1, nobody, 1, 30_000)]);
     world.sqlite.take_turn(SECOND, 2, 10_000).await.unwrap();
-    assert_eq!(items(&world, "/v1/admin/partitions").await[0], row(0, json!("node_0000000000000002"), 2, 40_000));
+    let unseen = (Some("node_0000000000000002"), None);
+    assert_eq!(items(&world, "/v1/admin/partitions").await[0], row(0, unseen, 2, 40_000));
 }
 
 #[tokio::test]

@@ -16,4 +16,4 @@ SELECT
     checkpoint, $3, reason
 FROM gone
 ON CONFLICT (id) DO UPDATE SET found_at = excluded.found_at, reason = excluded.reason
-RETURNING id, lane, state
+RETURNING id, lane, state, reason
