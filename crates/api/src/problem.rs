@@ -230,7 +230,11 @@ impl From<StoreError> for Problem {
             }
             StoreError::Corrupt(_) => {
                 tracing::error!(error = %error, "the store holds something unreadable");
-                return Self::new(Code::Internal, "what is stored could not be read");
+                return Self::new(
+                    Code::Internal,
+                    "what is stored could not be read; the log says what. A task that was put away because of that is in \
+                     the table `quarantine` of the store (`punctual.quarantine` on PostgreSQL)",
+                );
             }
         };
         tracing::warn!(error = %error, code = %problem.code, "a request failed because of the store");
@@ -296,6 +300,7 @@ mod tests {
         }
         let problem = Problem::from(StoreError::Corrupt("disk /dev/sda1".into()));
         assert!(!problem.detail().contains("/dev"));
+        assert!(problem.detail().contains("`punctual.quarantine`"), "{}", problem.detail());
     }
 
     #[test]

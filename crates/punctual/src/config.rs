@@ -244,6 +244,10 @@ impl Config {
             },
         };
         read.require("roles", !config.roles.is_empty(), "must name at least one role");
+        let BrokerChoice::Embedded = config.broker;
+        let has = |role| config.roles.contains(&role);
+        let is_whole = has(Role::Scheduler) == has(Role::Worker);
+        read.require("roles", is_whole, "with the embedded broker a node has both scheduler and worker, or neither");
         let has_standbys = matches!(config.store, StoreChoice::Postgres(_)) || config.read_store.is_none();
         read.require("read_store", has_standbys, "needs a store that is a PostgreSQL; leave it out with sqlite");
         faults.or(config)
@@ -394,7 +398,7 @@ fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 fn read_store(text: &str) -> Result<Option<SecretUrl>, String> {
-    match text.split_once("://") {
+    match secret::split_scheme(text) {
         None if text.is_empty() => Ok(None),
         Some(("postgres" | "postgresql", _)) => Ok(Some(SecretUrl::new(text))),
         _ => Err("must be the address of a standby of the store, such as postgres://punctual@replica.example/punctual"

@@ -17,6 +17,7 @@ mod it {
     mod ledger;
     mod log;
     mod openapi;
+    mod operations;
     mod partitions;
     mod readme;
     mod replica;

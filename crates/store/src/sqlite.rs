@@ -53,7 +53,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::Connection;
 use tracing::warn;
 
-use crate::migrations::{MigrationError, Status, sqlite as migrations};
+use crate::migrations::{MigrationError, Standing, sqlite as migrations};
 use connection::{OLDEST_SQLITE, open_writer};
 use damage::Damage;
 use directory::Directory;
@@ -320,7 +320,7 @@ impl Database {
     }
 
     /// Every migration, and when it was applied.
-    pub fn status(&self) -> Result<Vec<Status>, MigrationError> {
+    pub fn status(&self) -> Result<Standing, MigrationError> {
         migrations::status(&self.connection)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
 use crate::config::{Config, Faults, Origin, Settings};
 
@@ -64,5 +64,34 @@ impl Flags {
         }
         let config = Config::new(&settings, faults)?;
         Ok((settings, config))
+    }
+}
+
+/// The same flags, for who works on the store only: those that are about something else are taken, so that one set of
+/// flags serves both, and not listed.
+pub struct OfStore(pub Flags);
+
+const ELSEWHERE: [&str; 5] = ["listen", "read_store", "broker", "coordinator", "roles"];
+
+impl Args for OfStore {
+    fn augment_args(command: Command) -> Command {
+        Flags::augment_args(command).mut_args(|arg| {
+            let is_elsewhere = ELSEWHERE.contains(&arg.get_id().as_str());
+            if is_elsewhere { arg.hide(true) } else { arg }
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for OfStore {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Flags::from_arg_matches(matches).map(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
     }
 }

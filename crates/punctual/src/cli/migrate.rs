@@ -5,10 +5,10 @@ use std::io::Write;
 use anyhow::ensure;
 use clap::{Args, Subcommand};
 use punctual_core::clock::{Clock, SystemClock};
-use punctual_store::migrations::Status;
+use punctual_store::migrations::{Standing, numbers};
 use punctual_store::{postgres, sqlite};
 
-use super::flags::Flags;
+use super::flags::OfStore;
 use crate::config::StoreChoice;
 
 /// What `punctual migrate` takes.
@@ -21,7 +21,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Direction {
     /// Apply every step that is missing.
-    Up(Flags),
+    Up(OfStore),
     /// Take steps back.
     Down {
         /// The step to go back to [default: the one before the last]. The first step made the tables: 0 takes that back
@@ -29,10 +29,10 @@ enum Direction {
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
         #[command(flatten)]
-        flags: Flags,
+        flags: OfStore,
     },
     /// Show every step, and when it was applied.
-    Status(Flags),
+    Status(OfStore),
 }
 
 /// The database of a store, open for migrations.
@@ -43,8 +43,8 @@ enum Database {
 
 impl Database {
     /// Opens it; an embedded one that is not there is made only `if_missing`.
-    async fn open(flags: &Flags, if_missing: bool) -> anyhow::Result<Self> {
-        let (_, config) = flags.load()?;
+    async fn open(flags: &OfStore, if_missing: bool) -> anyhow::Result<Self> {
+        let (_, config) = flags.0.load()?;
         match &config.store {
             StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Database::connect(url.expose()).await?)),
             StoreChoice::Sqlite => {
@@ -69,7 +69,7 @@ impl Database {
         }
     }
 
-    async fn status(&self) -> anyhow::Result<Vec<Status>> {
+    async fn status(&self) -> anyhow::Result<Standing> {
         match self {
             Self::Sqlite(database) => Ok(database.status()?),
             Self::Postgres(database) => Ok(database.status().await?),
@@ -98,8 +98,8 @@ async fn migrate(arguments: &Arguments) -> anyhow::Result<()> {
         }
         Direction::Down { to, flags } => {
             let mut database = Database::open(flags, false).await?;
-            let applied = database.status().await?;
-            let last = applied.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
+            let standing = database.status().await?;
+            let last = standing.steps.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
             let target = to.unwrap_or(last.unwrap_or(0).saturating_sub(1));
             let deletes = to.is_none() && target == 0 && database.has_tasks().await;
             ensure!(!deletes, "this would delete every task in the store; say --to 0 if that is what you want");
@@ -107,18 +107,19 @@ async fn migrate(arguments: &Arguments) -> anyhow::Result<()> {
             writeln!(out, "taken back: {}", numbers(&taken_back))?;
         }
         Direction::Status(flags) => {
-            for step in Database::open(flags, false).await?.status().await? {
+            let standing = Database::open(flags, false).await?.status().await?;
+            for step in &standing.steps {
                 let applied = step.applied_at.map_or("not applied".to_owned(), |at| format!("applied {at}"));
                 writeln!(out, "{:04} {} {applied}", step.version, step.name)?;
+            }
+            if standing.is_newer() {
+                let version = standing.version;
+                writeln!(
+                    out,
+                    "the database is at version {version}, which this binary does not know: use a newer one"
+                )?;
             }
         }
     }
     Ok(())
-}
-
-fn numbers(versions: &[u32]) -> String {
-    match versions {
-        [] => "nothing".to_owned(),
-        some => some.iter().map(|version| format!("{version:04}")).collect::<Vec<_>>().join(", "),
-    }
 }

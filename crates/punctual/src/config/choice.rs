@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::secret::SecretUrl;
+use super::secret::{SecretUrl, split_scheme};
 
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +73,7 @@ impl fmt::Display for Role {
 impl StoreChoice {
     /// The store with this name or at this address.
     pub fn parse(name: &str) -> Result<Self, String> {
-        match name.split_once("://") {
+        match split_scheme(name) {
             None if name == "sqlite" => Ok(Self::Sqlite),
             Some(("postgres" | "postgresql", _)) => Ok(Self::Postgres(SecretUrl::new(name))),
             _ => Err(only("stores", "sqlite and postgres://", name)),
@@ -96,7 +96,7 @@ impl CoordinatorChoice {
 }
 
 fn only(port: &str, known: &str, asked: &str) -> String {
-    match asked.split_once("://") {
+    match split_scheme(asked) {
         Some((scheme, _)) => format!("this build knows the {port} {known}; {scheme}:// is not supported yet"),
         None => format!("this build knows the {port} {known}"),
     }

@@ -3,7 +3,11 @@
 
 use std::fmt;
 
+use super::secret::split_scheme;
 use super::settings::{Origin, Setting};
+
+/// What may hold the address of a server, and with it a password.
+const ADDRESSES: [&str; 4] = ["store", "read_store", "broker", "coordinator"];
 
 /// One fault.
 #[derive(Debug)]
@@ -19,7 +23,7 @@ pub struct Faults(Vec<Fault>);
 impl Faults {
     /// A setting has a value it cannot have.
     pub fn value(&mut self, key: &str, setting: &Setting, advice: impl Into<String>) {
-        let subject = format!("{key} = {} {}", shown(&setting.value), setting.origin);
+        let subject = format!("{key} = {} {}", shown(key, &setting.value), setting.origin);
         self.0.push(Fault { subject, advice: advice.into() });
     }
 
@@ -59,10 +63,13 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The value as TOML; of a URL only the scheme, because what is wrong with it may be where its password stands.
-fn shown(value: &toml::Value) -> String {
-    match value.as_str().and_then(|text| text.split_once("://")) {
+/// The value as TOML; of an address only the scheme, because what is wrong with it may be where its password stands.
+fn shown(key: &str, value: &toml::Value) -> String {
+    let text = value.as_str().unwrap_or_default();
+    let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    match split_scheme(text) {
         Some((scheme, _)) => format!("\"{scheme}://…\""),
+        None if ADDRESSES.contains(&key) && !is_word => "\"…\"".to_owned(),
         None => value.to_string(),
     }
 }

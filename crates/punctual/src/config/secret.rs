@@ -30,19 +30,50 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// `text` without the password and the query of the URL that it may be: drivers take passwords in both.
+/// `text` without the password and the query of the URL that it may be: drivers take passwords in both. Nothing is shown
+/// that may be a piece of a password whose special characters were not written as `%40` and the like.
 pub fn masked(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    if !text.contains("://") {
+        return text.to_owned();
+    }
+    let Some((scheme, rest)) = split_scheme(text) else { return "…".to_owned() };
+    // A password may hold an @, a slash and a question mark of its own, the server's name does not.
+    let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
     let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?…"));
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    // A password may hold an @ of its own, the server's name does not.
-    let (user, server) = authority.rsplit_once('@').map_or((None, authority), |(user, server)| (Some(user), server));
-    let user = match user.map(|user| user.split_once(':')) {
+    let (servers, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let is_clear = user.is_none_or(|user| !user.contains('?'))
+        && servers.split(',').all(is_server)
+        && path.chars().all(|one| is_plain(one) || one == '/');
+    let user = match user.map(|user| (user, user.split_once(':'))) {
         None => String::new(),
-        Some(None) => format!("{}@", user.unwrap_or_default()),
-        Some(Some((name, _))) => format!("{name}:…@"),
+        Some((name, None)) if name.chars().all(is_plain) => format!("{name}@"),
+        Some((_, Some((name, _)))) if name.chars().all(is_plain) => format!("{name}:…@"),
+        Some(_) => "…@".to_owned(),
     };
-    format!("{scheme}://{user}{server}{path}{query}")
+    if is_clear { format!("{scheme}://{user}{servers}{path}{query}") } else { format!("{scheme}://…") }
+}
+
+/// The scheme of a URL and what follows it; none if the text does not begin with one.
+pub fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|one| one.is_ascii_alphanumeric()))
+}
+
+/// A name or an address, and perhaps a port.
+fn is_server(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
+        Some((host, port)) => (host, port),
+        None => (text, ""),
+    };
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    let is_host = match address {
+        Some(address) => address.chars().all(|one| is_plain(one) || one == ':'),
+        None => host.chars().all(is_plain),
+    };
+    is_host && port.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_plain(one: char) -> bool {
+    one.is_alphanumeric() || "-._~%".contains(one)
 }
 
 #[cfg(test)]
@@ -59,6 +90,14 @@ mod tests {
             ("postgres://app:hun@ter2@db/punctual", "postgres://app:…@db/punctual"),
             ("postgres://app:hunter2@db?password=hunter2", "postgres://app:…@db?…"),
             ("postgres:///punctual?host=/run&user=app&password=hunter2", "postgres:///punctual?…"),
+            ("postgres://app:hun/ter2/hunter2@db:1,[::1]:2/punctual", "postgres://app:…@db:1,[::1]:2/punctual"),
+            ("postgres://app:hunter2?hunter2@db/punctual", "postgres://…"),
+            ("postgres://app@db/punctual?password=x@hunter2", "postgres://…"),
+            ("postgres:///punctual?user=a@b&password=hunter2", "postgres://…"),
+            ("postgres://app/hunter2@db/punctual", "postgres://…@db/punctual"),
+            ("postgres://app:hunter2", "postgres://…"),
+            ("postgres://db/punctual&password=hunter2", "postgres://…"),
+            ("app:hunter2@db/postgres://", "…"),
         ] {
             assert_eq!(SecretUrl::new(url).to_string(), shown);
             assert!(!format!("{:?}", SecretUrl::new(url)).contains("hunter2"));

@@ -148,7 +148,10 @@ impl Settings {
         }
         let nearest = self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| distance(known, key));
         match nearest {
-            Some(known) if distance(known, key) <= 2 => format!("unknown key; did you mean {known}?"),
+            // Of a short key two other characters make another word.
+            Some(known) if distance(known, key) <= (key.len() / 3).min(2) => {
+                format!("unknown key; did you mean {known}?")
+            }
             _ => "unknown key; `punctual config --default` lists those there are".to_owned(),
         }
     }

@@ -64,8 +64,8 @@ fn the_flag_wins_over_the_environment_over_the_file_over_the_default() {
 #[test]
 fn lists_come_with_commas() {
     let networks = [("PUNCTUAL_WEBHOOKS__ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8")];
-    let config = load("", &networks, &[("--roles", "api,worker")]).unwrap();
-    assert_eq!(config.roles, [Role::Api, Role::Worker].into());
+    let config = load("", &networks, &[("--roles", "api,leader")]).unwrap();
+    assert_eq!(config.roles, [Role::Api, Role::Leader].into());
     let allows = |address: &str| !is_forbidden(address.parse().unwrap(), &config.webhooks.allow_networks);
     assert!(["127.0.0.1", "::1", "10.1.2.3", "fd00::1"].into_iter().all(allows));
     assert!(!allows("192.168.0.1"));
@@ -108,6 +108,12 @@ fn one_fault_is_one_sentence() {
         ("--broker", "amqp://host", "this build knows the broker embedded only; amqp:// is not supported yet"),
         ("--coordinator", "etcd", "this build knows the coordinator store only"),
         ("--roles", "", "must name at least one role"),
+        ("--roles", "api,worker", "with the embedded broker a node has both scheduler and worker, or neither"),
+        (
+            "--roles",
+            "api,scheduler,leader",
+            "with the embedded broker a node has both scheduler and worker, or neither",
+        ),
         ("--roles", "cook", r#""cook" is not a role; there are api, scheduler, worker and leader"#),
         ("--data", "", "must be the path of a directory"),
         ("--read_store", "postgres://replica/db", "needs a store that is a PostgreSQL; leave it out with sqlite"),
@@ -125,6 +131,29 @@ fn one_fault_is_one_sentence() {
         let told = load("", &[], &[(flag, text)]).unwrap_err();
         assert!(told.ends_with(sentence) && told.contains(&format!("from {flag}: ")), "{told}");
         assert_eq!(told.lines().count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn what_may_hold_a_password_is_not_told() {
+    for flag in ["--store", "--read_store", "--broker", "--coordinator"] {
+        for text in ["punc:hunter2@h/d", "host=h password=hunter2", "a:hunter2@h/postgres://x", "mysql://a:hunter2@h"] {
+            let told = load("", &[], &[(flag, text)]).unwrap_err();
+            assert!(told.contains(&format!("…\" from {flag}: ")) && !told.contains("hunter2"), "{told}");
+        }
+    }
+    let told = load("store = ['postgres://punc:hunter2@h/d']", &[], &[]).unwrap_err();
+    assert_eq!(told, "store = \"…\" in punctual.toml: must be a string");
+}
+
+#[test]
+fn only_what_is_near_is_suggested() {
+    for (name, advice) in [
+        ("PUNCTUAL_FOO", "foo from PUNCTUAL_FOO: unknown key; `punctual config --default` lists those there are"),
+        ("PUNCTUAL_LISTNE", "listne from PUNCTUAL_LISTNE: unknown key; did you mean listen?"),
+        ("PUNCTUAL_LOGS", "logs from PUNCTUAL_LOGS: unknown key; did you mean log?"),
+    ] {
+        assert_eq!(load("", &[(name, "x")], &[]).unwrap_err(), advice);
     }
 }
 

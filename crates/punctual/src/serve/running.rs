@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use punctual_api::readiness::{Probes, probe};
+use punctual_api::readiness::{Probe, Probes, probe};
 use punctual_api::server::ServerLimits;
 use punctual_api::sightings::SightingsFlusher;
 use punctual_api::state::LeaseMillis;
@@ -18,6 +18,7 @@ use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::ownership::{self, Owner};
 use punctual_scheduler::settle::Settler;
+use punctual_store::postgres::PostgresStore;
 use punctual_worker::Consumer;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -84,13 +85,14 @@ impl Running {
                 tracing::info!(drained = report.drained, given_back = report.given_back, "webhooks drained");
             });
         }
+        let routes = if has(Role::Api) { punctual_api::router } else { punctual_api::operations_router };
+        let (app, limits) = (routes(api.clone()), server_limits(config));
+        serving.spawn("api", |stop| async move {
+            if let Err(error) = punctual_api::server::serve(listener, app, limits, stop).await {
+                tracing::error!(error = %error, "the HTTP interface failed");
+            }
+        });
         if has(Role::Api) {
-            let (app, limits) = (punctual_api::router(api.clone()), server_limits(config));
-            serving.spawn("api", |stop| async move {
-                if let Err(error) = punctual_api::server::serve(listener, app, limits, stop).await {
-                    tracing::error!(error = %error, "the HTTP interface failed");
-                }
-            });
             let flusher = SightingsFlusher::new(api.clone());
             serving.spawn("sightings", |stop| flusher.run(stop));
         }
@@ -186,7 +188,6 @@ impl Group {
     }
 }
 
-/// What this node says of itself.
 /// With different numbers of partitions some queues would be dispatched by nobody.
 async fn check_partitions(config: &Config, parts: &Parts) -> anyhow::Result<()> {
     let count = config.scheduler.partitions;
@@ -200,6 +201,7 @@ async fn check_partitions(config: &Config, parts: &Parts) -> anyhow::Result<()> 
     Ok(())
 }
 
+/// What this node says of itself.
 fn sighting(config: &Config, parts: &Parts, listener: &TcpListener) -> anyhow::Result<NodeSighting> {
     let address = if config.roles.contains(&Role::Api) { listener.local_addr()?.to_string() } else { String::new() };
     let now = parts.clock.now();
@@ -307,7 +309,15 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
             leases: LeaseMillis { default: millis(config.leases.default), most: millis(config.leases.max) },
         },
         metrics: parts.metrics.clone(),
-        probes: Probes { broker: Some(broker), migrations: None },
+        probes: Probes { broker: Some(broker), migrations: parts.shared.clone().map(schema_probe) },
+    })
+}
+
+/// The embedded store is this process's alone, and up to date since it was opened; one that is shared may be taken back.
+fn schema_probe(store: PostgresStore) -> Probe {
+    probe(move || {
+        let store = store.clone();
+        async move { store.check_schema().await }
     })
 }
 

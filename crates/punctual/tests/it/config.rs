@@ -11,7 +11,8 @@ use super::world::{PUNCTUAL, World};
 /// "At once", on a machine that is busy with all other tests.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-fn punctual(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+/// Runs the program to its end, without settings of whoever runs the tests.
+pub fn punctual(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(PUNCTUAL);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
         command.env_remove(name);
@@ -19,7 +20,7 @@ fn punctual(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     command.args(arguments).envs(environment.iter().copied()).output().expect("the program runs")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
@@ -72,6 +73,13 @@ fn config_shows_what_is_in_force_and_why() {
 }
 
 #[test]
+fn config_shows_no_password() {
+    let shown = punctual(&["config", "--store", "postgres://punctual:a/hunter2/b@127.0.0.1:1/d"], &[]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("store = \"postgres://punctual:…@127.0.0.1:1/d\" # from --store\n"), "{shown}");
+}
+
+#[test]
 fn the_default_file_can_be_printed_and_used() {
     let home = tempfile::tempdir().unwrap();
     let printed = punctual(&["config", "--default"], &[]);
@@ -107,6 +115,11 @@ async fn serve_refuses_what_it_cannot_do_in_one_sentence() {
         (["--listen", "0.0.0.0:0"], "authentication is not configured"),
         (["--store", "mysql://punctual:hunter2@db/punctual"], "mysql:// is not supported yet"),
         (["--store", "postgres://punctual:hunter2@127.0.0.1:1/punctual"], "PostgreSQL at 127.0.0.1:1"),
+        (["--store", "punctual:hunter2@db/punctual"], "this build knows the stores sqlite and postgres://"),
+        (["--store", "postgres://punctual:a/hunter2/b@127.0.0.1:1/punctual"], "PostgreSQL at 127.0.0.1:1/punctual"),
+        (["--store", "postgres://punctual:a@hunter2@127.0.0.1:1/punctual"], "as %40"),
+        (["--store", "postgres://"], "it names no host"),
+        (["--roles", "api,scheduler,leader"], "both scheduler and worker, or neither"),
         (["--broker", "kafka://broker"], "kafka:// is not supported yet"),
         (["--coordinator", "etcd://one"], "etcd:// is not supported yet"),
         (["--roles", "api,dashboard"], "there is no dashboard in this version"),

@@ -5,10 +5,14 @@
 //! is by itself, as concurrent indexes want it, and can be made again when it was broken
 //! off. `punctual migrate` and `serve` call these through [`crate::postgres::Database`].
 
-use punctual_core::time::Timestamp;
-use tokio_postgres::Client;
+use std::time::Duration;
 
-use super::{Applied, Migration, MigrationError, Status, above, check, lines};
+use punctual_core::time::Timestamp;
+use tokio::time::Instant;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error};
+
+use super::{Applied, Migration, MigrationError, Standing, above, count, standing};
 
 /// The steps that this binary knows, in order.
 pub const STEPS: &[Migration] = &[
@@ -48,40 +52,49 @@ pub const STEPS: &[Migration] = &[
 pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 
 /// How long to wait between two attempts to be the one who migrates.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_millis(100);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Whoever wants a table waits behind a step that waits for its lock: that must not take long. (A concurrent step holds
-/// nobody up, and may wait for the oldest transaction to end.)
-const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '10s'";
+/// Whoever wants a table waits behind a step that waits for its lock: so it waits shortly, lets them pass, and tries
+/// again. (A concurrent step holds nobody up, and may wait for the oldest transaction to end.)
+const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
+/// How long others have in between.
+const PAUSE: Duration = Duration::from_secs(1);
+/// For how long a step is tried.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How a step begins that cannot be done in a transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
 
-/// Applies every step that is missing; gives their numbers.
-pub(crate) async fn up(client: &Client, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
+/// Applies every step that is missing, each tried for as long as `patience`; gives their numbers.
+pub(crate) async fn up(client: &Client, now: Timestamp, patience: Duration) -> Result<Vec<u32>, MigrationError> {
+    expect_primary(client).await?;
+    expect_utf8(client).await?;
     locked(client, async {
         prepare(client).await?;
-        let done = applied(client, STEPS).await?.len();
-        let missing = &STEPS[done..];
-        for step in missing {
+        let done = applied(client).await?;
+        let mut made = Vec::new();
+        for step in &STEPS[done..] {
             let record = "INSERT INTO punctual.schema_migrations (version, name, checksum, applied_at) VALUES";
             let (version, name, checksum) = (step.version, step.name, step.checksum());
             let record = format!("{record} ({version}, '{name}', '{checksum}', {})", now.as_millis());
-            run(client, step.up, &record).await?;
+            run(client, step, step.up, &record, patience).await.map_err(|reason| reason.after("applied", &made))?;
+            made.push(version);
         }
-        Ok(missing.iter().map(|step| step.version).collect())
+        Ok(made)
     })
     .await
 }
 
 /// Takes back every step above `to` (zero takes back all), the last first; gives their numbers.
-pub(crate) async fn down(client: &Client, to: u32) -> Result<Vec<u32>, MigrationError> {
+pub(crate) async fn down(client: &Client, to: u32, patience: Duration) -> Result<Vec<u32>, MigrationError> {
+    expect_primary(client).await?;
     locked(client, async {
-        let done = applied(client, STEPS).await?.len();
+        let done = applied(client).await?;
         let mut taken_back = Vec::new();
         for step in above(STEPS, done, to)? {
             let record = format!("DELETE FROM punctual.schema_migrations WHERE version = {}", step.version);
-            run(client, step.down, &record).await?;
+            let done = run(client, step, step.down, &record, patience).await;
+            done.map_err(|reason| reason.after("taken back", &taken_back))?;
             taken_back.push(step.version);
         }
         Ok(taken_back)
@@ -90,8 +103,26 @@ pub(crate) async fn down(client: &Client, to: u32) -> Result<Vec<u32>, Migration
 }
 
 /// Every step that this binary knows, and when it was applied.
-pub(crate) async fn status(client: &Client) -> Result<Vec<Status>, MigrationError> {
-    Ok(lines(STEPS, applied(client, STEPS).await?))
+pub(crate) async fn status(client: &Client) -> Result<Standing, MigrationError> {
+    standing(records(client).await?, STEPS)
+}
+
+/// How many of the steps are applied, if there are none of a newer binary.
+pub(crate) async fn applied(client: &Client) -> Result<usize, MigrationError> {
+    count(records(client).await?, STEPS)
+}
+
+/// A standby shows the schema of its primary, and takes nothing.
+async fn expect_primary(client: &Client) -> Result<(), MigrationError> {
+    if ask(client, "SELECT pg_is_in_recovery()").await? { Err(MigrationError::Standby) } else { Ok(()) }
+}
+
+async fn expect_utf8(client: &Client) -> Result<(), MigrationError> {
+    let row = client.query_one("SELECT current_setting('server_encoding')", &[]).await.map_err(fault)?;
+    match row.get(0) {
+        "UTF8" => Ok(()),
+        other => Err(MigrationError::Encoding(other.to_owned())),
+    }
 }
 
 /// Does `work` while nobody else migrates. The lock goes with the session, should this one break.
@@ -100,57 +131,109 @@ async fn locked<T>(
     work: impl Future<Output = Result<T, MigrationError>>,
 ) -> Result<T, MigrationError> {
     // Who waited for the lock inside the server would have a snapshot, and a concurrent index waits for all of those.
-    while !client.query_one("SELECT pg_try_advisory_lock($1)", &[&LOCK]).await.map_err(fault)?.get::<_, bool>(0) {
+    while !ask(client, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
     let done = work.await;
-    client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await.map_err(fault)?;
-    done
+    let unlocked = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await.map_err(fault);
+    // Of a session that broke what it did is told, and not that it has no lock to give back.
+    done.and_then(|done| unlocked.map(|_| done))
 }
 
+/// Makes what is missing of the schema and its record: who is given both needs no right to make them.
 async fn prepare(client: &Client) -> Result<(), MigrationError> {
-    let sql = "CREATE SCHEMA IF NOT EXISTS punctual;
-         CREATE TABLE IF NOT EXISTS punctual.schema_migrations (
+    if !ask(client, "SELECT to_regnamespace('punctual') IS NOT NULL").await? {
+        let right = "CREATE on the database (or have the schema made for it: CREATE SCHEMA punctual AUTHORIZATION …)";
+        let made = client.batch_execute("CREATE SCHEMA IF NOT EXISTS punctual").await;
+        made.map_err(|error| denied("making the schema punctual", right, &error))?;
+    }
+    if !is_recorded(client).await? {
+        let sql = "CREATE TABLE IF NOT EXISTS punctual.schema_migrations (
              version    integer PRIMARY KEY,
              name       text    NOT NULL,
              checksum   text    NOT NULL,
              applied_at bigint  NOT NULL
          )";
-    client.batch_execute(sql).await.map_err(fault)
+        let made = client.batch_execute(sql).await;
+        made.map_err(|error| denied("making the table schema_migrations", "CREATE on the schema punctual", &error))?;
+    }
+    Ok(())
 }
 
 /// Does one step and writes down that it is done.
-async fn run(client: &Client, step: &str, record: &str) -> Result<(), MigrationError> {
-    if step.starts_with(NO_TRANSACTION) {
-        for statement in step.split_inclusive(";\n") {
-            client.batch_execute(statement).await.map_err(fault)?;
+async fn run(
+    client: &Client,
+    step: &Migration,
+    sql: &str,
+    record: &str,
+    patience: Duration,
+) -> Result<(), MigrationError> {
+    let (version, name) = (step.version, step.name);
+    let right = "CREATE on the schema punctual, and to own what is in it";
+    let failed = |error: Error| denied(&format!("migration {version} ({name})"), right, &error);
+    if sql.starts_with(NO_TRANSACTION) {
+        for statement in sql.split_inclusive(";\n") {
+            client.batch_execute(statement).await.map_err(failed)?;
         }
-        return client.batch_execute(record).await.map_err(fault);
+        return client.batch_execute(record).await.map_err(failed);
     }
-    let done = client.batch_execute(&format!("BEGIN; {SHORT_WAITS}; {step}; {record}; COMMIT")).await;
-    if done.is_err() {
-        client.batch_execute("ROLLBACK").await.map_err(fault)?;
+    let begun = Instant::now();
+    loop {
+        let done = client.batch_execute(&format!("BEGIN; {SHORT_WAITS}; {sql}; {record}; COMMIT")).await;
+        let Err(error) = done else { return Ok(()) };
+        let is_over = client.batch_execute("ROLLBACK").await.is_ok();
+        if !is_over || error.code() != Some(&SqlState::LOCK_NOT_AVAILABLE) {
+            return Err(failed(error));
+        }
+        if begun.elapsed() >= patience {
+            return Err(MigrationError::Locked { version, name });
+        }
+        tokio::time::sleep(PAUSE).await;
     }
-    done.map_err(fault)
 }
 
-/// When the steps were applied, checked against those that we know: the first so many of them.
-async fn applied(client: &Client, steps: &[Migration]) -> Result<Vec<Timestamp>, MigrationError> {
-    let there = "SELECT to_regclass('punctual.schema_migrations') IS NOT NULL";
-    if !client.query_one(there, &[]).await.map_err(fault)?.get::<_, bool>(0) {
+/// The steps that were applied, in order.
+async fn records(client: &Client) -> Result<Vec<Applied>, MigrationError> {
+    if !is_recorded(client).await? {
         return Ok(Vec::new());
     }
     let query = "SELECT version, checksum, applied_at FROM punctual.schema_migrations ORDER BY version";
-    let rows = client.query(query, &[]).await.map_err(fault)?;
+    let rows = client.query(query, &[]).await.map_err(|error| unread(&error))?;
     let step = |row: tokio_postgres::Row| Applied {
         version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
         checksum: row.get(1),
         at: Timestamp::from_millis(row.get(2)),
     };
-    check(rows.into_iter().map(step).collect(), steps)
+    Ok(rows.into_iter().map(step).collect())
+}
+
+/// Whether there is a record of what was applied.
+async fn is_recorded(client: &Client) -> Result<bool, MigrationError> {
+    let row = client.query_one("SELECT to_regclass('punctual.schema_migrations') IS NOT NULL", &[]).await;
+    Ok(row.map_err(|error| unread(&error))?.get(0))
+}
+
+/// The answer to a question of one boolean.
+async fn ask(client: &Client, question: &str) -> Result<bool, MigrationError> {
+    Ok(client.query_one(question, &[]).await.map_err(fault)?.get(0))
+}
+
+fn unread(error: &Error) -> MigrationError {
+    let right = "USAGE on the schema punctual and SELECT on its table schema_migrations";
+    denied("reading the version of the schema", right, error)
+}
+
+/// What went wrong in `doing` something, for which `right` is needed.
+fn denied(doing: &str, right: &'static str, error: &Error) -> MigrationError {
+    let reason = crate::postgres::spoken(error);
+    if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        MigrationError::Denied { doing: doing.to_owned(), right, reason }
+    } else {
+        MigrationError::Postgres(format!("{doing}: {reason}"))
+    }
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn fault(error: tokio_postgres::Error) -> MigrationError {
+fn fault(error: Error) -> MigrationError {
     MigrationError::Postgres(crate::postgres::spoken(&error))
 }

@@ -3,9 +3,9 @@
 //! [`crate::sqlite::SqliteStore::open`] goes up by itself; `punctual migrate` calls all three.
 
 use punctual_core::time::Timestamp;
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Params, TransactionBehavior};
 
-use super::{Applied, Migration, MigrationError, Status, above, check, lines};
+use super::{Applied, Migration, MigrationError, Standing, above, count, standing};
 
 /// The steps that this binary knows, in order.
 pub const STEPS: &[Migration] = &[
@@ -40,40 +40,43 @@ pub fn down(connection: &mut Connection, to: u32) -> Result<Vec<u32>, MigrationE
 }
 
 /// Every step that this binary knows, and when it was applied.
-pub fn status(connection: &Connection) -> Result<Vec<Status>, MigrationError> {
-    Ok(lines(STEPS, applied(connection, STEPS)?))
+pub fn status(connection: &Connection) -> Result<Standing, MigrationError> {
+    standing(applied(connection)?, STEPS)
 }
 
 fn migrate_up(connection: &mut Connection, steps: &[Migration], now: Timestamp) -> Result<Vec<u32>, MigrationError> {
-    let done = applied(connection, steps)?.len();
-    let missing = &steps[done..];
-    for step in missing {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(step.up)?;
-        transaction.execute(
-            "INSERT INTO schema_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)",
-            (step.version, step.name, step.checksum(), now.as_millis()),
-        )?;
-        transaction.commit()?;
+    let done = count(applied(connection)?, steps)?;
+    let mut made = Vec::new();
+    for step in &steps[done..] {
+        let record = "INSERT INTO schema_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)";
+        let values = (step.version, step.name, step.checksum(), now.as_millis());
+        run(connection, step.up, record, values).map_err(|reason| reason.after("applied", &made))?;
+        made.push(step.version);
     }
-    Ok(missing.iter().map(|step| step.version).collect())
+    Ok(made)
 }
 
 fn migrate_down(connection: &mut Connection, steps: &[Migration], to: u32) -> Result<Vec<u32>, MigrationError> {
-    let done = applied(connection, steps)?.len();
+    let done = count(applied(connection)?, steps)?;
     let mut taken_back = Vec::new();
     for step in above(steps, done, to)? {
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        transaction.execute_batch(step.down)?;
-        transaction.execute("DELETE FROM schema_migrations WHERE version = ?1", [step.version])?;
-        transaction.commit()?;
+        let record = "DELETE FROM schema_migrations WHERE version = ?1";
+        run(connection, step.down, record, [step.version]).map_err(|reason| reason.after("taken back", &taken_back))?;
         taken_back.push(step.version);
     }
     Ok(taken_back)
 }
 
-/// When the steps were applied, checked against those that we know: the first so many of them.
-fn applied(connection: &Connection, steps: &[Migration]) -> Result<Vec<Timestamp>, MigrationError> {
+/// Does one step and writes down that it is done.
+fn run(connection: &mut Connection, step: &str, record: &str, values: impl Params) -> Result<(), MigrationError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute_batch(step)?;
+    transaction.execute(record, values)?;
+    Ok(transaction.commit()?)
+}
+
+/// The steps that were applied, in order.
+fn applied(connection: &Connection) -> Result<Vec<Applied>, MigrationError> {
     connection.execute_batch(
         "CREATE TABLE IF NOT EXISTS schema_migrations (
              version    INTEGER PRIMARY KEY,
@@ -88,7 +91,7 @@ fn applied(connection: &Connection, steps: &[Migration]) -> Result<Vec<Timestamp
         let at = Timestamp::from_millis(row.get(2)?);
         Ok(Applied { version: row.get(0)?, checksum: row.get(1)?, at })
     })?;
-    check(rows.collect::<Result<_, _>>()?, steps)
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]
@@ -112,11 +115,11 @@ mod tests {
         let versions: Vec<u32> = STEPS.iter().map(|step| step.version).collect();
         for _ in 0..2 {
             assert_eq!(up(&mut connection, NOW).unwrap(), versions);
-            assert!(status(&connection).unwrap().iter().all(|line| line.applied_at == Some(NOW)));
+            assert!(status(&connection).unwrap().steps.iter().all(|line| line.applied_at == Some(NOW)));
             assert_eq!(up(&mut connection, NOW).unwrap(), Vec::<u32>::new());
             assert_eq!(down(&mut connection, 0).unwrap(), versions.iter().rev().copied().collect::<Vec<_>>());
             assert_eq!(tables(&connection), Vec::<String>::new());
-            assert!(status(&connection).unwrap().iter().all(|line| line.applied_at.is_none()));
+            assert!(status(&connection).unwrap().steps.iter().all(|line| line.applied_at.is_none()));
         }
     }
 
@@ -135,18 +138,36 @@ mod tests {
     fn a_step_that_fails_leaves_nothing_behind() {
         let broken = Migration { version: 2, name: "broken", up: "CREATE TABLE b (x); CREATE TABLE a (x)", down: "" };
         let mut connection = Connection::open_in_memory().unwrap();
+        let failed = migrate_up(&mut connection, &[ONE, broken], NOW).unwrap_err().to_string();
+        assert!(
+            failed.starts_with("migration failed: ") && failed.ends_with(" (applied before that: 0001)"),
+            "{failed}"
+        );
         assert!(matches!(migrate_up(&mut connection, &[ONE, broken], NOW), Err(MigrationError::Sqlite(_))));
         assert_eq!(tables(&connection), ["a"]);
         assert_eq!(migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap(), [2]);
     }
 
     #[test]
-    fn a_newer_database_is_refused() {
+    fn what_was_taken_back_before_a_step_failed_is_told() {
+        let broken = Migration { down: "DROP TABLE nowhere", ..ONE };
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate_up(&mut connection, &[broken, TWO], NOW).unwrap();
+        let failed = migrate_down(&mut connection, &[broken, TWO], 0).unwrap_err().to_string();
+        assert!(failed.contains("nowhere") && failed.ends_with(" (taken back before that: 0002)"), "{failed}");
+        assert_eq!(tables(&connection), ["a"]);
+    }
+
+    #[test]
+    fn a_newer_database_is_refused_and_shown() {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap();
         let refused = migrate_up(&mut connection, &[ONE], NOW).unwrap_err();
         assert!(matches!(refused, MigrationError::Newer { found: 2, known: 1 }));
         assert!(refused.to_string().contains("use a newer binary"));
+        let shown = standing(applied(&connection).unwrap(), &[ONE]).unwrap();
+        assert_eq!((shown.version, shown.is_newer(), shown.steps.len()), (2, true, 1));
+        assert!(!standing(applied(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
     }
 
     #[test]
@@ -156,5 +177,6 @@ mod tests {
         let changed = Migration { up: "CREATE TABLE a (x, y)", ..ONE };
         let refused = migrate_up(&mut connection, &[changed, TWO], NOW).unwrap_err();
         assert!(matches!(refused, MigrationError::Changed { version: 1, name: "one" }));
+        assert!(refused.to_string().ends_with("use the release that applied it, or one that came after that"));
     }
 }

@@ -109,8 +109,11 @@ impl ConnectError {
         match error.code() {
             Some(code) if code.code().starts_with("28") => ConnectError::Authentication { server, reason },
             Some(code) if *code == SqlState::UNDEFINED_DATABASE => ConnectError::NoDatabase { server },
-            // Without an answer of the server: it asks for a password, say, and none was given.
-            None if error.to_string().contains("password") => ConnectError::Authentication { server, reason },
+            // The driver does not answer a server that asks for what it was not given.
+            None if reason.ends_with("password missing") => {
+                let reason = "it asks for a password, and the address has none".to_owned();
+                ConnectError::Authentication { server, reason }
+            }
             _ => ConnectError::Unreachable { server, reason },
         }
     }
@@ -127,8 +130,7 @@ impl ConnectError {
 /// Looks whether the database is there and has the schema that this binary knows.
 pub(crate) async fn check(address: &Address) -> Result<(), ConnectError> {
     let database = Database::open(address).await?;
-    let status = database.status().await.map_err(|reason| ConnectError::schema(address, reason))?;
-    let found = status.iter().filter(|step| step.applied_at.is_some()).count();
+    let found = database.applied().await.map_err(|reason| ConnectError::schema(address, reason))?;
     if found < STEPS.len() {
         return Err(ConnectError::Older { found, known: STEPS.len() });
     }

@@ -1,5 +1,7 @@
 //! A database that is open for migrations only.
 
+use std::time::Duration;
+
 use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
@@ -8,7 +10,7 @@ use super::address::Address;
 use super::connect::ConnectError;
 use super::fault::Fault;
 use crate::migrations::postgres as migrations;
-use crate::migrations::{MigrationError, Status};
+use crate::migrations::{MigrationError, Standing};
 
 /// What a session that migrates is set to: a step may take long, and so may those of a node that was first.
 const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = 0";
@@ -17,6 +19,8 @@ const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; S
 pub struct Database {
     client: Client,
     driver: JoinHandle<()>,
+    /// For how long a step tries to get its locks.
+    pub(super) patience: Duration,
 }
 
 impl Database {
@@ -32,24 +36,29 @@ impl Database {
             // What ended it is told to whoever waits for an answer.
             drop(connection.await);
         });
-        let database = Self { client, driver };
+        let database = Self { client, driver, patience: migrations::PATIENCE };
         database.client.batch_execute(SETTINGS).await.map_err(|error| fault(error.into()))?;
         Ok(database)
     }
 
     /// Applies every migration that is missing; gives their numbers. Nodes that do so at once take turns.
     pub async fn up(&self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
-        migrations::up(&self.client, now).await
+        migrations::up(&self.client, now, self.patience).await
     }
 
     /// Takes back every migration above `to`; gives their numbers.
     pub async fn down(&self, to: u32) -> Result<Vec<u32>, MigrationError> {
-        migrations::down(&self.client, to).await
+        migrations::down(&self.client, to, self.patience).await
     }
 
     /// Every migration, and when it was applied.
-    pub async fn status(&self) -> Result<Vec<Status>, MigrationError> {
+    pub async fn status(&self) -> Result<Standing, MigrationError> {
         migrations::status(&self.client).await
+    }
+
+    /// How many of the migrations are applied, if there are none of a newer binary.
+    pub(crate) async fn applied(&self) -> Result<usize, MigrationError> {
+        migrations::applied(&self.client).await
     }
 
     /// Whether it holds tasks, live or finished; a database without our tables holds none.

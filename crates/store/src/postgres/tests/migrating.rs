@@ -1,17 +1,23 @@
 //! The schema goes up and down with data in it, and two may migrate at once.
 
+use std::time::Duration;
+
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, Registry};
+use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, at, task};
-use punctual_testkit::postgres::Postgres;
+use punctual_testkit::postgres::{Postgres, connect, execute};
 
+use super::super::ConnectError;
 use super::{Database, Fixture, complete, ids, insert, lease, open};
 use crate::migrations::MigrationError;
 use crate::migrations::postgres::STEPS;
+
+const WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_database_with_data_goes_down_and_up_again() {
@@ -27,7 +33,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
     let versions: Vec<u32> = STEPS.iter().map(|step| step.version).collect();
     let above: Vec<u32> = versions.iter().rev().copied().filter(|version| *version > 1).collect();
     assert_eq!(database.down(1).await.unwrap(), above);
-    let applied = database.status().await.unwrap().into_iter().filter(|line| line.applied_at.is_some()).count();
+    let applied = database.status().await.unwrap().steps.into_iter().filter(|line| line.applied_at.is_some()).count();
     assert_eq!(applied, 1);
     assert!(database.has_tasks().await);
     assert_eq!(database.up(at(1)).await.unwrap(), versions[1..]);
@@ -42,7 +48,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
     assert!(!database.has_tasks().await);
     assert_eq!(fixture.number("SELECT count(*) FROM pg_class WHERE relnamespace = 'punctual'::regnamespace AND relkind IN ('r', 'p') AND relname <> 'schema_migrations'").await, 0);
     assert_eq!(database.up(at(2)).await.unwrap(), versions);
-    assert!(database.status().await.unwrap().iter().all(|line| line.applied_at == Some(at(2))));
+    assert!(database.status().await.unwrap().steps.iter().all(|line| line.applied_at == Some(at(2))));
     let store = open(&fixture.url, NodeId::new(9)).await;
     insert(&store, task()).await;
 }
@@ -116,4 +122,117 @@ async fn there_is_no_way_down_to_a_version_that_never_was() {
     assert!(matches!(database.down(99).await, Err(MigrationError::NoSuchVersion(99))));
     fixture.sql("UPDATE schema_migrations SET checksum = 'other' WHERE version = 1").await;
     assert!(matches!(database.up(START).await, Err(MigrationError::Changed { version: 1, .. })));
+}
+
+/// A step lets others pass while it waits for its lock, and is done when it gets it.
+#[tokio::test]
+async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
+    let fixture = Fixture::open().await;
+    Store::close(&fixture.store).await.unwrap();
+    let database = Database::connect(&fixture.url).await.unwrap();
+    let holder = connect(&fixture.url).await;
+    holder.batch_execute("BEGIN; LOCK TABLE punctual.ledger IN ACCESS SHARE MODE").await.unwrap();
+    let other = async {
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'punctual.ledger'::regclass";
+        eventually("the step waits", WITHIN, async || {
+            let waiting = fixture.number(waits).await;
+            if waiting > 0 { Ok(()) } else { Err("nobody waits".to_owned()) }
+        })
+        .await;
+        // It stands in line behind the step, which stands behind the holder.
+        execute(&fixture.url, "SET lock_timeout = '5s'; SELECT count(*) FROM punctual.ledger").await;
+        holder.batch_execute("COMMIT").await.unwrap();
+    };
+    let (taken_back, ()) = tokio::join!(database.down(4), other);
+    assert_eq!(taken_back.unwrap(), [5]);
+}
+
+#[tokio::test]
+async fn a_step_that_does_not_get_its_lock_is_named_with_what_to_look_for() {
+    let fixture = Fixture::open().await;
+    Store::close(&fixture.store).await.unwrap();
+    let mut database = Database::connect(&fixture.url).await.unwrap();
+    database.patience = Duration::ZERO;
+    let holder = connect(&fixture.url).await;
+    holder.batch_execute("BEGIN; LOCK TABLE punctual.inbox IN ACCESS SHARE MODE").await.unwrap();
+    let told = database.down(3).await.unwrap_err().to_string();
+    assert!(told.starts_with("migration 4 (enqueue) did not get a lock that somebody else holds: "), "{told}");
+    assert!(told.contains("pg_locks") && told.contains("pg_stat_activity"), "{told}");
+    assert!(told.ends_with(" (taken back before that: 0005)"), "{told}");
+    holder.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(database.down(3).await.unwrap(), [4]);
+}
+
+/// Who is given the schema needs no right to make one; who lacks a right is told which.
+#[tokio::test]
+async fn a_right_that_is_missing_is_named() {
+    let server = Postgres::start().await;
+    let url = server.create_database().await;
+    let name = url.rsplit('/').next().unwrap();
+    execute(&url, "CREATE ROLE modest LOGIN").await;
+    let modest = format!("postgres://modest@127.0.0.1:{}/{name}", server.port());
+    let told = async || {
+        let fault = Database::connect(&modest).await.unwrap().up(START).await.unwrap_err();
+        assert!(matches!(fault, MigrationError::Denied { .. }), "{fault}");
+        fault.to_string()
+    };
+    let missing = told().await;
+    assert!(missing.starts_with("making the schema punctual needs a right"), "{missing}");
+    assert!(missing.contains("lacks, CREATE on the database ("), "{missing}");
+    execute(&url, "CREATE SCHEMA punctual").await;
+    let missing = told().await;
+    assert!(missing.starts_with("reading the version of the schema needs a right"), "{missing}");
+    assert!(missing.contains("lacks, USAGE on the schema punctual"), "{missing}");
+    execute(&url, "GRANT USAGE ON SCHEMA punctual TO modest").await;
+    let missing = told().await;
+    assert!(missing.starts_with("making the table schema_migrations needs a right"), "{missing}");
+    assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
+    execute(&url, "GRANT CREATE ON SCHEMA punctual TO modest").await;
+    assert_eq!(Database::connect(&modest).await.unwrap().up(START).await.unwrap().len(), STEPS.len());
+    execute(&url, "REVOKE CREATE ON SCHEMA punctual FROM modest").await;
+    let database = Database::connect(&modest).await.unwrap();
+    database.down(4).await.unwrap();
+    let missing = told().await;
+    assert!(missing.starts_with("migration 5 (ledger) needs a right"), "{missing}");
+    assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_database_of_a_newer_binary_is_shown() {
+    let fixture = Fixture::open().await;
+    fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
+    let database = Database::connect(&fixture.url).await.unwrap();
+    let standing = database.status().await.unwrap();
+    assert_eq!((standing.version, standing.is_newer()), (9999, true));
+    assert!(standing.steps.len() == STEPS.len() && standing.steps.iter().all(|step| step.applied_at.is_some()));
+    assert!(matches!(database.up(START).await, Err(MigrationError::Newer { found: 9999, .. })));
+    assert!(matches!(database.down(1).await, Err(MigrationError::Newer { found: 9999, .. })));
+    // Nodes of this binary go on beside it.
+    fixture.store.check_schema().await.unwrap();
+}
+
+/// Beside a store that runs.
+#[tokio::test]
+async fn steps_that_were_taken_back_are_noticed() {
+    let fixture = Fixture::open().await;
+    fixture.store.check_schema().await.unwrap();
+    let database = Database::connect(&fixture.url).await.unwrap();
+    database.down(4).await.unwrap();
+    let (told, known) = (fixture.store.check_schema().await.unwrap_err().to_string(), STEPS.len());
+    let sentence = ConnectError::Older { found: 4, known }.to_string();
+    assert_eq!(told, format!("the store is unavailable: {sentence}"));
+    database.up(START).await.unwrap();
+    fixture.store.check_schema().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_standby_and_a_database_without_utf8_are_refused() {
+    let server = Postgres::start().await;
+    let standby = server.standby().await;
+    let fault = Database::connect(&standby.url("postgres")).await.unwrap().up(START).await.unwrap_err();
+    assert_eq!(fault.to_string(), "the server is a standby, which is read-only: name the primary");
+    server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0").await;
+    let fault = Database::connect(&server.url("latin")).await.unwrap().up(START).await.unwrap_err();
+    let sentence = "the database must be encoded in UTF8, this one is LATIN1: create one with ENCODING 'UTF8'";
+    assert_eq!(fault.to_string(), sentence);
 }

@@ -6,6 +6,8 @@ use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
 use punctual_testkit::fixtures::START;
 use punctual_testkit::postgres::Postgres;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::super::{ConnectError, Options, PostgresStore};
 use super::{Database, Fixture};
@@ -40,6 +42,22 @@ async fn what_is_wrong_is_said_in_one_sentence() {
     assert!(fault.to_string().starts_with(&format!("PostgreSQL at 127.0.0.1:{port}/postgres cannot be reached: ")));
     let fault = refused("postgres://[").await;
     assert!(matches!(fault, ConnectError::Url(_)), "{fault}");
+}
+
+#[tokio::test]
+async fn a_password_that_is_asked_for_and_not_given_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asking = tokio::spawn(async move {
+        let (mut client, _) = listener.accept().await.unwrap();
+        client.read_buf(&mut Vec::with_capacity(1_024)).await.unwrap();
+        client.write_all(b"R\0\0\0\x08\0\0\0\x03").await.unwrap();
+        client
+    });
+    let fault = refused(&format!("postgres://app@{address}/d?sslmode=disable")).await.to_string();
+    let reason = "refuses the user or its password: it asks for a password, and the address has none";
+    assert_eq!(fault, format!("PostgreSQL at {address}/d {reason}"));
+    asking.await.unwrap();
 }
 
 #[tokio::test]

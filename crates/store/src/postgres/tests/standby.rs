@@ -230,13 +230,24 @@ async fn a_standby_of_a_copy_is_not_asked() {
 #[tokio::test]
 async fn an_ordinary_user_will_do() {
     let fixture = Fixture::open().await;
-    let grants = "CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA punctual TO reader;
-        GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO reader";
-    fixture.sql(grants).await;
+    fixture.sql("CREATE ROLE reader LOGIN").await;
     let standby = fixture.server.standby().await;
     let url = url_at(&fixture, &standby).replace("postgres@", "reader@");
     let store = open(&fixture.url, &url, Duration::from_hours(1)).await.unwrap();
     sign_of_life(&store).await;
+    let lacks_rights = async |reason: &str| {
+        eventually(reason, WITHIN, async || {
+            let why = store.standby().unwrap().look(store.leases(), &mut Positions::default()).await.unwrap_err();
+            let told = why.to_string();
+            let is_told = told.contains(reason) && told.contains("lacks rights") && told.contains("GRANT USAGE");
+            if is_told { Ok(()) } else { Err(told) }
+        })
+        .await;
+    };
+    lacks_rights("relation \"nodes\" does not exist").await;
+    fixture.sql("GRANT USAGE ON SCHEMA punctual TO reader").await;
+    lacks_rights("permission denied for table nodes").await;
+    fixture.sql("GRANT SELECT ON ALL TABLES IN SCHEMA punctual TO reader").await;
     let replicated = Replicated { fixture, standby, store };
     insert(&replicated.store, task()).await;
     replicated.until_asked().await;

@@ -81,10 +81,10 @@ fn what_is_no_database_is_refused() {
 fn migrations_go_down_and_up_again() {
     let directory = TempDir::new().unwrap();
     let mut database = Database::open(directory.path(), &Options::default()).unwrap();
-    assert!(database.status().unwrap().iter().all(|line| line.applied_at.is_none()));
+    assert!(database.status().unwrap().steps.iter().all(|line| line.applied_at.is_none()));
     let versions = database.up(START).unwrap();
     assert_eq!(versions.len(), STEPS.len());
-    assert!(database.status().unwrap().iter().all(|line| line.applied_at == Some(START)));
+    assert!(database.status().unwrap().steps.iter().all(|line| line.applied_at == Some(START)));
     assert_eq!(database.down(0).unwrap().len(), STEPS.len());
     drop(database);
     open(directory.path());

@@ -4,7 +4,6 @@ use punctual_testkit::postgres::{Postgres, execute};
 
 use super::super::{Database, ids, lease};
 use super::*;
-use crate::migrations::MigrationError;
 
 #[tokio::test]
 async fn a_task_is_there_once_its_transaction_is() {
@@ -221,7 +220,7 @@ async fn nothing_that_waits_is_lost_by_going_down() {
     database.up(punctual_testkit::fixtures::START).await.unwrap();
     execute(&url, "SELECT punctual.enqueue('t', idempotency_key => 'k')").await;
     let refusal = async |part: &str| match database.down(3).await {
-        Err(MigrationError::Postgres(told)) => assert!(told.contains(part), "{told}"),
+        Err(fault) => assert!(fault.to_string().contains(part), "{fault}"),
         other => panic!("{other:?}"),
     };
     refusal("1 tasks in punctual.inbox wait").await;

@@ -1,0 +1,75 @@
+//! What operators and load balancers ask a node, whatever its roles, and what `punctual migrate` tells them.
+
+use std::process::Output;
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::postgres::{Postgres, execute};
+use punctual_testkit::process::Serve;
+use serde_json::json;
+
+use crate::it::config::{punctual, text};
+use crate::it::world::{PUNCTUAL, SOON, World, caller_of};
+
+fn migrate(arguments: &[&str], store: &str) -> Output {
+    punctual(&[&["migrate"], arguments].concat(), &[("PUNCTUAL_STORE", store)])
+}
+
+#[tokio::test]
+async fn a_node_without_the_interface_shows_how_it_is_and_nothing_else() {
+    let world = World::start_with(|serve| serve.arg("--roles").arg("scheduler,worker,leader")).await;
+    let api = world.caller().api;
+    api.get("/healthz").await.expect(200);
+    api.get("/readyz").await.expect(200);
+    let metrics = api.get("/metrics").await;
+    assert!(metrics.status() == 200 && metrics.text().contains("punctual_partitions_owned"), "{metrics}");
+    for path in ["/v1/tasks", "/v1/admin/nodes", "/openapi.json"] {
+        api.get(path).await.problem(404);
+    }
+    api.post("/v1/tasks", &json!({"type": "t"})).await.problem(404);
+}
+
+/// Steps that are taken back beside a running node make it unready, those of a newer version do not.
+#[tokio::test]
+async fn a_node_is_ready_while_the_schema_has_all_that_it_needs() {
+    let postgres = Postgres::start().await;
+    let store = postgres.create_database().await;
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let node = Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &store).start().await;
+    let api = caller_of(&node).api;
+    let until = async |status: u16, migrations: &str| {
+        eventually("it is known to be ready or not", SOON, async || {
+            let reply = api.get("/readyz").await;
+            let is_so = reply.status() == status && reply.value()["checks"]["migrations"] == migrations;
+            if is_so { Ok(()) } else { Err(reply.to_string()) }
+        })
+        .await;
+    };
+    until(200, "ok").await;
+    let down = migrate(&["down"], &store);
+    assert!(down.status.success(), "{}", text(&down.stderr));
+    until(503, "failed").await;
+    assert!(node.log().contains("run `punctual migrate up`"), "{}", node.log());
+    let up = migrate(&["up"], &store);
+    assert!(up.status.success(), "{}", text(&up.stderr));
+    until(200, "ok").await;
+
+    execute(&store, "INSERT INTO punctual.schema_migrations VALUES (9999, 'of the future', '', 0)").await;
+    let status = text(&migrate(&["status"], &store).stdout);
+    assert!(status.starts_with("0001 tasks applied 20"), "{status}");
+    let newer = "the database is at version 9999, which this binary does not know: use a newer one\n";
+    assert!(status.ends_with(newer), "{status}");
+    until(200, "ok").await;
+}
+
+#[test]
+fn help_on_migrations_lists_what_matters_to_them() {
+    for direction in ["up", "down", "status"] {
+        let help = text(&migrate(&[direction, "--help"], "sqlite").stdout);
+        for flag in ["--config", "--data", "--store"] {
+            assert!(help.contains(flag), "{direction}: {flag} is not in {help}");
+        }
+        for flag in ["--listen", "--roles", "--broker", "--coordinator", "--read-store"] {
+            assert!(!help.contains(flag), "{direction}: {flag} is in {help}");
+        }
+    }
+}
