@@ -172,8 +172,8 @@ async fn a_node_that_joins_gets_its_share_and_nothing_else_moves() {
         assert_eq!(is_named, partition["owner"] == newcomer.as_str(), "{partition:#}");
     }
     for node in 0..2 {
-        let line = cluster.until_logged(node, "a node has joined").await;
-        assert!(line.contains(&newcomer) && line.contains("newcomer-3"), "{line}");
+        let joined = format!("a node has joined node.id={newcomer} node.name=\"newcomer-3\"");
+        cluster.until_logged(node, &joined).await;
         // Ten or eleven of its thirty-two, at once.
         cluster.until_logged(node, " taken=0 given_up=1").await;
     }
