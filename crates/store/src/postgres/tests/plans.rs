@@ -1,6 +1,7 @@
 //! How PostgreSQL runs the statements: down an index, whatever it believes of the tables.
 
 use punctual_testkit::postgres::connect;
+use tokio_postgres::{Client, SimpleQueryMessage};
 
 use super::super::statements::Sql;
 use super::Fixture;
@@ -23,6 +24,21 @@ const LARGE: [&str; 10] = [
 const MAY_WALK: &[Sql] =
     &[Sql::CountsFold, Sql::CountsList, Sql::WorkerForget, Sql::NodeSilent, Sql::HistoryPartitions];
 
+/// The lines of a statement's plan, whatever its parameters are.
+async fn steps(client: &Client, sql: Sql) -> Vec<String> {
+    let parameters = client.prepare(sql.text()).await.unwrap().params().len();
+    client.batch_execute(&format!("PREPARE statement AS {}", sql.text())).await.unwrap();
+    let nulls = vec!["NULL"; parameters].join(", ");
+    let execute = if nulls.is_empty() { "statement".to_owned() } else { format!("statement({nulls})") };
+    let plan = client.simple_query(&format!("EXPLAIN EXECUTE {execute}")).await.unwrap();
+    client.batch_execute("DEALLOCATE statement").await.unwrap();
+    let line = |message: &SimpleQueryMessage| match message {
+        SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+        _ => None,
+    };
+    plan.iter().filter_map(line).collect()
+}
+
 #[tokio::test]
 async fn every_statement_goes_down_an_index() {
     let fixture = Fixture::open().await;
@@ -32,15 +48,7 @@ async fn every_statement_goes_down_an_index() {
     let client = connect(&fixture.url).await;
     client.batch_execute(settings).await.unwrap();
     for sql in Sql::ALL {
-        let parameters = client.prepare(sql.text()).await.unwrap().params().len();
-        client.batch_execute(&format!("PREPARE statement AS {}", sql.text())).await.unwrap();
-        let nulls = vec!["NULL"; parameters].join(", ");
-        let execute = if nulls.is_empty() { "statement".to_owned() } else { format!("statement({nulls})") };
-        let plan = client.simple_query(&format!("EXPLAIN EXECUTE {execute}")).await.unwrap();
-        client.batch_execute("DEALLOCATE statement").await.unwrap();
-        for message in plan {
-            let tokio_postgres::SimpleQueryMessage::Row(row) = message else { continue };
-            let step = row.get(0).unwrap();
+        for step in steps(&client, *sql).await {
             let walks = LARGE.iter().any(|table| step.contains(&format!("Seq Scan on {table}")));
             assert!(!walks || MAY_WALK.contains(sql), "{sql:?} walks through a table: {step}");
         }
@@ -63,19 +71,7 @@ async fn no_statement_reads_a_whole_index_of_a_table_that_is_said_to_be_empty() 
         SET enable_mergejoin = off";
     client.batch_execute(settings).await.unwrap();
     for sql in Sql::ALL.iter().filter(|sql| !MAY_READ_ALL.contains(sql)) {
-        let parameters = client.prepare(sql.text()).await.unwrap().params().len();
-        client.batch_execute(&format!("PREPARE statement AS {}", sql.text())).await.unwrap();
-        let nulls = vec!["NULL"; parameters].join(", ");
-        let execute = if nulls.is_empty() { "statement".to_owned() } else { format!("statement({nulls})") };
-        let plan = client.simple_query(&format!("EXPLAIN EXECUTE {execute}")).await.unwrap();
-        client.batch_execute("DEALLOCATE statement").await.unwrap();
-        let steps: Vec<&str> = plan
-            .iter()
-            .filter_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            })
-            .collect();
+        let steps = steps(&client, *sql).await;
         for (at, step) in steps.iter().enumerate() {
             let reads = ["on tasks", "on history_"].iter().any(|table| step.contains(table)) && step.contains("Index");
             let goes_down = steps.get(at + 1).is_some_and(|next| next.contains("Index Cond"));
@@ -88,27 +84,11 @@ async fn no_statement_reads_a_whole_index_of_a_table_that_is_said_to_be_empty() 
 async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;
-    client
-        .batch_execute("SET search_path = punctual; SET enable_seqscan = off; SET enable_bitmapscan = off")
-        .await
-        .unwrap();
+    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_bitmapscan = off";
+    client.batch_execute(settings).await.unwrap();
     for sql in [Sql::ClaimDue, Sql::LaneNextDue, Sql::LaneFront] {
-        let parameters = client.prepare(sql.text()).await.unwrap().params().len();
-        let text = sql.text();
-        let nulls = vec!["NULL"; parameters].join(", ");
-        client
-            .batch_execute(&format!("SET plan_cache_mode = force_generic_plan; PREPARE statement AS {text}"))
-            .await
-            .unwrap();
-        let plan = client.simple_query(&format!("EXPLAIN EXECUTE statement({nulls})")).await.unwrap();
-        client.batch_execute("DEALLOCATE statement").await.unwrap();
-        let steps: Vec<String> = plan
-            .iter()
-            .filter_map(|message| match message {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
-                _ => None,
-            })
-            .collect();
+        let steps = steps(&client, sql).await;
         assert!(steps.iter().any(|step| step.contains("tasks_waiting")), "{sql:?}: {steps:#?}");
         assert!(!steps.iter().any(|step| step.contains("Sort")), "{sql:?}: {steps:#?}");
     }
