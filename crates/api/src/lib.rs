@@ -20,6 +20,7 @@ pub mod problem;
 pub mod readiness;
 pub mod request_id;
 pub mod routes;
+pub mod schedules;
 pub mod server;
 pub mod sightings;
 pub mod state;

@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use punctual_core::schedules::Outcome;
 use punctual_core::time::Timestamp;
 
 pub use counts::TaskCounts;
@@ -46,11 +47,17 @@ pub struct Metrics {
     pub partitions_owned: Gauge,
     /// One while this node leads.
     pub leader: Gauge,
+    /// Queues that are paused.
+    pub queues_paused: Gauge,
+    /// Queues with a limit on what runs.
+    pub queues_limited: Gauge,
     clock_skew: Gauge<f64, AtomicU64>,
     /// One without labels, or none: a number that is not known is not shown.
     read_store_lag: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
+    longest_wait: Family<BandLabel, Gauge<f64, AtomicU64>>,
     settled: Family<OutcomeLabel, Counter>,
     enqueued: Family<OutcomeLabel, Counter>,
+    occurrences: Family<OutcomeLabel, Counter>,
     lateness: Histogram,
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
@@ -60,6 +67,11 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OutcomeLabel {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BandLabel {
+    band: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -91,10 +103,14 @@ impl Metrics {
             waiting_workers: Gauge::default(),
             partitions_owned: Gauge::default(),
             leader: Gauge::default(),
+            queues_paused: Gauge::default(),
+            queues_limited: Gauge::default(),
             clock_skew: Gauge::default(),
             read_store_lag: Family::default(),
+            longest_wait: Family::default(),
             settled: Family::default(),
             enqueued: Family::default(),
+            occurrences: Family::default(),
             lateness: Histogram::new(LATENESS_BUCKETS),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
@@ -111,6 +127,11 @@ impl Metrics {
         registry.register("punctual_tasks_settled", "Runs settled, by outcome", self.settled.clone());
         let help = "Submissions by SQL that were judged, by outcome: one that is judged again counts again";
         registry.register("punctual_enqueued", help, self.enqueued.clone());
+        registry.register(
+            "punctual_occurrences",
+            "Instants of schedules that this node decided, by outcome",
+            self.occurrences.clone(),
+        );
         registry.register("punctual_leases", "Tasks handed to pull workers", self.leases.clone());
         registry.register("punctual_http_requests", "Requests answered", self.requests.clone());
         registry.register_with_unit(
@@ -132,8 +153,14 @@ impl Metrics {
         let help = "Partitions whose webhooks this node dispatches";
         registry.register("punctual_partitions_owned", help, self.partitions_owned.clone());
         registry.register("punctual_leader", "1 while this node leads, else 0", self.leader.clone());
+        let help = "Queues that are paused, of all tenants";
+        registry.register("punctual_queues_paused", help, self.queues_paused.clone());
+        let help = "Queues with a max_concurrency or a rate_limit, of all tenants";
+        registry.register("punctual_queues_limited", help, self.queues_limited.clone());
         let help = "How far the wall clock of this machine is ahead of the store's; negative when it is behind";
         registry.register_with_unit("punctual_clock_skew", help, Unit::Seconds, self.clock_skew.clone());
+        let help = "For how long the first task has waited that is due and could be claimed, by band of priorities";
+        registry.register_with_unit("punctual_longest_wait", help, Unit::Seconds, self.longest_wait.clone());
         let help = "How far the read store is behind the store; absent when there is none, or it is away";
         registry.register_with_unit("punctual_read_store_lag", help, Unit::Seconds, self.read_store_lag.clone());
     }
@@ -142,6 +169,11 @@ impl Metrics {
     pub fn clock_skew(&self, millis: i64) {
         #[allow(clippy::cast_precision_loss, reason = "a skew of thousands of years may be told inexactly")]
         self.clock_skew.set(millis as f64 / 1_000.0);
+    }
+
+    /// The first due task of a band, one of a fixed set of words, has waited for so long.
+    pub fn longest_wait(&self, band: &'static str, wait: Duration) {
+        self.longest_wait.get_or_create(&BandLabel { band }).set(wait.as_secs_f64());
     }
 
     /// The read store is so far behind; none: there is none, or it is away.
@@ -163,6 +195,18 @@ impl Metrics {
     pub fn enqueued(&self, is_taken: bool) {
         let outcome = if is_taken { "taken" } else { "refused" };
         self.enqueued.get_or_create(&OutcomeLabel { outcome }).inc();
+    }
+
+    /// This node decided so many instants of schedules.
+    pub fn occurrences(&self, outcome: Outcome, instants: u64) {
+        let outcome = match outcome {
+            Outcome::Buffered => "buffered",
+            Outcome::Fired => "fired",
+            Outcome::Skipped => "skipped",
+            Outcome::Missed => "missed",
+            Outcome::Coalesced => "coalesced",
+        };
+        self.occurrences.get_or_create(&OutcomeLabel { outcome }).inc_by(instants);
     }
 
     /// A worker, pulling or pushing, got a task at `now` that was due at `due_at`.
@@ -227,6 +271,7 @@ mod tests {
         metrics.partitions_owned.set(21);
         metrics.leader.set(1);
         metrics.clock_skew(-1_500);
+        metrics.longest_wait("low", Duration::from_millis(61_500));
         metrics.read_store_lag(Some(Duration::from_millis(250)));
         metrics.enqueued(false);
         let text = metrics.prometheus();
@@ -234,6 +279,7 @@ mod tests {
             "punctual_partitions_owned 21",
             "punctual_leader 1",
             "punctual_clock_skew_seconds -1.5",
+            "punctual_longest_wait_seconds{band=\"low\"} 61.5",
             "punctual_read_store_lag_seconds{} 0.25",
             "# TYPE punctual_tasks_submitted_total counter",
             "punctual_tasks_submitted_total 3",

@@ -102,7 +102,9 @@ fn describe(document: &mut OpenApi) {
     let tags = [
         ("tasks", "Submit, read, change and cancel tasks"),
         ("dead letters", "Tasks whose retries are used up, or whose error was not worth retrying"),
+        ("schedules", "Recurring schedules, and what became of their instants"),
         ("workers", "Pull workers: leases and what became of them"),
+        ("queues", "Limits, defaults and pauses of queues"),
         ("operations", "For those who run the server"),
     ];
     let tags = tags.map(|(name, description)| TagBuilder::new().name(name).description(Some(description)).build());

@@ -79,6 +79,10 @@ codes! {
     InvalidRequest = UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid";
     /// The same idempotency key with another body.
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used for something else";
+    /// A task depends on one that its tenant does not have.
+    UnknownDependency = UNPROCESSABLE_ENTITY, "unknown_dependency", "A task that this one depends on is not there";
+    /// Tasks of a batch depend on each other in a circle.
+    DependencyCycle = UNPROCESSABLE_ENTITY, "dependency_cycle", "Tasks depend on each other in a circle";
     /// The task has begun or come to rest, and cannot be edited any more.
     NotEditable = CONFLICT, "not_editable", "The task cannot be edited any more";
     /// The task has come to rest.
@@ -87,14 +91,18 @@ codes! {
     NotWaiting = CONFLICT, "not_waiting", "The task does not wait";
     /// The task is no dead letter.
     NotDeadLettered = CONFLICT, "not_dead_lettered", "The task is no dead letter";
+    /// Another schedule has this name.
+    NameTaken = CONFLICT, "name_taken", "Another schedule has this name";
     /// The task kept changing while we tried to change it.
-    Conflict = CONFLICT, "conflict", "The task kept changing";
+    Conflict = CONFLICT, "conflict", "It kept changing";
     /// Somebody else holds the task now, or it came to rest otherwise.
     StaleToken = CONFLICT, "stale_token", "The token does not hold the task any more";
     /// The task was cancelled: its worker should stop.
     Cancelled = GONE, "cancelled", "The task was cancelled";
     /// The task is not at the version the caller expects.
-    VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "The task is at another version";
+    VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "It is at another version";
+    /// The queue has as many live tasks as it may have.
+    QueueFull = TOO_MANY_REQUESTS, "queue_full", "The queue is full";
     /// Something of ours is broken.
     Internal = INTERNAL_SERVER_ERROR, "internal_error", "Something went wrong inside the server";
     /// The store does not answer.

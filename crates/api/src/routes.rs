@@ -4,6 +4,8 @@ pub mod admin;
 pub mod health;
 pub mod leases;
 pub mod metrics;
+pub mod queues;
+pub mod schedules;
 pub mod tasks;
 pub mod workers;
 
@@ -16,7 +18,9 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .merge(tasks::router())
         .merge(leases::router())
+        .merge(schedules::router())
         .merge(workers::router())
+        .merge(queues::router())
         .merge(admin::router())
         .merge(health::router())
         .merge(metrics::router())

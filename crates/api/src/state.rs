@@ -13,17 +13,22 @@ use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::networks::AllowedNetworks;
 use punctual_core::partitions::Partitions;
+use punctual_core::queues::Queues;
 use punctual_core::retry::RetryPolicy;
+use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
 use punctual_core::workers::Registry;
 use punctual_scheduler::desk::Desk;
+use punctual_scheduler::occurrences::Occurrences;
+use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::settle::Settler;
 
 use crate::metrics::{Metrics, TaskCounts};
 use crate::overload::Places;
 use crate::readiness::{Probes, Readiness};
 use crate::routes::leases::RecentBeats;
+use crate::schedules as scheduled;
 use crate::sightings::Sightings;
 
 /// The state of the interface. Cheap to clone.
@@ -40,6 +45,12 @@ pub struct Inner {
     pub coordinator: Arc<dyn Coordinator>,
     /// Who dispatches what.
     pub partitions: Arc<dyn Partitions>,
+    /// What queues are set to.
+    pub queues: Arc<dyn Queues>,
+    /// The recurring schedules.
+    pub schedules: Arc<dyn Schedules>,
+    /// Carries out what is asked of them.
+    pub occurrences: Occurrences,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -75,6 +86,10 @@ pub struct Parts {
     pub coordinator: Arc<dyn Coordinator>,
     /// Who dispatches what.
     pub partitions: Arc<dyn Partitions>,
+    /// What queues are set to.
+    pub queues: Arc<dyn Queues>,
+    /// The recurring schedules.
+    pub schedules: Arc<dyn Schedules>,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -106,6 +121,8 @@ pub struct ApiConfig {
     pub retry_policy: RetryPolicy,
     /// How long one run of a task may take that does not say it.
     pub timeout_millis: u64,
+    /// What queues say of their tasks where those do not, as far as this node knows.
+    pub queues: KnownQueues,
     /// The special networks that callbacks may go to.
     pub networks: AllowedNetworks,
     /// Requests handled at once, long polls apart.
@@ -146,6 +163,7 @@ impl Default for ApiConfig {
             batch_tasks: limits::BATCH,
             retry_policy: RetryPolicy::default(),
             timeout_millis: 300_000,
+            queues: KnownQueues::default(),
             networks: AllowedNetworks::none(),
             requests_in_flight: 4_096,
             bodies_bytes: 16 * 1024 * 1024,
@@ -160,17 +178,34 @@ impl Default for ApiConfig {
 impl Api {
     /// The interface over these parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts { store, registry, coordinator, partitions, desk, settler, clock, node, config, metrics, probes } =
-            parts;
+        let Parts {
+            store,
+            registry,
+            coordinator,
+            partitions,
+            queues,
+            schedules,
+            desk,
+            settler,
+            clock,
+            node,
+            config,
+            metrics,
+            probes,
+        } = parts;
         let places = Places::new(&config, &metrics);
         let readiness = Readiness::new(Arc::clone(&store), probes);
         let counts = TaskCounts::new(Arc::clone(&store), &metrics);
+        let occurrences = Occurrences::new(Arc::clone(&store), scheduled::maker(&config, node), node);
         let (sightings, draining) = (Sightings::default(), AtomicBool::new(false));
         Self(Arc::new(Inner {
             store,
             registry,
             coordinator,
             partitions,
+            queues,
+            schedules,
+            occurrences,
             desk,
             settler,
             clock,

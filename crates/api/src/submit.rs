@@ -5,26 +5,30 @@
 //! are told at once, each with a pointer to its place; what comes out satisfies every bound
 //! of `core::task::limits`.
 
+mod among;
 mod enqueued;
 pub mod fields;
 pub mod fingerprint;
 pub mod key;
+pub mod members;
 pub mod patch;
+mod queue;
 
 use punctual_client as wire;
 use punctual_core::callback;
-use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::lane::{LaneKey, Route};
 use punctual_core::networks;
 use punctual_core::state::{By, State};
-use punctual_core::task::{Body, Callback, Idempotency, NewTask, limits};
+use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, limits};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Trail};
 
 use crate::extract::json::escaped;
 use crate::problem::Problem;
 use crate::state::ApiConfig;
+pub use among::Among;
 use fields::Faults;
 use fingerprint::Meaning;
 
@@ -48,10 +52,22 @@ impl<'a> Submitter<'a> {
 
     /// The task to store for what was sent; `header_key` is what the header `Idempotency-Key` said.
     pub fn check(&self, new: wire::NewTask, header_key: Option<String>) -> Result<NewTask, Problem> {
+        self.judge(new, header_key, &Among::nobody())
+    }
+
+    /// The same for a task of a batch, which may depend on its other tasks.
+    pub fn check_member(&self, new: wire::NewTask, among: &Among<'_>) -> Result<NewTask, Problem> {
+        self.judge(new, None, among)
+    }
+
+    fn judge(&self, new: wire::NewTask, header_key: Option<String>, among: &Among<'_>) -> Result<NewTask, Problem> {
         let mut faults = Faults::default();
-        faults.not_yet("/ordering_key", new.ordering_key.as_ref());
-        faults.not_yet("/depends_on", new.depends_on.as_ref());
-        faults.not_yet("/on_dependency_failure", new.on_dependency_failure.as_ref());
+        let ordering_key = faults.ordering_key(new.ordering_key);
+        let depends_on = new.depends_on.unwrap_or_default();
+        let dependencies = Dependencies {
+            ids: faults.depends_on(&depends_on, among),
+            on_failure: new.on_dependency_failure.unwrap_or_default().into(),
+        };
         faults.name("/type", &new.kind);
         let queue = new.queue.unwrap_or_else(|| DEFAULT_QUEUE.to_owned());
         faults.name("/queue", &queue);
@@ -82,21 +98,25 @@ impl<'a> Submitter<'a> {
             metadata,
             schedule_id: None,
             idempotency_key: key.clone(),
+            ordering_key,
+            dependencies,
         };
         let idempotency = key.map(|key| Idempotency {
             key,
-            fingerprint: Meaning { lane: &lane, when, expires_at, body: &body }.fingerprint(),
+            fingerprint: Meaning { lane: &lane, when, expires_at, depends_on: &depends_on, body: &body }.fingerprint(),
         });
-        Ok(NewTask {
-            id: TaskId::new(),
+        let task = NewTask {
+            id: among.own_id(),
             lane,
             created_at: self.now,
             execute_at,
+            due_at: execute_at,
             expires_at,
             idempotency,
             body,
             trail: self.trail.clone(),
-        })
+        };
+        Ok(self.of_queue(task, new.retry_policy.as_ref(), new.timeout_seconds.is_some()))
     }
 
     /// Who takes the task, and where it is pushed to.

@@ -70,6 +70,8 @@ impl World {
             registry: sqlite.clone(),
             coordinator: sqlite.clone(),
             partitions: sqlite.clone(),
+            queues: sqlite.clone(),
+            schedules: sqlite.clone(),
             desk,
             settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
@@ -108,6 +110,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         hints,
         targets: Arc::new(Targets::new(1, 1_000)),
         owned: Arc::new(Owned::nothing(1)),
+        waits: Arc::default(),
         node: NODE,
     };
     let config = Config {
@@ -118,6 +121,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         visibility: seconds(60),
         waiting_workers: 100,
         backlog_per_second: 0,
+        fairness: punctual_scheduler::fairness::Config::default(),
     };
     let (dispatcher, desk) = Dispatcher::new(deps, config);
     tokio::spawn(dispatcher.run(shutdown));

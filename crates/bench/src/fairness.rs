@@ -1,68 +1,132 @@
 //! `fairness`: how late a quiet tenant's tasks arrive alone, and beside another tenant's backlog.
 //!
-//! The other tenant's tasks are all due and its workers take them as fast as they can, so
-//! every shared thing (the store's writer, the dispatcher, the machine) is busy with them.
+//! The other tenant's tasks are all due and are taken as fast as they can be, by its pull workers or
+//! by a sink, so every shared thing (the store's writer, the dispatcher, the machine) is busy with
+//! them. The quiet tenant is a thread by itself: what is measured is how long the server lets it
+//! wait, not how long the other tenant's clients do.
 
 use std::time::Instant;
 
+use anyhow::Context;
 use hdrhistogram::Histogram;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::Options;
-use crate::client::{Client, now};
+use crate::client::{Client, now, task};
+use crate::herd::HERD_LEAD;
 use crate::report::Report;
-use crate::submit::preload;
+use crate::sink::{Sink, lateness};
+use crate::submit::{preload, submit_all};
 use crate::workers::Workers;
 
 /// Workers of the quiet tenant, one of which is always waiting.
 const QUIET_WORKERS: usize = 4;
+/// Tasks it submits in a call.
+const QUIET_BATCH: usize = 1_000;
 /// Between the submission of the quiet tenant's tasks and the first due instant, in milliseconds.
 const LEAD: i64 = 1_000;
 
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Fairness {
+    /// The other tenant's backlog.
+    pub backlog: usize,
+    /// Tasks a second of the quiet tenant.
+    pub rate: usize,
+    /// For how long, in each case.
+    pub seconds: usize,
+    /// By sinks instead of pull workers.
+    pub webhook: bool,
+}
+
+/// Lateness in microseconds, and how many came early.
+type Watched = (Histogram<u64>, usize);
+
 /// Measures the quiet tenant alone, then beside the backlog while that is being drained.
-pub async fn run(
-    client: &Client,
-    options: &Options,
-    backlog: usize,
-    rate: usize,
-    seconds: usize,
-) -> anyhow::Result<Report> {
-    let (busy, quiet) = (client.of_tenant("busy"), client.of_tenant("quiet"));
-    let alone = watch(&quiet, options, rate, seconds).await?;
-    preload(&busy, options, backlog, "busy", |_| None, None).await?;
+pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyhow::Result<Report> {
+    let alone = watch(client, fairness).await?;
+    let busy = client.of_tenant("busy");
+    let drain = if fairness.webhook {
+        drain_by_sink(&busy, options, fairness.backlog).await?
+    } else {
+        drain_by_workers(&busy, options, fairness.backlog).await?
+    };
     let began = Instant::now();
-    let drain = Workers::start(&busy, "busy", options.few_connections(), options.batch, backlog);
-    let beside = watch(&quiet, options, rate, seconds).await?;
+    let beside = watch(client, fairness).await?;
     let watched = began.elapsed();
-    let drained = drain.join().await?.ended.duration_since(began);
+    let drained = drain.await??.duration_since(began);
     let p99 = |lateness: &Histogram<u64>| lateness.value_at_quantile(0.99) as f64 / 1_000.0;
-    let mut report = Report::new("fairness");
-    report.count("backlog", backlog);
-    report.count("rate_per_s", rate);
-    report.count("tasks", rate * seconds);
+    let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
+    report.count("backlog", fairness.backlog);
+    report.count("rate_per_s", fairness.rate);
+    report.count("tasks", fairness.rate * fairness.seconds);
     report.number("seconds", watched.as_secs_f64());
     // What is left of the watch when the backlog is gone was not disturbed by it.
     report.number("disturbed_percent", (drained.as_secs_f64() / watched.as_secs_f64()).min(1.0) * 100.0);
-    report.number("drain_per_s", backlog as f64 / drained.as_secs_f64());
+    report.number("drain_per_s", fairness.backlog as f64 / drained.as_secs_f64());
     report.number("alone_p99_ms", p99(&alone.0));
     report.number("p99_ratio", p99(&beside.0) / p99(&alone.0).max(1.0));
     report.lateness(&beside.0, alone.1 + beside.1);
     Ok(report)
 }
 
-/// The lateness of single tasks at a steady rate, and how many came early.
-async fn watch(
-    quiet: &Client,
+/// Submits the backlog, due at once, and sets pull workers at it; answers when the last was completed.
+async fn drain_by_workers(
+    busy: &Client,
     options: &Options,
-    rate: usize,
-    seconds: usize,
-) -> anyhow::Result<(Histogram<u64>, usize)> {
+    backlog: usize,
+) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
+    preload(busy, options, backlog, "busy", |_| None, None).await?;
+    let drain = Workers::start(busy, "busy", options.few_connections(), options.batch, backlog);
+    Ok(tokio::spawn(async move { Ok(drain.join().await?.ended) }))
+}
+
+/// Submits the backlog with a callback, and returns when it is due; answers when the last has come.
+async fn drain_by_sink(
+    busy: &Client,
+    options: &Options,
+    backlog: usize,
+) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
+    let mut sink = Sink::start().await?;
+    let lead = i64::try_from(backlog).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
+    let due = now().plus_millis(lead);
+    preload(busy, options, backlog, "busy", move |_| Some(due), Some(sink.url())).await?;
+    anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for a smaller backlog");
+    let drain = tokio::spawn(async move {
+        sink.wait(backlog).await?;
+        Ok(Instant::now())
+    });
+    tokio::time::sleep(due.duration_from(now())).await;
+    Ok(drain)
+}
+
+/// The lateness of single tasks of the quiet tenant at a steady rate.
+async fn watch(client: &Client, fairness: Fairness) -> anyhow::Result<Watched> {
+    let (client, (tell, told)) = (client.apart()?.of_tenant("quiet"), oneshot::channel());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("quiet".to_owned()).spawn(move || {
+        let watched = runtime.block_on(arrivals(&client, fairness));
+        // Nobody waits any more when the measurement was ended by a signal.
+        drop(tell.send(watched));
+    })?;
+    told.await.context("the quiet tenant's thread ended before all was measured")?
+}
+
+async fn arrivals(quiet: &Client, Fairness { rate, seconds, webhook, .. }: Fairness) -> anyhow::Result<Watched> {
     let tasks = rate * seconds;
+    let mut sink = if webhook { Some(Sink::start().await?) } else { None };
     let first = now().plus_millis(LEAD);
     let due = move |number: usize| {
         let millis = number as u128 * 1_000 / rate as u128;
         Some(first.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)))
     };
-    preload(quiet, options, tasks, "quiet", due, None).await?;
+    let url = sink.as_ref().map(Sink::url);
+    let make = move |number| task(number, "quiet", due(number), url.as_deref()).to_string();
+    submit_all(quiet, 1, QUIET_BATCH, tasks, "preloading", make).await?;
+    if let Some(sink) = &mut sink {
+        return Ok(lateness(&sink.wait(tasks).await?.first));
+    }
     let seen = Workers::start(quiet, "quiet", QUIET_WORKERS, 1, tasks).join().await?;
     Ok((seen.lateness, seen.early))
 }

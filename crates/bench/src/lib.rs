@@ -99,7 +99,9 @@ async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &
         Scenario::Lateness { rate, seconds, webhook } => lateness::run(client, options, rate, seconds, webhook).await,
         Scenario::Herd { tasks } => herd::run(client, options, tasks).await,
         Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
-        Scenario::Fairness { backlog, rate, seconds } => fairness::run(client, options, backlog, rate, seconds).await,
+        Scenario::Fairness { backlog, rate, seconds, webhook } => {
+            fairness::run(client, options, fairness::Fairness { backlog, rate, seconds, webhook }).await
+        }
         Scenario::Overload { seconds, times } => {
             overload::run(client, options, site, overload::Flood { seconds: seconds as u64, times }).await
         }

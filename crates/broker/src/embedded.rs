@@ -3,9 +3,10 @@
 //! One lock over small maps. Nothing survives the process, and nothing has to: the
 //! store knows what was queued, and the reaper gives it back. A message counts against
 //! its pool's capacity from `publish` until `ack`, so memory is bounded whatever the
-//! subscribers do.
+//! subscribers do. Tenants take turns: what one has published a lot of delays another's
+//! message by one delivery.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -189,7 +190,7 @@ type Place = (u8, u64);
 
 #[derive(Default)]
 struct Pool {
-    waiting: BTreeMap<Place, Message>,
+    waiting: Waiting,
     /// What each subscriber was given and has not acknowledged.
     taken: HashMap<u64, HashMap<Place, Message>>,
 }
@@ -200,7 +201,7 @@ impl Pool {
     }
 
     fn put(&mut self, number: u64, message: Message) {
-        self.waiting.insert((u8::MAX - message.priority, number), message);
+        self.waiting.put((u8::MAX - message.priority, number), message);
     }
 
     fn take(&mut self, subscriber: u64, prefetch: usize) -> Option<(Place, Message)> {
@@ -208,7 +209,7 @@ impl Pool {
         if taken.len() >= prefetch {
             return None;
         }
-        let (place, message) = self.waiting.pop_first()?;
+        let (place, message) = self.waiting.take_next()?;
         taken.insert(place, message.clone());
         Some((place, message))
     }
@@ -217,17 +218,71 @@ impl Pool {
         match self.taken.get_mut(&subscriber) {
             Some(taken) => {
                 if let Some(message) = taken.remove(&place).filter(|_| !acknowledged) {
-                    self.waiting.insert(place, message);
+                    self.waiting.put(place, message);
                 }
             }
             // The subscription is gone and the message waits again, unless somebody else has it: then it is theirs.
-            None if acknowledged => drop(self.waiting.remove(&place)),
+            None if acknowledged => self.waiting.remove(place),
             None => {}
         }
     }
 
     fn forget(&mut self, subscriber: u64) {
-        self.waiting.extend(self.taken.remove(&subscriber).unwrap_or_default());
+        for (place, message) in self.taken.remove(&subscriber).unwrap_or_default() {
+            self.waiting.put(place, message);
+        }
+    }
+}
+
+/// Messages that wait, by tenant.
+#[derive(Default)]
+struct Waiting {
+    by_tenant: HashMap<String, BTreeMap<Place, Message>>,
+    /// Those that have some, in the order of their turns.
+    turns: VecDeque<String>,
+    count: usize,
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        self.count
+    }
+
+    fn put(&mut self, place: Place, message: Message) {
+        self.count += 1;
+        if let Some(messages) = self.by_tenant.get_mut(&message.tenant) {
+            messages.insert(place, message);
+            return;
+        }
+        self.turns.push_back(message.tenant.clone());
+        self.by_tenant.insert(message.tenant.clone(), BTreeMap::from([(place, message)]));
+    }
+
+    /// The most urgent message of the tenant whose turn it is.
+    fn take_next(&mut self) -> Option<(Place, Message)> {
+        let tenant = self.turns.pop_front()?;
+        let messages = self.by_tenant.get_mut(&tenant)?;
+        let next = messages.pop_first();
+        self.count -= 1;
+        if messages.is_empty() {
+            self.by_tenant.remove(&tenant);
+        } else {
+            self.turns.push_back(tenant);
+        }
+        next
+    }
+
+    fn remove(&mut self, place: Place) {
+        let holds = |messages: &BTreeMap<Place, Message>| messages.contains_key(&place);
+        let found = self.by_tenant.iter_mut().find(|(_, messages)| holds(messages));
+        let Some((tenant, messages)) = found else { return };
+        messages.remove(&place);
+        self.count -= 1;
+        if messages.is_empty() {
+            let tenant = tenant.clone();
+            self.by_tenant.remove(&tenant);
+            self.turns.retain(|other| *other != tenant);
+        }
     }
 }
 

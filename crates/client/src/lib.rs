@@ -13,6 +13,7 @@
 
 pub mod batch;
 pub mod cluster;
+pub mod dependency;
 pub mod health;
 pub mod history;
 #[cfg(feature = "http")]
@@ -25,7 +26,9 @@ mod objects;
 pub mod page;
 pub mod priority;
 pub mod problem;
+pub mod queue;
 pub mod retry;
+pub mod schedule;
 pub mod seconds;
 pub mod settle;
 pub mod task;
@@ -34,14 +37,25 @@ pub mod worker;
 
 pub use batch::{BatchAnswer, BatchItem, NewBatch};
 pub use cluster::{Node, Partition};
+pub use dependency::{Dependency, OnDependencyFailure};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
 pub use history::{Event, Explanation, Reason, Run, RunError};
 pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
 pub use new_task::{NewTask, Redrive, TaskPatch};
-pub use page::{EventPage, NodePage, Page, PartitionPage, RunPage, TaskPage, WorkerPage};
+pub use page::{
+    EventPage, NodePage, OccurrencePage, Page, PartitionPage, QueuePage, RunPage, SchedulePage, TaskPage,
+    UpcomingRunPage, WorkerPage,
+};
 pub use priority::Priority;
 pub use problem::{Fault, Problem};
+pub use queue::{
+    OnDeadLetter, Pause, PauseRequest, Queue, QueueCounts, QueueSettings, RateLimit, RateLimitFields, ResumeRequest,
+};
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
+pub use schedule::{
+    Backfill, BackfillAnswer, Catchup, Covers, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
+    OverlapPolicy, PauseSchedule, Schedule, SchedulePatch, UpcomingRun,
+};
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};
 pub use task::{LastError, Status, Task};

@@ -6,6 +6,7 @@ use punctual_core::json::Json;
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use crate::dependency::{self, Dependency, OnDependencyFailure};
 use crate::objects::objects_only;
 use crate::priority::Priority;
 use crate::retry::RetryPolicyFields;
@@ -62,18 +63,18 @@ pub struct NewTask {
     /// The submitter's own labels: up to 32, keys up to 64 characters, values up to 512.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// Part of the contract, but not of this version: refused when given.
+    /// Tasks of one tenant with the same key run one at a time, in order of `execute_at`, then of submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub ordering_key: Option<Json>,
-    /// Part of the contract, but not of this version: refused when given.
+    #[schema(min_length = 1, max_length = 255)]
+    pub ordering_key: Option<String>,
+    /// Tasks that must have completed before this one runs: ids, and in a batch also the places of other tasks of it,
+    /// from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "dependency::list")]
+    #[schema(max_items = 10_000)]
+    pub depends_on: Option<Vec<Dependency>>,
+    /// What becomes of it when one of them does not complete; `cancel` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub depends_on: Option<Json>,
-    /// Part of the contract, but not of this version: refused when given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(ignore)]
-    pub on_dependency_failure: Option<Json>,
+    pub on_dependency_failure: Option<OnDependencyFailure>,
 }
 
 impl NewTask {
@@ -131,7 +132,7 @@ pub struct Redrive {
 }
 
 /// Tells a field that is `null` from one that is absent.
-fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

@@ -9,6 +9,8 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::cluster::{Node, Partition};
 use crate::history::{Event, Run};
+use crate::queue::Queue;
+use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -34,6 +36,14 @@ pub type WorkerPage = Page<Worker>;
 pub type NodePage = Page<Node>;
 /// A page of partitions.
 pub type PartitionPage = Page<Partition>;
+/// A page of queues.
+pub type QueuePage = Page<Queue>;
+/// A page of schedules.
+pub type SchedulePage = Page<Schedule>;
+/// A page of what became of a schedule's instants.
+pub type OccurrencePage = Page<Occurrence>;
+/// The next instants of a schedule.
+pub type UpcomingRunPage = Page<UpcomingRun>;
 
 /// By hand, because the derived one would repeat the whole item in each page instead of referring to it.
 impl<T: ToSchema> PartialSchema for Page<T> {

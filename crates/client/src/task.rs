@@ -9,6 +9,7 @@ use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::dependency::OnDependencyFailure;
 use crate::retry::RetryPolicy;
 use crate::seconds::Seconds;
 
@@ -42,7 +43,8 @@ pub struct Task {
     /// When its submitter wants it.
     #[schema(value_type = String, format = DateTime)]
     pub execute_at: Timestamp,
-    /// When it is due next, while it waits: `execute_at`, or later after a failed attempt.
+    /// When it is due next, while it waits: `execute_at`, or later where it waited for others or its queue
+    /// spreads what is due at once, and after a failed attempt.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_attempt_at: Option<Timestamp>,
     /// Not started by then, it fails.
@@ -50,6 +52,13 @@ pub struct Task {
     pub expires_at: Option<Timestamp>,
     /// The key it was submitted under.
     pub idempotency_key: Option<String>,
+    /// Tasks with the same key run one at a time, in order.
+    pub ordering_key: Option<String>,
+    /// What it depends on.
+    #[schema(value_type = Vec<String>)]
+    pub depends_on: Vec<TaskId>,
+    /// What becomes of it when one of those does not complete.
+    pub on_dependency_failure: OnDependencyFailure,
     /// How it is retried.
     pub retry_policy: RetryPolicy,
     /// Retries used so far, the one it waits for included.

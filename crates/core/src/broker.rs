@@ -10,7 +10,8 @@
 //!
 //! - `publish_reaches_a_subscriber`: a published message is delivered once to one subscriber of its pool.
 //! - `pools_are_apart`: a subscriber gets messages of its own pool only.
-//! - `urgent_first`: among waiting messages the higher priority is delivered first, and within a priority in order.
+//! - `urgent_first`: among waiting messages of a tenant the higher priority is delivered first, and within a priority in
+//!   order.
 //! - `prefetch_bounds_what_is_unacknowledged`: a subscription never has more than `prefetch` unacknowledged deliveries.
 //! - `unacknowledged_is_delivered_again`: when a subscription or a delivery is dropped without `ack`.
 //! - `acknowledged_is_gone`: it is never delivered again.

@@ -120,6 +120,19 @@ impl Default for TaskId {
     }
 }
 
+impl ScheduleId {
+    /// A fresh id.
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+}
+
+impl Default for ScheduleId {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RunId {
     /// The id of the run of `task` that holds fencing token `token`: derived, so that it needs no column and
     /// the lease, the webhook and the history all name the run alike.

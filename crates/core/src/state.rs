@@ -120,8 +120,8 @@ impl Position {
 /// What happened.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// All dependencies have completed.
-    Unblock,
+    /// Nothing that it depends on is waited for any more; it is due at the given instant.
+    Unblock(Timestamp),
     /// The scheduler takes the task to dispatch it; `Hold` says until when it must have been started.
     Claim(Hold),
     /// A worker begins the run it got from the broker.
@@ -273,7 +273,7 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let draft = Draft { position, by };
     let change = match (position.state, event) {
-        (Blocked, Event::Unblock) => draft.step(Pending, Step::Unblocked),
+        (Blocked, Event::Unblock(due_at)) => Change { due_at: Some(due_at), ..draft.step(Pending, Step::Unblocked) },
         (Pending, Event::Claim(hold)) => {
             let claimed = draft.step(Queued, Step::Claimed);
             Change { attempts: Some(position.attempts.saturating_add(1)), hold: Some(hold), ..claimed }

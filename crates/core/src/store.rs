@@ -92,6 +92,10 @@ pub enum Inserted {
     Replayed(Task),
     /// A task was submitted under this key before, with other content, or its history was removed since.
     KeyReused(TaskId),
+    /// It depends on this task, which its tenant does not have: nothing was stored.
+    UnknownDependency(TaskId),
+    /// Its queue has as many live tasks as it may have: nothing was stored.
+    QueueFull,
 }
 
 /// A claim of up to `limit` due tasks for one taker.
@@ -138,6 +142,30 @@ pub struct Claimed {
     pub expired: usize,
     /// Partitions that the taker does not own any more in the term it named; nothing was taken then.
     pub lost: Vec<Partition>,
+    /// Lanes of which nothing more may be taken now, because of their queues (see [`queues`](crate::queues)).
+    pub held_back: Vec<HeldBack>,
+}
+
+/// A lane that a claim was not given what it wanted from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// The lane.
+    pub lane: LaneId,
+    /// What holds it.
+    pub by: Restraint,
+    /// When it is worth to come again; none: when somebody does something.
+    pub until: Option<Timestamp>,
+}
+
+/// What holds the tasks of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Restraint {
+    /// It is paused.
+    Pause,
+    /// As many run as may.
+    Concurrency,
+    /// As many began as may.
+    Rate,
 }
 
 /// The begin of a run that came through a broker.
@@ -259,7 +287,7 @@ pub trait Store: Send + Sync {
     /// Begins queued tasks. Answers in order; none where the task is not queued at that version.
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError>;
 
-    /// Applies changes, each by itself, in one transaction. Answers in order.
+    /// Applies changes, each by itself and in order. Answers in order.
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError>;
 
     /// Applies changes as the holder of `lease`, as [`Store::apply`] does. None: somebody else has held it since, and

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::{Lane, LaneKey};
@@ -35,6 +37,10 @@ pub mod limits {
     pub const ERROR_TEXT: usize = 4_096;
     /// Retries a policy may ask for.
     pub const RETRIES: u32 = 1_000;
+    /// Tasks that one task may depend on.
+    pub const DEPENDENCIES: usize = 10_000;
+    /// What the tasks of one batch may depend on in all.
+    pub const BATCH_DEPENDENCIES: usize = 100_000;
     /// Tasks in one batch.
     pub const BATCH: usize = 10_000;
     /// Bytes of payload after which a claim takes no further task.
@@ -52,8 +58,10 @@ pub struct NewTask {
     pub lane: LaneKey,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// When it is due.
+    /// When its submitter wants it.
     pub execute_at: Timestamp,
+    /// When it may be dispatched: `execute_at`, or later where its queue spreads what is due at once.
+    pub due_at: Timestamp,
     /// Not started by then, it fails.
     pub expires_at: Option<Timestamp>,
     /// The key under which a repeated submission is recognised, and a digest of what was submitted.
@@ -73,7 +81,7 @@ pub struct Idempotency {
     pub fingerprint: [u8; 32],
 }
 
-/// The part of a task that scheduling does not look at.
+/// What was submitted, apart from its time and its lane.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Body {
     /// What the worker gets.
@@ -90,6 +98,48 @@ pub struct Body {
     pub schedule_id: Option<ScheduleId>,
     /// The submitter's idempotency key, to show it.
     pub idempotency_key: Option<String>,
+    /// The tasks of its tenant with the same key run one at a time, by `execute_at`, then in order of submission.
+    pub ordering_key: Option<String>,
+    /// What must have come to rest before it may run.
+    pub dependencies: Dependencies,
+}
+
+/// The tasks that a task waits for, and what becomes of it when one of them does not complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dependencies {
+    /// Their ids, each once; tasks of the same tenant.
+    pub ids: Vec<TaskId>,
+    /// What becomes of the task when one of them does not complete.
+    pub on_failure: OnDependencyFailure,
+}
+
+/// What becomes of a task when one that it depends on does not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDependencyFailure {
+    /// It is `CANCELLED`.
+    #[default]
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It is `FAILED`.
+    Fail,
+}
+
+impl OnDependencyFailure {
+    /// The name on the wire and in the store's column.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            OnDependencyFailure::Cancel => "cancel",
+            OnDependencyFailure::Run => "run",
+            OnDependencyFailure::Fail => "fail",
+        }
+    }
+
+    /// The policy with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Cancel, Self::Run, Self::Fail].into_iter().find(|policy| policy.as_str() == name)
+    }
 }
 
 /// Where a task is pushed to.
@@ -148,7 +198,8 @@ pub struct Task {
     pub created_at: Timestamp,
     /// When its submitter wants it.
     pub execute_at: Timestamp,
-    /// When it is due next: `execute_at`, or later after a failed attempt.
+    /// When it is due next: `execute_at`, or later where its queue spreads what is due at once, where it waited for
+    /// others, or after a failed attempt.
     pub due_at: Timestamp,
     /// Not started by then, it fails.
     pub expires_at: Option<Timestamp>,

@@ -50,6 +50,8 @@ pub enum Actor<'a> {
     Node,
     /// A recurring schedule.
     Schedule,
+    /// The resolver, which tells tasks that what they waited for has come to rest.
+    Resolver,
 }
 
 /// What happened in a step.
@@ -57,7 +59,7 @@ pub enum Actor<'a> {
 pub enum Step<'a> {
     /// The task was accepted.
     Submitted,
-    /// All it depended on has completed.
+    /// Nothing that it depended on is waited for any more.
     Unblocked,
     /// It was claimed for dispatch; this counts the attempt.
     Claimed,
@@ -201,6 +203,16 @@ impl Trail {
         })
     }
 
+    /// The same steps, but that the first brought the task to `state`.
+    #[must_use]
+    pub fn beginning_in(&self, state: State) -> Self {
+        let mut trail = Self::default();
+        for (place, entry) in self.entries().enumerate() {
+            trail.push(&if place == 0 { Entry { to: state, ..entry } } else { entry });
+        }
+        trail
+    }
+
     /// The last step.
     pub fn last(&self) -> Option<Entry<'_>> {
         self.entries().last()
@@ -320,6 +332,16 @@ mod tests {
         assert!(trail.entries().eq(entries.iter().cloned()));
         assert_eq!(trail.last_error().unwrap().1.code, "boom");
         assert_eq!(trail.at_version(2).unwrap().step, Step::Claimed);
+    }
+
+    #[test]
+    fn the_first_state_can_be_another() {
+        let mut trail = Trail::default();
+        trail.push(&entry(1, State::Pending, Step::Submitted));
+        trail.push(&entry(2, State::Cancelled, Step::Cancelled));
+        let blocked = trail.beginning_in(State::Blocked);
+        assert_eq!(blocked.entries().map(|entry| entry.to).collect::<Vec<_>>(), [State::Blocked, State::Cancelled]);
+        assert_eq!(blocked.beginning_in(State::Pending), trail);
     }
 
     #[test]

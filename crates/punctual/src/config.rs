@@ -19,6 +19,7 @@ use std::time::Duration;
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
+use punctual_scheduler::fairness::{self, BandWeights};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
@@ -55,6 +56,8 @@ pub struct Config {
     pub tasks: Tasks,
     /// How due tasks are found and claimed.
     pub scheduler: Scheduler,
+    /// How tenants and priorities share what is claimed.
+    pub fairness: fairness::Config,
     /// How the leadership and the partitions are held.
     pub leader: Leader,
     /// How long what is over is kept.
@@ -147,6 +150,10 @@ pub struct Webhooks {
     pub concurrency: usize,
     /// The same for one target.
     pub per_target: usize,
+    /// The same for one tenant, in percent of the places that nobody else has.
+    pub tenant_percent: u8,
+    /// The same for one band of priorities.
+    pub band_percent: u8,
     /// How long a target has to accept a connection.
     pub connect_timeout: Duration,
     /// Bytes read of an answer.
@@ -232,6 +239,7 @@ impl Config {
             limits: Limits::read(&mut read),
             tasks: Tasks::read(&mut read),
             scheduler: Scheduler::read(&mut read),
+            fairness: fairness(&mut read),
             leader: Leader::read(&mut read),
             retention: Retention::read(&mut read),
             webhooks: Webhooks::read(&mut read),
@@ -309,6 +317,28 @@ impl Scheduler {
     }
 }
 
+/// The most that anything weighs against the others.
+const HEAVIEST: i64 = 1_000;
+
+fn fairness(read: &mut Reader<'_>) -> fairness::Config {
+    fairness::Config {
+        bands: BandWeights::new(
+            read.number("fairness.high_weight", 1..=HEAVIEST),
+            read.number("fairness.normal_weight", 1..=HEAVIEST),
+            read.number("fairness.low_weight", 1..=HEAVIEST),
+        ),
+        aging: read.seconds("fairness.aging_seconds", Duration::ZERO..=30 * DAY),
+        tenants: read.list("fairness.tenant_weights", tenant_weight).into_iter().collect(),
+    }
+}
+
+fn tenant_weight(text: &str) -> Result<(String, u32), String> {
+    let weight = |text: &str| text.parse().ok().filter(|weight| (1..=HEAVIEST).contains(&i64::from(*weight)));
+    let parsed = text.split_once('=').and_then(|(tenant, text)| Some((tenant.trim(), weight(text.trim())?)));
+    let named = parsed.filter(|(tenant, _)| !tenant.is_empty()).map(|(tenant, weight)| (tenant.to_owned(), weight));
+    named.ok_or_else(|| format!("{text:?} must be a tenant and its weight from 1 to {HEAVIEST}, such as \"acme=3\""))
+}
+
 impl Leader {
     fn read(read: &mut Reader<'_>) -> Self {
         let leader = Self {
@@ -344,6 +374,8 @@ impl Webhooks {
         let webhooks = Self {
             concurrency: read.number("webhooks.concurrency", 1..=100_000),
             per_target: read.number("webhooks.per_target", 1..=100_000),
+            tenant_percent: read.number("webhooks.tenant_percent", 1..=100),
+            band_percent: read.number("webhooks.band_percent", 1..=100),
             connect_timeout: read.seconds("webhooks.connect_timeout_seconds", MILLISECOND..=HOUR),
             response_bytes: read.number("webhooks.response_bytes", 1_024..=64 * MIB),
             allow_networks: networks.expect("invariant: each is a network"),

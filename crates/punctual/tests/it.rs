@@ -8,9 +8,11 @@ mod it {
     mod clock;
     mod cluster;
     mod config;
+    mod dependencies;
     mod documents;
     mod durability;
     mod enqueue;
+    mod fairness;
     mod idempotency;
     mod layering;
     mod leases;
@@ -18,10 +20,13 @@ mod it {
     mod log;
     mod openapi;
     mod operations;
+    mod order;
     mod partitions;
+    mod queues;
     mod readme;
     mod replica;
     mod retention;
+    mod schedules;
     mod sql_document;
     mod surface;
     mod tasks;

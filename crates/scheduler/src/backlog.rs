@@ -5,7 +5,7 @@
 //! targets with everything that has piled up. What such a lane has besides, due since the node
 //! owns it, stands on the board like everything else.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use punctual_core::lane::{Lane, LaneId, LaneKey};
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
-use crate::board::Rank;
+use crate::board::{Rank, Ranks, by_priority};
 use crate::bucket::Bucket;
+use crate::fairness::Band;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Backlog {
     bucket: Bucket,
     lanes: HashMap<LaneId, (Rank, Arc<Lane>)>,
-    order: BTreeSet<Rank>,
+    by_tenant: BTreeMap<String, Ranks>,
 }
 
 impl Backlog {
     /// Nothing found yet; so many tasks a second may be taken from what will be, zero means any number.
     pub fn new(per_second: u32, now: Instant) -> Self {
-        Self { bucket: Bucket::new(per_second, now), lanes: HashMap::new(), order: BTreeSet::new() }
+        Self { bucket: Bucket::new(per_second, now), lanes: HashMap::new(), by_tenant: BTreeMap::new() }
     }
 
     /// Whether what is found may be taken like everything else.
@@ -39,21 +40,34 @@ impl Backlog {
     pub fn note(&mut self, lane: &Arc<Lane>, due_at: Timestamp) {
         self.forget(lane.id);
         let rank = Rank::of(lane, due_at);
-        self.order.insert(rank);
+        self.by_tenant.entry(lane.key.tenant.clone()).or_default().insert(rank);
         self.lanes.insert(lane.id, (rank, Arc::clone(lane)));
     }
 
     /// Nothing is left of what was found in this lane.
     pub fn forget(&mut self, lane: LaneId) {
-        if let Some((rank, _)) = self.lanes.remove(&lane) {
-            self.order.remove(&rank);
+        let Some((rank, lane)) = self.lanes.remove(&lane) else { return };
+        if let Some(ranks) = self.by_tenant.get_mut(&lane.key.tenant) {
+            ranks.remove(&rank);
+            if ranks.is_empty() {
+                self.by_tenant.remove(&lane.key.tenant);
+            }
         }
+    }
+
+    /// Takes a lane out; tells when its first task that was found is due.
+    pub fn take_away(&mut self, lane: LaneId) -> Option<(Arc<Lane>, Timestamp)> {
+        let (rank, known) = self.lanes.get(&lane).map(|(rank, known)| (*rank, Arc::clone(known)))?;
+        self.forget(lane);
+        Some((known, rank.due_at))
     }
 
     /// Keeps the lanes that `concern` this node, and forgets the others.
     pub fn retain(&mut self, concern: impl Fn(&LaneKey) -> bool) {
-        self.lanes.retain(|_, (_, lane)| concern(&lane.key));
-        self.order.retain(|rank| self.lanes.contains_key(&rank.lane));
+        let gone = self.lanes.values().filter(|(_, lane)| !concern(&lane.key)).map(|(_, lane)| lane.id);
+        for lane in gone.collect::<Vec<_>>() {
+            self.forget(lane);
+        }
     }
 
     /// The lane, if something was found in it.
@@ -61,9 +75,15 @@ impl Backlog {
         self.lanes.get(&lane).map(|(_, lane)| lane)
     }
 
-    /// The lanes: most urgent first, then the one that has waited longest.
-    pub fn lanes(&self) -> impl Iterator<Item = &Arc<Lane>> {
-        self.order.iter().filter_map(|rank| self.lane(rank.lane))
+    /// The tenants of the lanes, and those.
+    pub fn by_tenant(&self) -> &BTreeMap<String, Ranks> {
+        &self.by_tenant
+    }
+
+    /// Since when the first task of a band waits, of all that were found.
+    pub fn waits_since(&self, band: Band) -> Option<Timestamp> {
+        let firsts = self.by_tenant.values().flat_map(by_priority).filter_map(|mut level| level.next());
+        firsts.filter(|rank| Band::of(rank.priority()) == band).map(|rank| rank.due_at).min()
     }
 
     /// How many tasks may be taken now; none when nothing was found.
@@ -95,7 +115,7 @@ mod tests {
     }
 
     fn order(backlog: &Backlog) -> Vec<i64> {
-        backlog.lanes().map(|lane| lane.id.number()).collect()
+        backlog.by_tenant().values().flatten().map(|rank| rank.lane.number()).collect()
     }
 
     fn at(millis: i64) -> Timestamp {
@@ -111,6 +131,10 @@ mod tests {
         assert_eq!(order(&backlog), [3, 1, 2]);
         backlog.note(&lane(1, 5), at(25));
         assert_eq!(order(&backlog), [3, 2, 1], "the others of its rank have their turn");
+        assert_eq!(
+            [Band::High, Band::Normal, Band::Low].map(|band| backlog.waits_since(band)),
+            [Some(at(30)), Some(at(20)), None]
+        );
         backlog.forget(LaneId::new(2));
         backlog.retain(|lane| lane.priority == 5);
         assert_eq!(order(&backlog), [1]);

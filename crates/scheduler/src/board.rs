@@ -9,38 +9,41 @@
 //! Invariant: a head on the board is never later than the lane's true head, unless a
 //! hint or the next sweep is on its way to say so.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::btree_set::Range;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::time::Timestamp;
 
+use crate::fairness::Band;
 use crate::wheel::Wheel;
 
-/// Where takers look for ready lanes.
+/// Where pull workers look for ready lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shelf {
-    /// Pull tasks of a tenant's queue.
+    /// Tasks of a tenant's queue.
     Queue(String, String),
-    /// Pull tasks of a tenant's type.
+    /// Tasks of a tenant's type.
     Kind(String, String),
-    /// Everything that is pushed.
-    Push,
 }
 
 impl Shelf {
-    /// The shelves a lane stands on when it is ready.
-    fn of(lane: &Lane) -> Vec<Shelf> {
-        let key = &lane.key;
-        match key.route {
-            Route::Pull => vec![
-                Shelf::Queue(key.tenant.clone(), key.queue.clone()),
-                Shelf::Kind(key.tenant.clone(), key.kind.clone()),
-            ],
-            Route::Push(_) => vec![Shelf::Push],
-        }
+    /// Whose it is.
+    pub fn tenant(&self) -> &str {
+        let (Shelf::Queue(tenant, _) | Shelf::Kind(tenant, _)) = self;
+        tenant
+    }
+
+    /// The shelves a lane that is pulled stands on when it is ready.
+    fn of(key: &LaneKey) -> [Shelf; 2] {
+        [Shelf::Queue(key.tenant.clone(), key.queue.clone()), Shelf::Kind(key.tenant.clone(), key.kind.clone())]
     }
 }
+
+/// Lanes in their order.
+pub type Ranks = BTreeSet<Rank>;
 
 /// The order on a shelf: most urgent first, then the one that has waited longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,6 +60,30 @@ impl Rank {
     pub fn of(lane: &Lane, due_at: Timestamp) -> Self {
         Self { less_urgent: u8::MAX - lane.key.priority, due_at, lane: lane.id }
     }
+
+    /// The priority of the lane.
+    pub fn priority(self) -> u8 {
+        u8::MAX - self.less_urgent
+    }
+
+    fn first_of(less_urgent: u8) -> Self {
+        Self { less_urgent, due_at: Timestamp::from_millis(i64::MIN), lane: LaneId::new(i64::MIN) }
+    }
+
+    fn last_of(less_urgent: u8) -> Self {
+        Self { less_urgent, due_at: Timestamp::from_millis(i64::MAX), lane: LaneId::new(i64::MAX) }
+    }
+}
+
+/// Lanes by their priorities, the most urgent first; those of one priority in their order.
+pub fn by_priority(ranks: &Ranks) -> impl Iterator<Item = Range<'_, Rank>> {
+    let mut next = ranks.first().map(|rank| rank.less_urgent);
+    std::iter::from_fn(move || {
+        let level = next?;
+        let (first, last) = (Rank::first_of(level), Rank::last_of(level));
+        next = ranks.range((Excluded(last), Unbounded)).next().map(|rank| rank.less_urgent);
+        Some(ranks.range((Included(first), Included(last))))
+    })
 }
 
 #[derive(Debug)]
@@ -72,7 +99,11 @@ pub struct Board {
     window_millis: i64,
     lanes: HashMap<LaneId, Known>,
     wheel: Wheel<LaneId>,
-    shelves: HashMap<Shelf, BTreeSet<Rank>>,
+    shelves: HashMap<Shelf, Ranks>,
+    /// Ready lanes that are pushed, by tenant.
+    pushed: BTreeMap<String, Ranks>,
+    /// Ready lanes of each band, the one that has waited longest first.
+    waiting: [BTreeSet<(Timestamp, LaneId)>; 3],
     /// Shelves that got a ready lane since the dispatcher looked last.
     stirred: Vec<Shelf>,
     fired: Vec<LaneId>,
@@ -86,6 +117,8 @@ impl Board {
             lanes: HashMap::new(),
             wheel: Wheel::new(now),
             shelves: HashMap::new(),
+            pushed: BTreeMap::new(),
+            waiting: Default::default(),
             stirred: Vec::new(),
             fired: Vec::new(),
         }
@@ -106,6 +139,24 @@ impl Board {
         match head {
             Some(due_at) => self.place(&lane, due_at, now),
             None => self.forget(lane.id),
+        }
+    }
+
+    /// The store was searched: this is the lane's head. Unlike a hint it may make a lane that is ready later.
+    pub fn found(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
+        match self.lanes.get(&lane.id) {
+            Some(known) if known.ready && known.head < head => self.place(lane, head, now),
+            _ => self.note(lane, head, now),
+        }
+    }
+
+    /// All of the store was searched, and nothing waits in other lanes than these. Those that are `spared` may have
+    /// changed since.
+    pub fn found_no_others(&mut self, found: &HashSet<LaneId>, spared: impl Fn(&LaneKey) -> bool) {
+        let gone = |known: &&Known| known.ready && !found.contains(&known.lane.id) && !spared(&known.lane.key);
+        let gone: Vec<LaneId> = self.lanes.values().filter(gone).map(|known| known.lane.id).collect();
+        for lane in gone {
+            self.forget(lane);
         }
     }
 
@@ -133,9 +184,19 @@ impl Board {
         self.fired = fired;
     }
 
-    /// The ready lanes on a shelf, in order.
-    pub fn ready(&self, shelf: &Shelf) -> impl Iterator<Item = Rank> {
-        self.shelves.get(shelf).into_iter().flatten().copied()
+    /// The ready lanes on a shelf; none when it is empty.
+    pub fn ready(&self, shelf: &Shelf) -> Option<&Ranks> {
+        self.shelves.get(shelf)
+    }
+
+    /// The tenants with ready lanes that are pushed, and those.
+    pub fn pushed(&self) -> &BTreeMap<String, Ranks> {
+        &self.pushed
+    }
+
+    /// Since when the first task of a band waits, of all lanes that are ready.
+    pub fn waits_since(&self, band: Band) -> Option<Timestamp> {
+        self.waiting[band as usize].first().map(|(due_at, _)| *due_at)
     }
 
     /// The lane with this number, if it is on the board.
@@ -168,6 +229,13 @@ impl Board {
         self.lanes.is_empty()
     }
 
+    /// Takes a lane off the board; tells when its first task is due.
+    pub fn take_away(&mut self, id: LaneId) -> Option<(Arc<Lane>, Timestamp)> {
+        let (lane, head) = self.lanes.get(&id).map(|known| (Arc::clone(&known.lane), known.head))?;
+        self.forget(id);
+        Some((lane, head))
+    }
+
     fn place(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
         self.take_off_shelves(lane.id);
         if head > now.plus_millis(self.window_millis) {
@@ -186,10 +254,18 @@ impl Board {
     fn make_ready(&mut self, id: LaneId) {
         let Some(known) = self.lanes.get_mut(&id) else { return };
         known.ready = true;
-        let rank = known.rank();
-        for shelf in Shelf::of(&known.lane) {
-            self.shelves.entry(shelf.clone()).or_default().insert(rank);
-            self.stirred.push(shelf);
+        let (rank, key) = (known.rank(), &known.lane.key);
+        self.waiting[Band::of(key.priority) as usize].insert((rank.due_at, id));
+        match key.route {
+            Route::Pull => {
+                for shelf in Shelf::of(key) {
+                    self.shelves.entry(shelf.clone()).or_default().insert(rank);
+                    self.stirred.push(shelf);
+                }
+            }
+            Route::Push(_) => {
+                self.pushed.entry(key.tenant.clone()).or_default().insert(rank);
+            }
         }
     }
 
@@ -202,12 +278,25 @@ impl Board {
     fn take_off_shelves(&mut self, id: LaneId) {
         let Some(known) = self.lanes.get_mut(&id).filter(|known| known.ready) else { return };
         known.ready = false;
-        let rank = known.rank();
-        for shelf in Shelf::of(&known.lane) {
-            if let Some(ranks) = self.shelves.get_mut(&shelf) {
-                ranks.remove(&rank);
-                if ranks.is_empty() {
-                    self.shelves.remove(&shelf);
+        let (rank, key) = (known.rank(), &known.lane.key);
+        self.waiting[Band::of(key.priority) as usize].remove(&(rank.due_at, id));
+        match key.route {
+            Route::Pull => {
+                for shelf in Shelf::of(key) {
+                    if let Some(ranks) = self.shelves.get_mut(&shelf) {
+                        ranks.remove(&rank);
+                        if ranks.is_empty() {
+                            self.shelves.remove(&shelf);
+                        }
+                    }
+                }
+            }
+            Route::Push(_) => {
+                if let Some(ranks) = self.pushed.get_mut(&key.tenant) {
+                    ranks.remove(&rank);
+                    if ranks.is_empty() {
+                        self.pushed.remove(&key.tenant);
+                    }
                 }
             }
         }
@@ -238,7 +327,7 @@ mod tests {
     }
 
     fn ready(board: &Board) -> Vec<i64> {
-        board.ready(&queue()).map(|rank| rank.lane.number()).collect()
+        board.ready(&queue()).into_iter().flatten().map(|rank| rank.lane.number()).collect()
     }
 
     #[test]
@@ -277,6 +366,57 @@ mod tests {
         board.correct(LaneId::new(1), None, at(300));
         assert!(board.is_empty());
         assert!(board.shelves.is_empty());
+    }
+
+    #[test]
+    fn lanes_that_are_pushed_stand_with_their_tenant() {
+        let mut board = Board::new(at(0), 1_000);
+        let pushed = |number, tenant: &str, priority| {
+            let mut lane = Lane::clone(&lane(number, priority));
+            lane.key.tenant = tenant.to_owned();
+            lane.key.route = Route::Push("http://a.example:80".into());
+            Arc::new(lane)
+        };
+        for lane in [pushed(1, "a", 5), pushed(2, "b", 5), pushed(3, "a", 9), pushed(4, "a", 5)] {
+            board.note(&lane, at(0), at(0));
+        }
+        let levels: Vec<Vec<i64>> =
+            by_priority(&board.pushed()["a"]).map(|level| level.map(|rank| rank.lane.number()).collect()).collect();
+        assert_eq!(levels, [vec![3], vec![1, 4]]);
+        board.correct(LaneId::new(2), None, at(0));
+        assert_eq!(board.pushed().keys().collect::<Vec<_>>(), ["a"]);
+    }
+
+    #[test]
+    fn it_knows_since_when_each_band_waits() {
+        let mut board = Board::new(at(0), 1_000);
+        board.note(&lane(1, 5), at(100), at(0));
+        assert_eq!(board.waits_since(Band::Normal), None, "not due yet");
+        board.advance(at(200));
+        board.note(&lane(2, 6), at(50), at(200));
+        board.note(&lane(3, 0), at(150), at(200));
+        let since = |board: &Board| Band::ALL.map(|band| board.waits_since(band).map(Timestamp::as_millis));
+        assert_eq!(since(&board), [None, Some(50), Some(150)]);
+        board.correct(LaneId::new(2), Some(at(300)), at(200));
+        board.correct(LaneId::new(3), None, at(200));
+        assert_eq!(since(&board), [None, Some(100), None]);
+    }
+
+    #[test]
+    fn a_search_of_the_store_makes_ready_lanes_later_and_forgets_those_without_tasks() {
+        let mut board = Board::new(at(0), 1_000);
+        for number in 1..=4 {
+            board.note(&lane(number, 5), at(0), at(0));
+        }
+        board.found(&lane(1, 5), at(500), at(0));
+        board.found(&lane(2, 5), at(0), at(0));
+        assert_eq!(ready(&board), [2, 3, 4]);
+        board.found_no_others(&HashSet::from([LaneId::new(1), LaneId::new(2)]), |_| true);
+        assert_eq!(ready(&board), [2, 3, 4], "they are spared");
+        board.found_no_others(&HashSet::from([LaneId::new(1), LaneId::new(2)]), |_| false);
+        assert_eq!(ready(&board), [2]);
+        board.advance(at(500));
+        assert_eq!(ready(&board), [2, 1]);
     }
 
     #[test]

@@ -2,22 +2,23 @@
 //!
 //! One loop owns the board (which lanes are due) and the waiters (which workers want
 //! what). A turn takes in what has happened — workers that ask, hints of fresh tasks,
-//! lanes whose time has come — and then makes one batch of claims for everybody who can
-//! be served: pull workers get their tasks `RUNNING`, pushed tasks go `QUEUED` to the
-//! broker. Turns follow each other, so a claim's answer is never older than the hints
-//! taken in after it.
+//! lanes whose time has come — and then claims for everybody who can be served: pull
+//! workers get their tasks `RUNNING`, pushed tasks go `QUEUED` to the broker. Claims of
+//! different tenants are under way side by side (`flights`); those of one tenant follow
+//! each other, so a claim's answer is never older than the hints taken in after it. Who
+//! goes first where not everybody can is for `fairness` to say.
 //!
 //! Whatever is lost here, by a crash between any two lines, is found by the sweep (not
 //! claimed) or by the reaper (claimed and not started).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
-use punctual_core::lane::LaneId;
+use punctual_core::lane::{Lane, LaneId};
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Claimed, Store, StoreError};
 use punctual_core::task::Task;
@@ -30,16 +31,23 @@ use tokio_util::sync::CancellationToken;
 use crate::backlog::Backlog;
 use crate::board::{Board, Shelf};
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
+use crate::fairness::{self, Aging, Band, LongestWaits, Tenants};
+use crate::gated::Gated;
 use crate::hints::Hints;
 use crate::ownership::Owned;
 use crate::targets::Targets;
 use crate::waiters::{Waiters, shelves};
 
+mod flights;
+mod held;
 mod plan;
 mod pull;
 mod push;
+mod split;
 
-use pull::Pulls;
+use flights::{Flight, Flights, Landed};
+use push::AfterLive;
+use split::Bands;
 
 /// How the dispatcher works.
 #[derive(Clone, Debug)]
@@ -56,6 +64,8 @@ pub struct Config {
     pub waiting_workers: usize,
     /// How many pushed tasks that were due before this node owned them it claims in a second; zero means any number.
     pub backlog_per_second: u32,
+    /// How tenants and bands share what is claimed.
+    pub fairness: fairness::Config,
 }
 
 /// What the dispatcher works with.
@@ -73,6 +83,8 @@ pub struct Deps {
     pub targets: Arc<Targets>,
     /// The partitions whose webhooks this node dispatches.
     pub owned: Arc<Owned>,
+    /// Where it tells for how long each band has waited.
+    pub waits: Arc<LongestWaits>,
     /// This process.
     pub node: NodeId,
 }
@@ -90,9 +102,31 @@ pub struct Dispatcher {
     board: Board,
     /// Lanes with pushed tasks that were due before this node owned them.
     backlog: Backlog,
+    /// Lanes whose queues let nothing through.
+    gated: Gated,
+    /// Queues that may let something through again, as was heard while claims were under way.
+    freed: HashSet<(String, String)>,
+    freed_everywhere: bool,
     /// The generation of what is owned that the board was made for.
     generation: u64,
     waiters: Waiters,
+    /// Claims under way, and those that have landed and nobody has looked at yet.
+    flights: Flights,
+    landed: Vec<Landed>,
+    /// What was heard of lanes that claims are at.
+    heard: HashMap<LaneId, (Arc<Lane>, Timestamp)>,
+    aging: Aging,
+    pulling_tenants: Tenants,
+    pushing_tenants: Tenants,
+    found_tenants: Tenants,
+    pull_bands: Bands,
+    push_bands: Bands,
+    found_bands: Bands,
+    /// The tenants with whom the last turns ended, where there are many.
+    last_pushed: String,
+    last_found: String,
+    /// What is left of a turn of pushes, once its live part has landed.
+    after_live: Option<AfterLive>,
     /// Shelves where a ready lane and a taker may meet.
     open: HashSet<Shelf>,
     /// Workers that want an answer at once, even if it is nothing.
@@ -129,9 +163,13 @@ impl Dispatcher {
         let (desk, Counter { asks, trouble }) = Desk::new(config.waiting_workers);
         let (returns, returned) = mpsc::unbounded_channel();
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
+        let fairness = config.fairness.clone();
         let dispatcher = Self {
             board: Board::new(deps.clock.now(), window),
             backlog: Backlog::new(config.backlog_per_second, Instant::now()),
+            gated: Gated::default(),
+            freed: HashSet::new(),
+            freed_everywhere: false,
             generation: deps.owned.generation(),
             deps,
             config,
@@ -141,6 +179,19 @@ impl Dispatcher {
             returns,
             abandoned: Vec::new(),
             waiters: Waiters::default(),
+            flights: Flights::default(),
+            landed: Vec::new(),
+            heard: HashMap::new(),
+            aging: Aging::new(fairness.aging),
+            pulling_tenants: Tenants::new(fairness.tenants.clone()),
+            pushing_tenants: Tenants::new(fairness.tenants.clone()),
+            found_tenants: Tenants::new(fairness.tenants),
+            pull_bands: Bands::new(fairness.bands),
+            push_bands: Bands::new(fairness.bands),
+            found_bands: Bands::new(fairness.bands),
+            last_pushed: String::new(),
+            last_found: String::new(),
+            after_live: None,
             open: HashSet::new(),
             impatient: Vec::new(),
             push_blocked: false,
@@ -180,6 +231,10 @@ impl Dispatcher {
                 }
             }
         }
+        while !self.flights.is_empty() || !self.landed.is_empty() {
+            // Whatever fails is found again by the next node.
+            drop(self.land(&mut Report::default()).await);
+        }
         self.asks.close();
         while let Ok(waiting) = self.asks.try_recv() {
             self.waiters.add(waiting);
@@ -190,7 +245,7 @@ impl Dispatcher {
         self.give_back_abandoned().await;
     }
 
-    /// One turn: takes in what has happened and serves whom it can.
+    /// One turn: takes in what has happened, claims for whom it can, and serves those whose claims land first.
     pub async fn run_once(&mut self) -> Result<Report, StoreError> {
         let turn = self.turn().await;
         self.dismiss_the_impatient(turn.as_ref().err());
@@ -206,18 +261,37 @@ impl Dispatcher {
     }
 
     async fn turn(&mut self) -> Result<Report, StoreError> {
+        let mut report = Report::default();
+        loop {
+            self.look_around().await?;
+            self.launch_pulls();
+            self.launch_push().await;
+            self.tell_waits();
+            if self.flights.is_empty() && self.landed.is_empty() {
+                break;
+            }
+            self.dismiss_the_impatient(None);
+            if self.something_lands().await {
+                self.land(&mut report).await?;
+                break;
+            }
+        }
+        report.more |= !self.flights.is_empty() || !self.landed.is_empty() || self.after_live.is_some();
+        Ok(report)
+    }
+
+    /// Takes in what has happened.
+    async fn look_around(&mut self) -> Result<(), StoreError> {
         // Asks before hints: who has been told that a task is stored must find it.
         while let Ok(waiting) = self.asks.try_recv() {
             self.take_in(waiting);
         }
         self.give_back_abandoned().await;
         self.keep_what_concerns_us();
-        let now = self.deps.clock.now();
         for (lane, due_at) in self.deps.hints.take() {
-            if self.deps.owned.concerns(&lane.key) {
-                self.board.note(&lane, due_at, now);
-            }
+            self.hear(&lane, due_at);
         }
+        self.let_go();
         if self.deps.hints.take_everywhere() {
             (self.sweep_after, self.next_sweep) = (None, Instant::now());
         }
@@ -226,7 +300,82 @@ impl Dispatcher {
         }
         self.board.advance(self.deps.clock.now());
         self.open.extend(self.board.take_stirred());
-        self.serve().await
+        Ok(())
+    }
+
+    /// A task of this lane waits and is due then. While a claim is at the lane that waits: its answer may be older.
+    fn hear(&mut self, lane: &Arc<Lane>, due_at: Timestamp) {
+        if self.flights.is_at(&lane.key) {
+            let earliest = |(_, known): &mut (Arc<Lane>, Timestamp)| *known = due_at.min(*known);
+            self.heard.entry(lane.id).and_modify(earliest).or_insert_with(|| (Arc::clone(lane), due_at));
+        } else if self.deps.owned.concerns(&lane.key) {
+            self.note(lane, due_at, self.deps.clock.now());
+        }
+    }
+
+    /// Waits until a claim lands, or something happens that may be dealt with meanwhile; answers whether one has.
+    async fn something_lands(&mut self) -> bool {
+        if !self.landed.is_empty() {
+            return true;
+        }
+        let deps = &self.deps;
+        let next = self.board.next_wakeup().into_iter().chain(self.gated.next_wakeup()).min();
+        let until_due = next.map(|at| at.duration_from(deps.clock.now()));
+        let is_due = async {
+            match until_due {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => std::future::pending().await,
+            }
+        };
+        let can_push = self.push_blocked && !self.flights.is_pushing();
+        tokio::select! {
+            biased;
+            landed = self.flights.next() => {
+                self.landed.push(landed);
+                return true;
+            }
+            Some(waiting) = self.asks.recv() => self.take_in(waiting),
+            Some(abandoned) = self.returned.recv() => self.abandoned.extend(abandoned),
+            () = deps.hints.wait() => {}
+            () = deps.owned.wait() => {}
+            () = deps.targets.wait_for_place(), if can_push => {}
+            () = deps.broker.wait_for_room(WEBHOOK_POOL), if can_push && !self.places_full => {}
+            () = is_due => {}
+        }
+        false
+    }
+
+    /// Takes in what has landed, and waits for it if nothing has.
+    async fn land(&mut self, report: &mut Report) -> Result<(), StoreError> {
+        if self.landed.is_empty() {
+            let landed = self.flights.next().await;
+            self.landed.push(landed);
+        }
+        let mut failure = None;
+        for (flight, answers) in std::mem::take(&mut self.landed) {
+            let answers = answers.inspect_err(|error| failure = Some(error.clone())).ok();
+            match (flight, answers) {
+                (Flight::Pull { claims, workers, .. }, Some(answers)) => self.pulled(&claims, workers, answers, report),
+                (Flight::Push(claims), Some(answers)) => self.pushed(&claims, answers, report).await,
+                (Flight::Backlog(claims), Some(answers)) => self.pushed_backlog(&claims, answers, report).await,
+                // Who was not served keeps its place and looks again.
+                (Flight::Pull { claims, .. }, None) => self.pull_bands.settle_failed(&claims, &self.board),
+                (Flight::Push(claims), None) => self.push_bands.settle_failed(&claims, &self.board),
+                (Flight::Backlog(claims), None) => self.found_bands.settle_failed(&claims, &self.board),
+            }
+        }
+        for (lane, due_at) in std::mem::take(&mut self.heard).into_values() {
+            self.hear(&lane, due_at);
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Tells since when the bands wait.
+    fn tell_waits(&self) {
+        for band in Band::ALL {
+            let (ready, found) = (self.board.waits_since(band), self.backlog.waits_since(band));
+            self.deps.waits.since(band, ready.into_iter().chain(found).min());
+        }
     }
 
     /// When other partitions are owned than before: forgets the lanes of those that are not, and looks for the others.
@@ -236,37 +385,9 @@ impl Dispatcher {
             self.generation = generation;
             self.board.retain(|lane| self.deps.owned.concerns(lane));
             self.backlog.retain(|lane| self.deps.owned.concerns(lane));
+            self.gated.retain(|lane| self.deps.owned.concerns(lane));
             (self.sweep_after, self.next_sweep) = (None, Instant::now());
         }
-    }
-
-    /// Claims for everybody who can be served, in one call to the store, and then of the found backlog in another.
-    async fn serve(&mut self) -> Result<Report, StoreError> {
-        let Pulls { mut claims, workers, shelves, tasks } = self.plan_pulls();
-        let mut left = self.config.claim_batch.saturating_sub(tasks);
-        claims.extend(self.plan_push(left).await);
-        let mut report = Report::default();
-        if !claims.is_empty() {
-            // Who was served looks again in the next turn, who was not as well: a failed claim loses nobody's place.
-            self.open.extend(shelves);
-            let mut answers = self.deps.store.claim(claims).await?.into_iter();
-            for (worker, answer) in workers.into_iter().zip(&mut answers) {
-                report.more |= self.learn(&answer);
-                report.pulled += answer.tasks.len();
-                self.hand_out(worker, answer.tasks);
-            }
-            let mut tasks = Vec::new();
-            for answer in answers {
-                report.more |= self.learn(&answer) || !answer.lost.is_empty();
-                tasks.extend(self.claimed(answer));
-            }
-            left = left.saturating_sub(tasks.len());
-            report.pushed = self.publish(tasks).await;
-        }
-        let (pushed, more) = self.push_backlog(left).await?;
-        report.pushed += pushed;
-        report.more |= more;
-        Ok(report)
     }
 
     /// What a claim tells about the lanes; whether that moved anything.
@@ -277,25 +398,37 @@ impl Dispatcher {
             self.board.correct(*lane, *head, now);
             moved |= head.is_none_or(|due_at| due_at > now);
         }
-        moved
+        self.hold_back(answer);
+        moved || !answer.held_back.is_empty()
     }
 
     /// Looks for lanes that no hint told of: written by others, or due beyond the window when they were hinted.
     async fn sweep(&mut self) -> Result<(), StoreError> {
         self.waiters.sweep();
         self.next_sweep = Instant::now() + self.config.sweep_interval;
+        let (is_whole, mut found) = (self.sweep_after.is_none(), HashSet::new());
         loop {
             let now = self.deps.clock.now();
             let window = i64::try_from(self.config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
             let heads = self.deps.store.heads(self.sweep_after, now.plus_millis(window), SWEEP_PAGE).await?;
-            for head in heads.iter().filter(|head| self.deps.owned.concerns(&head.lane.key)) {
-                self.board.note(&head.lane, head.due_at, now);
+            let owned = Arc::clone(&self.deps.owned);
+            for head in heads.iter().filter(|head| owned.concerns(&head.lane.key)) {
+                found.insert(head.lane.id);
+                if self.flights.is_at(&head.lane.key) {
+                    self.hear(&head.lane, head.due_at);
+                } else if !self.gated.note(head.lane.id, head.due_at) {
+                    self.board.found(&head.lane, head.due_at, now);
+                }
             }
             self.sweep_after = heads.last().filter(|_| heads.len() == SWEEP_PAGE).map(|head| head.lane.id);
             if self.sweep_after.is_none() {
-                return Ok(());
+                break;
             }
         }
+        if is_whole {
+            self.board.found_no_others(&found, |lane| self.flights.is_at(lane));
+        }
+        Ok(())
     }
 
     /// Returns when a turn may have something to do. Dropping it loses nothing: it does not wait once it has taken
@@ -305,6 +438,7 @@ impl Dispatcher {
         let deps = &self.deps;
         let blocked = self.push_blocked && self.failures == 0;
         tokio::select! {
+            landed = self.flights.next(), if !self.flights.is_empty() => self.landed.push(landed),
             Some(waiting) = self.asks.recv() => self.take_in(waiting),
             Some(abandoned) = self.returned.recv() => self.abandoned.extend(abandoned),
             () = deps.hints.wait() => {}
@@ -322,7 +456,8 @@ impl Dispatcher {
         }
         let until_sweep = self.next_sweep.saturating_duration_since(Instant::now());
         let now = self.deps.clock.now();
-        let until_due = self.board.next_wakeup().map_or(MAX_WAIT, |at| at.duration_from(now));
+        let next = self.board.next_wakeup().into_iter().chain(self.gated.next_wakeup()).min();
+        let until_due = next.map_or(MAX_WAIT, |at| at.duration_from(now));
         let until_tokens = self.backlog.wait(Instant::now()).unwrap_or(MAX_WAIT);
         until_sweep.min(until_due).min(until_tokens).min(MAX_WAIT)
     }

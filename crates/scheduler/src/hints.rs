@@ -3,7 +3,7 @@
 //! Hints are coalesced, one for a lane at the most, so they cost no memory under load.
 //! Losing them all would cost punctuality and nothing else: the sweep finds every lane.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,7 +17,15 @@ use tokio::sync::Notify;
 pub struct Hints {
     earliest: Mutex<HashMap<LaneId, (Arc<Lane>, Timestamp)>>,
     everywhere: AtomicBool,
+    freed: Mutex<Freed>,
     added: Notify,
+}
+
+/// Queues that may let through what they did not.
+#[derive(Debug, Default)]
+struct Freed {
+    all: bool,
+    queues: HashSet<(String, String)>,
 }
 
 impl Hints {
@@ -46,6 +54,24 @@ impl Hints {
     /// Whether tasks may wait anywhere, since the last call.
     pub fn take_everywhere(&self) -> bool {
         self.everywhere.swap(false, Ordering::Relaxed)
+    }
+
+    /// Tells the dispatcher that a queue may let something through again.
+    pub fn free(&self, tenant: &str, queue: &str) {
+        self.freed.lock().queues.insert((tenant.to_owned(), queue.to_owned()));
+        self.added.notify_one();
+    }
+
+    /// Tells the dispatcher that any queue may.
+    pub fn free_all(&self) {
+        self.freed.lock().all = true;
+        self.added.notify_one();
+    }
+
+    /// Whether any queue may, and which ones may, since the last call.
+    pub fn take_freed(&self) -> (bool, HashSet<(String, String)>) {
+        let Freed { all, queues } = std::mem::take(&mut *self.freed.lock());
+        (all, queues)
     }
 
     /// What was hinted since the last call.

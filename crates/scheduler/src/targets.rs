@@ -1,34 +1,66 @@
-//! How many webhooks are on their way to each target.
+//! How many webhooks are on their way: to each target, for each tenant and of each band.
 //!
 //! The dispatcher takes places before it publishes, the worker gives them back when a
 //! run has ended. A target that answers nobody fills its own places and no others. And
 //! when many targets hang at once, a target may take at most a quarter of the places that
-//! are left (but always a first one), so that the last places are not for the crowd.
+//! are left (but always a first one), so that the last places are not for the crowd. The
+//! same for tenants and bands: whatever one of them has, it leaves a part of the rest to
+//! those that come later, so that calls that never end hold nobody else's places.
 
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
+use punctual_core::broker::Message;
 use tokio::sync::Notify;
+
+use crate::fairness::Band;
 
 /// The places of every target; shared by the dispatcher and the worker of one process.
 #[derive(Debug)]
 pub struct Targets {
     per_target: usize,
     in_all: usize,
+    tenant_percent: u8,
+    band_percent: u8,
     taken: Mutex<Taken>,
     given_back: Notify,
+}
+
+/// What a webhook on its way takes up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    target: String,
+    tenant: String,
+    band: Band,
+}
+
+impl Place {
+    /// The place of a published task.
+    pub fn of(message: &Message) -> Self {
+        let (target, tenant) = (message.target.clone(), message.tenant.clone());
+        Self { target, tenant, band: Band::of(message.priority) }
+    }
 }
 
 #[derive(Debug, Default)]
 struct Taken {
     by_target: HashMap<String, usize>,
+    by_tenant: HashMap<String, usize>,
+    by_band: [usize; 3],
     in_all: usize,
 }
 
 impl Targets {
     /// Every target has `per_target` places, and all of them together `in_all`.
     pub fn new(per_target: usize, in_all: usize) -> Self {
-        Self { per_target, in_all, taken: Mutex::default(), given_back: Notify::new() }
+        let (taken, given_back) = (Mutex::default(), Notify::new());
+        Self { per_target, in_all, tenant_percent: 100, band_percent: 100, taken, given_back }
+    }
+
+    /// A tenant, and a band, may have this many percent of the places that nobody else has.
+    #[must_use]
+    pub fn with_pools(self, tenant_percent: u8, band_percent: u8) -> Self {
+        Self { tenant_percent, band_percent, ..self }
     }
 
     /// How many places `target` may take now.
@@ -41,24 +73,35 @@ impl Targets {
         }
     }
 
-    /// Takes a place. The caller has looked at `free`; one too many does no harm.
-    pub fn take(&self, target: &str) {
+    /// How many places a tenant may take now.
+    pub fn free_of_tenant(&self, tenant: &str) -> usize {
+        let taken = self.taken.lock();
+        let left = self.in_all.saturating_sub(taken.in_all);
+        part_of(left, taken.by_tenant.get(tenant).copied().unwrap_or(0), self.tenant_percent)
+    }
+
+    /// How many places a band may take now.
+    pub fn free_of_band(&self, band: Band) -> usize {
+        let taken = self.taken.lock();
+        let left = self.in_all.saturating_sub(taken.in_all);
+        part_of(left, taken.by_band[band as usize], self.band_percent)
+    }
+
+    /// Takes a place. The caller has looked at what is free; one too many does no harm.
+    pub fn take(&self, place: &Place) {
         let mut taken = self.taken.lock();
         taken.in_all += 1;
-        match taken.by_target.get_mut(target) {
-            Some(count) => *count += 1,
-            None => drop(taken.by_target.insert(target.to_owned(), 1)),
-        }
+        taken.by_band[place.band as usize] += 1;
+        add(&mut taken.by_target, &place.target);
+        add(&mut taken.by_tenant, &place.tenant);
     }
 
     /// Gives a place back.
-    pub fn give_back(&self, target: &str) {
+    pub fn give_back(&self, place: &Place) {
         let mut taken = self.taken.lock();
-        if let Some(count) = taken.by_target.get_mut(target) {
-            *count -= 1;
-            if *count == 0 {
-                taken.by_target.remove(target);
-            }
+        if remove(&mut taken.by_target, &place.target) {
+            remove(&mut taken.by_tenant, &place.tenant);
+            taken.by_band[place.band as usize] -= 1;
             taken.in_all -= 1;
         }
         drop(taken);
@@ -71,17 +114,45 @@ impl Targets {
     }
 }
 
+/// How many more may be taken by whom `own` places belong, when it may have so many percent of its own and those that
+/// are left; always a first one.
+fn part_of(left: usize, own: usize, percent: u8) -> usize {
+    let most = (own as u128 + left as u128) * u128::from(percent) / 100;
+    let more = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(own).min(left);
+    if own == 0 { more.max(left.min(1)) } else { more }
+}
+
+fn add(counts: &mut HashMap<String, usize>, name: &str) {
+    match counts.get_mut(name) {
+        Some(count) => *count += 1,
+        None => drop(counts.insert(name.to_owned(), 1)),
+    }
+}
+
+fn remove(counts: &mut HashMap<String, usize>, name: &str) -> bool {
+    let Some(count) = counts.get_mut(name) else { return false };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(name);
+    }
+    true
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn place(target: &str, tenant: &str, priority: u8) -> Place {
+        Place { target: target.into(), tenant: tenant.into(), band: Band::of(priority) }
+    }
+
     #[test]
     fn a_target_fills_its_own_places_and_no_others() {
         let targets = Targets::new(2, 100);
-        targets.take("a");
-        targets.take("a");
+        targets.take(&place("a", "t", 5));
+        targets.take(&place("a", "t", 5));
         assert_eq!((targets.free("a"), targets.free("b")), (0, 2));
-        targets.give_back("a");
+        targets.give_back(&place("a", "t", 5));
         assert_eq!(targets.free("a"), 1);
     }
 
@@ -91,7 +162,7 @@ mod tests {
         for target in 0..20 {
             let target = target.to_string();
             for _ in 0..targets.free(&target) {
-                targets.take(&target);
+                targets.take(&place(&target, "t", 5));
             }
         }
         assert!(targets.free("healthy") > 0);
@@ -100,9 +171,38 @@ mod tests {
     #[test]
     fn not_even_a_first_place_beyond_all_of_them() {
         let targets = Targets::new(1, 2);
-        targets.take("a");
+        targets.take(&place("a", "t", 5));
         assert_eq!(targets.free("b"), 1);
-        targets.take("b");
+        targets.take(&place("b", "t", 5));
         assert_eq!(targets.free("c"), 0);
+        assert_eq!((targets.free_of_tenant("new"), targets.free_of_band(Band::Low)), (0, 0));
+    }
+
+    #[test]
+    fn a_tenant_whose_calls_never_end_leaves_places_to_the_next_and_that_to_its_next() {
+        let targets = Targets::new(512, 512).with_pools(75, 100);
+        let fill = |tenant: &str| {
+            let mut taken = 0;
+            while targets.free_of_tenant(tenant) > 0 {
+                targets.take(&place("a", tenant, 5));
+                taken += 1;
+            }
+            taken
+        };
+        assert_eq!(["first", "second", "third", "fourth"].map(fill), [384, 96, 24, 6]);
+        assert_eq!((fill("fifth"), fill("sixth"), fill("first")), (1, 1, 0), "always a first one");
+        assert_eq!(fill("late"), 0);
+    }
+
+    #[test]
+    fn a_band_leaves_places_to_the_others() {
+        let targets = Targets::new(512, 100).with_pools(100, 90);
+        for _ in 0..targets.free_of_band(Band::High) {
+            targets.take(&place("a", "t", 9));
+        }
+        let free = Band::ALL.map(|band| targets.free_of_band(band));
+        assert_eq!(free, [0, 9, 9]);
+        targets.give_back(&place("a", "t", 9));
+        assert_eq!(targets.free_of_band(Band::High), 1);
     }
 }

@@ -22,7 +22,7 @@ use punctual_core::lane::{LaneId, LaneKey, Route};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Claim, Filter, Inserted, Store, Taker};
-use punctual_core::task::{Body, NewTask, Task};
+use punctual_core::task::{Body, Dependencies, NewTask, Task};
 use punctual_core::trail::Actor;
 use punctual_store::postgres::{self, PostgresStore};
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -215,6 +215,7 @@ impl Bench {
             },
             created_at: now,
             execute_at: now,
+            due_at: now,
             expires_at: None,
             idempotency: None,
             body: Body {
@@ -225,6 +226,8 @@ impl Bench {
                 metadata: BTreeMap::new(),
                 schedule_id: None,
                 idempotency_key: None,
+                ordering_key: None,
+                dependencies: Dependencies::default(),
             },
             trail: by.submitted(State::Pending),
         }

@@ -55,6 +55,11 @@ pub(crate) fn number_column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// The column of a count of things in memory.
+pub(crate) fn count_column(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
 /// The column of an instant that may be missing.
 pub(crate) fn instant_column(at: Option<Timestamp>) -> Option<i64> {
     at.map(Timestamp::as_millis)

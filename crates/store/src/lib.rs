@@ -5,10 +5,16 @@
 //! `punctual` binary names this crate.
 
 mod columns;
+mod depending;
+mod gating;
 mod listing;
 pub mod migrations;
+mod ordering;
 pub mod postgres;
+mod queue_columns;
+mod scheduling;
 pub mod sqlite;
+mod stir;
 mod taking;
 mod tally;
 mod turns;

@@ -16,9 +16,12 @@ mod claim;
 mod clock;
 mod connect;
 mod database;
+mod depend;
+mod depth;
 mod doubts;
 mod extend;
 mod fault;
+mod gates;
 mod get;
 mod hand;
 mod inbox;
@@ -33,16 +36,20 @@ mod list;
 mod listener;
 mod marks;
 mod notifier;
+mod outbox;
 mod overdue;
 mod partitions;
 mod patrol;
 mod pick;
 mod ports;
 mod quarantine;
+mod queues;
 mod reads;
 mod registry;
+mod resolve;
 mod retention;
 mod row;
+mod schedules;
 mod session;
 mod standby;
 mod start;
@@ -79,6 +86,7 @@ use address::Address;
 use alone::Alone;
 use doubts::Doubts;
 use fault::closed;
+use gates::Gates;
 use hand::Desk;
 use lanes::Lanes;
 use lines::{Bounds, Lines, Weight};
@@ -86,10 +94,11 @@ use link::Links;
 use listener::Listener;
 use marks::Marks;
 use notifier::Notifier;
+use outbox::Outbox;
 use overdue::Floors;
 use retention::Walks;
 use standby::Standby;
-use statements::{OF_TURNS, Sql};
+use statements::{OF_QUEUES, OF_TURNS, Sql};
 
 use crate::migrations::postgres::STEPS;
 
@@ -164,6 +173,8 @@ struct Shared {
     leases: Arc<Links>,
     /// For turns at the partitions, likewise.
     turns: Alone,
+    /// For changes of queues, which wait for claims.
+    changes: Alone,
     reads: Links,
     /// For `list` and `counts`, and nothing that decides.
     standby: Option<Arc<Standby>>,
@@ -186,6 +197,7 @@ impl PostgresStore {
         connect::check(&address).await?;
         let leases = Arc::new(Links::new(&address, 1, options.queue_jobs));
         let turns = Alone::new(&address, OF_TURNS, options.queue_jobs);
+        let changes = Alone::new(&address, OF_QUEUES, options.queue_jobs);
         let reads = Links::new(&address, options.readers, options.queue_jobs);
         let standby = match &options.read_store {
             Some(wanted) => Some(Arc::new(Standby::open(wanted, &leases, node, &options).await?)),
@@ -200,6 +212,8 @@ impl PostgresStore {
             floors: Floors::new(options.quick_look),
             notifier: Notifier::default(),
             doubts: Doubts::default(),
+            outbox: Outbox::default(),
+            gates: Gates::default(),
             clock,
             node,
         });
@@ -218,7 +232,7 @@ impl PostgresStore {
         let hands = slots.map(|slot| tokio::spawn(Arc::clone(&desk).employ(slot))).collect();
         let hands = Mutex::new(Some(hands));
         let walks = Mutex::default();
-        let shared = Shared { desk, leases, turns, reads, standby, walks, listener, hands, background };
+        let shared = Shared { desk, leases, turns, changes, reads, standby, walks, listener, hands, background };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -317,6 +331,7 @@ impl PostgresStore {
             task.abort();
         }
         self.turns().close().await;
+        self.shared.changes.close().await;
         self.leases().close().await;
         self.reads().close().await;
         if let Some(standby) = self.standby() {

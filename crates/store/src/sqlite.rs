@@ -11,10 +11,12 @@ mod claim;
 mod connection;
 mod counts;
 mod damage;
+mod depend;
 mod directory;
 mod extend;
 mod fault;
 mod fullness;
+mod gates;
 mod get;
 mod heads;
 mod insert;
@@ -23,15 +25,20 @@ mod lanes;
 mod leases;
 mod list;
 mod list_source;
+mod outbox;
 mod overdue;
 mod partitions;
+mod parts;
 mod ports;
 mod quarantine;
 mod queue;
+mod queues;
 mod reader;
 mod registry;
+mod resolve;
 mod retention;
 mod row;
+mod schedules;
 mod session;
 mod start;
 mod statements;
@@ -51,6 +58,7 @@ use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use rusqlite::Connection;
+use tokio::sync::Notify;
 use tracing::warn;
 
 use crate::migrations::{MigrationError, Standing, sqlite as migrations};
@@ -61,10 +69,13 @@ use fault::{Fault, closed};
 use fullness::Fullness;
 use queue::{Bounds, Way};
 use reader::Readers;
+use resolve::Reviewed;
 use retention::Walks;
 use session::Session;
 use statements::Sql;
 use writer::{Weight, Writer};
+
+use crate::stir::Stir;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -177,6 +188,11 @@ struct Shared {
     readers: Readers,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
+    stir: Arc<Stir>,
+    /// Told when something is left to the resolver.
+    left: Arc<Notify>,
+    /// How far what is held was reviewed.
+    reviewed: Mutex<Reviewed>,
     walks: Mutex<Walks>,
     threads: Mutex<Option<Threads>>,
 }
@@ -209,11 +225,25 @@ impl SqliteStore {
             .map_err(|reason| fault(reason.to_string()))?;
         let fullness = Arc::new(Fullness::default());
         let health = (Arc::clone(&damage), Arc::clone(&fullness));
-        let (writer, writer_thread) = Writer::start(connection, directory, health, clock, node, options)
-            .inspect_err(|_| readers.close())
-            .map_err(|reason| fault(reason.to_string()))?;
+        let (stir, left) = (Arc::new(Stir::default()), Arc::new(Notify::new()));
+        let (writer, writer_thread) =
+            Writer::start(connection, directory, health, (&stir, &left), clock, node, options)
+                .inspect_err(|_| readers.close())
+                .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
-        Ok(Self { shared: Arc::new(Shared { writer, readers, damage, fullness, walks: Mutex::default(), threads }) })
+        Ok(Self {
+            shared: Arc::new(Shared {
+                writer,
+                readers,
+                damage,
+                fullness,
+                stir,
+                left,
+                reviewed: Mutex::default(),
+                walks: Mutex::default(),
+                threads,
+            }),
+        })
     }
 
     fn writer(&self) -> &Writer {

@@ -37,6 +37,12 @@ impl Tally {
         }
     }
 
+    /// By how much the transaction has changed the number of a lane's tasks in a state so far.
+    pub(crate) fn change(&self, lane: i64, state: State) -> i64 {
+        let of = |counts: &Counts| counts.get(&(lane, state.code())).copied().unwrap_or(0);
+        of(&self.group) + of(&self.job)
+    }
+
     /// The job under way is done.
     pub(crate) fn keep(&mut self) {
         for (place, tasks) in self.job.drain() {
@@ -89,4 +95,14 @@ impl Hasher for PlaceHasher {
     fn finish(&self) -> u64 {
         self.0
     }
+}
+
+/// The lanes in which more tasks were let go of than taken, of what a transaction changed.
+pub(crate) fn freed(changed: impl IntoIterator<Item = (i64, u8, i64)>) -> impl Iterator<Item = i64> {
+    let held = [State::Queued.code(), State::Running.code()];
+    let mut by_lane: HashMap<i64, i64> = HashMap::new();
+    for (lane, _, tasks) in changed.into_iter().filter(|(_, state, _)| held.contains(state)) {
+        *by_lane.entry(lane).or_default() += tasks;
+    }
+    by_lane.into_iter().filter(|(_, tasks)| *tasks < 0).map(|(lane, _)| lane)
 }

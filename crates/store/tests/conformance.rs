@@ -27,7 +27,10 @@ mod sqlite {
                 store: store.clone(),
                 coordinator: store.clone(),
                 partitions: store.clone(),
+                queues: store.clone(),
+                schedules: store.clone(),
                 registry: store.clone(),
+                resolver: store.clone(),
                 retention: store,
             }
         }
@@ -49,14 +52,29 @@ mod sqlite {
         punctual_testkit::partitions_conformance!(Sqlite::fresh());
     }
 
+    mod queues {
+        use super::Sqlite;
+        punctual_testkit::queues_conformance!(Sqlite::fresh());
+    }
+
     mod registry {
         use super::Sqlite;
         punctual_testkit::registry_conformance!(Sqlite::fresh());
     }
 
+    mod resolver {
+        use super::Sqlite;
+        punctual_testkit::resolver_conformance!(Sqlite::fresh());
+    }
+
     mod retention {
         use super::Sqlite;
         punctual_testkit::retention_conformance!(Sqlite::fresh());
+    }
+
+    mod schedules {
+        use super::Sqlite;
+        punctual_testkit::schedules_conformance!(Sqlite::fresh());
     }
 }
 
@@ -97,7 +115,10 @@ mod postgres {
                 store: store.clone(),
                 coordinator: store.clone(),
                 partitions: store.clone(),
+                queues: store.clone(),
+                schedules: store.clone(),
                 registry: store.clone(),
+                resolver: store.clone(),
                 retention: store,
             }
         }
@@ -119,13 +140,28 @@ mod postgres {
         punctual_testkit::partitions_conformance!(OnServer::fresh().await);
     }
 
+    mod queues {
+        use super::OnServer;
+        punctual_testkit::queues_conformance!(OnServer::fresh().await);
+    }
+
     mod registry {
         use super::OnServer;
         punctual_testkit::registry_conformance!(OnServer::fresh().await);
     }
 
+    mod resolver {
+        use super::OnServer;
+        punctual_testkit::resolver_conformance!(OnServer::fresh().await);
+    }
+
     mod retention {
         use super::OnServer;
         punctual_testkit::retention_conformance!(OnServer::fresh().await);
+    }
+
+    mod schedules {
+        use super::OnServer;
+        punctual_testkit::schedules_conformance!(OnServer::fresh().await);
     }
 }

@@ -8,7 +8,7 @@ use punctual_core::json::Json;
 use punctual_core::lane::{LaneKey, Route};
 use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use punctual_core::state::{By, State};
-use punctual_core::task::{Body, Callback, Idempotency, NewTask};
+use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
@@ -62,6 +62,8 @@ pub fn task() -> TaskBuilder {
         metadata: BTreeMap::new(),
         schedule_id: None,
         idempotency_key: None,
+        ordering_key: None,
+        dependencies: Dependencies::default(),
     };
     TaskBuilder { lane, created_at: START, execute_at: START, expires_at: None, idempotency: None, body }
 }
@@ -136,6 +138,24 @@ impl TaskBuilder {
         self
     }
 
+    /// Its ordering key.
+    pub fn ordering_key(mut self, key: &str) -> Self {
+        self.body.ordering_key = Some(key.into());
+        self
+    }
+
+    /// What it depends on.
+    pub fn depends_on(mut self, ids: &[TaskId]) -> Self {
+        self.body.dependencies.ids = ids.to_vec();
+        self
+    }
+
+    /// What becomes of it when one of those does not complete.
+    pub fn on_dependency_failure(mut self, policy: OnDependencyFailure) -> Self {
+        self.body.dependencies.on_failure = policy;
+        self
+    }
+
     /// Its payload.
     pub fn payload(mut self, text: &str) -> Self {
         self.body.payload = json(text);
@@ -174,6 +194,7 @@ impl TaskBuilder {
             lane: self.lane,
             created_at: self.created_at,
             execute_at: self.execute_at,
+            due_at: self.execute_at,
             expires_at: self.expires_at,
             idempotency: self.idempotency,
             body: self.body,

@@ -21,8 +21,11 @@ pub mod partitions;
 pub mod postgres;
 pub mod process;
 pub mod proxy;
+pub mod queues;
 pub mod registry;
+pub mod resolver;
 pub mod retention;
+pub mod schedules;
 mod shared;
 pub mod sink;
 pub mod store;
@@ -73,6 +76,9 @@ mod tests {
             (include_str!("../../core/src/workers.rs"), include_str!("registry.rs")),
             (include_str!("../../core/src/partitions.rs"), include_str!("partitions.rs")),
             (include_str!("../../core/src/retention.rs"), include_str!("retention.rs")),
+            (include_str!("../../core/src/schedules.rs"), include_str!("schedules.rs")),
+            (include_str!("../../core/src/resolver.rs"), include_str!("resolver.rs")),
+            (include_str!("../../core/src/queues.rs"), include_str!("queues.rs")),
         ] {
             let (_, stamped) = suite.split_once("$crate::stamp!").expect("a suite has a macro that stamps it");
             let stamped: Vec<&str> = stamped.split(|c: char| !c.is_alphanumeric() && c != '_').collect();

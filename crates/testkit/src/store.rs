@@ -40,7 +40,10 @@ use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
+use punctual_core::queues::Queues;
+use punctual_core::resolver::Resolver;
 use punctual_core::retention::Retention;
+use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 
@@ -87,10 +90,16 @@ pub struct Ports {
     pub coordinator: Arc<dyn Coordinator>,
     /// The partitions.
     pub partitions: Arc<dyn Partitions>,
+    /// The queues.
+    pub queues: Arc<dyn Queues>,
+    /// The recurring schedules.
+    pub schedules: Arc<dyn Schedules>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.
     pub retention: Arc<dyn Retention>,
+    /// Who decides whose turn it is, and who has nothing left to wait for.
+    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a

@@ -18,7 +18,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::{Start, Store};
 use punctual_core::task::Task;
-use punctual_scheduler::targets::Targets;
+use punctual_scheduler::targets::{Place, Targets};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -96,6 +96,10 @@ pub struct Report {
     /// Tasks given back: calls cut off, and messages that had not been begun.
     pub given_back: usize,
 }
+
+/// Runs begun together at the most: what comes meanwhile waits for them, and few make a small call to the store, which
+/// passes large ones.
+const BEGIN_TOGETHER: usize = 64;
 
 /// The worker role (see the module).
 pub struct Consumer {
@@ -195,7 +199,7 @@ impl Consumer {
     async fn gather(&self, subscription: &mut Box<dyn Subscription>) -> Option<Vec<Received>> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let mut received = vec![self.received(subscription.recv().await?, slot)];
-        while received.len() < self.batch()
+        while received.len() < self.batch().min(BEGIN_TOGETHER)
             && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
             && let Some(delivery) = recv_now(subscription).await
         {
@@ -205,7 +209,7 @@ impl Consumer {
     }
 
     fn received(&self, delivery: Delivery, slot: OwnedSemaphorePermit) -> Received {
-        let place = Place { targets: Arc::clone(&self.deps.targets), target: delivery.message.target.clone() };
+        let place = TakenPlace { targets: Arc::clone(&self.deps.targets), place: Place::of(&delivery.message) };
         Received { delivery, at_hand: AtHand { _slot: slot, place } }
     }
 
@@ -289,7 +293,7 @@ impl Consumer {
             }
             let messages: Vec<Message> = deliveries.iter().map(|delivery| delivery.message.clone()).collect();
             for message in &messages {
-                self.deps.targets.give_back(&message.target);
+                self.deps.targets.give_back(&Place::of(message));
             }
             given_back += give_back(&self.deps, messages, &phases.give_up).await;
             deliveries.into_iter().for_each(Delivery::ack);
@@ -335,18 +339,18 @@ struct Received {
 /// What a run takes up.
 struct AtHand {
     _slot: OwnedSemaphorePermit,
-    place: Place,
+    place: TakenPlace,
 }
 
 /// A place at a target; dropped, it is given back.
-struct Place {
+struct TakenPlace {
     targets: Arc<Targets>,
-    target: String,
+    place: Place,
 }
 
-impl Drop for Place {
+impl Drop for TakenPlace {
     fn drop(&mut self) {
-        self.targets.give_back(&self.target);
+        self.targets.give_back(&self.place);
     }
 }
 

@@ -12,6 +12,7 @@ mod redrive;
 mod run_now;
 mod submit;
 
+pub use change::IfMatch;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

@@ -1,10 +1,11 @@
 //! The rules of single fields, and the collection of what breaks them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use punctual_client::problem::Fault;
-use punctual_client::{Priority, RetryPolicyFields, Seconds};
+use punctual_client::{Dependency, Priority, RetryPolicyFields, Seconds};
+use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
@@ -13,12 +14,15 @@ use serde::Serialize;
 
 use crate::extract::json::escaped;
 use crate::problem::{Code, Problem};
-use crate::submit::key;
+use crate::submit::{Among, key};
 
 /// 100 years, in milliseconds.
 const MAX_DELAY_MILLIS: u64 = 3_155_760_000_000;
 /// A day, in milliseconds: the longest timeout and the longest backoff.
 const DAY_MILLIS: u64 = 86_400_000;
+
+/// More faults of one list are not told.
+const MOST_FAULTS: usize = 20;
 
 /// What is wrong with a request. A check that fails still gives some value, so that the others can go on.
 #[derive(Debug, Default)]
@@ -91,11 +95,35 @@ impl Faults {
         if self.found.is_empty() { Ok(()) } else { Err(Problem::invalid(self.found)) }
     }
 
-    /// Refuses a field whose time has not come.
-    pub fn not_yet(&mut self, pointer: &str, given: Option<&Json>) {
-        if given.is_some() {
-            self.add(pointer, "is part of the contract but not of this version of the server");
+    /// An ordering key: any text of 1 to 255 characters without control characters.
+    pub fn ordering_key(&mut self, given: Option<String>) -> Option<String> {
+        let is_key =
+            |key: &str| (1..=limits::NAME).contains(&key.chars().count()) && !key.chars().any(char::is_control);
+        if given.as_deref().is_some_and(|key| !is_key(key)) {
+            self.add("/ordering_key", "must be 1 to 255 characters, none of them a control character");
         }
+        given
+    }
+
+    /// The ids of what a task depends on, each once.
+    pub fn depends_on(&mut self, given: &[Dependency], among: &Among<'_>) -> Vec<TaskId> {
+        let mut ids = Vec::with_capacity(given.len());
+        for (at, dependency) in given.iter().enumerate() {
+            match among.find(dependency) {
+                Ok(id) => ids.push(id),
+                // A list of thousands of bad ones is told by the first few.
+                Err(fault) if self.found.len() < MOST_FAULTS => self.add(format!("/depends_on/{at}"), fault),
+                Err(_) => {}
+            }
+        }
+        let mut seen = HashSet::with_capacity(ids.len());
+        ids.retain(|id| seen.insert(*id));
+        if self.found.is_empty()
+            && let Err(fault) = among.count(ids.len())
+        {
+            self.add("/depends_on", fault);
+        }
+        ids
     }
 
     /// A type or a queue.

@@ -8,10 +8,11 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use punctual_client::Dependency;
 use punctual_core::json::Json;
 use punctual_core::lane::LaneKey;
 use punctual_core::retry::RetryPolicy;
-use punctual_core::task::Body;
+use punctual_core::task::{Body, OnDependencyFailure};
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -26,6 +27,8 @@ pub struct Meaning<'a> {
     pub when: When,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
+    /// What it depends on, as it was said: another task of a batch has another id each time.
+    pub depends_on: &'a [Dependency],
     /// The rest.
     pub body: &'a Body,
 }
@@ -43,12 +46,20 @@ struct Digested<'a> {
     retry_policy: RetryPolicy,
     timeout_millis: u64,
     metadata: &'a BTreeMap<String, String>,
+    // What came later is left out where it says nothing, so that the digest stays what it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ordering_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    depends_on: &'a [Dependency],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_dependency_failure: Option<&'static str>,
 }
 
 impl Meaning<'_> {
     /// The digest.
     pub fn fingerprint(&self) -> [u8; 32] {
         let callback = self.body.callback.as_ref();
+        let (on_failure, usual) = (self.body.dependencies.on_failure, OnDependencyFailure::default());
         let headers = callback.into_iter().flat_map(|callback| &callback.headers);
         let digested = Digested {
             kind: &self.lane.kind,
@@ -61,6 +72,9 @@ impl Meaning<'_> {
             retry_policy: self.body.retry_policy,
             timeout_millis: self.body.timeout_millis,
             metadata: &self.body.metadata,
+            ordering_key: self.body.ordering_key.as_deref(),
+            depends_on: self.depends_on,
+            on_dependency_failure: Some(on_failure).filter(|_| on_failure != usual).map(OnDependencyFailure::as_str),
         };
         let mut bytes = serde_json::to_vec(&digested).expect("invariant: only texts, numbers and maps of texts");
         bytes.push(b'\n');

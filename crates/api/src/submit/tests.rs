@@ -97,12 +97,12 @@ fn all_faults_are_told_at_once() {
         "queue": "a b", "callback_url": "ftp://x/", "callback_headers": {"Host": "x", "X": "a\r\nb"}, "execute_at": "tomorrow",
         "delay_seconds": -1, "priority": 10, "idempotency_key": "", "retry_policy": {"max_retries": 1001, "backoff_seconds": 86401},
         "timeout_seconds": 0, "expires_at": "2026-02-30T00:00:00Z", "metadata": {"": "x", "a/b": "\u{0}"},
-        "depends_on": [], "ordering_key": "k", "on_dependency_failure": "run",
+        "depends_on": ["task_1", 0], "ordering_key": "",
     }));
     let mut expected = vec![
         "/ordering_key",
-        "/depends_on",
-        "/on_dependency_failure",
+        "/depends_on/0",
+        "/depends_on/1",
         "/queue",
         "/callback_headers/Host",
         "/callback_headers/X",

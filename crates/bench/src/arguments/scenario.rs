@@ -79,6 +79,9 @@ pub(crate) enum Scenario {
         /// For how long, in each case.
         #[arg(long, default_value_t = 20, value_parser = up_to(MOST_SECONDS))]
         seconds: usize,
+        /// Push all of it to sinks in this process, instead of pull workers.
+        #[arg(long)]
+        webhook: bool,
     },
     /// What is still accepted when far more is submitted than the server can take.
     Overload {
@@ -122,8 +125,8 @@ impl Scenario {
     /// Whether pull workers lease whole batches in it.
     pub(super) fn leases(&self) -> bool {
         match self {
-            Self::Drain { webhook, .. } | Self::Lateness { webhook, .. } => !webhook,
-            Self::Herd { .. } | Self::Backlog { .. } | Self::Fairness { .. } | Self::Held { .. } => true,
+            Self::Drain { webhook, .. } | Self::Lateness { webhook, .. } | Self::Fairness { webhook, .. } => !webhook,
+            Self::Herd { .. } | Self::Backlog { .. } | Self::Held { .. } => true,
             Self::Submit { .. } | Self::Overload { .. } | Self::Idle { .. } | Self::Handover { .. } => false,
         }
     }

@@ -152,3 +152,21 @@ async fn no_wake_up_is_lost_between_threads() {
 fn rand_bit() -> bool {
     TaskId::new().uuid().as_bytes()[15] & 1 == 0
 }
+
+#[tokio::test]
+async fn tenants_take_turns_and_each_has_its_most_urgent_first() {
+    let broker = EmbeddedBroker::new(100);
+    let of = |tenant: &str, priority| Message { tenant: tenant.to_owned(), ..message("a", priority) };
+    broker.publish((0..10).map(|_| of("busy", 9)).collect()).await.unwrap();
+    broker.publish(vec![of("quiet", 1), of("quiet", 5)]).await.unwrap();
+    let mut subscription = broker.subscribe("a", 100).await.unwrap();
+    let mut taken = Vec::new();
+    for _ in 0..6 {
+        let delivery = next(&mut subscription).await;
+        taken.push((delivery.message.tenant.clone(), delivery.message.priority));
+        delivery.ack();
+    }
+    let told: Vec<(&str, u8)> = taken.iter().map(|(tenant, priority)| (tenant.as_str(), *priority)).collect();
+    assert_eq!(told, [("busy", 9), ("quiet", 5), ("busy", 9), ("quiet", 1), ("busy", 9), ("busy", 9)]);
+    assert_eq!(broker.depth("a").await.unwrap(), 6);
+}

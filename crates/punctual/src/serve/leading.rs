@@ -1,5 +1,5 @@
-//! What one elected node does for all: it takes back what was lost, removes what is over, and tends the tables that
-//! nodes share.
+//! What one elected node does for all: it takes back what was lost, fires schedules, removes what is over, and tends the
+//! tables that nodes share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,9 +7,11 @@ use std::time::Duration;
 use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
+use punctual_leader::cron::{self, Cron};
 use punctual_leader::membership::Pulse;
 use punctual_leader::reaper::{self, Reaper};
 use punctual_leader::retention::{self, Pruner};
+use punctual_scheduler::occurrences::Occurrences;
 use punctual_store::postgres::PostgresStore;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +22,10 @@ use crate::config::{Config, StoreChoice};
 /// How often the reaper looks.
 const REAP_INTERVAL: Duration = Duration::from_millis(500);
 
+/// The cron loop looks this often at the least, since any node may write a schedule; and while one waits for a task.
+const CRON_INTERVAL: Duration = Duration::from_secs(1);
+const CRON_WAITING: Duration = Duration::from_millis(250);
+
 /// How often it is looked whether something is over: what is kept is kept for days.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
 /// How often all idempotency keys are looked at.
@@ -28,6 +34,7 @@ const KEYS_INTERVAL: Duration = Duration::from_hours(6);
 /// The work of a leader.
 pub struct Leading {
     reaper: Reaper,
+    cron: Cron,
     pruner: Pruner,
     shared: Option<PostgresStore>,
     clock: Arc<dyn Clock>,
@@ -36,9 +43,10 @@ pub struct Leading {
 
 impl Leading {
     /// The work of a leader on these parts, whose own signs of life are `pulse`.
-    pub fn new(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Self {
+    pub fn new(config: &Config, parts: &Parts, pulse: Arc<Pulse>, occurrences: Occurrences) -> Self {
         Self {
             reaper: reaper(config, parts, pulse),
+            cron: cron(config, parts, occurrences),
             pruner: pruner(config, parts),
             shared: parts.shared.clone(),
             clock: Arc::clone(&parts.clock),
@@ -53,6 +61,10 @@ impl Leading {
             self.reaper.run(&lease, over.clone()).await;
             over.cancel();
         };
+        let firing = async {
+            self.cron.run(&lease, over.clone()).await;
+            over.cancel();
+        };
         let tending = async {
             match self.shared.clone() {
                 Some(store) => cluster::tend(store, Arc::clone(&self.clock), over.clone()).await,
@@ -60,7 +72,7 @@ impl Leading {
             }
         };
         self.metrics.leader.set(1);
-        tokio::join!(reaping, self.pruner.run(over.clone()), tending);
+        tokio::join!(reaping, firing, self.pruner.run(over.clone()), tending);
         self.metrics.leader.set(0);
     }
 }
@@ -75,6 +87,24 @@ fn reaper(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Reaper {
     };
     let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
     Reaper::new(store, registry, clock, parts.node, config)
+}
+
+fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
+    let metrics = parts.metrics.clone();
+    let deps = cron::Deps {
+        schedules: Arc::clone(&parts.schedules),
+        occurrences,
+        clock: Arc::clone(&parts.clock),
+        written: Arc::clone(&parts.schedule_written),
+        counted: Arc::new(move |outcome, instants| metrics.occurrences(outcome, instants)),
+    };
+    let config = cron::Config {
+        interval: CRON_INTERVAL,
+        waiting: CRON_WAITING,
+        kept: config.retention.history,
+        prune_interval: PRUNE_INTERVAL,
+    };
+    Cron::new(deps, config)
 }
 
 fn pruner(config: &Config, parts: &Parts) -> Pruner {

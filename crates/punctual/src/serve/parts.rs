@@ -9,16 +9,23 @@ use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
+use punctual_core::queues::Queues;
+use punctual_core::resolver::Resolver;
 use punctual_core::retention::Retention;
+use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 use punctual_leader::membership::Skew;
+use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
+use punctual_scheduler::waking_schedules::WakingSchedules;
 use punctual_store::postgres::PostgresStore;
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
+use tokio::sync::Notify;
 
 use crate::cli::Around;
 use crate::config::{BrokerChoice, Config, CoordinatorChoice};
@@ -32,13 +39,20 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     pub coordinator: Arc<dyn Coordinator>,
     pub partitions: Arc<dyn Partitions>,
+    pub queues: Arc<dyn Queues>,
+    pub known_queues: KnownQueues,
+    pub schedules: Arc<dyn Schedules>,
+    /// Tells the cron loop of this node that a schedule was written here.
+    pub schedule_written: Arc<Notify>,
     pub registry: Arc<dyn Registry>,
     pub retention: Arc<dyn Retention>,
+    pub resolver: Arc<dyn Resolver>,
     pub shared: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
     pub owned: Arc<Owned>,
     pub targets: Arc<Targets>,
+    pub waits: Arc<LongestWaits>,
     pub webhooks: Webhooks,
     pub metrics: Metrics,
     pub worker_stats: Arc<WorkerStats>,
@@ -47,11 +61,24 @@ pub struct Parts {
 impl Parts {
     /// Opens what the configuration names.
     pub async fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
-        let Opened { clock, skew, store, coordinator, partitions, registry, retention, shared } =
-            store::open(config, node).await?;
+        let Opened {
+            clock,
+            skew,
+            store,
+            coordinator,
+            partitions,
+            queues,
+            schedules,
+            registry,
+            retention,
+            resolver,
+            shared,
+        } = store::open(config, node).await?;
         let CoordinatorChoice::Store = config.coordinator;
         let hints = Arc::new(Hints::default());
         let inner = around(store);
+        let schedule_written = Arc::new(Notify::new());
+        let schedules = WakingSchedules::new(schedules, Arc::clone(&hints), Arc::clone(&schedule_written));
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
@@ -61,14 +88,20 @@ impl Parts {
             skew,
             coordinator,
             partitions,
+            queues,
+            known_queues: KnownQueues::default(),
+            schedules: Arc::new(schedules),
+            schedule_written,
             registry,
             retention,
+            resolver,
             shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,
             owned: Arc::new(Owned::nothing(config.scheduler.partitions)),
-            targets: Arc::new(Targets::new(config.webhooks.per_target, config.webhooks.concurrency)),
+            targets: Arc::new(targets(config)),
+            waits: Arc::default(),
             webhooks: Webhooks::new(
                 WebhookConfig {
                     allowed: config.webhooks.allow_networks.clone(),
@@ -84,4 +117,9 @@ impl Parts {
             clock,
         })
     }
+}
+
+fn targets(config: &Config) -> Targets {
+    let webhooks = &config.webhooks;
+    Targets::new(webhooks.per_target, webhooks.concurrency).with_pools(webhooks.tenant_percent, webhooks.band_percent)
 }

@@ -17,6 +17,8 @@ use punctual_leader::membership::{Membership, Pulse};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::ownership::{self, Owner};
+use punctual_scheduler::queues::QueueWatch;
+use punctual_scheduler::resolving::Resolving;
 use punctual_scheduler::settle::Settler;
 use punctual_store::postgres::PostgresStore;
 use punctual_worker::Consumer;
@@ -78,6 +80,12 @@ impl Running {
             let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
             claiming.spawn("listener", |stop| cluster::listen(store, hints, owned, stop));
         }
+        let watch = QueueWatch::new(Arc::clone(&parts.queues), parts.known_queues.clone(), Arc::clone(&parts.hints));
+        // Before the first submission, so that it finds what its queue is set to.
+        if let Err(error) = watch.run_once().await {
+            tracing::warn!(error = %error, "the settings of the queues could not be read yet");
+        }
+        claiming.spawn("queue watch", |stop| watch.run(stop));
         if has(Role::Worker) {
             let consumer = consumer(config, &parts);
             draining.spawn("worker", |stop| async move {
@@ -96,6 +104,9 @@ impl Running {
             let flusher = SightingsFlusher::new(api.clone());
             serving.spawn("sightings", |stop| flusher.run(stop));
         }
+        let resolving = Resolving::new(Arc::clone(&parts.resolver), Arc::clone(&parts.hints));
+        // As long as anybody settles: whoever waits for that is told.
+        leading.spawn("resolver", |stop| resolving.run(stop));
         let tally = Tally::new(&parts);
         serving.spawn("tally", |stop| tally.run(stop));
         let (registry, skew) = (Arc::clone(&parts.registry), Arc::clone(&parts.skew));
@@ -104,7 +115,7 @@ impl Running {
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
-            let work = Arc::new(Leading::new(config, &parts, pulse));
+            let work = Arc::new(Leading::new(config, &parts, pulse, api.occurrences.clone()));
             leading.spawn("leader", |stop| {
                 let lead = move |lease: Lease, stop: CancellationToken| {
                     let work = Arc::clone(&work);
@@ -242,6 +253,7 @@ fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
         hints: Arc::clone(&parts.hints),
         targets: Arc::clone(&parts.targets),
         owned: Arc::clone(&parts.owned),
+        waits: Arc::clone(&parts.waits),
         node: parts.node,
     };
     let config = dispatcher::Config {
@@ -251,6 +263,7 @@ fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
         visibility: config.scheduler.visibility,
         waiting_workers: config.limits.waiting_workers,
         backlog_per_second: config.scheduler.backlog_per_second,
+        fairness: config.fairness.clone(),
     };
     Dispatcher::new(deps, config)
 }
@@ -289,6 +302,8 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
         registry: Arc::clone(&parts.registry),
         coordinator: Arc::clone(&parts.coordinator),
         partitions: Arc::clone(&parts.partitions),
+        queues: Arc::clone(&parts.queues),
+        schedules: Arc::clone(&parts.schedules),
         desk,
         settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node),
         clock: Arc::clone(&parts.clock),
@@ -300,6 +315,7 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
             batch_tasks: config.limits.batch_tasks,
             retry_policy: config.tasks.retry_policy,
             timeout_millis: millis(config.tasks.timeout),
+            queues: parts.known_queues.clone(),
             networks: config.webhooks.allow_networks.clone(),
             requests_in_flight: config.limits.requests_in_flight,
             bodies_bytes: config.limits.bodies_bytes,

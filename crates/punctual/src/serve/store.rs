@@ -7,7 +7,10 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
+use punctual_core::queues::Queues;
+use punctual_core::resolver::Resolver;
 use punctual_core::retention::Retention;
+use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 use punctual_leader::membership::Skew;
@@ -28,10 +31,16 @@ pub struct Opened {
     pub coordinator: Arc<dyn Coordinator>,
     /// Who dispatches what.
     pub partitions: Arc<dyn Partitions>,
+    /// What queues are set to.
+    pub queues: Arc<dyn Queues>,
+    /// The recurring schedules.
+    pub schedules: Arc<dyn Schedules>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.
     pub retention: Arc<dyn Retention>,
+    /// Who decides whose turn it is, and who has nothing left to wait for.
+    pub resolver: Arc<dyn Resolver>,
     /// What only a store that nodes share has to do.
     pub shared: Option<PostgresStore>,
 }
@@ -50,7 +59,10 @@ pub async fn open(config: &Config, node: NodeId) -> anyhow::Result<Opened> {
                 store: Arc::clone(&store) as _,
                 coordinator: Arc::clone(&store) as _,
                 partitions: Arc::clone(&store) as _,
+                queues: Arc::clone(&store) as _,
+                schedules: Arc::clone(&store) as _,
                 registry: Arc::clone(&store) as _,
+                resolver: Arc::clone(&store) as _,
                 retention: store,
                 shared: None,
             })
@@ -78,7 +90,10 @@ async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow
         store: Arc::clone(&shared) as _,
         coordinator: Arc::clone(&shared) as _,
         partitions: Arc::clone(&shared) as _,
+        queues: Arc::clone(&shared) as _,
+        schedules: Arc::clone(&shared) as _,
         registry: Arc::clone(&shared) as _,
+        resolver: Arc::clone(&shared) as _,
         retention: shared,
         shared: Some(store),
     })

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_api::metrics::Metrics;
+use punctual_core::clock::Clock;
 use punctual_leader::membership::Skew;
+use punctual_scheduler::fairness::{Band, LongestWaits};
 use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::queues::KnownQueues;
 use punctual_store::postgres::PostgresStore;
 use punctual_worker::{Ended, WorkerStats};
 use tokio_util::sync::CancellationToken;
@@ -21,6 +24,9 @@ pub struct Tally {
     metrics: Metrics,
     stats: Arc<WorkerStats>,
     owned: Arc<Owned>,
+    queues: KnownQueues,
+    waits: Arc<LongestWaits>,
+    clock: Arc<dyn Clock>,
     skew: Skew,
     wrong_clock: WrongClock,
     shared: Option<PostgresStore>,
@@ -34,6 +40,9 @@ impl Tally {
             metrics: parts.metrics.clone(),
             stats: Arc::clone(&parts.worker_stats),
             owned: Arc::clone(&parts.owned),
+            queues: parts.known_queues.clone(),
+            waits: Arc::clone(&parts.waits),
+            clock: Arc::clone(&parts.clock),
             skew: Arc::clone(&parts.skew),
             wrong_clock: WrongClock::default(),
             shared: parts.shared.clone(),
@@ -64,6 +73,12 @@ impl Tally {
             ),
             Some(false) => tracing::info!(skew_ms, "the clock of this machine is right again"),
             None => {}
+        }
+        let (paused, limited) = self.queues.restricted(self.clock.now());
+        self.metrics.queues_paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
+        self.metrics.queues_limited.set(i64::try_from(limited).unwrap_or(i64::MAX));
+        for band in Band::ALL {
+            self.metrics.longest_wait(band.as_str(), self.waits.longest(band, self.clock.now()));
         }
         self.metrics.read_store_lag(self.shared.as_ref().and_then(PostgresStore::read_store_lag));
         self.metrics.webhooks_in_flight.set(i64::try_from(self.stats.in_flight()).unwrap_or(i64::MAX));

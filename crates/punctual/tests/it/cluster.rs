@@ -15,6 +15,8 @@ pub struct Cluster {
     /// Declared first, so that they end before what they need.
     pub nodes: Vec<Server>,
     pub serve: Serve,
+    /// The URL of their database.
+    pub database: String,
     postgres: Postgres,
     _home: TempDir,
 }
@@ -24,14 +26,15 @@ impl Cluster {
     /// given up.
     pub async fn start(nodes: usize) -> Self {
         let postgres = Postgres::start().await;
+        let database = postgres.create_database().await;
         let home = tempfile::tempdir().expect("a temporary directory can be made");
         let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
-            .setting("STORE", &postgres.create_database().await)
+            .setting("STORE", &database)
             .setting("LEADER__LEASE_SECONDS", "3")
             .setting("LEADER__RENEWAL_SECONDS", "1");
         let begin = async |wanted: bool| if wanted { Some(serve.start().await) } else { None };
         let (first, second, third) = tokio::join!(begin(nodes > 0), begin(nodes > 1), begin(nodes > 2));
-        Self { nodes: [first, second, third].into_iter().flatten().collect(), serve, postgres, _home: home }
+        Self { nodes: [first, second, third].into_iter().flatten().collect(), serve, database, postgres, _home: home }
     }
 
     /// One more node.

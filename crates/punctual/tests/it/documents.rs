@@ -6,9 +6,15 @@ use std::path::Path;
 fn every_file_that_a_document_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut named = 0;
-    for document in
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/operations.md", "docs/sql.md"]
-    {
+    for document in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/operations.md",
+        "docs/schedules.md",
+        "docs/sql.md",
+    ] {
         let text = std::fs::read_to_string(root.join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
         let quoted = text.split('`').skip(1).step_by(2);
         let linked = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());

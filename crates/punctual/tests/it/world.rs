@@ -111,6 +111,11 @@ impl Caller {
         Self { api, world: self.world.clone() }
     }
 
+    /// The same server as this tenant.
+    pub fn of_tenant(&self, tenant: &str) -> Self {
+        Self { api: self.api.tenant(tenant), world: self.world.clone() }
+    }
+
     /// The same tenant on connections of its own.
     pub fn apart(&self) -> Self {
         Self { api: self.api.apart(), world: self.world.clone() }

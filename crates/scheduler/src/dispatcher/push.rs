@@ -1,92 +1,180 @@
 //! The push side of a turn: which due webhooks may be published now.
 //!
 //! First everything that came due since this node owns its lane; then, with what room is left
-//! and as many tokens as there are, what it found overdue. Nothing is claimed of a lane whose
+//! and as many tokens as there are, what it found overdue. Tenants share the room by deficit round
+//! robin, and the bands of a tenant share its part. Nothing is claimed of a lane whose
 //! partition is not owned, and every claim names the terms in which they are.
 
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 
 use punctual_core::broker::{Message, WEBHOOK_POOL};
 use punctual_core::lane::{Lane, Route};
-use punctual_core::store::{Claim, Claimed, StoreError};
+use punctual_core::store::{Claim, Claimed};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
-use crate::board::Shelf;
-use crate::dispatcher::Dispatcher;
+use super::flights::{Flight, Split};
+use super::split::Candidate;
+use crate::board::{Ranks, by_priority};
 use crate::dispatcher::plan::Plan;
+use crate::dispatcher::{Dispatcher, Report};
+use crate::fairness::Contender;
+use crate::targets::Place;
 
-/// Lanes one turn looks at: those of crowded targets are passed over.
-const LANES_LOOKED_AT: usize = 10_000;
+/// Lanes of one tenant and priority that a turn looks at: those of crowded targets are passed over …
+const LANES_LOOKED_AT: usize = 1_000;
+/// … and takes from.
+const LANES_OF_PRIORITY: usize = 32;
+/// Tenants one turn takes from; the next one goes on with those behind them.
+const TENANTS_PER_TURN: usize = 64;
 /// How long tasks wait that could not be published.
 const BROKER_PAUSE_MILLIS: i64 = 1_000;
 
+/// The live part of a turn has landed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AfterLive {
+    /// What it left for the found backlog.
+    left: usize,
+    /// Whether it moved anything, so that there may be more.
+    moved: bool,
+}
+
 impl Dispatcher {
+    /// Claims webhooks, unless a claim of some is under way: of what came due since this node owns it, and then, when
+    /// that has landed, of the found backlog.
+    pub(super) async fn launch_push(&mut self) {
+        if self.flights.is_pushing() {
+            return;
+        }
+        if let Some(AfterLive { left, moved }) = self.after_live {
+            if self.launch_backlog(left).await {
+                return;
+            }
+            self.after_live = None;
+            // Nobody asks again for what was not there a moment ago.
+            if !moved {
+                return;
+            }
+        }
+        let most = self.config.claim_batch;
+        let (claims, splits) = self.plan_push(most).await;
+        if claims.is_empty() {
+            self.launch_backlog(most).await;
+        } else {
+            self.flights.launch(&self.deps.store, Flight::Push(splits), claims);
+        }
+    }
+
+    async fn launch_backlog(&mut self, most: usize) -> bool {
+        let (claims, splits) = self.plan_backlog(most).await;
+        let is_launched = !claims.is_empty();
+        if is_launched {
+            self.flights.launch(&self.deps.store, Flight::Backlog(splits), claims);
+        }
+        is_launched
+    }
+
     /// Claims on ready lanes whose targets have places, as far as the broker has room. Of a lane with a found backlog
     /// only what came due since.
-    pub(super) async fn plan_push(&mut self, most: usize) -> Vec<Claim> {
-        self.push_blocked = self.board.ready(&Shelf::Push).next().is_some();
+    async fn plan_push(&mut self, most: usize) -> (Vec<Claim>, Vec<Split>) {
+        self.push_blocked = !self.board.pushed().is_empty();
         if !self.push_blocked {
-            return Vec::new();
+            return (Vec::new(), Vec::new());
         }
-        let room = self.room(most).await;
+        let (room, now) = (self.room(most).await, self.deps.clock.now());
+        let tenants = take_turns(self.board.pushed(), &mut self.last_pushed);
+        let grants = self.pushing_tenants.split(room, &contenders(&tenants, room), &[]);
         let mut plan = Plan::new(&self.deps.targets, room);
         let mut found = Vec::new();
-        for rank in self.board.ready(&Shelf::Push).take(LANES_LOOKED_AT) {
-            if plan.is_full() {
-                break;
-            }
-            let Some(lane) = self.board.lane(rank.lane) else { continue };
-            let Some(held) = self.deps.owned.held(&lane.key) else { continue };
-            if rank.due_at < held.since && !self.backlog.is_unlimited() {
-                found.push((lane, rank.due_at, held));
-            } else {
-                plan.add(lane, held, self.backlog.lane(lane.id).map(|_| held.since));
+        for ((tenant, ranks), grant) in tenants.into_iter().zip(grants) {
+            plan.grant(tenant, grant);
+            for level in by_priority(ranks) {
+                let mut added = 0;
+                for rank in level.take(LANES_LOOKED_AT) {
+                    if plan.is_full() || added == LANES_OF_PRIORITY {
+                        break;
+                    }
+                    let Some(lane) = self.board.lane(rank.lane) else { continue };
+                    let Some(held) = self.deps.owned.held(&lane.key) else { continue };
+                    let candidate = Candidate::of(*rank, self.aging, now);
+                    if rank.due_at < held.since && !self.backlog.is_unlimited() {
+                        found.push((lane, rank.due_at, candidate, held));
+                    } else if plan.add(lane, candidate, held, self.backlog.lane(lane.id).map(|_| held.since)) {
+                        added += 1;
+                    }
+                }
             }
         }
         // Their heads are older than anything else's, but nobody knows yet what came due since.
-        found.retain(|(lane, _, held)| plan.add(lane, *held, Some(held.since)));
+        found.retain(|(lane, _, candidate, held)| plan.add(lane, *candidate, *held, Some(held.since)));
         let found: Vec<(Arc<Lane>, Timestamp)> =
-            found.into_iter().map(|(lane, due_at, _)| (Arc::clone(lane), due_at)).collect();
-        let claims = plan.claims(self.visibility_millis());
+            found.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
+        let visibility = self.visibility_millis();
+        let planned = plan.claims(&mut self.push_bands, visibility);
         for (lane, due_at) in found {
             self.backlog.note(&lane, due_at);
         }
-        claims
+        planned
     }
 
-    /// Takes as much of the found backlog as there are tokens for, and room and places left; answers how many tasks it
-    /// published, and whether there is more to do at once.
-    pub(super) async fn push_backlog(&mut self, most: usize) -> Result<(usize, bool), StoreError> {
+    /// Claims as much of the found backlog as there are tokens for, and room and places left.
+    async fn plan_backlog(&mut self, most: usize) -> (Vec<Claim>, Vec<Split>) {
         let most = most.min(self.backlog.allowance(Instant::now()));
         if most == 0 {
-            return Ok((0, false));
+            return (Vec::new(), Vec::new());
         }
         self.push_blocked = true;
-        let room = self.room(most).await;
+        let (room, now) = (self.room(most).await, self.deps.clock.now());
+        let tenants = take_turns(self.backlog.by_tenant(), &mut self.last_found);
+        let grants = self.found_tenants.split(room, &contenders(&tenants, room), &[]);
         let mut plan = Plan::new(&self.deps.targets, room);
-        // A lane that is still ready has live work, which goes first.
-        let lanes = self.backlog.lanes().filter(|lane| !self.board.is_ready(lane.id));
-        for lane in lanes.take(LANES_LOOKED_AT) {
-            if plan.is_full() {
-                break;
-            }
-            if let Some(held) = self.deps.owned.held(&lane.key) {
-                plan.add(lane, held, None);
+        for ((tenant, ranks), grant) in tenants.into_iter().zip(grants) {
+            plan.grant(tenant, grant);
+            for level in by_priority(ranks) {
+                // A lane that is still ready has live work, which goes first.
+                let quiet = level.filter(|rank| !self.board.is_ready(rank.lane));
+                let mut added = 0;
+                for rank in quiet.take(LANES_LOOKED_AT) {
+                    if plan.is_full() || added == LANES_OF_PRIORITY {
+                        break;
+                    }
+                    let Some(lane) = self.backlog.lane(rank.lane) else { continue };
+                    let Some(held) = self.deps.owned.held(&lane.key) else { continue };
+                    added += usize::from(plan.add(lane, Candidate::of(*rank, self.aging, now), held, None));
+                }
             }
         }
-        let claims = plan.claims(self.visibility_millis());
-        if claims.is_empty() {
-            return Ok((0, false));
-        }
-        let (mut tasks, mut more) = (Vec::new(), false);
-        for answer in self.deps.store.claim(claims).await? {
-            more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
-            self.learn_of_backlog(&answer);
+        let visibility = self.visibility_millis();
+        plan.claims(&mut self.found_bands, visibility)
+    }
+
+    /// A claim of webhooks has landed: publishes what it took.
+    pub(super) async fn pushed(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
+        let (mut tasks, mut moved) = (Vec::new(), false);
+        for (answer, split) in answers.into_iter().zip(splits) {
+            moved |= self.learn(&answer) || !answer.lost.is_empty();
+            self.push_bands.settle(split, Some(&answer), &self.board);
             tasks.extend(self.claimed(answer));
         }
-        Ok((self.publish(tasks).await, more))
+        report.more |= moved;
+        self.after_live = Some(AfterLive { left: self.config.claim_batch.saturating_sub(tasks.len()), moved });
+        report.pushed += self.publish(tasks).await;
+    }
+
+    /// A claim of the found backlog has landed: publishes what it took.
+    pub(super) async fn pushed_backlog(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
+        let mut tasks = Vec::new();
+        report.more |= self.after_live.take().is_some_and(|after| after.moved);
+        for (answer, split) in answers.into_iter().zip(splits) {
+            report.more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
+            self.learn_of_backlog(&answer);
+            self.found_bands.settle(split, Some(&answer), &self.board);
+            tasks.extend(self.claimed(answer));
+        }
+        report.pushed += self.publish(tasks).await;
     }
 
     /// What a claim on the backlog tells about the lanes.
@@ -107,10 +195,11 @@ impl Dispatcher {
                 }
             }
         }
+        self.hold_back(answer);
     }
 
     /// Takes in what a dispatch was given: forgets partitions that are lost, and pays for what was found.
-    pub(super) fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
+    fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
         if !answer.lost.is_empty() {
             tracing::warn!(partitions = answer.lost.len(), "somebody else owns partitions that this node dispatched");
             self.deps.owned.lost(&answer.lost);
@@ -134,20 +223,20 @@ impl Dispatcher {
     }
 
     /// Publishes claimed tasks; answers how many.
-    pub(super) async fn publish(&mut self, tasks: Vec<Task>) -> usize {
+    async fn publish(&mut self, tasks: Vec<Task>) -> usize {
         if tasks.is_empty() {
             return 0;
         }
         let messages: Vec<Message> = tasks.iter().map(message).collect();
-        for message in &messages {
-            self.deps.targets.take(&message.target);
+        let places: Vec<Place> = messages.iter().map(Place::of).collect();
+        for place in &places {
+            self.deps.targets.take(place);
         }
         let count = messages.len();
-        let targets: Vec<String> = messages.iter().map(|message| message.target.clone()).collect();
         if let Err(error) = self.deps.broker.publish(messages).await {
             tracing::warn!(error = %error, tasks = count, "could not publish tasks, giving them back");
-            for target in &targets {
-                self.deps.targets.give_back(target);
+            for place in &places {
+                self.deps.targets.give_back(place);
             }
             let later = self.deps.clock.now().plus_millis(BROKER_PAUSE_MILLIS);
             self.give_back(tasks, later).await;
@@ -155,6 +244,25 @@ impl Dispatcher {
         }
         count
     }
+}
+
+/// The tenants that have their turn: those behind the last one, and from the beginning again.
+fn take_turns<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String) -> Vec<(&'a str, &'a Ranks)> {
+    if tenants.len() <= TENANTS_PER_TURN {
+        return tenants.iter().map(|(tenant, ranks)| (tenant.as_str(), ranks)).collect();
+    }
+    let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
+    let chosen: Vec<(&str, &Ranks)> =
+        behind.chain(tenants).take(TENANTS_PER_TURN).map(|(tenant, ranks)| (tenant.as_str(), ranks)).collect();
+    if let Some((tenant, _)) = chosen.last() {
+        *last = (*tenant).to_owned();
+    }
+    chosen
+}
+
+/// How much is due of each is not known; as much as there is room for, it may be.
+fn contenders<'a>(tenants: &[(&'a str, &Ranks)], room: usize) -> Vec<Contender<'a>> {
+    tenants.iter().map(|(tenant, _)| Contender { tenant, demand: room }).collect()
 }
 
 fn message(task: &Task) -> Message {

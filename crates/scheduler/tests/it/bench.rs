@@ -11,10 +11,11 @@ use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
 use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
+use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::{self, Owned, Owner};
 use punctual_scheduler::settle::Settler;
-use punctual_scheduler::targets::Targets;
+use punctual_scheduler::targets::{Place, Targets};
 use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
@@ -40,6 +41,7 @@ pub struct Bench {
     pub dispatcher: Dispatcher,
     pub desk: Desk,
     pub settler: Settler,
+    pub waits: Arc<LongestWaits>,
     _directory: TempDir,
 }
 
@@ -56,6 +58,16 @@ impl Bench {
     /// A node that owns nothing yet; as many places for a target as the broker takes.
     pub fn of_many(configure: impl FnOnce(&mut Config)) -> Self {
         Self::made_of(Owned::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
+    }
+
+    /// A node that owns everything, with these places.
+    pub fn with_targets(targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
+        Self::made_of(Owned::everything(), targets, configure)
+    }
+
+    /// How many webhooks were published and not taken yet.
+    pub async fn depth(&self) -> usize {
+        self.broker.depth(WEBHOOK_POOL).await.unwrap()
     }
 
     fn made_of(owned: Owned, targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
@@ -76,7 +88,9 @@ impl Bench {
             visibility: Duration::from_mins(1),
             waiting_workers: 100,
             backlog_per_second: 20,
+            fairness: fairness::Config::default(),
         };
+        let waits = Arc::new(LongestWaits::default());
         configure(&mut config);
         let deps = Deps {
             store: Arc::clone(&store),
@@ -85,11 +99,25 @@ impl Bench {
             hints,
             targets: Arc::clone(&targets),
             owned,
+            waits: Arc::clone(&waits),
             node: NODE,
         };
         let (dispatcher, desk) = Dispatcher::new(deps, config);
         let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
-        Self { store, sqlite, spy, owner, clock, broker, targets, dispatcher, desk, settler, _directory: directory }
+        Self {
+            store,
+            sqlite,
+            spy,
+            owner,
+            clock,
+            broker,
+            targets,
+            dispatcher,
+            desk,
+            settler,
+            waits,
+            _directory: directory,
+        }
     }
 
     pub async fn submit(&self, task: TaskBuilder) -> TaskId {
@@ -116,7 +144,7 @@ impl Bench {
         let mut taken = Vec::new();
         for _ in 0..waiting {
             let delivery = subscription.recv().await.unwrap();
-            self.targets.give_back(&delivery.message.target);
+            self.targets.give_back(&Place::of(&delivery.message));
             taken.push(delivery.message.task_id);
             delivery.ack();
         }

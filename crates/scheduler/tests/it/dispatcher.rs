@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use punctual_core::broker::{Broker, WEBHOOK_POOL};
+use punctual_core::broker::{Broker, Message, WEBHOOK_POOL};
+use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_scheduler::desk::{DeskError, Wants};
 use punctual_scheduler::dispatcher::Report;
-use punctual_testkit::fixtures::{at, task};
+use punctual_scheduler::targets::Place;
+use punctual_testkit::fixtures::{TENANT, at, task};
 use tokio_util::sync::CancellationToken;
 
 use crate::bench::{Bench, ask};
@@ -160,7 +162,7 @@ async fn a_crowded_target_does_not_hold_the_others() {
     // Two places for each target.
     assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
     assert_eq!((bench.targets.free("http://dead.example:80"), bench.targets.free("http://live.example:80")), (0, 1));
-    bench.targets.give_back("http://dead.example:80");
+    bench.targets.give_back(&place("http://dead.example:80"));
     bench.turns().await;
     assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 4);
 }
@@ -177,6 +179,12 @@ async fn what_cannot_be_published_is_given_back_uncounted() {
     bench.turns().await;
     let task = bench.task(second).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
+}
+
+/// The place of a published task of the target.
+fn place(target: &str) -> Place {
+    let (tenant, pool) = (TENANT.to_owned(), WEBHOOK_POOL.to_owned());
+    Place::of(&Message { task_id: TaskId::new(), version: 2, tenant, priority: 5, pool, target: target.to_owned() })
 }
 
 /// Polls a future once.

@@ -4,6 +4,7 @@
 mod backlog;
 mod bench;
 mod dispatcher;
+mod fairness;
 mod owning;
 mod settle;
 mod spy;

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 
-use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
 use punctual_core::state::State;
@@ -22,10 +21,6 @@ impl Bench {
             Taker::Worker { .. } => None,
         });
         terms.map(|terms| terms.iter().map(|(partition, term)| (partition.number(), *term)).collect()).collect()
-    }
-
-    async fn depth(&self) -> usize {
-        self.broker.depth(WEBHOOK_POOL).await.unwrap()
     }
 
     /// Some in each of many queues, so in every partition.

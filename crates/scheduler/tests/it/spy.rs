@@ -1,5 +1,6 @@
 //! A store that remembers what it was asked to claim.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -12,15 +13,37 @@ use punctual_core::store::{
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
+use tokio::sync::Notify;
 
 pub struct Spy {
     inner: Arc<dyn Store>,
     pub claims: Mutex<Vec<Claim>>,
+    /// The answers of claims over this limit are held.
+    hold_over: AtomicUsize,
+    holds: Notify,
+    released: Notify,
 }
 
 impl Spy {
     pub fn new(inner: Arc<dyn Store>) -> Self {
-        Self { inner, claims: Mutex::default() }
+        let hold_over = AtomicUsize::new(usize::MAX);
+        Self { inner, claims: Mutex::default(), hold_over, holds: Notify::new(), released: Notify::new() }
+    }
+
+    /// From now on the answers of claims over this limit are held.
+    pub fn hold_claims_over(&self, limit: usize) {
+        self.hold_over.store(limit, Relaxed);
+    }
+
+    /// Returns once the answer of a claim is held.
+    pub async fn holds_one(&self) {
+        self.holds.notified().await;
+    }
+
+    /// Lets the answer go that is held, and holds no further one.
+    pub fn let_go(&self) {
+        self.hold_over.store(usize::MAX, Relaxed);
+        self.released.notify_one();
     }
 }
 
@@ -28,7 +51,13 @@ impl Spy {
 impl Store for Spy {
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         self.claims.lock().unwrap().extend(claims.iter().cloned());
-        self.inner.claim(claims).await
+        let is_held = claims.iter().any(|claim| claim.limit > self.hold_over.load(Relaxed));
+        let answer = self.inner.claim(claims).await;
+        if is_held {
+            self.holds.notify_one();
+            self.released.notified().await;
+        }
+        answer
     }
 
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {

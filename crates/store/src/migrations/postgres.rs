@@ -46,6 +46,24 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/postgres/0005_ledger.up.sql"),
         down: include_str!("../../migrations/postgres/0005_ledger.down.sql"),
     },
+    Migration {
+        version: 6,
+        name: "order",
+        up: include_str!("../../migrations/postgres/0006_order.up.sql"),
+        down: include_str!("../../migrations/postgres/0006_order.down.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "queues",
+        up: include_str!("../../migrations/postgres/0007_queues.up.sql"),
+        down: include_str!("../../migrations/postgres/0007_queues.down.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "schedules",
+        up: include_str!("../../migrations/postgres/0008_schedules.up.sql"),
+        down: include_str!("../../migrations/postgres/0008_schedules.down.sql"),
+    },
 ];
 
 /// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.

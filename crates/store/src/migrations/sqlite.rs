@@ -27,6 +27,24 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0003_partitions.up.sql"),
         down: include_str!("../../migrations/sqlite/0003_partitions.down.sql"),
     },
+    Migration {
+        version: 4,
+        name: "order",
+        up: include_str!("../../migrations/sqlite/0004_order.up.sql"),
+        down: include_str!("../../migrations/sqlite/0004_order.down.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "queues",
+        up: include_str!("../../migrations/sqlite/0005_queues.up.sql"),
+        down: include_str!("../../migrations/sqlite/0005_queues.down.sql"),
+    },
+    Migration {
+        version: 6,
+        name: "schedules",
+        up: include_str!("../../migrations/sqlite/0006_schedules.up.sql"),
+        down: include_str!("../../migrations/sqlite/0006_schedules.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.

@@ -160,6 +160,12 @@ impl Step {
                 Kind::Change | Kind::Edit => hand.tally.moved((before, change.from), (changed.lane, change.to)),
                 Kind::Redrive => hand.tally.add(changed.lane, change.to, 1),
             }
+            match self.kind {
+                Kind::Finish => hand.notes.ended(&changed, change.to),
+                Kind::Redrive => hand.notes.turn(changed.ordering),
+                Kind::Change | Kind::Edit if change.to == State::Pending => hand.notes.turn(changed.ordering),
+                Kind::Change | Kind::Edit => {}
+            }
             done[*place] = Some(changed);
         }
     }

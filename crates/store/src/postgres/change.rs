@@ -30,6 +30,10 @@ pub(crate) struct Changed {
     pub lane: i64,
     pub due_at: i64,
     pub expires_at: Option<i64>,
+    /// The name of its ordering key.
+    pub ordering: Option<Uuid>,
+    /// Others may wait for it.
+    pub awaited: bool,
 }
 
 /// Live tasks come to rest.
@@ -72,7 +76,15 @@ pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<V
             ],
         )
         .await?;
-    Ok(rows.iter().map(|row| Changed { id: row.get(0), lane: row.get(1), due_at: 0, expires_at: None }).collect())
+    let finished = |row: &Row| Changed {
+        id: row.get(0),
+        lane: row.get(1),
+        due_at: 0,
+        expires_at: None,
+        ordering: row.get(2),
+        awaited: row.get::<_, Option<bool>>(3).unwrap_or(false),
+    };
+    Ok(rows.iter().map(finished).collect())
 }
 
 /// By how much the version grows.
@@ -82,6 +94,9 @@ fn growth(change: &Change) -> i64 {
 
 /// Live tasks stay live.
 pub(crate) async fn change(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
     let of = Conditions::of(wanted);
     let runs = |change: &Change| change.to == State::Running;
     let asks: Vec<bool> = each(wanted, |change| change.cancel_requested);
@@ -194,7 +209,14 @@ pub(crate) async fn redrive(session: &Session, wanted: &[Wanted<'_>]) -> Result<
 }
 
 fn changed(row: &Row) -> Changed {
-    Changed { id: row.get(0), lane: row.get(1), due_at: row.get(2), expires_at: row.get(3) }
+    Changed {
+        id: row.get(0),
+        lane: row.get(1),
+        due_at: row.get(2),
+        expires_at: row.get(3),
+        ordering: row.get(4),
+        awaited: row.get::<_, Option<bool>>(5).unwrap_or(false),
+    }
 }
 
 fn holder(change: &Change) -> Option<&str> {

@@ -2,7 +2,8 @@
 //!
 //! One statement locks and reads what is due in the lanes of all claims, passing by what
 //! others have; the state machine makes the changes; another statement writes them. A claim
-//! whose node has lost a partition that it names (`terms`) takes nothing.
+//! whose node has lost a partition that it names (`terms`) takes nothing, and of a queue that
+//! restricts something (`gates`) no more is taken than it lets through.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use uuid::Uuid;
 
 use super::change::{self, Wanted};
 use super::fault::Fault;
+use super::gates::Openings;
 use super::hand::{Counts, Hand};
 use super::marks::{Place, Reach};
 use super::pick::{Due, Need, Picked, Picker, SMALL_BYTES};
@@ -27,25 +29,32 @@ use super::session::Session;
 use super::statements::Sql;
 use super::take::Take;
 use super::terms::Terms;
-use super::{quarantine, row, take, terms};
+use super::{gates, quarantine, row, take, terms};
 use crate::taking::{self, advance, made};
 
 /// Makes claims one after the other.
 pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-    let now = hand.now();
+    let mut now = hand.now();
     let mut picker = Picker::new(claims, now);
     let mut need = picker.first_need();
     let terms = Terms::of(claims);
     if need.looks.is_empty() && terms.is_empty() {
         return Ok(claims.iter().map(|_| Claimed::default()).collect());
     }
+    let mut lanes = hand.desk.lanes.get(&hand.session, need.looks.iter().map(|(reach, _)| reach.lane)).await?;
+    let wanted = gates::Wanted::of(lanes.values(), &hand.desk.gates);
     let mut begins: HashMap<Reach, Place> = HashMap::new();
-    begin(hand, &need, &mut begins);
-    let (begun, held, rows) = tokio::join!(
+    // Of queues that restrict something nothing is read before it is known how much may be taken.
+    if !wanted.is_gated {
+        begin(hand, &need, &mut begins);
+    }
+    let opening = wanted.begin();
+    let (begun, held, gates, rows) = tokio::join!(
         biased;
-        hand.session.run("BEGIN"),
+        hand.session.run(&opening),
         terms.hold(&hand.session, hand.desk.node),
-        read(&hand.session, &picker, &need, &begins, now),
+        wanted.lock(&hand.session),
+        async { if wanted.is_gated { Ok(Vec::new()) } else { read(&hand.session, &picker, &need, &begins, now).await } },
     );
     begun?;
     let held = held?;
@@ -53,8 +62,21 @@ pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claim
     for (claim, _) in lost.iter().enumerate().filter(|(_, lost)| !lost.is_empty()) {
         picker.refuse(claim);
     }
-    let mut rows = rows?;
-    let mut lanes = HashMap::new();
+    let (gates, mut rows) = (gates?, rows?);
+    if wanted.is_gated {
+        // Waiting for the gates took its time.
+        now = hand.now();
+    }
+    if !gates.is_empty() {
+        picker.restrict(now, Openings::of(&hand.session, &hand.desk.gates, gates, &lanes, now).await?);
+    }
+    if wanted.is_gated {
+        need = picker.first_need();
+        begin(hand, &need, &mut begins);
+        if !need.looks.is_empty() {
+            rows = read(&hand.session, &picker, &need, &begins, now).await?;
+        }
+    }
     loop {
         let missing = rows.iter().map(|row| row.get(row::LANE)).filter(|lane| !lanes.contains_key(lane));
         let found = hand.desk.lanes.get(&hand.session, missing).await?;
@@ -66,14 +88,14 @@ pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claim
         rows = read(&hand.session, &picker, &need, &begins, now).await?;
     }
     let next = next_after(&picker, &begins);
-    let written = write(hand, claims, &mut picker, now, &next).await?;
+    let written = Box::pin(write(hand, claims, &mut picker, now, &next)).await?;
     for reach in begins.into_keys() {
         hand.desk.marks.taken(reach, picker.streams.get(&reach).and_then(|stream| stream.used));
     }
     // The new owner may have passed by what was locked here for nothing.
     hand.desk.notifier.tell(&picker.left(), now);
     quarantine::put_away(hand, &picker.unreadable).await?;
-    Ok(answer(picker, written, lost))
+    Ok(answer(claims, picker, written, lost))
 }
 
 /// Says of the lanes that are to be read for the first time where that begins.
@@ -157,18 +179,24 @@ async fn write(
     }
     let takes: Vec<Take<'_>> =
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| Take { tid: picked.due.tid, change }).collect();
+    let finished = change::finish(&hand.session, &gone).await?;
+    for changed in &finished {
+        hand.notes.ended(changed, State::Failed);
+    }
+    let notes = std::mem::take(&mut hand.notes);
     let counts = Counts::take(&mut hand.tally);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
-    let (session, slot) = (&hand.session, hand.slot);
+    let (session, slot, openings) = (&hand.session, hand.slot, &picker.openings);
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
-    let (written, finished, payloads, next_due, counted, committed) = tokio::join!(
+    let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
         biased;
         take::write(session, &takes, now),
-        change::finish(session, &gone),
+        openings.write(session),
         take::payloads(session, &large),
         next_due(session, next),
         counts.write(session, slot),
+        notes.write(session),
         session.run("COMMIT"),
     );
     if committed.as_ref().is_err_and(Fault::breaks_connection) {
@@ -178,10 +206,13 @@ async fn write(
         });
         hand.desk.doubts.note(held, &hand.by(now, Actor::Node));
     }
-    let (written, finished) = (written?, finished?);
+    let written = written?;
+    spent?;
     let (mut payloads, next_due) = (payloads?, next_due?);
     counted?;
+    let noted = noted?;
     committed?;
+    hand.desk.outbox.tell(noted);
     if written != taken.len() as u64 || finished.len() != gone.len() {
         return Err(Fault::Corrupt("a task that was locked for a claim was changed all the same".to_owned()));
     }
@@ -216,8 +247,17 @@ async fn next_due(session: &Session, next: &[(Reach, Place)]) -> Result<HashMap<
 }
 
 /// Gives each claim its own.
-fn answer(picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
-    let mut answers: Vec<Claimed> = lost.into_iter().map(|lost| Claimed { lost, ..Claimed::default() }).collect();
+fn answer(claims: &[Claim], picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
+    let held_back = |claim: &Claim, lost: &[Partition]| match lost {
+        [] => picker.openings.held_back(claim),
+        _ => Vec::new(),
+    };
+    let empty = |(claim, lost): (&Claim, Vec<Partition>)| Claimed {
+        held_back: held_back(claim, &lost),
+        lost,
+        ..Claimed::default()
+    };
+    let mut answers: Vec<Claimed> = claims.iter().zip(lost).map(empty).collect();
     for (picked, task) in picker.taken.iter().zip(written.tasks) {
         answers[picked.claim].tasks.extend(task);
     }

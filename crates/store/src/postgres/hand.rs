@@ -20,15 +20,17 @@ use tracing::{error, info, warn};
 use super::address::Address;
 use super::doubts::Doubts;
 use super::fault::Fault;
+use super::gates::Gates;
 use super::lanes::Lanes;
 use super::lines::{Group, Jobs, Lines};
 use super::marks::Marks;
 use super::notifier::Notifier;
+use super::outbox::{Notes, Outbox};
 use super::overdue::Floors;
 use super::session::Session;
 use super::statements::{OF_HANDS, Sql};
-use super::{apply, claim, extend, insert, quarantine, start};
-use crate::tally::Tally;
+use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
+use crate::tally::{self, Tally};
 
 /// How long a hand waits at the most before it tries to connect again: at first, and after many failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
@@ -45,6 +47,8 @@ pub(crate) struct Desk {
     pub floors: Floors,
     pub notifier: Notifier,
     pub doubts: Doubts,
+    pub gates: Gates,
+    pub outbox: Outbox,
     pub clock: Arc<dyn Clock>,
     pub node: NodeId,
 }
@@ -54,6 +58,8 @@ pub(crate) struct Hand {
     pub desk: Arc<Desk>,
     pub session: Session,
     pub tally: Tally,
+    /// What the transaction under way leaves to the resolver.
+    pub notes: Notes,
     /// Under which the numbers of live tasks are counted that this hand moves.
     pub slot: i32,
 }
@@ -80,7 +86,8 @@ impl Desk {
                         info!("PostgreSQL answers again");
                     }
                     backoff = BACKOFF.0;
-                    let hand = Hand { desk: Arc::clone(&self), session, tally: Tally::default(), slot };
+                    let (tally, notes) = (Tally::default(), Notes::default());
+                    let hand = Hand { desk: Arc::clone(&self), session, tally, notes, slot };
                     match hand.work().await {
                         Ok(()) => return,
                         Err(fault) => warn!(fault = %fault.tell(), "a connection to PostgreSQL was lost"),
@@ -117,7 +124,7 @@ impl Hand {
             };
             let Some((group, _busy)) = taken else { return Ok(()) };
             match group {
-                Group::Insert(jobs) => self.group(jobs, insert::insert).await?,
+                Group::Insert(jobs) => self.group(jobs, depth::insert).await?,
                 Group::Claim(jobs) => self.group(jobs, claim::claim).await?,
                 Group::Start(jobs) => self.group(jobs, start::start).await?,
                 Group::Apply(jobs) => self.group(jobs, apply::apply).await?,
@@ -129,6 +136,12 @@ impl Hand {
                 }
                 Group::Extend(jobs) => self.group(jobs, extend::extend).await?,
                 Group::Review(jobs) => self.group(jobs, quarantine::review).await?,
+                Group::Resolve(jobs) => self.group(jobs, resolve::resolve).await?,
+                Group::Turn(jobs) => {
+                    for job in jobs {
+                        self.group(vec![job], schedules::turn).await?;
+                    }
+                }
             }
         }
     }
@@ -194,7 +207,7 @@ impl Hand {
                 Ok(answers) => return Ok(answers),
                 Err(fault) => fault,
             };
-            self.tally.clear();
+            self.forget();
             // What it had locked waits again, and others may have passed it by.
             self.desk.marks.doubt_all();
             if fault.breaks_connection() {
@@ -220,13 +233,41 @@ impl Hand {
         By { now, node: self.desk.node, actor }
     }
 
-    /// Writes how the numbers of live tasks changed, and commits.
+    /// What the transaction has counted and noted so far is for nothing.
+    pub(crate) fn forget(&mut self) {
+        self.tally.clear();
+        self.notes = Notes::default();
+    }
+
+    /// Writes how the numbers of live tasks changed and what is left to the resolver, and commits.
     pub(crate) async fn commit(&mut self) -> Result<(), Fault> {
         let counts = Counts::take(&mut self.tally);
-        let (counted, committed) =
-            tokio::join!(biased; counts.write(&self.session, self.slot), self.session.run("COMMIT"));
+        let notes = std::mem::take(&mut self.notes);
+        let (counted, noted, committed) = tokio::join!(
+            biased;
+            counts.write(&self.session, self.slot),
+            notes.write(&self.session),
+            self.session.run("COMMIT"),
+        );
         counted?;
-        committed
+        let noted = noted?;
+        committed?;
+        self.desk.outbox.tell(noted);
+        self.tell_freed(&counts);
+        Ok(())
+    }
+
+    /// Tells whoever waits for a place in a queue that there may be one.
+    fn tell_freed(&self, counts: &Counts) {
+        let desk = &self.desk;
+        if desk.gates.is_empty() {
+            return;
+        }
+        let freed = desk.lanes.peek(tally::freed(counts.changed()));
+        for lane in freed.iter().filter(|lane| desk.gates.has_places(&lane.key)) {
+            desk.gates.stir.freed(&lane.key.tenant, &lane.key.queue);
+            desk.notifier.freed(lane.id.number());
+        }
     }
 }
 
@@ -248,6 +289,11 @@ impl Counts {
             counts.tasks.push(tasks);
         }
         counts
+    }
+
+    fn changed(&self) -> impl Iterator<Item = (i64, u8, i64)> {
+        let states = self.states.iter().map(|state| u8::try_from(*state).unwrap_or(u8::MAX));
+        self.lanes.iter().zip(states).zip(&self.tasks).map(|((lane, state), tasks)| (*lane, state, *tasks))
     }
 
     pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {

@@ -27,6 +27,7 @@ use tracing::{info, warn};
 
 use super::fault::Fault;
 use super::hand::Hand;
+use super::outbox::Notes;
 use super::session::Session;
 use super::statements::{OF_INBOX, Sql};
 use super::{PostgresStore, slots};
@@ -119,7 +120,7 @@ impl PostgresStore {
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
         let slot = slots(desk.node, MOST_SLOTS).last().unwrap_or_default();
-        let hand = Hand { desk, session, tally: Tally::default(), slot };
+        let hand = Hand { desk, session, tally: Tally::default(), notes: Notes::default(), slot };
         let (links, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
         let mut batches = Batches { hand, links, listener, judge };
         let mut turns = Turns::new(told);

@@ -1,5 +1,6 @@
 //! Stores submitted tasks, or recognises them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
@@ -10,12 +11,15 @@ use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
 use uuid::Uuid;
 
+use super::depend::{self, Depending};
 use super::fault::Fault;
 use super::get::{self, Found};
 use super::hand::{Counts, Hand};
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{instant_column, map_column, number_column, policy_column};
+use crate::depending::{self, Waits, ids_column};
+use crate::ordering::ordering;
 
 /// Bytes of payload in one statement, about.
 const CHUNK_BYTES: usize = 16 << 20;
@@ -29,26 +33,37 @@ pub(crate) enum Verdict {
     Replay(TaskId),
     /// Its key was used before, for this task.
     Reused(TaskId),
+    /// It depends on this task, which is not there.
+    Unknown(TaskId),
 }
 
 /// Stores tasks; answers in order. That an id is there already is seldom enough to be found out by failing.
 pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(hand, tasks).await?;
-    let verdicts = match write(hand, tasks, &lanes, false).await {
+    let Written { verdicts, waits, passed } = match write(hand, tasks, &lanes, false).await {
         Err(fault) if fault.is_twice() => {
-            hand.tally.clear();
+            hand.forget();
             hand.session.run("ROLLBACK").await?;
             write(hand, tasks, &lanes, true).await?
         }
         written => written?,
     };
     let new = || lanes.iter().zip(tasks.iter()).zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Create);
-    let waiting: Vec<(i64, i64)> =
-        new().map(|((lane, task), _)| (lane.id.number(), task.execute_at.as_millis())).collect();
+    let waiting = new().map(|((lane, task), _)| (lane.id.number(), task.due_at.as_millis()));
+    let waiting: Vec<(i64, i64)> = waiting.chain(passed).collect();
     hand.desk.marks.put(waiting.iter().copied());
     hand.desk.floors.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
     hand.desk.notifier.tell(&waiting, hand.now());
-    answer(hand, tasks, lanes, verdicts).await
+    answer(hand, tasks, lanes, verdicts, &waits).await
+}
+
+/// What became of a batch.
+struct Written {
+    verdicts: Vec<Verdict>,
+    /// What the tasks wait for; empty if they wait for nothing.
+    waits: Vec<Waits>,
+    /// Others that wait, and that a claim may have passed by meanwhile.
+    passed: Vec<(i64, i64)>,
 }
 
 /// The lanes of the tasks, each in the place of its task.
@@ -58,12 +73,7 @@ async fn lanes(hand: &Hand, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> 
 }
 
 /// One transaction. `carefully`: one of the ids may be there already.
-async fn write(
-    hand: &mut Hand,
-    tasks: &[NewTask],
-    lanes: &[Arc<Lane>],
-    carefully: bool,
-) -> Result<Vec<Verdict>, Fault> {
+async fn write(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], carefully: bool) -> Result<Written, Fault> {
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
     let mut verdicts = if keyed {
         let (begun, verdicts) = tokio::join!(biased; hand.session.run("BEGIN"), submitted_before(&hand.session, tasks));
@@ -72,12 +82,20 @@ async fn write(
     } else {
         vec![Verdict::Create; tasks.len()]
     };
+    if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
+        if !keyed {
+            hand.session.run("BEGIN").await?;
+        }
+        let Depending { verdicts, waits, passed } = depend::write(hand, tasks, lanes, verdicts).await?;
+        hand.commit().await?;
+        return Ok(Written { verdicts, waits, passed });
+    }
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
     if carefully {
         if !keyed {
             hand.session.run("BEGIN").await?;
         }
-        let stored = Rows::of(tasks, lanes, &new).write_once(&hand.session).await?;
+        let stored = Rows::of(tasks, lanes, &new, &[]).write_once(&hand.session).await?;
         new.retain(|place| {
             let is_new = stored.contains(&tasks[*place].id.uuid());
             if !is_new {
@@ -86,34 +104,74 @@ async fn write(
             }
             is_new
         });
-        count(hand, lanes, &new);
+        count(hand, tasks, lanes, &new, &[]);
         hand.commit().await?;
-        return Ok(verdicts);
+        return Ok(Written { verdicts, waits: Vec::new(), passed: Vec::new() });
     }
-    count(hand, lanes, &new);
+    count(hand, tasks, lanes, &new, &[]);
     let counts = Counts::take(&mut hand.tally);
-    let rows: Vec<Rows<'_>> = chunks(tasks, &new).map(|chunk| Rows::of(tasks, lanes, chunk)).collect();
+    let notes = std::mem::take(&mut hand.notes);
+    let rows: Vec<Rows<'_>> = chunks(tasks, &new).map(|chunk| Rows::of(tasks, lanes, chunk, &[])).collect();
     // Everything is sent at once; the answers are looked at in the order in which they come.
     let session = &hand.session;
     let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
-    let (begun, written, counted, committed) = tokio::join!(biased; begin, write_all(session, &rows), counts.write(session, hand.slot), async {
-        if rows.len() > 1 { Ok(()) } else { session.run("COMMIT").await }
-    });
+    let commit = async { if rows.len() > 1 { Ok(()) } else { session.run("COMMIT").await } };
+    let (begun, written, counted, noted, committed) = tokio::join!(
+        biased;
+        begin,
+        write_all(session, &rows),
+        counts.write(session, hand.slot),
+        notes.write(session),
+        commit,
+    );
     begun?;
     written?;
     counted?;
+    let noted = noted?;
     committed?;
     if rows.len() > 1 {
         session.run("COMMIT").await?;
     }
-    Ok(verdicts)
+    hand.desk.outbox.tell(noted);
+    Ok(Written { verdicts, waits: Vec::new(), passed: Vec::new() })
 }
 
-/// Counts the tasks at these places among those that wait.
-pub(crate) fn count(hand: &mut Hand, lanes: &[Arc<Lane>], new: &[usize]) {
+/// Counts the tasks at these places, and notes that they may have the turn of their keys.
+pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Waits]) {
     for place in new {
-        hand.tally.add(lanes[*place].id.number(), State::Pending, 1);
+        let state = state(waits.get(*place));
+        hand.tally.add(lanes[*place].id.number(), state, 1);
+        if state == State::Pending {
+            hand.notes.turn(ordering_of(&tasks[*place]));
+        }
     }
+}
+
+/// The state in which a task begins that waits for this.
+fn state(waits: Option<&Waits>) -> State {
+    if waits.is_some_and(|waits| !waits.edges.is_empty()) { State::Blocked } else { State::Pending }
+}
+
+fn ordering_of(task: &NewTask) -> Option<Uuid> {
+    task.body.ordering_key.as_deref().map(|key| ordering(&task.lane.tenant, key))
+}
+
+/// Writes tasks that are new and wait for nothing into the transaction that is under way, and counts them.
+pub(crate) async fn write_new(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
+    let new: Vec<usize> = (0..tasks.len()).collect();
+    let rows: Vec<Rows<'_>> = chunks(tasks, &new).map(|chunk| Rows::of(tasks, lanes, chunk, &[])).collect();
+    write_all(&hand.session, &rows).await?;
+    count(hand, tasks, lanes, &new, &[]);
+    Ok(())
+}
+
+/// Tells whoever waits for tasks of those that were written so, after the commit.
+pub(crate) fn tell_of_new(hand: &Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
+    let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
+    let waiting: Vec<(i64, i64)> = waiting.collect();
+    hand.desk.marks.put(waiting.iter().copied());
+    hand.desk.floors.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
+    hand.desk.notifier.tell(&waiting, hand.now());
 }
 
 async fn write_all(session: &Session, rows: &[Rows<'_>]) -> Result<(), Fault> {
@@ -124,7 +182,7 @@ async fn write_all(session: &Session, rows: &[Rows<'_>]) -> Result<(), Fault> {
 }
 
 /// Parts of the new tasks that a statement can carry.
-fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
+pub(crate) fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
     let mut rest = new;
     std::iter::from_fn(move || {
         let mut bytes = 0;
@@ -192,6 +250,7 @@ async fn answer(
     tasks: &[NewTask],
     lanes: Vec<Arc<Lane>>,
     verdicts: Vec<Verdict>,
+    waits: &[Waits],
 ) -> Result<Vec<Inserted>, Fault> {
     let replayed = verdicts.iter().filter_map(|verdict| match verdict {
         Verdict::Replay(id) => Some(*id),
@@ -203,9 +262,10 @@ async fn answer(
         let ids: Vec<TaskId> = replayed.into_iter().collect();
         found = get::by_ids(&hand.session, &hand.desk.lanes, &ids).await?;
     }
-    let each = tasks.iter().zip(lanes).zip(verdicts);
-    each.map(|((task, lane), verdict)| match verdict {
-        Verdict::Create => Ok(Inserted::Created(created(task, lane))),
+    let each = tasks.iter().zip(lanes).zip(verdicts).enumerate();
+    each.map(|(place, ((task, lane), verdict))| match verdict {
+        Verdict::Create => Ok(Inserted::Created(created(task, lane, waits.get(place)))),
+        Verdict::Unknown(missing) => Ok(Inserted::UnknownDependency(missing)),
         Verdict::Reused(first) => Ok(Inserted::KeyReused(first)),
         Verdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
@@ -217,14 +277,19 @@ async fn answer(
     .collect()
 }
 
-fn created(task: &NewTask, lane: Arc<Lane>) -> Task {
+fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Waits>) -> Task {
+    let state = state(waits);
+    let mut body = task.body.clone();
+    if let Some(waits) = waits {
+        body.dependencies.ids.clone_from(&waits.depends_on);
+    }
     Task {
         id: task.id,
         lane,
-        position: Position { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
+        position: Position { state, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
         created_at: task.created_at,
         execute_at: task.execute_at,
-        due_at: task.execute_at,
+        due_at: task.due_at,
         expires_at: task.expires_at,
         hold: None,
         worker: None,
@@ -233,8 +298,8 @@ fn created(task: &NewTask, lane: Arc<Lane>) -> Task {
         result: None,
         progress: None,
         checkpoint: None,
-        body: task.body.clone(),
-        trail: task.trail.clone(),
+        body,
+        trail: if state == State::Blocked { task.trail.beginning_in(state) } else { task.trail.clone() },
     }
 }
 
@@ -244,6 +309,7 @@ pub(crate) struct Rows<'a> {
     lane: Vec<i64>,
     created_at: Vec<i64>,
     execute_at: Vec<i64>,
+    due_at: Vec<i64>,
     expires_at: Vec<Option<i64>>,
     timeout_millis: Vec<i64>,
     schedule_id: Vec<Option<Uuid>>,
@@ -252,21 +318,47 @@ pub(crate) struct Rows<'a> {
     callback_headers: Vec<Option<String>>,
     retry_policy: Vec<Option<String>>,
     metadata: Vec<Option<String>>,
-    trail: Vec<&'a [u8]>,
+    trail: Vec<Cow<'a, [u8]>>,
     payload: Vec<&'a str>,
+    // Those that most tasks do not have are empty where none has them.
+    ordering: Vec<Option<Uuid>>,
+    ordering_key: Vec<Option<&'a str>>,
+    depends_on: Vec<Option<Vec<u8>>>,
+    on_dependency_failure: Vec<Option<&'static str>>,
+    blockers: Vec<Option<i32>>,
+    awaited: Vec<Option<bool>>,
 }
 
 impl<'a> Rows<'a> {
-    pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize]) -> Self {
+    /// The tasks at these places; `waits` is empty if none of them waits for another.
+    pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize], waits: &[Waits]) -> Self {
         fn each<'a, T>(tasks: &'a [NewTask], places: &[usize], column: impl Fn(&'a NewTask) -> T) -> Vec<T> {
             places.iter().map(|place| column(&tasks[*place])).collect()
         }
+        fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
+            if column.iter().all(Option::is_none) { Vec::new() } else { column }
+        }
+        let of_waits = |place: &usize| waits.get(*place);
+        let is_blocked = |place: &usize| state(of_waits(place)) == State::Blocked;
+        let trail = |place: &usize| {
+            let trail = &tasks[*place].trail;
+            if is_blocked(place) {
+                Cow::Owned(trail.beginning_in(State::Blocked).as_bytes().to_vec())
+            } else {
+                Cow::Borrowed(trail.as_bytes())
+            }
+        };
+        let blockers = |place: &usize| {
+            let edges = of_waits(place).filter(|waits| !waits.edges.is_empty())?.edges.len();
+            Some(i32::try_from(edges).unwrap_or(i32::MAX))
+        };
         let callback = |task: &'a NewTask| task.body.callback.as_ref();
         Self {
             id: each(tasks, places, |task| task.id.uuid()),
             lane: places.iter().map(|place| lanes[*place].id.number()).collect(),
             created_at: each(tasks, places, |task| task.created_at.as_millis()),
             execute_at: each(tasks, places, |task| task.execute_at.as_millis()),
+            due_at: each(tasks, places, |task| task.due_at.as_millis()),
             expires_at: each(tasks, places, |task| instant_column(task.expires_at)),
             timeout_millis: each(tasks, places, |task| number_column(task.body.timeout_millis)),
             schedule_id: each(tasks, places, |task| task.body.schedule_id.map(ScheduleId::uuid)),
@@ -277,8 +369,16 @@ impl<'a> Rows<'a> {
             }),
             retry_policy: each(tasks, places, |task| policy_column(&task.body.retry_policy)),
             metadata: each(tasks, places, |task| map_column(&task.body.metadata)),
-            trail: each(tasks, places, |task| task.trail.as_bytes()),
+            trail: places.iter().map(trail).collect(),
             payload: each(tasks, places, |task| task.body.payload.get()),
+            ordering: sparse(each(tasks, places, ordering_of)),
+            ordering_key: sparse(each(tasks, places, |task| task.body.ordering_key.as_deref())),
+            depends_on: sparse(places.iter().map(|place| ids_column(&of_waits(place)?.depends_on)).collect()),
+            on_dependency_failure: sparse(each(tasks, places, |task| {
+                depending::policy_column(task.body.dependencies.on_failure)
+            })),
+            blockers: sparse(places.iter().map(blockers).collect()),
+            awaited: sparse(places.iter().map(|place| of_waits(place)?.awaited.then_some(true)).collect()),
         }
     }
 
@@ -291,6 +391,7 @@ impl<'a> Rows<'a> {
                     &self.lane,
                     &self.created_at,
                     &self.execute_at,
+                    &self.due_at,
                     &self.expires_at,
                     &self.timeout_millis,
                     &self.schedule_id,
@@ -301,13 +402,19 @@ impl<'a> Rows<'a> {
                     &self.metadata,
                     &self.trail,
                     &self.payload,
+                    &self.ordering,
+                    &self.ordering_key,
+                    &self.depends_on,
+                    &self.on_dependency_failure,
+                    &self.blockers,
+                    &self.awaited,
                 ],
             )
             .await
     }
 
     /// The ids of those that were not there.
-    async fn write_once(&self, session: &Session) -> Result<HashSet<Uuid>, Fault> {
+    pub(crate) async fn write_once(&self, session: &Session) -> Result<HashSet<Uuid>, Fault> {
         let rows = self.write(session, Sql::TaskInsertOnce).await?;
         Ok(rows.iter().map(|row| row.get(0)).collect())
     }

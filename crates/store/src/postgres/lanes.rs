@@ -70,6 +70,13 @@ impl Lanes {
         Ok(found)
     }
 
+    /// Those of the lanes with these numbers that were met lately.
+    pub(crate) fn peek(&self, ids: impl IntoIterator<Item = i64>) -> Vec<Arc<Lane>> {
+        let shelves = self.shelves.read();
+        let met = |id: &i64| shelves.young.by_id.get(id).or_else(|| shelves.old.by_id.get(id)).cloned();
+        ids.into_iter().filter_map(|id| met(&id)).collect()
+    }
+
     /// The lane with this number, if there is one.
     pub(crate) async fn get_one(&self, session: &Session, id: i64) -> Result<Option<Arc<Lane>>, Fault> {
         Ok(self.get(session, [id]).await?.remove(&id))

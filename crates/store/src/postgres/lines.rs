@@ -3,7 +3,9 @@
 //! There is one line for each verb. Callers put jobs in and are refused at once when too much
 //! waits; a hand takes many jobs of one verb and does them in one transaction. So many hands
 //! at the most are with one verb at a time, so that a flood of submissions never has them
-//! all. A job that has waited for too long is taken back by its caller.
+//! all. Small jobs are done apart from large ones, and one hand is kept for them: who asks for
+//! little does not wait until somebody's thousands are done. A job that has waited for too long
+//! is taken back by its caller.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,6 +13,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
+use punctual_core::resolver::Resolved;
+use punctual_core::schedules::Turned;
 use punctual_core::state::Change;
 use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Start, StoreError};
 use punctual_core::task::{Hold, NewTask, Task};
@@ -18,6 +22,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::apply::Led;
 use super::fault::closed;
+use super::resolve::Step;
+use super::schedules::LedTurns;
 
 /// What may wait in a line at the most, and how much is taken at once.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +58,8 @@ pub(crate) enum Group {
     ApplyAs(Jobs<Led, Option<Vec<Applied>>>),
     Extend(Jobs<Beat, Option<Hold>>),
     Review(Jobs<TaskId, ()>),
+    Resolve(Jobs<Step, Resolved>),
+    Turn(Jobs<LedTurns, Option<Vec<Turned>>>),
 }
 
 /// What a call weighs, for the bounds of its line and of a transaction.
@@ -63,13 +71,32 @@ pub(crate) struct Weight {
     pub rows: usize,
 }
 
+/// A call that is about no more rows than this is small.
+const SMALL_ROWS: usize = 128;
+
+/// How large a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Size {
+    Small,
+    Large,
+}
+
+impl Size {
+    const ALL: [Size; 2] = [Size::Small, Size::Large];
+
+    fn of(rows: usize) -> Self {
+        if rows <= SMALL_ROWS { Size::Small } else { Size::Large }
+    }
+}
+
 /// The jobs of one verb that wait.
 pub(crate) struct Line<I, A> {
-    jobs: VecDeque<Job<I, A>>,
+    /// The small ones, and the large ones.
+    jobs: [VecDeque<Job<I, A>>; 2],
     rows: usize,
     bytes: usize,
-    /// Hands that are with this verb, and how many may be.
-    busy: usize,
+    /// Hands that are with those of this verb, and how many may be.
+    busy: [usize; 2],
     most: usize,
 }
 
@@ -82,6 +109,9 @@ pub(crate) struct Lines {
 
 struct State {
     all: All,
+    /// Hands that are with large jobs, and how many may be.
+    with_large: usize,
+    most_with_large: usize,
     number: u64,
     closed: bool,
 }
@@ -95,6 +125,8 @@ pub(crate) struct All {
     pub apply_as: Line<Led, Option<Vec<Applied>>>,
     pub extend: Line<Beat, Option<Hold>>,
     pub review: Line<TaskId, ()>,
+    pub resolve: Line<Step, Resolved>,
+    pub turn: Line<LedTurns, Option<Vec<Turned>>>,
 }
 
 /// Chooses the line of a verb.
@@ -113,8 +145,12 @@ impl Lines {
             apply_as: Line::new(1),
             extend: Line::new(1),
             review: Line::new(1),
+            resolve: Line::new(1),
+            turn: Line::new(1),
         };
-        Self { bounds, state: Mutex::new(State { all, number: 0, closed: false }), wake: Notify::new() }
+        let most_with_large = hands.saturating_sub(1).max(1);
+        let state = State { all, with_large: 0, most_with_large, number: 0, closed: false };
+        Self { bounds, state: Mutex::new(state), wake: Notify::new() }
     }
 
     /// Puts a call in and waits for its answer. One is taken however large it is, or it could never be.
@@ -160,7 +196,7 @@ impl Lines {
         }
         line.rows += rows;
         line.bytes += bytes;
-        line.jobs.push_back(Job { items, reply, since: Instant::now(), number, rows, bytes });
+        line.jobs[Size::of(rows) as usize].push_back(Job { items, reply, since: Instant::now(), number, rows, bytes });
         drop(state);
         self.wake.notify_one();
         Ok(number)
@@ -170,12 +206,16 @@ impl Lines {
     fn withdraw<I, A>(&self, choose: Choose<I, A>, number: u64) -> bool {
         let mut state = self.state.lock();
         let line = choose(&mut state.all);
-        let Ok(at) = line.jobs.binary_search_by_key(&number, |job| job.number) else { return false };
-        if let Some(job) = line.jobs.remove(at) {
-            line.rows -= job.rows;
-            line.bytes -= job.bytes;
+        for jobs in &mut line.jobs {
+            if let Ok(at) = jobs.binary_search_by_key(&number, |job| job.number)
+                && let Some(job) = jobs.remove(at)
+            {
+                line.rows -= job.rows;
+                line.bytes -= job.bytes;
+                return true;
+            }
         }
-        true
+        false
     }
 
     /// Waits for jobs, and takes those of the verb whose first has waited longest; none once the lines are closed and
@@ -202,27 +242,36 @@ impl Lines {
 
     fn take_now(self: &Arc<Self>, state: &mut State) -> Option<(Group, Busy)> {
         let bounds = &self.bounds;
+        let may_take_large = state.with_large < state.most_with_large;
         let all = &mut state.all;
+        let sizes: &[Size] = if may_take_large { &Size::ALL } else { &[Size::Small] };
         let waits = [
-            all.insert.first(),
-            all.claim.first(),
-            all.start.first(),
-            all.apply.first(),
-            all.apply_as.first(),
-            all.extend.first(),
-            all.review.first(),
+            all.insert.first(sizes),
+            all.claim.first(sizes),
+            all.start.first(sizes),
+            all.apply.first(sizes),
+            all.apply_as.first(sizes),
+            all.extend.first(sizes),
+            all.review.first(sizes),
+            all.resolve.first(sizes),
+            all.turn.first(sizes),
         ];
-        let first = waits.iter().enumerate().filter_map(|(verb, since)| since.map(|since| (since, verb))).min()?.1;
-        let busy = |leave: fn(&mut All)| Busy { lines: Arc::clone(self), leave };
-        Some(match first {
-            0 => (Group::Insert(all.insert.take(bounds)), busy(|all| all.insert.busy -= 1)),
-            1 => (Group::Claim(all.claim.take(bounds)), busy(|all| all.claim.busy -= 1)),
-            2 => (Group::Start(all.start.take(bounds)), busy(|all| all.start.busy -= 1)),
-            3 => (Group::Apply(all.apply.take(bounds)), busy(|all| all.apply.busy -= 1)),
-            4 => (Group::ApplyAs(all.apply_as.take(bounds)), busy(|all| all.apply_as.busy -= 1)),
-            5 => (Group::Extend(all.extend.take(bounds)), busy(|all| all.extend.busy -= 1)),
-            _ => (Group::Review(all.review.take(bounds)), busy(|all| all.review.busy -= 1)),
-        })
+        let waits = waits.iter().enumerate();
+        let ((_, size), verb) = waits.filter_map(|(verb, first)| first.map(|first| (first, verb))).min()?;
+        let busy = |of: fn(&mut All) -> &mut [usize; 2]| Busy { lines: Arc::clone(self), of, size };
+        let taken = match verb {
+            0 => (Group::Insert(all.insert.take(size, bounds)), busy(|all| &mut all.insert.busy)),
+            1 => (Group::Claim(all.claim.take(size, bounds)), busy(|all| &mut all.claim.busy)),
+            2 => (Group::Start(all.start.take(size, bounds)), busy(|all| &mut all.start.busy)),
+            3 => (Group::Apply(all.apply.take(size, bounds)), busy(|all| &mut all.apply.busy)),
+            4 => (Group::ApplyAs(all.apply_as.take(size, bounds)), busy(|all| &mut all.apply_as.busy)),
+            5 => (Group::Extend(all.extend.take(size, bounds)), busy(|all| &mut all.extend.busy)),
+            6 => (Group::Review(all.review.take(size, bounds)), busy(|all| &mut all.review.busy)),
+            7 => (Group::Resolve(all.resolve.take(size, bounds)), busy(|all| &mut all.resolve.busy)),
+            _ => (Group::Turn(all.turn.take(size, bounds)), busy(|all| &mut all.turn.busy)),
+        };
+        state.with_large += usize::from(size == Size::Large);
+        Some(taken)
     }
 
     /// Refuses further calls; what waits is still taken.
@@ -240,14 +289,16 @@ impl Lines {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let All { insert, claim, start, apply, apply_as, extend, review } = &mut state.all;
-        insert.jobs.clear();
-        claim.jobs.clear();
-        start.jobs.clear();
-        apply.jobs.clear();
-        apply_as.jobs.clear();
-        extend.jobs.clear();
-        review.jobs.clear();
+        let All { insert, claim, start, apply, apply_as, extend, review, resolve, turn } = &mut state.all;
+        insert.clear();
+        claim.clear();
+        start.clear();
+        apply.clear();
+        apply_as.clear();
+        extend.clear();
+        review.clear();
+        resolve.clear();
+        turn.clear();
         drop(state);
         self.wake.notify_one();
     }
@@ -255,41 +306,58 @@ impl Lines {
 
 impl All {
     fn is_empty(&self) -> bool {
-        self.insert.jobs.is_empty()
-            && self.claim.jobs.is_empty()
-            && self.start.jobs.is_empty()
-            && self.apply.jobs.is_empty()
-            && self.apply_as.jobs.is_empty()
-            && self.extend.jobs.is_empty()
-            && self.review.jobs.is_empty()
+        self.insert.is_empty()
+            && self.claim.is_empty()
+            && self.start.is_empty()
+            && self.apply.is_empty()
+            && self.apply_as.is_empty()
+            && self.extend.is_empty()
+            && self.review.is_empty()
+            && self.resolve.is_empty()
+            && self.turn.is_empty()
     }
 }
 
 impl<I, A> Line<I, A> {
     fn new(most: usize) -> Self {
-        Self { jobs: VecDeque::new(), rows: 0, bytes: 0, busy: 0, most }
+        Self { jobs: Default::default(), rows: 0, bytes: 0, busy: [0; 2], most }
     }
 
     fn is_full(&self, rows: usize, bytes: usize, bounds: &Bounds) -> bool {
-        !self.jobs.is_empty()
-            && (self.jobs.len() >= bounds.jobs
+        !self.is_empty()
+            && (self.jobs.iter().map(VecDeque::len).sum::<usize>() >= bounds.jobs
                 || self.rows.saturating_add(rows) > bounds.rows
                 || self.bytes.saturating_add(bytes) > bounds.bytes)
     }
 
-    /// Since when the first job waits, if a hand may take it.
-    fn first(&self) -> Option<Instant> {
-        self.jobs.front().filter(|_| self.busy < self.most).map(|job| job.since)
+    fn is_empty(&self) -> bool {
+        self.jobs.iter().all(VecDeque::is_empty)
     }
 
-    /// Takes jobs up to a bound. Those whose callers have gone are left out: they have not happened.
-    fn take(&mut self, bounds: &Bounds) -> Jobs<I, A> {
-        self.busy += 1;
+    fn clear(&mut self) {
+        self.jobs.iter_mut().for_each(VecDeque::clear);
+    }
+
+    /// Since when the first job of these sizes waits that a hand may take, and its size. With small ones one hand more
+    /// may be than the verb has, so that they never wait for the large ones.
+    fn first(&self, sizes: &[Size]) -> Option<(Instant, Size)> {
+        let is_allowed = |size: Size| match size {
+            Size::Small => self.busy[0] < self.most && self.busy[0] + self.busy[1] <= self.most,
+            Size::Large => self.busy[0] + self.busy[1] < self.most || self.busy[1] == 0,
+        };
+        let allowed = sizes.iter().copied().filter(|size| is_allowed(*size));
+        allowed.filter_map(|size| Some((self.jobs[size as usize].front()?.since, size))).min()
+    }
+
+    /// Takes jobs of a size up to a bound. Those whose callers have gone are left out: they have not happened.
+    fn take(&mut self, size: Size, bounds: &Bounds) -> Jobs<I, A> {
+        self.busy[size as usize] += 1;
+        let waiting = &mut self.jobs[size as usize];
         let (mut jobs, mut rows) = (Vec::new(), 0_usize);
         while jobs.len() < bounds.group_jobs
-            && let Some(next) = self.jobs.front()
+            && let Some(next) = waiting.front()
             && (jobs.is_empty() || rows.saturating_add(next.rows) <= bounds.group_rows)
-            && let Some(job) = self.jobs.pop_front()
+            && let Some(job) = waiting.pop_front()
         {
             self.rows -= job.rows;
             self.bytes -= job.bytes;
@@ -305,12 +373,105 @@ impl<I, A> Line<I, A> {
 /// A hand is with a verb until this is dropped.
 pub(crate) struct Busy {
     lines: Arc<Lines>,
-    leave: fn(&mut All),
+    of: fn(&mut All) -> &mut [usize; 2],
+    size: Size,
 }
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        (self.leave)(&mut self.lines.state.lock().all);
+        let mut state = self.lines.state.lock();
+        (self.of)(&mut state.all)[self.size as usize] -= 1;
+        state.with_large -= usize::from(self.size == Size::Large);
+        drop(state);
         self.lines.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn lines(hands: usize) -> Arc<Lines> {
+        let bounds = Bounds {
+            jobs: 100,
+            rows: 100_000,
+            bytes: 100_000,
+            age: Duration::from_mins(1),
+            group_jobs: 100,
+            group_rows: 10_000,
+        };
+        Arc::new(Lines::new(bounds, hands))
+    }
+
+    /// Puts a call in, which is about so many rows.
+    async fn put(lines: &Arc<Lines>, verb: Verb, rows: usize) {
+        let waits = Arc::clone(lines);
+        tokio::spawn(async move {
+            let weight = Weight { bytes: 1, rows };
+            match verb {
+                Verb::Review => drop(waits.call(|all| &mut all.review, vec![TaskId::new()], weight).await),
+                Verb::Start => {
+                    let start = Start { id: TaskId::new(), version: 1, worker: "w".to_owned(), grace_millis: 1 };
+                    drop(waits.call(|all| &mut all.start, vec![start], weight).await);
+                }
+            }
+        });
+        tokio::task::yield_now().await;
+    }
+
+    #[derive(Clone, Copy)]
+    enum Verb {
+        Review,
+        Start,
+    }
+
+    /// What a hand would take now: which verb, how many jobs.
+    fn take(lines: &Arc<Lines>) -> Option<(&'static str, usize, Busy)> {
+        match pin!(lines.take()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some((Group::Review(jobs), busy))) => Some(("review", jobs.len(), busy)),
+            Poll::Ready(Some((Group::Start(jobs), busy))) => Some(("start", jobs.len(), busy)),
+            Poll::Ready(_) => panic!("nothing else was put in"),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_small_call_is_done_apart_from_large_ones_and_beside_them() {
+        let lines = lines(4);
+        for rows in [1_000, 1, 1_000, 2] {
+            put(&lines, Verb::Review, rows).await;
+        }
+        let (verb, jobs, large) = take(&lines).unwrap();
+        assert_eq!((verb, jobs), ("review", 2));
+        put(&lines, Verb::Review, 1_000).await;
+        let (verb, jobs, _small) = take(&lines).unwrap();
+        assert_eq!((verb, jobs), ("review", 2), "the two small ones");
+        assert!(take(&lines).is_none(), "one hand is with the large ones");
+        drop(large);
+        assert_eq!(take(&lines).unwrap().1, 1);
+    }
+
+    #[tokio::test]
+    async fn one_hand_is_kept_for_small_calls() {
+        let lines = lines(2);
+        put(&lines, Verb::Review, 1_000).await;
+        put(&lines, Verb::Start, 1_000).await;
+        let (_, _, large) = take(&lines).unwrap();
+        assert!(take(&lines).is_none(), "the other hand is for small ones");
+        put(&lines, Verb::Start, 1).await;
+        let (verb, jobs, _small) = take(&lines).unwrap();
+        assert_eq!((verb, jobs), ("start", 1));
+        drop(large);
+        assert_eq!(take(&lines).unwrap().0, "start");
+    }
+
+    #[tokio::test]
+    async fn many_small_calls_have_as_many_hands_as_ever() {
+        let lines = lines(1);
+        put(&lines, Verb::Start, 1_000).await;
+        assert_eq!(take(&lines).unwrap().1, 1, "a single hand does everything");
     }
 }

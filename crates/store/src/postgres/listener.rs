@@ -111,6 +111,16 @@ impl Listener {
                 self.wakes.send(Wake::Partitions).ok();
                 return Ok(());
             }
+            News::Queues => {
+                desk.gates.stir.changed();
+                return Ok(());
+            }
+            News::Freed(lanes) => {
+                for lane in desk.lanes.get(session, lanes).await?.values() {
+                    desk.gates.stir.freed(&lane.key.tenant, &lane.key.queue);
+                }
+                return Ok(());
+            }
         };
         desk.marks.put(waiting.iter().copied());
         let lanes = desk.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
@@ -125,6 +135,7 @@ impl Listener {
 
     fn everything(&self, desk: &Desk) {
         desk.marks.doubt_all();
+        desk.gates.stir.changed();
         self.wakes.send(Wake::Everything).ok();
     }
 }

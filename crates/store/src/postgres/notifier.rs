@@ -5,7 +5,7 @@
 //! one notification. A note that is lost costs punctuality and nothing else, since the other
 //! nodes look for themselves every few seconds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +38,10 @@ const EVERYTHING: &str = "*";
 /// whatever it cannot read: it looks at all of them, and goes on.
 const PARTITIONS: &str = "partitions";
 
+/// What stands for queues that were changed, and before lanes in whose queues places came free. Likewise.
+const QUEUES: &str = "queues";
+const FREED: &str = "freed";
+
 /// Where writers leave their notes (see the module). Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct Notifier(Arc<Notes>);
@@ -46,6 +50,8 @@ pub(crate) struct Notifier(Arc<Notes>);
 struct Notes {
     /// The first due instant of each lane.
     lanes: Mutex<HashMap<i64, i64>>,
+    /// Lanes in whose queues places came free.
+    freed: Mutex<HashSet<i64>>,
     added: Notify,
 }
 
@@ -65,19 +71,25 @@ impl Notifier {
         }
     }
 
+    /// A place came free in the queue of this lane.
+    pub(crate) fn freed(&self, lane: i64) {
+        self.0.freed.lock().insert(lane);
+        self.0.added.notify_one();
+    }
+
     /// Sends what was noted, until it is aborted.
     pub(crate) async fn run(self, links: Arc<Links>, node: NodeId) {
         loop {
             self.0.added.notified().await;
             tokio::time::sleep(GATHER).await;
             let lanes = std::mem::take(&mut *self.0.lanes.lock());
-            if lanes.is_empty() {
-                continue;
-            }
-            let text = spell(node, &lanes);
-            let sent = links.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
-            if let Err(fault) = sent {
-                debug!(%fault, "the other nodes could not be told of waiting tasks");
+            let freed = std::mem::take(&mut *self.0.freed.lock());
+            let waiting = (!lanes.is_empty()).then(|| spell(node, &lanes));
+            for text in waiting.into_iter().chain((!freed.is_empty()).then(|| spell_freed(node, &freed))) {
+                let sent = links.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
+                if let Err(fault) = sent {
+                    debug!(%fault, "the other nodes could not be told of waiting tasks");
+                }
             }
         }
     }
@@ -93,6 +105,23 @@ fn spell(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
         }
     }
     text
+}
+
+/// The node, then each lane in whose queue a place came free.
+fn spell_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
+    let mut text = format!("{} {FREED}", node.number());
+    for lane in lanes {
+        write!(text, " {lane}").expect("invariant: a string can be written to");
+        if text.len() > MOST_BYTES {
+            return queues_have_changed(node);
+        }
+    }
+    text
+}
+
+/// What is sent when a queue was set, paused or resumed.
+pub(crate) fn queues_have_changed(node: NodeId) -> String {
+    format!("{} {QUEUES}", node.number())
 }
 
 /// What is sent when the node has given partitions up.
@@ -117,6 +146,10 @@ pub(crate) enum News {
     Everything,
     /// Partitions have become free.
     Partitions,
+    /// A queue was set, paused or resumed.
+    Queues,
+    /// Places came free in the queues of these lanes.
+    Freed(Vec<i64>),
 }
 
 /// Reads a notification. What cannot be read was sent by another version, and tells of everything.
@@ -125,6 +158,13 @@ pub(crate) fn read(text: &str) -> Told {
     let node = NodeId::new(node.parse().unwrap_or_default());
     if rest == PARTITIONS {
         return Told { node, news: News::Partitions };
+    }
+    if rest == QUEUES {
+        return Told { node, news: News::Queues };
+    }
+    if let Some(lanes) = rest.strip_prefix(FREED) {
+        let lanes: Option<Vec<i64>> = lanes.split_whitespace().map(|lane| lane.parse().ok()).collect();
+        return Told { node, news: lanes.map_or(News::Everything, News::Freed) };
     }
     let lane = |word: &str| {
         let (lane, due_at) = word.split_once(':')?;
@@ -147,6 +187,10 @@ mod tests {
         let News::Lanes(told) = told.news else { panic!("{told:?}") };
         assert_eq!(told.into_iter().collect::<HashMap<_, _>>(), lanes);
         assert_eq!(read(&partitions_are_free(node)), Told { node, news: News::Partitions });
+        assert_eq!(read(&queues_have_changed(node)), Told { node, news: News::Queues });
+        let freed = read(&spell_freed(node, &HashSet::from([7])));
+        assert_eq!(freed, Told { node, news: News::Freed(vec![7]) });
+        assert_eq!(read(&spell_freed(node, &(0..10_000).collect())).news, News::Queues);
     }
 
     #[test]

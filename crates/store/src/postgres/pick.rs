@@ -1,7 +1,7 @@
 //! Gives the due tasks of lanes to claims, in order: pure, the claims wait while more is read.
 //!
 //! The claims of a transaction are made one after the other, each with its lanes in its
-//! order and within its limits, and with a bound from its instant on. What has expired is not given out. When a lane has run out of
+//! order and within its limits and those of its queues, and with a bound from its instant on. What has expired is not given out. When a lane has run out of
 //! rows that were read, and may have more, the picker stops and says what to read; it goes on
 //! where it stopped.
 
@@ -13,6 +13,7 @@ use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
+use super::gates::Openings;
 use super::marks::{Place, Reach};
 use super::tid::Tid;
 use crate::columns::Unreadable;
@@ -84,6 +85,8 @@ pub(crate) struct Picker<'a> {
     pub visited: Vec<Vec<Reach>>,
     /// Whether a claim is given nothing.
     refused: Vec<bool>,
+    /// What restricted queues let through.
+    pub openings: Openings,
     /// What was picked, where it could be read twice: by claims with and without a bound, from one lane.
     seen: Option<HashSet<Uuid>>,
 }
@@ -111,8 +114,14 @@ impl<'a> Picker<'a> {
             unreadable: Vec::new(),
             visited: vec![Vec::new(); claims.len()],
             refused: vec![false; claims.len()],
+            openings: Openings::default(),
             seen: None,
         }
+    }
+
+    /// The time that it goes by from now on, and what restricted queues let through.
+    pub(crate) fn restrict(&mut self, now: Timestamp, openings: Openings) {
+        (self.now, self.openings) = (now, openings);
     }
 
     /// What to read at first: the lanes of all claims in the order in which they are looked at.
@@ -128,6 +137,9 @@ impl<'a> Picker<'a> {
                 });
                 looks[at].1 = looks[at].1.saturating_add((*most).min(claim.limit));
             }
+        }
+        for (reach, most) in &mut looks {
+            *most = (*most).min(self.openings.room(reach.lane));
         }
         looks.retain(|(_, most)| *most > 0);
         let lanes: HashSet<i64> = looks.iter().map(|(reach, _)| reach.lane).collect();
@@ -172,6 +184,7 @@ impl<'a> Picker<'a> {
             while let Some((lane, most)) = lanes.get(self.at.lane) {
                 let reach = reach(claim, *lane);
                 let room = (claim.limit - self.at.given).min(most.saturating_sub(self.at.from_lane));
+                let room = room.min(self.openings.room(reach.lane));
                 if room > 0 && self.visited[self.at.claim].last() != Some(&reach) {
                     self.visited[self.at.claim].push(reach);
                 }
@@ -202,7 +215,8 @@ impl<'a> Picker<'a> {
             let reach = reach(claim, *lane);
             let stream = self.streams.get(&reach);
             let is_wanted = stream.is_none_or(|stream| stream.rows.is_empty() && !stream.is_at_end);
-            if is_wanted && *most > 0 && seen.insert(*lane) {
+            let may_be_taken = *most > 0 && self.openings.room(reach.lane) > 0;
+            if is_wanted && may_be_taken && seen.insert(*lane) {
                 looks.push((reach, (*most).min(limit).max(least)));
             }
         }
@@ -224,6 +238,7 @@ impl<'a> Picker<'a> {
                 self.at.bytes += usize::try_from(due.bytes).unwrap_or_default();
                 self.at.given += 1;
                 self.at.from_lane += 1;
+                self.openings.take(due.lane);
                 self.taken.push(Picked { claim, due });
             }
         }

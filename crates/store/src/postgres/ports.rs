@@ -8,6 +8,8 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
+use punctual_core::queues::{Change as QueueChange, Queue, Queues, Stirred, Told};
+use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -18,8 +20,9 @@ use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
 use super::apply::Led;
 use super::lines::Weight;
-use super::notifier::partitions_are_free;
-use super::{PostgresStore, get, leases, list, overdue, partitions, reads, registry};
+use super::notifier::{partitions_are_free, queues_have_changed};
+use super::resolve::Step;
+use super::{PostgresStore, get, leases, list, overdue, partitions, queues, reads, registry};
 use crate::turns::Turn;
 
 /// What a task takes beside its texts, roughly.
@@ -34,7 +37,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 impl Store for PostgresStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
-        let weight = Weight { bytes, rows: tasks.len() };
+        let rows = tasks.iter().map(|task| 1 + task.body.dependencies.ids.len()).sum();
+        let weight = Weight { bytes, rows };
         self.lines().call(|all| &mut all.insert, tasks, weight).await
     }
 
@@ -141,6 +145,29 @@ impl Coordinator for PostgresStore {
 }
 
 #[async_trait]
+impl Resolver for PostgresStore {
+    async fn resolve(&self) -> Result<Resolved, StoreError> {
+        self.resolving(Step::Resolve).await
+    }
+
+    async fn review(&self) -> Result<(), StoreError> {
+        self.resolving(Step::Review).await.map(drop)
+    }
+
+    async fn left(&self) {
+        self.desk().outbox.wait().await;
+    }
+}
+
+impl PostgresStore {
+    async fn resolving(&self, step: Step) -> Result<Resolved, StoreError> {
+        let weight = Weight { bytes: 0, rows: 1 };
+        let mut answers = self.lines().call(|all| &mut all.resolve, vec![step], weight).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+}
+
+#[async_trait]
 impl Registry for PostgresStore {
     async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
         self.reads().call(async |session| registry::saw_workers(session, &sightings).await).await
@@ -201,6 +228,37 @@ impl Partitions for PostgresStore {
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
         self.reads().call(async |session| partitions::ownership(session).await).await
+    }
+}
+
+#[async_trait]
+impl Queues for PostgresStore {
+    async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
+        let (news, gates) = (queues_have_changed(self.node()), &self.desk().gates);
+        let changes = &self.shared.changes;
+        let queue =
+            changes.transact(async |session| queues::change(session, tenant, name, change, &news).await).await?;
+        gates.learn([&queue]);
+        gates.stir.changed();
+        Ok(queue)
+    }
+
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {
+        self.reads().call(async |session| queues::queue(session, tenant, name).await).await
+    }
+
+    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError> {
+        self.reads().call(async |session| queues::queues(session, tenant, after.as_deref(), limit).await).await
+    }
+
+    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        let special = self.reads().call(async |session| queues::special(session).await).await?;
+        self.desk().gates.learn(&special);
+        Ok(special)
+    }
+
+    async fn stirred(&self) -> Stirred {
+        self.desk().gates.stir.wait().await
     }
 }
 

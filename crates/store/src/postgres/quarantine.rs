@@ -30,7 +30,12 @@ pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> 
         if let Some(state) = State::from_code(i64::from(state)) {
             hand.tally.add(lane, state, -1);
         }
-        error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(3), "a task cannot be read and was put in quarantine");
+        // Nobody waits for what cannot be read: it will not run.
+        hand.notes.turn(row.get(3));
+        if row.get::<_, Option<bool>>(4).unwrap_or(false) {
+            hand.notes.parent(id, State::Failed);
+        }
+        error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "a task cannot be read and was put in quarantine");
     }
     hand.commit().await
 }

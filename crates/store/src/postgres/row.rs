@@ -9,7 +9,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::Lane;
 use punctual_core::state::{Position, State};
-use punctual_core::task::{Body, Callback, Hold, Task};
+use punctual_core::task::{Body, Callback, Dependencies, Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Trail;
 use tokio_postgres::Row;
@@ -17,6 +17,7 @@ use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
 use crate::columns::{self, Unreadable, node_from_column};
+use crate::depending;
 
 pub(crate) const ID: usize = 0;
 pub(crate) const LANE: usize = 1;
@@ -46,15 +47,18 @@ const HOLD: usize = 24;
 pub(crate) const LEASE_EXPIRES_AT: usize = 27;
 const COMPLETED_AT: usize = 30;
 const RESULT: usize = 31;
+const ORDERING_KEY: usize = 32;
+const DEPENDS_ON: usize = 33;
+const ON_DEPENDENCY_FAILURE: usize = 34;
 
 /// Only where due tasks are read: the order of submission, how large the payload is, and where the row is.
-pub(crate) const SEQ: usize = 32;
-pub(crate) const PAYLOAD_BYTES: usize = 33;
-pub(crate) const PLACE: usize = 34;
-pub(crate) const LOOK: usize = 35;
+pub(crate) const SEQ: usize = 35;
+pub(crate) const PAYLOAD_BYTES: usize = 36;
+pub(crate) const PLACE: usize = 37;
+pub(crate) const LOOK: usize = 38;
 
 /// Only where queued tasks are read: where the row is.
-pub(crate) const PLACE_OF_QUEUED: usize = 32;
+pub(crate) const PLACE_OF_QUEUED: usize = 35;
 
 /// Reads a task.
 pub(crate) fn task(row: &Row, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
@@ -111,6 +115,12 @@ fn body(row: &Row, payload: Json) -> Result<Body, Unreadable> {
         metadata: columns::map(get(row, METADATA, "metadata")?, "metadata")?,
         schedule_id: get::<Option<Uuid>>(row, SCHEDULE_ID, "schedule_id")?.map(ScheduleId::from_uuid),
         idempotency_key: get(row, IDEMPOTENCY_KEY, "idempotency_key")?,
+        ordering_key: get(row, ORDERING_KEY, "ordering_key")?,
+        dependencies: Dependencies {
+            ids: depending::ids(get(row, DEPENDS_ON, "depends_on")?).ok_or(Unreadable("depends_on"))?,
+            on_failure: depending::policy(get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?)
+                .ok_or(Unreadable("on_dependency_failure"))?,
+        },
     })
 }
 

@@ -92,14 +92,19 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
         decided.started.iter().map(|(id, change)| Take { tid: place_of[&id.uuid()], change }).collect();
     let gone: Vec<Wanted<'_>> =
         decided.expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
+    let finished = change::finish(&hand.session, &gone).await?;
+    for changed in &finished {
+        hand.notes.ended(changed, State::Failed);
+    }
+    let notes = std::mem::take(&mut hand.notes);
     let counts = Counts::take(&mut hand.tally);
     let (session, slot) = (&hand.session, hand.slot);
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
-    let (written, finished, counted, committed) = tokio::join!(
+    let (written, counted, noted, committed) = tokio::join!(
         biased;
         take::write(session, &takes, decided.now),
-        change::finish(session, &gone),
         counts.write(session, slot),
+        notes.write(session),
         session.run("COMMIT"),
     );
     if committed.as_ref().is_err_and(Fault::breaks_connection) {
@@ -109,7 +114,9 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
         hand.desk.doubts.note(held, &hand.by(decided.now, Actor::Node));
     }
     written?;
-    finished?;
     counted?;
-    committed
+    let noted = noted?;
+    committed?;
+    hand.desk.outbox.tell(noted);
+    Ok(())
 }

@@ -11,6 +11,7 @@ mod nodes;
 mod opening;
 mod partitions;
 mod plans;
+mod queues;
 mod retention;
 mod standby;
 mod tls;

@@ -16,9 +16,12 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{OptionalExtension, params};
 
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+use crate::depending;
+use crate::ordering::ordering;
 
 use super::fault::Fault;
 use super::leases;
+use super::outbox::{self, Ordering};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -60,6 +63,9 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
     };
     change_task(session, place.seq, change)?;
     session.tally.moved((place.lane, change.from), (lane, change.to));
+    if change.to == State::Pending {
+        outbox::turn(session, place.ordering, None)?;
+    }
     waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
 }
 
@@ -70,13 +76,22 @@ struct Place {
     state: i64,
     version: i64,
     due_at: i64,
+    /// The name of the ordering key of a live task.
+    ordering: Option<Ordering>,
 }
 
 /// Finds the row that a change from `from` is about.
 fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<Place>, Fault> {
     let sql = if from.is_final() { Sql::HistoryLook } else { Sql::TaskLook };
     let place = session.statements.get(sql)?.query_row([id.uuid().as_bytes()], |row| {
-        Ok(Place { seq: row.get(0)?, lane: row.get(1)?, state: row.get(2)?, version: row.get(3)?, due_at: row.get(4)? })
+        Ok(Place {
+            seq: row.get(0)?,
+            lane: row.get(1)?,
+            state: row.get(2)?,
+            version: row.get(3)?,
+            due_at: row.get(4)?,
+            ordering: row.get(5)?,
+        })
     });
     Ok(place.optional()?)
 }
@@ -144,6 +159,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         return Ok(false);
     }
     let seq: i64 = row.get(5)?;
+    let (ordering, awaited): (Option<Ordering>, Option<bool>) = (row.get(15)?, row.get(16)?);
     let mut trail = row.get_ref(14)?.as_blob().unwrap_or_default().to_vec();
     trail.extend_from_slice(change.trail.as_bytes());
     let column = |at: usize| row.get_ref(at).map(ToSqlOutput::Borrowed);
@@ -169,11 +185,33 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     drop(rows);
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     session.tally.add(lane, change.from, -1);
+    outbox::turn(session, ordering, (change.to == State::DeadLettered).then_some(seq))?;
+    if awaited == Some(true) {
+        outbox::parent(session, seq, change.to)?;
+    }
+    if change.from == State::Blocked {
+        stop_waiting(session, seq)?;
+    }
     Ok(true)
+}
+
+/// A task that came to rest does not wait any more.
+fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
+    let query = session.statements.get(Sql::BodyDependsOn)?;
+    let parents: Option<Option<Vec<u8>>> = query.query_row([child], |row| row.get(0)).optional()?;
+    for parent in depending::ids(parents.flatten().as_deref()).unwrap_or_default() {
+        let query = session.statements.get(Sql::IdGet)?;
+        let parent: Option<i64> = query.query_row([parent.uuid().as_bytes()], |row| row.get(0)).optional()?;
+        if let Some(parent) = parent {
+            session.statements.get(Sql::EdgeRemove)?.execute([parent, child])?;
+        }
+    }
+    Ok(())
 }
 
 /// A dead letter comes back to life.
 fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<Applied, Fault> {
+    let ordering = ordering_of(session, place)?;
     session.statements.get(Sql::HistoryRedrive)?.execute((
         place.seq,
         change.to.code(),
@@ -182,9 +220,11 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
         change.crashes,
         instant_column(change.due_at),
         change.trail.as_bytes(),
+        ordering,
     ))?;
     session.statements.get(Sql::HistoryDelete)?.execute([place.seq])?;
     session.tally.add(place.lane, change.to, 1);
+    outbox::turn(session, ordering, None)?;
     let lane = match &change.edit {
         Some(edit) => {
             let lane = edit_task(session, place, edit)?;
@@ -194,6 +234,15 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
         None => place.lane,
     };
     waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
+}
+
+/// The name of a task's ordering key, by what was submitted.
+fn ordering_of(session: &mut Session<'_>, place: &Place) -> Result<Option<Ordering>, Fault> {
+    let query = session.statements.get(Sql::BodyOrdering)?;
+    let key: Option<Option<String>> = query.query_row([place.seq], |row| row.get(0)).optional()?;
+    let Some(key) = key.flatten() else { return Ok(None) };
+    let lane = lane_of(session, place.lane)?;
+    Ok(Some(ordering(&lane.key.tenant, &key).into_bytes()))
 }
 
 /// Writes what the submitter changed; gives the lane that the task is in from now on.
@@ -235,7 +284,8 @@ fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: i64) -> 
     Ok(Applied::Done(Some((lane_of(session, lane)?, Timestamp::from_millis(due_at)))))
 }
 
-fn lane_of(session: &mut Session<'_>, lane: i64) -> Result<Arc<Lane>, Fault> {
+/// A lane that has tasks.
+pub(crate) fn lane_of(session: &mut Session<'_>, lane: i64) -> Result<Arc<Lane>, Fault> {
     let found = session.lanes.get(session.connection, lane)?;
     found.ok_or_else(|| Fault::Corrupt(format!("lane {lane} has tasks but is not there")))
 }

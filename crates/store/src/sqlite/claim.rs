@@ -1,4 +1,4 @@
-//! Takes due tasks for a taker.
+//! Takes due tasks for a taker, as many as the limits of their queues let (`gates`).
 
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::columns::{Unreadable, node_column, number_column};
 use crate::taking::{self, MOST_EXPIRED, advance, made};
 
 use super::fault::Fault;
+use super::gates::Openings;
 use super::row;
 use super::session::Session;
 use super::statements::Sql;
@@ -36,13 +37,20 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
     let by = session.by(now, taking::actor(&claim.taker));
     let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
     let mut claimed = Claimed::default();
+    let mut openings = Openings::default();
     for (lane, most) in &claim.lanes {
-        let want = claim.limit.saturating_sub(claimed.tasks.len()).min(*most);
+        let before = claimed.tasks.len();
+        let mut want = claim.limit.saturating_sub(before).min(*most);
+        if want > 0 {
+            want = want.min(openings.room(session, *lane, now)?);
+        }
         if want > 0 {
             take(session, *lane, want, &Taking { taker: &claim.taker, by: &by }, &mut claimed)?;
+            openings.take(session, *lane, claimed.tasks.len() - before)?;
             visited.push(*lane);
         }
     }
+    claimed.held_back = openings.close(session, &claim.lanes)?;
     visited.sort_unstable();
     visited.dedup();
     for lane in visited {

@@ -7,22 +7,59 @@ use punctual_core::task::{NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
-use crate::columns::{instant_column, map_column, number_column, policy_column};
+use crate::columns::{count_column, instant_column, map_column, number_column, policy_column};
+use crate::depending::{self, Waits, ids_column};
+use crate::ordering::ordering;
 
 use super::fault::Fault;
 use super::get;
 use super::session::Session;
 use super::statements::Sql;
+use super::{depend, gates, outbox};
+
+/// What is decided about a submitted task before it is stored.
+pub(crate) enum Verdict {
+    /// It is new; its idempotency key is its own from now on.
+    New,
+    /// Its queue is full.
+    Full,
+    /// It was submitted before, as this task.
+    Same(TaskId),
+    /// Its key was used before, for this task.
+    Other(TaskId),
+}
 
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
+    if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
+        return depend::insert(session, tasks);
+    }
     tasks.into_iter().map(|task| insert_one(session, task)).collect()
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
-    if let Some((first, same)) = submitted_before(session, &task)? {
-        return if same { replay(session, first) } else { Ok(Inserted::KeyReused(first)) };
+    match judge(session, &task)? {
+        Verdict::New => create(session, task, &Waits::default()),
+        Verdict::Full => Ok(Inserted::QueueFull),
+        Verdict::Same(first) => replay(session, first),
+        Verdict::Other(first) => Ok(Inserted::KeyReused(first)),
     }
+}
+
+/// Whether a task is to be stored.
+pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Verdict, Fault> {
+    if gates::has_no_room(session, task)? {
+        return Ok(Verdict::Full);
+    }
+    Ok(match submitted_before(session, task)? {
+        None => Verdict::New,
+        Some((first, true)) => Verdict::Same(first),
+        Some((first, false)) => Verdict::Other(first),
+    })
+}
+
+/// Stores a task that is new, unless it was stored before under its id; the edges to what it waits for are not written.
+pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Waits) -> Result<Inserted, Fault> {
     let seq = session.next_seq()?;
     let insert_id = session.statements.get(Sql::IdInsert)?;
     if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
@@ -30,24 +67,38 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
         return replay(session, task.id);
     }
     let lane = session.lanes.resolve(session.connection, &task.lane)?;
+    let mut state = State::Pending;
+    if !waits.edges.is_empty() {
+        state = State::Blocked;
+        task.trail = task.trail.beginning_in(state);
+    }
+    task.body.dependencies.ids.clone_from(&waits.depends_on);
     write_body(session, seq, &task)?;
+    let ordering = task.body.ordering_key.as_deref().map(|key| ordering(&task.lane.tenant, key).into_bytes());
     session.statements.get(Sql::TaskInsert)?.execute((
         seq,
         task.id.uuid().as_bytes(),
         lane.id.number(),
-        State::Pending.code(),
+        state.code(),
         task.execute_at.as_millis(),
+        task.due_at.as_millis(),
         instant_column(task.expires_at),
         task.trail.as_bytes(),
+        ordering,
+        waits.awaited.then_some(true),
+        (state == State::Blocked).then_some(count_column(waits.edges.len())),
     ))?;
-    session.tally.add(lane.id.number(), State::Pending, 1);
+    session.tally.add(lane.id.number(), state, 1);
+    if state == State::Pending {
+        outbox::turn(session, ordering, None)?;
+    }
     Ok(Inserted::Created(Task {
         id: task.id,
         lane,
-        position: Position { state: State::Pending, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
+        position: Position { state, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
         created_at: task.created_at,
         execute_at: task.execute_at,
-        due_at: task.execute_at,
+        due_at: task.due_at,
         expires_at: task.expires_at,
         hold: None,
         worker: None,
@@ -87,7 +138,8 @@ fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<
     Ok(Some((TaskId::from_uuid(Uuid::from_bytes(id)), fingerprint == idempotency.fingerprint)))
 }
 
-fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
+/// The task that was submitted before.
+pub(crate) fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserted, Fault> {
     match get::by_id(session, first)? {
         Some(Ok(task)) => Ok(Inserted::Replayed(task)),
         Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
@@ -115,6 +167,9 @@ fn write_body(session: &mut Session<'_>, seq: i64, task: &NewTask) -> Result<(),
         map_column(&body.metadata),
         body.schedule_id.map(|id| id.uuid().into_bytes()),
         body.idempotency_key.as_deref(),
+        body.ordering_key.as_deref(),
+        ids_column(&body.dependencies.ids),
+        depending::policy_column(body.dependencies.on_failure),
     ))?;
     Ok(())
 }

@@ -5,6 +5,8 @@ use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
+use punctual_core::queues::{Change as QueueChange, Queue, Queues, Stirred, Told};
+use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -17,7 +19,8 @@ use super::queue::Way;
 use super::session::Session;
 use super::writer::Weight;
 use super::{
-    SqliteStore, apply, claim, counts, extend, get, heads, insert, leases, list, overdue, partitions, registry, start,
+    SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, queues, registry,
+    resolve, start,
 };
 use crate::turns::Turn;
 
@@ -33,9 +36,7 @@ impl Store for SqliteStore {
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
-        let rows = claims.iter().map(|claim| claim.limit + claim.lanes.len()).sum();
-        let weight = Weight { bytes: Weight::SMALL.bytes, rows };
-        self.writer().call(Way::Progress, weight, move |session| claim::claim(session, &claims)).await
+        parts::claim(self.writer(), claims).await
     }
 
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
@@ -44,8 +45,7 @@ impl Store for SqliteStore {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let weight = weight_of(&changes);
-        self.writer().call(Way::Progress, weight, move |session| apply::apply(session, &changes)).await
+        parts::apply(self.writer(), changes).await
     }
 
     async fn apply_as(
@@ -182,7 +182,54 @@ impl Partitions for SqliteStore {
     }
 }
 
-fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
+#[async_trait]
+impl Resolver for SqliteStore {
+    async fn resolve(&self) -> Result<Resolved, StoreError> {
+        self.writer().call(Way::Progress, Weight::SMALL, resolve::resolve).await
+    }
+
+    async fn review(&self) -> Result<(), StoreError> {
+        let reviewed = *self.shared.reviewed.lock();
+        let work = move |session: &mut Session<'_>| resolve::review(session, reviewed);
+        *self.shared.reviewed.lock() = self.writer().call(Way::Progress, Weight::SMALL, work).await?;
+        Ok(())
+    }
+
+    async fn left(&self) {
+        self.shared.left.notified().await;
+    }
+}
+
+#[async_trait]
+impl Queues for SqliteStore {
+    async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, change);
+        let queue = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
+        self.shared.stir.changed();
+        Ok(queue)
+    }
+
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        self.readers().call(move |session| queues::queue(session, &tenant, &name)).await
+    }
+
+    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| queues::queues(session, &tenant, after.as_deref(), limit)).await
+    }
+
+    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
+        self.readers().call(queues::special).await
+    }
+
+    async fn stirred(&self) -> Stirred {
+        self.shared.stir.wait().await
+    }
+}
+
+pub(super) fn weight_of(changes: &[(TaskId, Change)]) -> Weight {
     let result = |change: &Change| change.result.as_ref().map_or(0, |result| result.get().len());
     let bytes = changes.iter().map(|(_, change)| result(change) + TASK_BYTES).sum();
     Weight { bytes, rows: changes.len() }

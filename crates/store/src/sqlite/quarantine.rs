@@ -12,20 +12,30 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 use super::get;
+use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 
 /// Moves one row that somebody could not read, and says so in the log.
 pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
     let query = session.statements.get(Sql::TaskPlace)?;
-    let row = query.query_row([seq], |row| Ok((row.get::<_, [u8; 16]>(0).ok(), row.get(1)?, row.get(2)?)));
-    let Some((id, lane, state)): Option<(_, i64, i64)> = row.optional()? else { return Ok(()) };
+    let row = query.query_row([seq], |row| {
+        let ordering: Option<outbox::Ordering> = row.get(3).unwrap_or_default();
+        let awaited: Option<bool> = row.get(4).unwrap_or_default();
+        Ok((row.get::<_, [u8; 16]>(0).ok(), row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, ordering, awaited))
+    });
+    let Some((id, lane, state, ordering, awaited)) = row.optional()? else { return Ok(()) };
     let reason = format!("its {column} cannot be read");
     let now = session.now().as_millis();
     session.statements.get(Sql::QuarantineInsert)?.execute((seq, now, &reason))?;
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     if let Some(state) = State::from_code(state) {
         session.tally.add(lane, state, -1);
+    }
+    // Nobody waits for what cannot be read: it will not run.
+    outbox::turn(session, ordering, None)?;
+    if awaited == Some(true) {
+        outbox::parent(session, seq, State::Failed)?;
     }
     let id = id.map_or_else(|| "without an id".to_owned(), |id| TaskId::from_uuid(Uuid::from_bytes(id)).to_string());
     error!(task.id = id, task.seq = seq, reason, "a task cannot be read and was put in quarantine");

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -71,7 +72,7 @@ impl Readers {
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (job, answer) = job(work);
-        self.queue.put(Way::Progress, Entry { job, bytes: 0, rows: 1 })?;
+        self.queue.put(Way::Progress, Entry { job, bytes: 0, rows: 1, is_part: false })?;
         answer.wait().await
     }
 
@@ -129,7 +130,7 @@ impl Thread {
 }
 
 /// One job at a time: the next is for another thread.
-const ONE: Portion = Portion { jobs: 1, rows: usize::MAX };
+const ONE: Portion = Portion { jobs: 1, rows: usize::MAX, hurry: Duration::MAX };
 
 fn read(session: &mut Session<'_>, job: &mut dyn Job) -> Result<(), Fault> {
     session.statements.run(Sql::Begin)?;

@@ -12,7 +12,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::Lane;
 use punctual_core::state::{Position, State};
-use punctual_core::task::{Body, Callback, Hold, Task};
+use punctual_core::task::{Body, Callback, Dependencies, Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Trail;
 use rusqlite::Row;
@@ -20,6 +20,7 @@ use rusqlite::types::{FromSql, ValueRef};
 use uuid::Uuid;
 
 use crate::columns::{self, Unreadable, node_from_column};
+use crate::depending;
 
 pub(crate) const SEQ: usize = 0;
 pub(crate) const ID: usize = 1;
@@ -46,10 +47,13 @@ const TIMEOUT_MILLIS: usize = 21;
 const METADATA: usize = 22;
 const SCHEDULE_ID: usize = 23;
 const IDEMPOTENCY_KEY: usize = 24;
+const ORDERING_KEY: usize = 25;
+const DEPENDS_ON: usize = 26;
+const ON_DEPENDENCY_FAILURE: usize = 27;
 /// Where the columns begin that only a live task has (see [`hold`]).
-const HOLD: usize = 25;
-const COMPLETED_AT: usize = 25;
-const RESULT: usize = 26;
+const HOLD: usize = 28;
+const COMPLETED_AT: usize = 28;
+const RESULT: usize = 29;
 
 /// Reads a live task.
 pub(crate) fn live(row: &Row<'_>, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable> {
@@ -113,6 +117,17 @@ fn body(row: &Row<'_>) -> Result<Body, Unreadable> {
         metadata: map(row, METADATA, "metadata")?,
         schedule_id: schedule_id.map(|bytes| ScheduleId::from_uuid(Uuid::from_bytes(bytes))),
         idempotency_key: get(row, IDEMPOTENCY_KEY, "idempotency_key")?,
+        ordering_key: get(row, ORDERING_KEY, "ordering_key")?,
+        dependencies: dependencies(row)?,
+    })
+}
+
+fn dependencies(row: &Row<'_>) -> Result<Dependencies, Unreadable> {
+    let ids: Option<Vec<u8>> = get(row, DEPENDS_ON, "depends_on")?;
+    let policy: Option<String> = get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?;
+    Ok(Dependencies {
+        ids: depending::ids(ids.as_deref()).ok_or(Unreadable("depends_on"))?,
+        on_failure: depending::policy(policy.as_deref()).ok_or(Unreadable("on_dependency_failure"))?,
     })
 }
 

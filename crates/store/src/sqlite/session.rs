@@ -10,13 +10,16 @@ use punctual_core::state::By;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use rusqlite::Connection;
+use tokio::sync::Notify;
 use tracing::error;
 
 use crate::columns::Unreadable;
+use crate::stir::Stir;
 use crate::tally::Tally;
 
 use super::damage::Damage;
 use super::fault::Fault;
+use super::gates::Gates;
 use super::lanes::Lanes;
 use super::statements::{Sql, Statements};
 
@@ -29,6 +32,13 @@ pub(crate) struct Session<'c> {
     pub statements: Statements<'c>,
     pub lanes: Lanes,
     pub tally: Tally,
+    pub gates: Gates,
+    /// Where places that came free are told; the writer has one.
+    pub stir: Option<Arc<Stir>>,
+    /// Whether the transaction under way left something to the resolver.
+    pub left: bool,
+    /// Who is told of that; the writer has one.
+    pub resolver: Option<Arc<Notify>>,
     pub node: NodeId,
     /// When a transaction could not be committed last; that was logged, and it is not known yet that all is well again.
     pub failed_at: Option<Instant>,
@@ -56,6 +66,10 @@ impl<'c> Session<'c> {
             statements: Statements::new(connection),
             lanes: Lanes::new(lanes),
             tally: Tally::default(),
+            gates: Gates::default(),
+            stir: None,
+            left: false,
+            resolver: None,
             node,
             failed_at: None,
             found_no_room: false,

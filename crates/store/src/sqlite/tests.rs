@@ -2,6 +2,7 @@
 
 mod faults;
 mod opening;
+mod parts;
 mod plans;
 mod retention;
 mod unreadable;

@@ -15,6 +15,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use rusqlite::Connection;
+use tokio::sync::Notify;
 use tracing::{error, info, warn};
 
 use super::Options;
@@ -24,10 +25,13 @@ use super::damage::Damage;
 use super::directory::Directory;
 use super::fault::Fault;
 use super::fullness::Fullness;
+use super::gates;
 use super::job::{Job, job};
-use super::queue::{Entry, Portion, Queue, Way};
+use super::outbox;
+use super::queue::{Entry, Group, Portion, Queue, Way};
 use super::session::Session;
 use super::statements::Sql;
+use crate::stir::Stir;
 
 /// The callers' end of the writer's queue.
 pub(crate) struct Writer {
@@ -55,13 +59,24 @@ impl Writer {
         connection: Connection,
         directory: Directory,
         (damage, fullness): (Arc<Damage>, Arc<Fullness>),
+        (stir, resolver): (&Arc<Stir>, &Arc<Notify>),
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
     ) -> io::Result<(Self, JoinHandle<()>)> {
         let queue = Arc::new(Queue::new(options.writer_bounds()));
         let writer = Self { queue: Arc::clone(&queue), damage: Arc::clone(&damage) };
-        let thread = Thread { queue, directory, damage, fullness, clock, node, options };
+        let thread = Thread {
+            queue,
+            directory,
+            damage,
+            fullness,
+            stir: Arc::clone(stir),
+            resolver: Arc::clone(resolver),
+            clock,
+            node,
+            options,
+        };
         let handle = thread::Builder::new().name("punctual-write".to_owned()).spawn(move || thread.run(connection))?;
         Ok((writer, handle))
     }
@@ -75,8 +90,35 @@ impl Writer {
     {
         self.damage.verdict().map_err(|damage| StoreError::Unavailable(damage.to_string()))?;
         let (job, answer) = job(work);
-        self.queue.put(way, Entry { job, bytes: weight.bytes, rows: weight.rows })?;
+        self.queue.put(way, Entry { job, bytes: weight.bytes, rows: weight.rows, is_part: false })?;
         answer.wait().await
+    }
+
+    /// Has the parts of one call done, in order, each inside a transaction and maybe not in the same one: others can pass
+    /// between them. Each answers for itself; all are refused, or none.
+    pub(crate) async fn call_in_parts<T, F>(
+        &self,
+        way: Way,
+        parts: Vec<(Weight, F)>,
+    ) -> Result<Vec<Result<T, StoreError>>, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
+    {
+        self.damage.verdict().map_err(|damage| StoreError::Unavailable(damage.to_string()))?;
+        let (mut entries, mut answers) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
+        let is_part = parts.len() > 1;
+        for (weight, work) in parts {
+            let (job, answer) = job(work);
+            entries.push(Entry { job, bytes: weight.bytes, rows: weight.rows, is_part });
+            answers.push(answer);
+        }
+        self.queue.put_all(way, entries)?;
+        let mut told = Vec::with_capacity(answers.len());
+        for answer in answers {
+            told.push(answer.wait().await);
+        }
+        Ok(told)
     }
 
     /// How many calls wait.
@@ -96,6 +138,8 @@ struct Thread {
     directory: Directory,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
+    stir: Arc<Stir>,
+    resolver: Arc<Notify>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,
@@ -146,9 +190,11 @@ impl Thread {
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
         let clock = Arc::clone(&self.clock);
         let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
+        session.stir = Some(Arc::clone(&self.stir));
+        session.resolver = Some(Arc::clone(&self.resolver));
         let mut checkpoints = Checkpoints::new(self.options.checkpoint_pages);
-        while let Some(group) = self.queue.take(self.portion()) {
-            commit(&mut session, group)?;
+        while let Some(group) = self.queue.begin(self.portion()) {
+            commit(&mut session, &self.queue, group)?;
             if std::mem::take(&mut session.found_no_room) {
                 self.fullness.report();
             }
@@ -182,7 +228,7 @@ impl Thread {
     }
 
     fn portion(&self) -> Portion {
-        Portion { jobs: self.options.group_jobs, rows: self.options.group_rows }
+        Portion { jobs: self.options.group_jobs, rows: self.options.group_rows, hurry: HURRY }
     }
 }
 
@@ -194,44 +240,35 @@ const CAUTION: u32 = 1_000;
 /// So long after the last failure a transaction that was committed means that all is well again.
 const CALM: Duration = Duration::from_secs(5);
 
-/// Does the jobs in one transaction and answers them. Fails only if the connection cannot be trusted any more.
-fn commit(session: &mut Session<'_>, group: Vec<Box<dyn Job>>) -> Result<(), Fault> {
-    let mut waiting = group.into_iter();
-    loop {
-        let guarded = session.caution > 0 && waiting.len() > 1;
-        session.caution = session.caution.saturating_sub(1);
-        let before = session.connection.total_changes();
-        if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
-            return roll_back(session, waiting.collect(), fault);
-        }
-        let mut done: Vec<Box<dyn Job>> = Vec::with_capacity(waiting.len());
-        let mut lost = None;
-        for mut job in waiting.by_ref() {
-            match run(session, job.as_mut(), guarded) {
-                Ran::Done => done.push(job),
-                Ran::Undone(fault) => job.answer(Err(fault.tell())),
-                Ran::Lost(fault) => {
-                    job.answer(Err(fault.tell()));
-                    lost = Some(fault);
-                    break;
+/// A transaction ends early for the sake of small calls no more often than this. A commit takes up to a millisecond: this
+/// is what a flood of large calls pays for it at the most.
+const HURRY: Duration = Duration::from_millis(8);
+
+/// Does jobs in one transaction and answers them. Fails only if the connection cannot be trusted any more.
+fn commit(session: &mut Session<'_>, queue: &Queue<Box<dyn Job>>, mut group: Group) -> Result<(), Fault> {
+    let guarded = session.caution > 0 && group.is_of_many();
+    session.caution = session.caution.saturating_sub(1);
+    let before = session.connection.total_changes();
+    if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
+        let waiting = std::iter::from_fn(|| queue.next(&mut group)).collect();
+        return roll_back(session, waiting, fault);
+    }
+    let mut done: Vec<Box<dyn Job>> = Vec::new();
+    while let Some(mut job) = queue.next(&mut group) {
+        match run(session, job.as_mut(), guarded) {
+            Ran::Done => done.push(job),
+            Ran::Undone(fault) => job.answer(Err(fault.tell())),
+            Ran::Lost(fault) => {
+                job.answer(Err(fault.tell()));
+                if fault.is_suspect() {
+                    return roll_back(session, done, fault);
                 }
-            }
-        }
-        match lost {
-            None => return finish(session, done, before),
-            Some(fault) if fault.is_suspect() => {
-                done.extend(waiting);
-                return roll_back(session, done, fault);
-            }
-            Some(_) => {
                 session.caution = CAUTION;
-                roll_back_companions(session, done)?;
+                return roll_back_companions(session, done);
             }
-        }
-        if waiting.len() == 0 {
-            return Ok(());
         }
     }
+    finish(session, done, before)
 }
 
 /// What became of a job.
@@ -254,6 +291,7 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
         session.found_no_room |= fault.is_full();
         session.lanes.forget();
         session.tally.forget();
+        session.gates.forget();
         // After some faults SQLite itself has rolled back everything.
         if !guarded || fault.is_suspect() || session.connection.is_autocommit() {
             return Ran::Lost(fault);
@@ -274,38 +312,42 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
     if done.is_empty() {
         return undo(session);
     }
-    let written = write_counts(session).and_then(|()| session.statements.run(Sql::Commit));
-    if let Err(fault) = written {
-        session.found_no_room |= fault.is_full();
-        // A disk stays full for a while, and every caller is told.
-        if session.failed_at.replace(Instant::now()).is_none() {
-            error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+    let written = write_counts(session).and_then(|changed| session.statements.run(Sql::Commit).map(|()| changed));
+    let changed = match written {
+        Ok(changed) => changed,
+        Err(fault) => {
+            session.found_no_room |= fault.is_full();
+            // A disk stays full for a while, and every caller is told.
+            if session.failed_at.replace(Instant::now()).is_none() {
+                error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+            }
+            return roll_back(session, done, fault);
         }
-        return roll_back(session, done, fault);
-    }
+    };
     // A transaction that had little or nothing to write proves nothing.
     if session.failed_at.is_some_and(|at| at.elapsed() >= CALM) && session.connection.total_changes() != before {
         session.failed_at = None;
         info!("transactions are committed again");
     }
     session.lanes.keep();
+    gates::tell_freed(session, &changed);
+    outbox::tell(session);
     for job in done {
         job.answer(Ok(()));
     }
     Ok(())
 }
 
-/// Writes how the numbers of live tasks changed.
-fn write_counts(session: &mut Session<'_>) -> Result<(), Fault> {
+/// Writes how the numbers of live tasks changed; gives that.
+fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault> {
     let changed = session.tally.take();
-    if changed.is_empty() {
-        return Ok(());
+    if !changed.is_empty() {
+        let add = session.statements.get(Sql::CountsAdd)?;
+        for change in &changed {
+            add.execute(*change)?;
+        }
     }
-    let add = session.statements.get(Sql::CountsAdd)?;
-    for change in changed {
-        add.execute(change)?;
-    }
-    Ok(())
+    Ok(changed)
 }
 
 /// Undoes the transaction and tells its jobs. Fails if the connection cannot be trusted any more.
@@ -328,6 +370,7 @@ fn roll_back_companions(session: &mut Session<'_>, companions: Vec<Box<dyn Job>>
 fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
     session.lanes.forget();
     session.tally.clear();
+    session.gates.forget();
     if session.connection.is_autocommit() { Ok(()) } else { session.statements.run(Sql::Rollback) }
 }
 

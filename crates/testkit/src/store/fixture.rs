@@ -9,7 +9,10 @@ use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
 use punctual_core::partitions::Partitions;
+use punctual_core::queues::Queues;
+use punctual_core::resolver::Resolver;
 use punctual_core::retention::Retention;
+use punctual_core::schedules::Schedules;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Beat, Claim, Claimed, Filter, Inserted, Start, Store, Taker};
 use punctual_core::task::{Hold, NewTask, Task};
@@ -40,10 +43,16 @@ pub struct StoreFixture<'a> {
     pub coordinator: Arc<dyn Coordinator>,
     /// The partitions.
     pub partitions: Arc<dyn Partitions>,
+    /// The queues.
+    pub queues: Arc<dyn Queues>,
+    /// The recurring schedules.
+    pub schedules: Arc<dyn Schedules>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.
     pub retention: Arc<dyn Retention>,
+    /// Who decides whose turn it is, and who has nothing left to wait for.
+    pub resolver: Arc<dyn Resolver>,
     /// The store's clock; it stands at [`START`] at first.
     pub clock: Arc<ManualClock>,
     /// The process that has the store open.
@@ -59,15 +68,28 @@ impl<'a> StoreFixture<'a> {
 
     async fn open_with(factory: &'a dyn StoreFactory, clock: Arc<ManualClock>) -> Self {
         let node = NodeId::random();
-        let Ports { store, coordinator, partitions, registry, retention } = factory.open(clock.clone(), node).await;
-        Self { store, coordinator, partitions, registry, retention, clock, node, factory }
+        let Ports { store, coordinator, partitions, queues, schedules, registry, retention, resolver } =
+            factory.open(clock.clone(), node).await;
+        Self { store, coordinator, partitions, queues, schedules, registry, retention, resolver, clock, node, factory }
     }
 
     /// Closes the store and opens it again, over the same data, as another process.
     pub async fn reopen(self) -> Self {
-        let Self { store, coordinator, partitions, registry, retention, clock, factory, .. } = self;
+        let Self {
+            store,
+            coordinator,
+            partitions,
+            queues,
+            schedules,
+            registry,
+            retention,
+            resolver,
+            clock,
+            factory,
+            ..
+        } = self;
         store.close().await.expect("a store closes");
-        drop((store, coordinator, partitions, registry, retention));
+        drop((store, coordinator, partitions, queues, schedules, registry, retention, resolver));
         Self::open_with(factory, clock).await
     }
 
@@ -218,6 +240,18 @@ impl<'a> StoreFixture<'a> {
             assert_eq!(before, None, "{:?} {:?} is counted twice", count.lane, count.state);
         }
         told
+    }
+
+    /// Works off all that is left to the resolver; gives how many tasks it touched.
+    pub async fn resolve(&self) -> usize {
+        let mut tasks = 0;
+        loop {
+            let resolved = self.resolver.resolve().await.expect("resolve answers");
+            tasks += resolved.tasks;
+            if !resolved.more {
+                return tasks;
+            }
+        }
     }
 
     /// The ids of what is overdue, in some order.

@@ -72,7 +72,8 @@ pub struct DueRoundedDown;
 impl Mischief for DueRoundedDown {
     async fn insert(&self, inner: &Arc<dyn Store>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         let second = |at: Timestamp| Timestamp::from_millis(at.as_millis() / 1_000 * 1_000);
-        let early = |task: NewTask| NewTask { execute_at: second(task.execute_at), ..task };
+        let early =
+            |task: NewTask| NewTask { execute_at: second(task.execute_at), due_at: second(task.due_at), ..task };
         inner.insert(tasks.into_iter().map(early).collect()).await
     }
 }

@@ -14,7 +14,7 @@ use punctual_core::store::{Applied, Claim, Inserted, Taker};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
-use punctual_scheduler::targets::Targets;
+use punctual_scheduler::targets::{Place, Targets};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT};
@@ -99,7 +99,7 @@ impl Bench {
 
     pub async fn publish(&self, messages: Vec<Message>) {
         for message in &messages {
-            self.deps.targets.take(&message.target);
+            self.deps.targets.take(&Place::of(message));
         }
         self.deps.broker.publish(messages).await.unwrap();
     }

@@ -161,6 +161,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         hints: std::sync::Arc::default(),
         targets: bench.deps.targets.clone(),
         owned: std::sync::Arc::new(punctual_scheduler::ownership::Owned::everything()),
+        waits: std::sync::Arc::default(),
         node: bench.deps.node,
     };
     let config = dispatcher::Config {
@@ -170,6 +171,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         visibility: Duration::from_mins(1),
         waiting_workers: 1,
         backlog_per_second: 0,
+        fairness: punctual_scheduler::fairness::Config::default(),
     };
     let (dispatcher, _desk) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());

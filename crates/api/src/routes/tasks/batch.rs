@@ -1,25 +1,30 @@
 //! `POST /v1/tasks/batch`: many tasks in one request, each judged by itself, the good ones
 //! stored in one write.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use punctual_client as wire;
+use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task, limits};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
-use super::submit::{key_reused, unanswered};
+use super::submit::{key_reused, queue_full, unanswered, unknown_dependency};
 use crate::answer;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
 use crate::extract::{Tenant, json};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::{Submitter, key};
+use crate::submit::members::{self, Verdict};
+use crate::submit::{Among, Submitter, key};
 use crate::view;
 
 /// Submits many tasks.
@@ -54,7 +59,7 @@ pub async fn submit_batch(
     let body = body::read(request, api.config.batch_body_bytes).await?;
     let size = body.len();
     let turn = api.places.turn(size).await;
-    let verdicts = {
+    let (verdicts, ids) = {
         let api = api.clone();
         answer::sized(size, move || judge(&api, &tenant, &body, media_type)).await??
     };
@@ -63,19 +68,19 @@ pub async fn submit_batch(
     drop(turn);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
-    answer::sized(size, move || tell(verdicts, inserted, ids_only == Some(true))).await?
+    answer::sized(size, move || tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
 }
 
-type Verdict = Result<NewTask, Problem>;
-
-/// Every task of the batch, or why not.
-fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result<Vec<Verdict>, Problem> {
+/// Every task of the batch, or why not, and the ids that they have among each other.
+fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result<(Vec<Verdict>, Vec<TaskId>), Problem> {
     let most = api.config.batch_tasks.min(limits::BATCH);
     let submitter = Submitter::new(&api.config, tenant, api.clock.now(), api.node);
-    let check = |at: usize, read: Result<wire::NewTask, Problem>| {
-        read.and_then(|new| submitter.check(new, None)).map_err(|problem| problem.under(&format!("/tasks/{at}")))
+    let budget = Cell::new(limits::BATCH_DEPENDENCIES);
+    let check = |ids: &[TaskId], at: usize, read: Result<wire::NewTask, Problem>| {
+        read.and_then(|new| submitter.check_member(new, &Among::batch(ids, at, &budget)))
+            .map_err(|problem| problem.under(&format!("/tasks/{at}")))
     };
-    match media_type {
+    let (mut verdicts, ids): (Vec<Verdict>, Vec<TaskId>) = match media_type {
         MediaType::Json => {
             if body.trim_ascii_start().first() == Some(&b'[') {
                 // The derived reader of `Batch` would take a list by position.
@@ -83,14 +88,24 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
             }
             let Batch { tasks: Items(items) } = json::read(body)?;
             refuse_over(most, items.len())?;
-            Ok(items.iter().enumerate().map(|(at, item)| check(at, json::read_text(item.get()))).collect())
+            let ids = new_ids(items.len());
+            let check = |(at, item): (usize, &&RawValue)| check(&ids, at, json::read_text(item.get()));
+            (items.iter().enumerate().map(check).collect(), ids)
         }
         MediaType::Ndjson => {
             let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             refuse_over(most, lines().take(most + 1).count())?;
-            Ok(lines().enumerate().map(|(at, line)| check(at, json::read(line))).collect())
+            let ids = new_ids(lines().count());
+            (lines().enumerate().map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
         }
-    }
+    };
+    members::refuse_impossible(&mut verdicts, &ids);
+    Ok((verdicts, ids))
+}
+
+/// Ids in the order of the batch.
+fn new_ids(count: usize) -> Vec<TaskId> {
+    std::iter::repeat_with(TaskId::new).take(count).collect()
 }
 
 fn refuse_over(most: usize, count: usize) -> Result<(), Problem> {
@@ -115,7 +130,13 @@ fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
 }
 
 /// An item for each task of the batch.
-fn tell(refusals: Vec<Option<Problem>>, inserted: Vec<Inserted>, ids_only: bool) -> Result<Response, Problem> {
+fn tell(
+    refusals: Vec<Option<Problem>>,
+    inserted: Vec<Inserted>,
+    ids: &[TaskId],
+    ids_only: bool,
+) -> Result<Response, Problem> {
+    let mut place_of: Option<HashMap<TaskId, usize>> = None;
     let mut inserted = inserted.into_iter();
     let items = refusals.into_iter().map(|refusal| {
         let told = match refusal {
@@ -124,6 +145,12 @@ fn tell(refusals: Vec<Option<Problem>>, inserted: Vec<Inserted>, ids_only: bool)
                 Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
                 Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
                 Inserted::KeyReused(_) => refused(&key_reused()),
+                Inserted::UnknownDependency(id) => {
+                    let places = place_of.get_or_insert_with(|| ids.iter().copied().zip(0..).collect());
+                    let member = places.get(&id).copied().map(members::depends_on_refused);
+                    refused(&member.unwrap_or_else(|| unknown_dependency(id)))
+                }
+                Inserted::QueueFull => refused(&queue_full()),
             },
         };
         Ok(told)

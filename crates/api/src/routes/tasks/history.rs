@@ -144,6 +144,7 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::E
         Actor::Reaper => "reaper".to_owned(),
         Actor::Node => "node".to_owned(),
         Actor::Schedule => "schedule".to_owned(),
+        Actor::Resolver => "resolver".to_owned(),
     };
     wire::Event {
         at: entry.at,

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client as wire;
+use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 
 use crate::answer;
@@ -67,7 +68,15 @@ pub async fn submit_task(
             Ok(response)
         }
         Inserted::KeyReused(_) => Err(key_reused()),
+        Inserted::UnknownDependency(id) => Err(unknown_dependency(id)),
+        Inserted::QueueFull => Err(queue_full()),
     }
+}
+
+/// The refusal of a task that depends on one that is not there.
+pub fn unknown_dependency(id: TaskId) -> Problem {
+    let detail = format!("depends_on names {id}, and there is no such task; nothing was stored");
+    Problem::new(Code::UnknownDependency, detail)
 }
 
 /// The refusal of a key that stands for something else.
@@ -75,6 +84,12 @@ pub fn key_reused() -> Problem {
     let detail = "a task was submitted under this idempotency key before, with other content or so long ago that it was \
                   removed since; nothing was changed";
     Problem::new(Code::IdempotencyKeyReused, detail)
+}
+
+/// The refusal of a task whose queue has no room.
+pub fn queue_full() -> Problem {
+    let detail = "the queue has as many live tasks as its max_depth allows; nothing was stored, try again later";
+    Problem::new(Code::QueueFull, detail).retry_after(1)
 }
 
 /// A store that answers fewer tasks than it was given has broken its contract.

@@ -73,7 +73,7 @@ fn events() -> impl Strategy<Value = Event<'static>> {
         Event::Edit(Box::new(Edit { execute_at, ..Edit::default() }))
     });
     prop_oneof![
-        2 => Just(Event::Unblock),
+        2 => Just(Event::Unblock(NOW)),
         4 => Just(Event::Claim(hold())),
         4 => Just(Event::Start(hold())),
         4 => Just(Event::Lease(hold())),

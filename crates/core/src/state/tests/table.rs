@@ -9,7 +9,7 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
     let used_up = Failure { policy: policy(0), ..failure(FailedHow::Failed) };
     let poison = Failure { poison_after: 1, ..failure(FailedHow::Lost) };
     vec![
-        ("unblock", Event::Unblock),
+        ("unblock", Event::Unblock(NOW)),
         ("claim", Event::Claim(hold())),
         ("start", Event::Start(hold())),
         ("lease", Event::Lease(hold())),
@@ -35,7 +35,7 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
 /// The number of an event's kind. A new kind does not compile until it is numbered here, and then must be in the table.
 fn kind(event: &Event<'_>) -> usize {
     match event {
-        Event::Unblock => 0,
+        Event::Unblock(_) => 0,
         Event::Claim(_) => 1,
         Event::Start(_) => 2,
         Event::Lease(_) => 3,

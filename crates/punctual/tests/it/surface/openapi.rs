@@ -9,7 +9,7 @@ use super::schema::{conforms, references, resolve};
 use crate::it::world::{Caller, boom, id_of, nobody, shared, worker_id};
 
 /// The calls of the contract about tasks, leases and health, without the names of their parameters.
-const CALLS: [&str; 26] = [
+const CALLS: &[&str] = &[
     "POST /v1/tasks",
     "GET /v1/tasks",
     "POST /v1/tasks/batch",
@@ -28,6 +28,24 @@ const CALLS: [&str; 26] = [
     "POST /v1/leases",
     "POST /v1/leases/settle",
     "GET /v1/workers",
+    "GET /v1/queues",
+    "GET /v1/queues/{}",
+    "PUT /v1/queues/{}",
+    "POST /v1/queues/{}/pause",
+    "POST /v1/queues/{}/resume",
+    "POST /v1/schedules",
+    "GET /v1/schedules",
+    "POST /v1/schedules/preview",
+    "PUT /v1/schedules/by-name/{}",
+    "GET /v1/schedules/{}",
+    "PATCH /v1/schedules/{}",
+    "DELETE /v1/schedules/{}",
+    "POST /v1/schedules/{}/pause",
+    "POST /v1/schedules/{}/resume",
+    "POST /v1/schedules/{}/trigger",
+    "POST /v1/schedules/{}/backfill",
+    "GET /v1/schedules/{}/preview",
+    "GET /v1/schedules/{}/occurrences",
     "GET /v1/admin/nodes",
     "GET /v1/admin/partitions",
     "GET /healthz",
@@ -217,6 +235,8 @@ async fn every_call_answers_as_the_document_says() {
     }
     check_tasks(&caller, &mut checker).await;
     check_runs(&caller, &mut checker).await;
+    check_queues(&caller, &mut checker).await;
+    check_schedules(&caller, &mut checker).await;
     let unchecked: Vec<&&str> = CALLS.iter().filter(|call| !checker.checked.contains(**call)).collect();
     assert!(unchecked.is_empty(), "{unchecked:?} were not called");
 }
@@ -286,4 +306,62 @@ async fn check_runs(caller: &Caller, checker: &mut Checker) {
         checker.check("DELETE /v1/tasks/{}", &api.delete(&path).await);
     }
     checker.check("GET /v1/workers", &api.get("/v1/workers").await);
+}
+
+async fn check_queues(caller: &Caller, checker: &mut Checker) {
+    let api = &caller.api;
+    checker.check("GET /v1/queues/{}", &api.get("/v1/queues/nobodys").await);
+    let all = json!({
+        "max_concurrency": 3, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9,
+        "retry_policy": {"max_retries": 1}, "timeout_seconds": 1.5, "dispatch_jitter_seconds": 1,
+        "on_dead_letter": "hold", "paused": false,
+    });
+    for settings in [all, json!({}), json!({"max_concurrency": 0})] {
+        let answer = api.call("PUT", "/v1/queues/mail").json(&settings).send().await;
+        checker.check("PUT /v1/queues/{}", &answer);
+        checker.check("GET /v1/queues/{}", &api.get("/v1/queues/mail").await);
+    }
+    let reason = json!({"reason": "why", "until": "2101-01-01T00:00:00Z"});
+    for body in [reason, json!({}), json!({"until": "2001-01-01T00:00:00Z"})] {
+        checker.check("POST /v1/queues/{}/pause", &api.post("/v1/queues/mail/pause", &body).await);
+    }
+    checker.check("GET /v1/queues", &api.get("/v1/queues?limit=1").await);
+    checker.check("POST /v1/queues/{}/resume", &api.call("POST", "/v1/queues/mail/resume").send().await);
+    checker.check("GET /v1/queues", &api.get("/v1/queues?cursor=x").await);
+}
+
+async fn check_schedules(caller: &Caller, checker: &mut Checker) {
+    let api = &caller.api;
+    let schedule =
+        json!({"name": "s", "cron": "0 0 1 1 *", "timezone": "Europe/Berlin", "task": {"type": "t", "payload": 1}});
+    let made = api.post("/v1/schedules", &schedule).await;
+    checker.check("POST /v1/schedules", &made);
+    checker.check("POST /v1/schedules", &api.post("/v1/schedules", &schedule).await);
+    checker.check("POST /v1/schedules", &api.post("/v1/schedules", &json!({"cron": "x"})).await);
+    let path = format!("/v1/schedules/{}", made.expect(201)["schedule_id"].as_str().expect("an id"));
+    checker.check("GET /v1/schedules", &api.get("/v1/schedules?limit=1").await);
+    checker.check("GET /v1/schedules", &api.get("/v1/schedules?cursor=x").await);
+    checker.check("POST /v1/schedules/preview", &api.post("/v1/schedules/preview?count=2", &schedule).await);
+    let by_name =
+        api.call("PUT", "/v1/schedules/by-name/other").json(&json!({"interval_seconds": 9, "task": {"type": "t"}}));
+    checker.check("PUT /v1/schedules/by-name/{}", &by_name.send().await);
+    let broken = api.call("PUT", "/v1/schedules/by-name/%ff").json(&schedule).send().await;
+    broken.problem(404);
+    checker.check("GET /v1/schedules/{}", &api.get(&path).await);
+    checker.check("GET /v1/schedules/{}", &api.get("/v1/schedules/%ff").await);
+    checker.check("PATCH /v1/schedules/{}", &api.patch(&path, &json!({"max_runs": 9, "ends_at": null})).await);
+    for body in [json!({"reason": "why"}), json!({"reason": 1})] {
+        checker.check("POST /v1/schedules/{}/pause", &api.post(&format!("{path}/pause"), &body).await);
+    }
+    checker.check("GET /v1/schedules/{}", &api.get(&path).await);
+    checker.check("POST /v1/schedules/{}/resume", &api.call("POST", &format!("{path}/resume")).send().await);
+    for _ in 0..2 {
+        checker.check("POST /v1/schedules/{}/trigger", &api.call("POST", &format!("{path}/trigger")).send().await);
+    }
+    let range = json!({"from": "2024-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"});
+    checker.check("POST /v1/schedules/{}/backfill", &api.post(&format!("{path}/backfill"), &range).await);
+    checker.check("GET /v1/schedules/{}/preview", &api.get(&format!("{path}/preview?count=2")).await);
+    checker.check("GET /v1/schedules/{}/occurrences", &api.get(&format!("{path}/occurrences?limit=1")).await);
+    checker.check("DELETE /v1/schedules/{}", &api.delete(&path).await);
+    checker.check("DELETE /v1/schedules/{}", &api.delete(&path).await);
 }

@@ -12,6 +12,7 @@ use tokio_postgres::Row;
 use tracing::warn;
 use uuid::Uuid;
 
+use super::super::depend;
 use super::super::fault::Fault;
 use super::super::hand::{Counts, Hand};
 use super::super::insert::{Rows, Verdict, count, submitted_before};
@@ -77,7 +78,7 @@ impl Batches<'_> {
 
     /// Rolls back, and gives what is wrong with the rows; fails if it is not them.
     async fn undo(&mut self, fault: Fault) -> Result<String, Fault> {
-        self.hand.tally.clear();
+        self.hand.forget();
         if fault.breaks_connection() {
             return Err(fault);
         }
@@ -102,24 +103,40 @@ impl Batches<'_> {
         let found = found(&rows);
         let (tasks, mut settled) = self.judge(&rows);
         let lanes = self.lanes(&tasks).await?;
-        let new = self.recognise(&tasks, &mut settled).await?;
-        count(&mut self.hand, &lanes, &new);
+        let verdicts = self.recognise(&tasks).await?;
+        if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
+            let depending = depend::write(&mut self.hand, &tasks, &lanes, verdicts).await?;
+            let new = new_ones(&tasks, &depending.verdicts, &mut settled);
+            self.settle(&settled).await?;
+            self.hand.commit().await?;
+            tell_of_refused(&settled);
+            self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
+            self.hand.desk.marks.put(depending.passed.iter().copied());
+            self.hand.desk.notifier.tell(&depending.passed, self.hand.now());
+            return Ok(found);
+        }
+        let new = new_ones(&tasks, &verdicts, &mut settled);
+        count(&mut self.hand, &tasks, &lanes, &new, &[]);
         let counts = Counts::take(&mut self.hand.tally);
+        let notes = std::mem::take(&mut self.hand.notes);
         let (session, slot) = (&self.hand.session, self.hand.slot);
-        let columns = Rows::of(&tasks, &lanes, &new);
+        let columns = Rows::of(&tasks, &lanes, &new, &[]);
         // Everything is sent at once; the answers are looked at in the order in which they come.
-        let (written, counted, removed, committed) = tokio::join!(biased;
+        let (written, counted, noted, removed, committed) = tokio::join!(biased;
             columns.write(session, Sql::TaskInsert),
             counts.write(session, slot),
+            notes.write(session),
             self.settle(&settled),
             session.run("COMMIT"),
         );
         written?;
         counted?;
+        let noted = noted?;
         removed?;
         committed?;
+        self.hand.desk.outbox.tell(noted);
         tell_of_refused(&settled);
-        self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].execute_at)));
+        self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
         Ok(found)
     }
 
@@ -149,29 +166,11 @@ impl Batches<'_> {
         Ok(keys().map(|key| Arc::clone(&found[key])).collect())
     }
 
-    /// The places of the tasks that are new; those whose keys were used meanwhile are refused.
-    async fn recognise(&self, tasks: &[NewTask], settled: &mut [(Uuid, Option<String>)]) -> Result<Vec<usize>, Fault> {
+    async fn recognise(&self, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
         if tasks.iter().all(|task| task.idempotency.is_none()) {
-            return Ok((0..tasks.len()).collect());
+            return Ok(vec![Verdict::Create; tasks.len()]);
         }
-        let verdicts = submitted_before(&self.hand.session, tasks).await?;
-        let mut reasons: HashMap<Uuid, String> = HashMap::new();
-        let mut new = Vec::new();
-        for (place, verdict) in verdicts.into_iter().enumerate() {
-            let reason = match verdict {
-                Verdict::Create => {
-                    new.push(place);
-                    continue;
-                }
-                Verdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
-                Verdict::Reused(first) => format!("its idempotency key was used meanwhile for something else, {first}"),
-            };
-            reasons.insert(tasks[place].id.uuid(), reason);
-        }
-        for (id, reason) in settled {
-            *reason = reasons.remove(id).or(reason.take());
-        }
-        Ok(new)
+        submitted_before(&self.hand.session, tasks).await
     }
 
     /// Takes rows out of the inbox; those with a reason are put aside.
@@ -197,6 +196,28 @@ impl Batches<'_> {
             self.listener.tell(lane, due_at);
         }
     }
+}
+
+/// The places of the tasks that are new; the others are refused with the reason.
+fn new_ones(tasks: &[NewTask], verdicts: &[Verdict], settled: &mut [(Uuid, Option<String>)]) -> Vec<usize> {
+    let mut reasons: HashMap<Uuid, String> = HashMap::new();
+    let mut new = Vec::new();
+    for (place, verdict) in verdicts.iter().enumerate() {
+        let reason = match verdict {
+            Verdict::Create => {
+                new.push(place);
+                continue;
+            }
+            Verdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
+            Verdict::Reused(first) => format!("its idempotency key was used meanwhile for something else, {first}"),
+            Verdict::Unknown(missing) => format!("it depends on {missing}, and there is no such task"),
+        };
+        reasons.insert(tasks[place].id.uuid(), reason);
+    }
+    for (id, reason) in settled {
+        *reason = reasons.remove(id).or(reason.take());
+    }
+    new
 }
 
 fn found(rows: &[Row]) -> Found {

@@ -7,7 +7,7 @@ use super::super::statements::Sql;
 use super::Fixture;
 
 /// The tables that may be large.
-const LARGE: [&str; 10] = [
+const LARGE: [&str; 12] = [
     "tasks",
     "history",
     "history_",
@@ -18,6 +18,8 @@ const LARGE: [&str; 10] = [
     "inbox_keys",
     "inbox_refused",
     "ledger",
+    "schedules",
+    "occurrences",
 ];
 
 /// Statements over small tables, or that are meant to walk.

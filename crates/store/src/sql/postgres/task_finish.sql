@@ -18,7 +18,8 @@ WITH gone AS (
         coalesce(w.attempts, t.attempts) AS attempts, coalesce(w.crashes, t.crashes) AS crashes,
         ($11::smallint[])[w.class] AS state,
         t.worker, t.schedule_id, t.idempotency_key, t.callback_url, t.callback_headers, t.retry_policy,
-        t.metadata, t.trail || w.trail AS trail, t.payload, t.progress, t.checkpoint, w.result
+        t.metadata, t.trail || w.trail AS trail, t.payload, t.progress, t.checkpoint, w.result,
+        t.awaited, t.ordering, t.ordering_key, t.depends_on, t.on_dependency_failure
 )
 INSERT INTO history (
     id, seq, lane, version, execute_at, due_at,
@@ -26,7 +27,8 @@ INSERT INTO history (
     attempts, crashes,
     state,
     worker, schedule_id, idempotency_key, callback_url, callback_headers, retry_policy,
-    metadata, trail, payload, progress, checkpoint, result
+    metadata, trail, payload, progress, checkpoint, result,
+    awaited, ordering, ordering_key, depends_on, on_dependency_failure
 )
 SELECT * FROM gone
-RETURNING id, lane
+RETURNING id, lane, ordering, awaited

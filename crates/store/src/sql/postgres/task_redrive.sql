@@ -1,4 +1,5 @@
--- Dead letters come back to life, perhaps changed (see `task_edit.sql`).
+-- Dead letters come back to life, perhaps changed (see `task_edit.sql`). Others may have waited for them meanwhile, so
+-- that their end is told.
 WITH back AS (
     DELETE FROM history AS t
     USING unnest(
@@ -22,7 +23,8 @@ WITH back AS (
         t.callback_headers,
         CASE WHEN w.sets_policy THEN w.retry_policy ELSE t.retry_policy END AS retry_policy,
         CASE WHEN w.sets_metadata THEN w.metadata ELSE t.metadata END AS metadata,
-        t.trail || w.trail AS trail, coalesce(w.payload, t.payload) AS payload, t.progress, t.checkpoint
+        t.trail || w.trail AS trail, coalesce(w.payload, t.payload) AS payload, t.progress, t.checkpoint,
+        true AS awaited, t.ordering, t.ordering_key, t.ordering IS NULL AS has_turn, t.depends_on, t.on_dependency_failure
 )
 INSERT INTO tasks (
     id, seq, lane, version,
@@ -34,7 +36,8 @@ INSERT INTO tasks (
     callback_headers,
     retry_policy,
     metadata,
-    trail, payload, progress, checkpoint
+    trail, payload, progress, checkpoint,
+    awaited, ordering, ordering_key, has_turn, depends_on, on_dependency_failure
 )
 SELECT * FROM back
-RETURNING id, lane, due_at, expires_at
+RETURNING id, lane, due_at, expires_at, ordering, awaited

@@ -1,8 +1,9 @@
+-- Others may have waited for it meanwhile, so that its end is told.
 INSERT INTO tasks (
     seq, id, lane, state, version, attempts, crashes, cancel_requested, execute_at, due_at, expires_at, worker,
-    started_at, progress, checkpoint, trail
+    started_at, progress, checkpoint, trail, awaited, has_turn, ordering
 )
 SELECT
     seq, id, lane, ?2, ?3, ifnull(?4, attempts), ifnull(?5, crashes), 0, execute_at, ifnull(?6, due_at), expires_at,
-    worker, started_at, progress, checkpoint, CAST(trail || ?7 AS BLOB)
+    worker, started_at, progress, checkpoint, CAST(trail || ?7 AS BLOB), 1, ?8 IS NULL, ?8
 FROM history WHERE seq = ?1

@@ -1,6 +1,7 @@
 -- What of a live task goes into the history as it is, behind where it stands.
 SELECT
     t.lane, t.state, t.version, t.attempts, t.crashes,
-    t.seq, t.id, t.execute_at, t.due_at, t.expires_at, t.worker, t.started_at, t.progress, t.checkpoint, t.trail
+    t.seq, t.id, t.execute_at, t.due_at, t.expires_at, t.worker, t.started_at, t.progress, t.checkpoint, t.trail,
+    t.ordering, t.awaited
 FROM ids AS i CROSS JOIN tasks AS t ON t.seq = i.seq
 WHERE i.id = ?1

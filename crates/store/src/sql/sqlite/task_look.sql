@@ -1,3 +1,3 @@
-SELECT t.seq, t.lane, t.state, t.version, t.due_at
+SELECT t.seq, t.lane, t.state, t.version, t.due_at, t.ordering
 FROM ids AS i CROSS JOIN tasks AS t ON t.seq = i.seq
 WHERE i.id = ?1

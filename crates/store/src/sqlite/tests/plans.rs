@@ -33,6 +33,7 @@ async fn every_statement_goes_down_an_index() {
 
 /// Statements over small tables, or that are meant to walk: listings stop by themselves.
 const MAY_WALK: &[Sql] = &[
+    Sql::BucketList,
     Sql::LeaseFreeAll,
     Sql::CountsList,
     Sql::ListLiveNewest,
@@ -40,10 +41,14 @@ const MAY_WALK: &[Sql] = &[
     Sql::WorkerForget,
     Sql::NodeList,
     Sql::NodeSilent,
+    // The front of what is left to the resolver: a bounded part.
+    Sql::OrderNotes,
+    Sql::ParentNotes,
     Sql::PartitionFree,
     Sql::PartitionFreeAll,
     Sql::PartitionList,
     Sql::PartitionMemberDrop,
     Sql::PartitionMemberList,
     Sql::ProbeRead,
+    Sql::QueueSpecial,
 ];

@@ -1,0 +1,237 @@
+//! The queues of a tenant: what they are set to, what is in them, and whether they are paused.
+
+mod settings;
+
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
+use punctual_core::queues::{Change, Pause, Told, limits};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::json;
+use crate::cursor::Listing;
+use crate::extract::query::Query;
+use crate::extract::{JsonBody, MaybeJsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound, Unavailable};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+use crate::submit::fields::{Faults, NAME_RULE, is_name};
+
+/// On whose behalf a queue is paused that is paused over HTTP.
+const CLIENT: &str = "client";
+
+/// The routes of this file.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new()
+        .routes(routes!(list_queues))
+        .routes(routes!(get_queue, put_queue))
+        .routes(routes!(pause_queue))
+        .routes(routes!(resume_queue))
+}
+
+/// The name of the queue in the path.
+struct QueuePath(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(name)) if is_name(&name) => Ok(Self(name)),
+            _ => Err(Problem::new(Code::InvalidRequest, format!("the name of a queue {NAME_RULE}"))),
+        }
+    }
+}
+
+/// Lists the queues.
+///
+/// Every queue that a task was ever submitted to, or that was set or paused, by name, each with its live tasks.
+#[utoipa::path(
+    get, path = "/v1/queues", tag = "queues",
+    params(
+        ("limit" = Option<u16>, Query, description = "Queues on a page, 50 if absent", minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses((status = 200, description = "A page of queues", body = QueuePage))
+)]
+async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
+    let (limit, cursor) = (query.limit(), query.take("cursor"));
+    query.finish()?;
+    let listing = Listing { kind: "queues", scope: &tenant };
+    let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
+    // One more than the page holds tells whether there is a next one.
+    let mut queues = api.queues.queues(&tenant, after, limit + 1).await?;
+    let more = queues.len() > limit;
+    queues.truncate(limit);
+    let items: Vec<wire::Queue> = queues.into_iter().map(|told| shown(&api, told)).collect();
+    let next_cursor = items.last().filter(|_| more).map(|last| listing.seal(last.name.as_bytes()));
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
+    let refused = |_| Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
+    String::from_utf8(listing.open(cursor)?).map_err(refused)
+}
+
+/// Reads a queue.
+#[utoipa::path(
+    get, path = "/v1/queues/{name}", tag = "queues",
+    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    responses(
+        (status = 200, description = "The queue", body = wire::Queue),
+        (status = 404, response = NotFound),
+        (status = 422, response = Invalid),
+    )
+)]
+async fn get_queue(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    QueuePath(name): QueuePath,
+) -> Result<Response, Problem> {
+    told(&api, &tenant, &name).await
+}
+
+/// Sets a queue.
+///
+/// Replaces all that it was set to: what is absent is the default again. A limit holds in the whole cluster for
+/// everything that begins after the answer; what runs already goes on. A pause stays unless `paused` is given.
+#[utoipa::path(
+    put, path = "/v1/queues/{name}", tag = "queues",
+    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    request_body = QueueSettings,
+    responses(
+        (status = 200, description = "The queue as it is now", body = wire::Queue),
+        (status = 422, response = Invalid),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn put_queue(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    QueuePath(name): QueuePath,
+    JsonBody(wanted): JsonBody<QueueSettings>,
+) -> Result<Response, Problem> {
+    let mut faults = Faults::default();
+    let settings = faults.queue_settings(&wanted, &api.config);
+    faults.finish()?;
+    let pause = match wanted.paused {
+        None => None,
+        Some(false) => Some(None),
+        // A pause that it is in keeps its reason and its end.
+        Some(true) => match api.queues.queue(&tenant, &name).await? {
+            Some(told) if told.queue.paused(api.clock.now()).is_some() => None,
+            _ => Some(Some(Pause { since: api.clock.now(), by: CLIENT.to_owned(), reason: None, until: None })),
+        },
+    };
+    change(&api, &tenant, &name, Change::Put(settings, pause)).await
+}
+
+/// Pauses a queue.
+///
+/// After the answer nothing of it begins, on any node; what runs already goes on. It lasts until it is resumed, or until
+/// `until`, and outlives every restart.
+#[utoipa::path(
+    post, path = "/v1/queues/{name}/pause", tag = "queues",
+    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    request_body = Option<PauseRequest>,
+    responses(
+        (status = 200, description = "It is paused", body = wire::Queue),
+        (status = 422, response = Invalid),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn pause_queue(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    QueuePath(name): QueuePath,
+    MaybeJsonBody(wanted): MaybeJsonBody<PauseRequest>,
+) -> Result<Response, Problem> {
+    let now = api.clock.now();
+    let mut faults = Faults::default();
+    if wanted.reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::REASON) {
+        faults.add("/reason", format!("must have at most {} characters", limits::REASON));
+    }
+    if wanted.reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
+        faults.add("/reason", "must not contain the character U+0000");
+    }
+    let until = wanted.until.as_deref().and_then(|text| faults.instant("/until", text));
+    if until.is_some_and(|until| until <= now) {
+        faults.add("/until", "must be later than now");
+    }
+    faults.finish()?;
+    let pause = Pause { since: now, by: CLIENT.to_owned(), reason: wanted.reason, until };
+    change(&api, &tenant, &name, Change::Pause(pause)).await
+}
+
+/// Resumes a queue.
+///
+/// What became due while it was paused begins at once, as fast as its limits allow. One that is not paused stays as it is.
+#[utoipa::path(
+    post, path = "/v1/queues/{name}/resume", tag = "queues",
+    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    request_body = Option<ResumeRequest>,
+    responses(
+        (status = 200, description = "It is not paused", body = wire::Queue),
+        (status = 422, response = Invalid),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn resume_queue(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    QueuePath(name): QueuePath,
+    MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
+) -> Result<Response, Problem> {
+    change(&api, &tenant, &name, Change::Resume).await
+}
+
+async fn change(api: &Api, tenant: &str, name: &str, change: Change) -> Result<Response, Problem> {
+    let queue = api.queues.change_queue(tenant, name, change).await?;
+    // Whoever submits to this node next finds it.
+    api.config.queues.learn([queue]);
+    told(api, tenant, name).await
+}
+
+async fn told(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
+    let told = api.queues.queue(tenant, name).await?.ok_or_else(|| {
+        Problem::new(Code::NotFound, "there is no queue with this name: it exists from its first task or setting on")
+    })?;
+    Ok(json(StatusCode::OK, &shown(api, told)))
+}
+
+fn shown(api: &Api, told: Told) -> wire::Queue {
+    let pause = told.queue.paused(api.clock.now()).map(|pause| wire::Pause {
+        paused_at: pause.since,
+        paused_by: pause.by.clone(),
+        reason: pause.reason.clone(),
+        until: pause.until,
+    });
+    let (settings, live) = (told.queue.settings, told.live);
+    wire::Queue {
+        name: told.queue.name,
+        max_concurrency: settings.max_concurrency,
+        rate_limit: settings
+            .rate_limit
+            .map(|limit| wire::RateLimit { per_second: limit.per_second, burst: limit.burst }),
+        max_depth: settings.max_depth,
+        retry_policy: settings.retry_policy.map(Into::into),
+        timeout_seconds: settings.timeout_millis.map(wire::Seconds::from_millis),
+        dispatch_jitter_seconds: wire::Seconds::from_millis(settings.dispatch_jitter_millis),
+        on_dead_letter: settings.on_dead_letter.into(),
+        paused: pause.is_some(),
+        pause,
+        version: told.queue.version,
+        counts: wire::QueueCounts {
+            blocked: live.blocked,
+            pending: live.pending,
+            queued: live.queued,
+            running: live.running,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

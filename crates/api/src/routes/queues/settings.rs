@@ -1,0 +1,54 @@
+//! The rules of a queue's settings.
+
+use std::ops::RangeInclusive;
+
+use punctual_client::{QueueSettings, RateLimitFields};
+use punctual_core::queues::{RateLimit, Settings, limits};
+
+use crate::state::ApiConfig;
+use crate::submit::fields::Faults;
+
+impl Faults {
+    /// What a queue is to be set to.
+    pub(super) fn queue_settings(&mut self, wanted: &QueueSettings, config: &ApiConfig) -> Settings {
+        let concurrency = 1..=i64::from(limits::CONCURRENCY);
+        let none = "to have nothing run, pause the queue";
+        let max_concurrency = self.whole("/max_concurrency", wanted.max_concurrency, concurrency, none);
+        let depth = 1..=i64::try_from(limits::DEPTH).unwrap_or(i64::MAX);
+        let max_depth = self.whole("/max_depth", wanted.max_depth, depth, "leave it out for no bound");
+        let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, config.retry_policy));
+        let timeout_millis = wanted.timeout_seconds.map(|given| self.timeout(Some(given), config.timeout_millis));
+        let jitter =
+            wanted.dispatch_jitter_seconds.map_or(Some(0), |given| given.to_millis_within(0, limits::JITTER_MILLIS));
+        if jitter.is_none() {
+            self.add("/dispatch_jitter_seconds", "must be from 0 to 3600");
+        }
+        Settings {
+            max_concurrency: max_concurrency.and_then(|most| u32::try_from(most).ok()),
+            rate_limit: wanted.rate_limit.map(|given| self.rate_limit(given)),
+            max_depth: max_depth.and_then(|most| u64::try_from(most).ok()),
+            retry_policy,
+            timeout_millis,
+            dispatch_jitter_millis: jitter.unwrap_or(0),
+            on_dead_letter: wanted.on_dead_letter.unwrap_or_default().into(),
+        }
+    }
+
+    fn rate_limit(&mut self, given: RateLimitFields) -> RateLimit {
+        let RateLimitFields { per_second, burst } = given;
+        if !(limits::LEAST_RATE..=f64::from(limits::RATE)).contains(&per_second) {
+            let most = limits::RATE;
+            self.add("/rate_limit/per_second", format!("must be from {} to {most}", limits::LEAST_RATE));
+        }
+        let burst = self.whole("/rate_limit/burst", burst, 1..=i64::from(limits::RATE), "leave it out for 1");
+        RateLimit { per_second, burst: burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1) }
+    }
+
+    fn whole(&mut self, pointer: &str, given: Option<i64>, range: RangeInclusive<i64>, else_say: &str) -> Option<i64> {
+        let given = given?;
+        if !range.contains(&given) {
+            self.add(pointer, format!("must be from {} to {}; {else_say}", range.start(), range.end()));
+        }
+        Some(given)
+    }
+}

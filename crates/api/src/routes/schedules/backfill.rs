@@ -1,0 +1,93 @@
+//! `POST /v1/schedules/{id}/backfill`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
+use punctual_core::schedules::{Record, Recorded, Turn, Turned};
+use punctual_core::time::Timestamp;
+
+use super::change::{ROUNDS, SchedulePath, find_standing, kept_changing, write};
+use crate::answer::json;
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound};
+use crate::problem::Problem;
+use crate::state::Api;
+use crate::submit::fields::Faults;
+
+/// Runs the instants of a time that is past.
+///
+/// Every instant from `from` to `to` that has not run yet runs now: one at a time, in order and behind what is due, or
+/// all at once if overlaps are allowed. At most 10,000 instants a call. While the schedule is paused they wait.
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill_schedule",
+    params(("id" = String, Path, description = "The schedule's id")),
+    request_body = wire::Backfill,
+    responses(
+        (status = 202, description = "They will run", body = wire::BackfillAnswer),
+        (status = 404, response = NotFound),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn backfill_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    JsonBody(wanted): JsonBody<wire::Backfill>,
+) -> Result<Response, Problem> {
+    let (from, to) = range(&wanted, api.clock.now())?;
+    for _ in 0..ROUNDS {
+        let standing = find_standing(&api, &tenant, id).await?;
+        let (now, schedule) = (api.clock.now(), &standing.schedule);
+        let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
+        // What is not decided yet will be, by itself.
+        let next = schedule.progress.next_run_at;
+        let past = instants.into_iter().filter(|at| next.is_none_or(|next| *at < next));
+        let records: Vec<Record> = past.map(waiting).collect();
+        if records.is_empty() {
+            return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: 0 }));
+        }
+        let unchanged = Plan { next_run_at: next, ..Plan::default() };
+        let turn = api.occurrences.turn(&standing, &unchanged, now);
+        let turn = Turn { records, look_at: schedule.look_at(true), ..turn };
+        if let Turned::Done { recorded, .. } = write(&api, turn).await? {
+            return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: recorded.len() as u64 }));
+        }
+    }
+    Err(kept_changing())
+}
+
+fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestamp), Problem> {
+    let mut faults = Faults::default();
+    let from = faults.instant("/from", &wanted.from);
+    let to = faults.instant("/to", &wanted.to);
+    if to.is_some_and(|to| to > now) {
+        faults.add("/to", "must not be in the future");
+    }
+    if let (Some(from), Some(to)) = (from, to)
+        && to < from
+    {
+        faults.add("/to", "must not be before from");
+    }
+    faults.finish()?;
+    Ok((from.unwrap_or(now), to.unwrap_or(now)))
+}
+
+fn too_many(fault: plan::TooMany) -> Problem {
+    let mut faults = Faults::default();
+    faults.add("/to", fault.to_string());
+    faults.finish().expect_err("invariant: a fault was added")
+}
+
+fn waiting(instant: Timestamp) -> Record {
+    Record {
+        instant,
+        origin: Origin::Backfill,
+        waited: false,
+        outcome: Recorded::Buffered,
+        reason: Reason::Backfilled.as_str().to_owned(),
+        detail: None,
+        covers: None,
+    }
+}

@@ -1,0 +1,206 @@
+//! Changes of schedules that others change too: read, decide, write if nobody was faster, else again.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::http::header::ETAG;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use punctual_core::ids::ScheduleId;
+use punctual_core::schedule::plan;
+use punctual_core::schedules::{Definition, Pause, Replaced, Schedule, Standing, Switch, Turn, Turned};
+
+use crate::answer;
+use crate::problem::{Code, Problem};
+use crate::routes::tasks::IfMatch;
+use crate::schedules::{Judge, judge::Judged, view};
+use crate::state::Api;
+
+/// How often a lost race is run again. Each loss means that somebody else has written the schedule.
+pub const ROUNDS: usize = 16;
+
+/// The id of the schedule in the path. What is not an id names no schedule.
+pub struct SchedulePath(pub ScheduleId);
+
+impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let Ok(Path(text)) = Path::<String>::from_request_parts(parts, state).await else {
+            return Err(no_such_schedule());
+        };
+        text.parse().map(Self).map_err(|_| no_such_schedule())
+    }
+}
+
+/// The name of a schedule in the path. What is no text names none.
+pub struct NamePath(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for NamePath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let named = Path::<String>::from_request_parts(parts, state).await;
+        named.map(|Path(name)| Self(name)).map_err(|_| Problem::new(Code::NotFound, "the path names no schedule"))
+    }
+}
+
+/// A schedule that does not exist, or not for this tenant.
+pub fn no_such_schedule() -> Problem {
+    Problem::new(Code::NotFound, "there is no schedule with this id")
+}
+
+/// A name that another schedule has.
+pub fn name_taken(name: &str) -> Problem {
+    Problem::new(Code::NameTaken, format!("there is a schedule named {name} already; nothing was changed"))
+}
+
+/// A schedule that was written by others each time.
+pub fn kept_changing() -> Problem {
+    Problem::new(Code::Conflict, "the schedule changed each time we tried; nothing was done").retry_after(1)
+}
+
+/// Refuses a schedule at another version.
+pub fn check_version(if_match: &IfMatch, schedule: &Schedule) -> Result<(), Problem> {
+    if_match.check(schedule.version).map_err(|_| {
+        let detail = format!("the schedule is at version {}; nothing was done", schedule.version);
+        Problem::new(Code::VersionMismatch, detail)
+    })
+}
+
+/// The answer that shows a schedule, with its version as `ETag`.
+pub fn shown(status: StatusCode, schedule: &Schedule) -> Result<Response, Problem> {
+    let tag = HeaderValue::try_from(format!("\"{}\"", schedule.version));
+    let mut response = answer::json(status, &view::schedule(schedule)?);
+    response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
+    Ok(response)
+}
+
+/// Reads a schedule of a tenant.
+pub async fn find(api: &Api, tenant: &str, id: ScheduleId) -> Result<Schedule, Problem> {
+    api.schedules.get(tenant, id).await?.ok_or_else(no_such_schedule)
+}
+
+/// Reads a schedule of a tenant with all that a turn is decided by.
+pub async fn find_standing(api: &Api, tenant: &str, id: ScheduleId) -> Result<Standing, Problem> {
+    api.schedules.standing(tenant, id).await?.ok_or_else(no_such_schedule)
+}
+
+/// The judge of a request about a schedule that was made at `created_at`.
+pub fn judge<'a>(api: &'a Api, tenant: &'a str, created_at: Option<punctual_core::time::Timestamp>) -> Judge<'a> {
+    let now = api.clock.now();
+    Judge { config: &api.config, tenant, now, node: api.node, created_at: created_at.unwrap_or(now) }
+}
+
+/// Writes what `wanted` says of a schedule; `wanted` is made anew for each try. Its pause is left as it is. Gives the
+/// schedule as it is then, and whether anything changed.
+pub async fn rewrite(
+    api: &Api,
+    tenant: &str,
+    id: ScheduleId,
+    if_match: &IfMatch,
+    wanted: impl Fn(&Schedule) -> Result<Judged, Problem>,
+) -> Result<(Schedule, Option<bool>), Problem> {
+    for _ in 0..ROUNDS {
+        let schedule = find(api, tenant, id).await?;
+        check_version(if_match, &schedule)?;
+        let Judged { name, definition, paused } = wanted(&schedule)?;
+        let Some(edited) = edited(api, &schedule, name, definition)? else { return Ok((schedule, paused)) };
+        let name = edited.name.clone();
+        match api.schedules.replace(edited).await? {
+            Replaced::Done => return Ok((find(api, tenant, id).await?, paused)),
+            Replaced::NameTaken => return Err(name_taken(&name)),
+            Replaced::Lost => {}
+        }
+    }
+    Err(kept_changing())
+}
+
+/// The schedule with another name and definition; none if they are the same. If its instants are others, it goes on with
+/// the first of them after now.
+fn edited(
+    api: &Api,
+    schedule: &Schedule,
+    name: String,
+    mut definition: Definition,
+) -> Result<Option<Schedule>, Problem> {
+    definition.spec.paused = schedule.pause.is_some();
+    if name == schedule.name && definition == schedule.definition {
+        return Ok(None);
+    }
+    let (old, spec) = (&schedule.definition.spec, &definition.spec);
+    let judge = judge(api, &schedule.tenant, Some(schedule.created_at));
+    let mut progress = schedule.progress;
+    let first = || plan::first(spec, progress.run_count, judge.now);
+    progress.next_run_at = if spec.timing != old.timing {
+        judge.has_instants(spec)?;
+        first()
+    } else if spec.max_runs != old.max_runs {
+        // A greater limit lets one go on that had ended by the smaller.
+        first().and(progress.next_run_at.or_else(first))
+    } else {
+        progress.next_run_at
+    };
+    let mut edited = Schedule {
+        name,
+        definition,
+        progress,
+        version: schedule.version + 1,
+        updated_at: judge.now,
+        ..schedule.clone()
+    };
+    // The cron loop looks at it once and sees when it has to do so again.
+    edited.progress.look_at = edited.look_at(true);
+    Ok(Some(edited))
+}
+
+/// Pauses a schedule, unless it is paused.
+pub async fn pause(
+    api: &Api,
+    tenant: &str,
+    id: ScheduleId,
+    if_match: &IfMatch,
+    reason: Option<&str>,
+) -> Result<Schedule, Problem> {
+    for _ in 0..ROUNDS {
+        let mut schedule = find(api, tenant, id).await?;
+        check_version(if_match, &schedule)?;
+        if schedule.pause.is_some() {
+            return Ok(schedule);
+        }
+        let now = api.clock.now();
+        schedule.set_pause(Some(Pause { at: now, reason: reason.map(str::to_owned) }));
+        schedule.version += 1;
+        schedule.updated_at = now;
+        schedule.progress.look_at = None;
+        if api.schedules.replace(schedule).await? == Replaced::Done {
+            return find(api, tenant, id).await;
+        }
+    }
+    Err(kept_changing())
+}
+
+/// Lets a schedule go on, unless it is not paused. What went by meanwhile is recorded as skipped.
+pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, if_match: &IfMatch) -> Result<Schedule, Problem> {
+    for _ in 0..ROUNDS {
+        let mut standing = find_standing(api, tenant, id).await?;
+        check_version(if_match, &standing.schedule)?;
+        if standing.schedule.pause.is_none() {
+            return Ok(standing.schedule);
+        }
+        standing.schedule.set_pause(None);
+        let (now, schedule) = (api.clock.now(), &standing.schedule);
+        let known = punctual_scheduler::occurrences::known(&standing);
+        let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
+        let turn = Turn { switch: Some(Switch::Resume), ..api.occurrences.turn(&standing, &plan, now) };
+        if let Turned::Done { .. } = write(api, turn).await? {
+            return find(api, tenant, id).await;
+        }
+    }
+    Err(kept_changing())
+}
+
+/// Writes a turn that somebody asked for.
+pub async fn write(api: &Api, turn: Turn) -> Result<Turned, Problem> {
+    let turned = api.schedules.turn(None, vec![turn]).await?.and_then(|mut turned| turned.pop());
+    turned.ok_or_else(|| Problem::new(Code::Internal, "it is not known what became of the schedule"))
+}

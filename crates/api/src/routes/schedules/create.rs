@@ -1,0 +1,77 @@
+//! `POST /v1/schedules`.
+
+use axum::extract::State;
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::ids::ScheduleId;
+use punctual_core::schedule::plan;
+use punctual_core::schedules::{Inserted, Pause, Progress, Schedule};
+
+use super::change::{judge, name_taken, shown};
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::Invalid;
+use crate::problem::Problem;
+use crate::schedules::judge::Judged;
+use crate::state::Api;
+
+/// Makes a schedule.
+///
+/// Its first run is the first instant after now. From then on every instant is recorded, see its occurrences.
+#[utoipa::path(
+    post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
+    request_body = wire::NewSchedule,
+    responses(
+        (status = 201, description = "Made and durable", body = wire::Schedule,
+            headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
+        (status = 409, description = "`name_taken`: there is one of this name", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn create_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    JsonBody(new): JsonBody<wire::NewSchedule>,
+) -> Result<Response, Problem> {
+    let judged = judge(&api, &tenant, None).check(new)?;
+    let name = judged.name.clone();
+    match insert(&api, &tenant, judged).await? {
+        Some(schedule) => created(&schedule),
+        None => Err(name_taken(&name)),
+    }
+}
+
+/// Stores a schedule; none if there is one of its name.
+pub async fn insert(api: &Api, tenant: &str, judged: Judged) -> Result<Option<Schedule>, Problem> {
+    let judge = judge(api, tenant, None);
+    judge.has_instants(&judged.definition.spec)?;
+    let now = judge.now;
+    let next_run_at = plan::first(&judged.definition.spec, 0, now);
+    let mut schedule = Schedule {
+        id: ScheduleId::new(),
+        tenant: tenant.to_owned(),
+        name: judged.name,
+        version: 1,
+        revision: 1,
+        created_at: now,
+        updated_at: now,
+        definition: judged.definition,
+        pause: None,
+        progress: Progress { next_run_at, ..Progress::default() },
+    };
+    schedule.set_pause((judged.paused == Some(true)).then_some(Pause { at: now, reason: None }));
+    schedule.progress.look_at = schedule.look_at(false);
+    match api.schedules.insert(schedule.clone()).await? {
+        Inserted::Created => Ok(Some(schedule)),
+        Inserted::NameTaken => Ok(None),
+    }
+}
+
+/// The answer to a schedule that was made.
+pub fn created(schedule: &Schedule) -> Result<Response, Problem> {
+    let place = HeaderValue::try_from(format!("/v1/schedules/{}", schedule.id));
+    let mut response = shown(StatusCode::CREATED, schedule)?;
+    response.headers_mut().insert(LOCATION, place.expect("invariant: an id is a header value"));
+    Ok(response)
+}

@@ -1,0 +1,109 @@
+//! `PATCH /v1/schedules/{id}`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_client::{NewSchedule, SchedulePatch};
+use punctual_core::schedules::Schedule;
+
+use super::change::{SchedulePath, judge, pause, resume, rewrite, shown};
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound};
+use crate::problem::Problem;
+use crate::routes::tasks::IfMatch;
+use crate::schedules::{judge::Judged, view};
+use crate::state::Api;
+use crate::submit::fields::Faults;
+
+/// Changes a schedule.
+///
+/// If its instants become others, it goes on with the first of them after now. What waits still runs.
+#[utoipa::path(
+    patch, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "edit_schedule",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Change it only at this version"),
+    ),
+    request_body = wire::SchedulePatch,
+    responses(
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`name_taken`: another one has that name", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn edit_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    if_match: IfMatch,
+    JsonBody(patch): JsonBody<SchedulePatch>,
+) -> Result<Response, Problem> {
+    no_nulls(&patch)?;
+    let wanted = |schedule: &Schedule| -> Result<Judged, Problem> {
+        judge(&api, &tenant, Some(schedule.created_at)).check(patched(view::written(schedule)?, patch.clone()))
+    };
+    let (mut schedule, paused) = rewrite(&api, &tenant, id, &if_match, wanted).await?;
+    // Whoever asked for a version has got it by now.
+    match paused {
+        Some(true) => schedule = pause(&api, &tenant, id, &IfMatch::Any, None).await?,
+        Some(false) => schedule = resume(&api, &tenant, id, &IfMatch::Any).await?,
+        None => {}
+    }
+    shown(StatusCode::OK, &schedule)
+}
+
+/// Refuses `null` where it means nothing.
+fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
+    fn is_null<T>(field: Option<&Option<T>>) -> bool {
+        matches!(field, Some(None))
+    }
+    let mut faults = Faults::default();
+    let fields = [
+        ("/name", is_null(patch.name.as_ref())),
+        ("/cron", is_null(patch.cron.as_ref())),
+        ("/interval_seconds", is_null(patch.interval_seconds.as_ref())),
+        ("/timezone", is_null(patch.timezone.as_ref())),
+        ("/task", is_null(patch.task.as_ref())),
+        ("/overlap_policy", is_null(patch.overlap_policy.as_ref())),
+        ("/catchup", is_null(patch.catchup.as_ref())),
+        ("/catchup_window_seconds", is_null(patch.catchup_window_seconds.as_ref())),
+        ("/dst_gap", is_null(patch.dst_gap.as_ref())),
+        ("/dst_fold", is_null(patch.dst_fold.as_ref())),
+        ("/jitter_seconds", is_null(patch.jitter_seconds.as_ref())),
+        ("/pause_on_failure", is_null(patch.pause_on_failure.as_ref())),
+        ("/paused", is_null(patch.paused.as_ref())),
+    ];
+    for (pointer, _) in fields.iter().filter(|(_, is_null)| *is_null) {
+        faults.add(*pointer, "must not be null; leave it out to keep it as it is");
+    }
+    faults.finish()
+}
+
+/// The schedule with what the patch says.
+fn patched(was: NewSchedule, patch: SchedulePatch) -> NewSchedule {
+    let (cron, interval_seconds) = match (patch.cron, patch.interval_seconds) {
+        (None, None) => (was.cron, was.interval_seconds),
+        (cron, interval) => (cron.flatten(), interval.flatten()),
+    };
+    NewSchedule {
+        name: patch.name.flatten().or(was.name),
+        cron,
+        interval_seconds,
+        timezone: patch.timezone.flatten().or(was.timezone),
+        task: patch.task.flatten().or(was.task),
+        overlap_policy: patch.overlap_policy.flatten().or(was.overlap_policy),
+        catchup: patch.catchup.flatten().or(was.catchup),
+        catchup_window_seconds: patch.catchup_window_seconds.flatten().or(was.catchup_window_seconds),
+        dst_gap: patch.dst_gap.flatten().or(was.dst_gap),
+        dst_fold: patch.dst_fold.flatten().or(was.dst_fold),
+        jitter_seconds: patch.jitter_seconds.flatten().or(was.jitter_seconds),
+        starts_at: patch.starts_at.unwrap_or(was.starts_at),
+        ends_at: patch.ends_at.unwrap_or(was.ends_at),
+        max_runs: patch.max_runs.unwrap_or(was.max_runs),
+        pause_on_failure: patch.pause_on_failure.flatten().or(was.pause_on_failure),
+        paused: patch.paused.flatten(),
+    }
+}

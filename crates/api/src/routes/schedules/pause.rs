@@ -1,0 +1,74 @@
+//! `POST /v1/schedules/{id}/pause` and `/resume`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::schedules::PAUSE_REASON;
+
+use super::change::{SchedulePath, pause, resume, shown};
+use crate::extract::{MaybeJsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound};
+use crate::problem::Problem;
+use crate::routes::tasks::IfMatch;
+use crate::state::Api;
+use crate::submit::fields::Faults;
+
+/// Pauses a schedule.
+///
+/// It fires nothing until it is resumed; what waits keeps waiting, and tasks that it made go on. Pausing one that is
+/// paused changes nothing.
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
+    ),
+    request_body = Option<wire::PauseSchedule>,
+    responses(
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 404, response = NotFound),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn pause_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    if_match: IfMatch,
+    MaybeJsonBody(wanted): MaybeJsonBody<wire::PauseSchedule>,
+) -> Result<Response, Problem> {
+    let reason = wanted.reason.as_deref();
+    if reason.is_some_and(|text| text.chars().count() > PAUSE_REASON || text.chars().any(char::is_control)) {
+        let mut faults = Faults::default();
+        faults.add("/reason", format!("must have at most {PAUSE_REASON} characters, and no control characters"));
+        faults.finish()?;
+    }
+    shown(StatusCode::OK, &pause(&api, &tenant, id, &if_match, reason).await?)
+}
+
+/// Resumes a schedule.
+///
+/// It goes on with the first instant after now; those that went by while it was paused are recorded as skipped. Resuming
+/// one that is not paused changes nothing.
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/resume", tag = "schedules", operation_id = "resume_schedule",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Resume it only at this version"),
+    ),
+    responses(
+        (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 404, response = NotFound),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn resume_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    shown(StatusCode::OK, &resume(&api, &tenant, id, &if_match).await?)
+}

@@ -1,0 +1,92 @@
+//! `GET /v1/schedules/{id}/preview` and `POST /v1/schedules/preview`: when a schedule would run.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_client::{Page, UpcomingRun};
+use punctual_core::schedule::plan::Spec;
+use punctual_core::time::Timestamp;
+
+use super::change::{SchedulePath, find, judge};
+use crate::answer::json;
+use crate::extract::query::Query;
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{Invalid, NotFound};
+use crate::problem::Problem;
+use crate::state::Api;
+
+/// Instants that are told if nobody says how many.
+const DEFAULT_COUNT: usize = 10;
+/// Instants that are told at the most.
+const MAX_COUNT: usize = 1_000;
+
+/// Tells when a schedule will run.
+///
+/// The next instants from now on, as far as `ends_at` and `max_runs` allow; whether it is paused does not matter.
+#[utoipa::path(
+    get, path = "/v1/schedules/{id}/preview", tag = "schedules", operation_id = "preview_schedule",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000),
+    ),
+    responses(
+        (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
+        (status = 404, response = NotFound),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn preview_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    query: Query,
+) -> Result<Response, Problem> {
+    let count = count(query)?;
+    let schedule = find(&api, &tenant, id).await?;
+    Ok(upcoming(&schedule.definition.spec, schedule.progress.run_count, api.clock.now(), count))
+}
+
+/// Tells when a schedule would run, without making it.
+///
+/// The body is that of a new schedule; `name` and `task` may be left out.
+#[utoipa::path(
+    post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
+    params(("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000)),
+    request_body = wire::NewSchedule,
+    responses(
+        (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn preview_new_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    query: Query,
+    JsonBody(new): JsonBody<wire::NewSchedule>,
+) -> Result<Response, Problem> {
+    let count = count(query)?;
+    let judge = judge(&api, &tenant, None);
+    let spec = judge.check_preview(&new)?;
+    Ok(upcoming(&spec, 0, judge.now, count))
+}
+
+fn count(mut query: Query) -> Result<usize, Problem> {
+    let parse = |text: &str| {
+        let number = text.parse().ok().filter(|number| (1..=MAX_COUNT).contains(number));
+        number.ok_or_else(|| format!("must be a whole number from 1 to {MAX_COUNT}"))
+    };
+    let count = query.read("count", parse).unwrap_or(DEFAULT_COUNT);
+    query.finish()?;
+    Ok(count)
+}
+
+fn upcoming(spec: &Spec, run_count: u64, now: Timestamp, count: usize) -> Response {
+    let left = spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(run_count));
+    let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+    let zone = &spec.timing.rules.zone;
+    let instants = std::iter::successors(spec.timing.next_after(now), |at| spec.timing.next_after(*at));
+    let items: Vec<UpcomingRun> =
+        instants.take(count).map(|run_at| UpcomingRun { run_at, local: zone.local(run_at) }).collect();
+    json(StatusCode::OK, &Page { items, next_cursor: None })
+}

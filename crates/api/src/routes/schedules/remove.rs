@@ -1,0 +1,44 @@
+//! `DELETE /v1/schedules/{id}`.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+
+use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, shown};
+use crate::extract::Tenant;
+use crate::openapi::NotFound;
+use crate::problem::Problem;
+use crate::routes::tasks::IfMatch;
+use crate::state::Api;
+
+/// Removes a schedule.
+///
+/// Nothing fires any more when this has answered. The tasks that it made stay as they are.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "delete_schedule",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Remove it only at this version"),
+    ),
+    responses(
+        (status = 200, description = "The schedule as it was", body = wire::Schedule),
+        (status = 404, response = NotFound),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn delete_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    for _ in 0..ROUNDS {
+        let schedule = find(&api, &tenant, id).await?;
+        check_version(&if_match, &schedule)?;
+        if api.schedules.remove(id, schedule.revision).await? {
+            return shown(StatusCode::OK, &schedule);
+        }
+    }
+    Err(kept_changing())
+}

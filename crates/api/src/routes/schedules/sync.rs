@@ -1,0 +1,76 @@
+//! `PUT /v1/schedules/by-name/{name}`: whoever keeps schedules in files writes them as they are to be.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::schedules::Schedule;
+
+use super::change::{NamePath, ROUNDS, judge, kept_changing, pause, resume, rewrite, shown};
+use super::create::{created, insert};
+use crate::extract::{JsonBody, Tenant};
+use crate::openapi::Invalid;
+use crate::problem::{Code, Problem};
+use crate::routes::tasks::IfMatch;
+use crate::state::Api;
+use crate::submit::fields::Faults;
+
+/// Makes the schedule of this name, or replaces it.
+///
+/// What is absent has its default, but for `paused`, which is left as it is: a pause outlives the next
+/// synchronisation. The same again changes nothing, not even the version; counters, occurrences and, as long as the instants
+/// are the same, the next run stay.
+#[utoipa::path(
+    put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
+    params(
+        ("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
+        ("If-Match" = Option<String>, Header, description = "Replace it only at this version, and do not make it"),
+    ),
+    request_body = wire::NewSchedule,
+    responses(
+        (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 201, description = "Made and durable", body = wire::Schedule,
+            headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+    ),
+)]
+pub async fn put_schedule(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    NamePath(name): NamePath,
+    if_match: IfMatch,
+    JsonBody(mut new): JsonBody<wire::NewSchedule>,
+) -> Result<Response, Problem> {
+    if new.name.get_or_insert_with(|| name.clone()) != &name {
+        let mut faults = Faults::default();
+        faults.add("/name", "must be the one in the path, or be left out");
+        faults.finish()?;
+    }
+    for _ in 0..ROUNDS {
+        let Some(there) = api.schedules.named(&tenant, &name).await? else {
+            if if_match != IfMatch::Any {
+                return Err(Problem::new(Code::VersionMismatch, "there is no schedule of this name; nothing was done"));
+            }
+            let judged = judge(&api, &tenant, None).check(new.clone())?;
+            match insert(&api, &tenant, judged).await? {
+                Some(schedule) => return created(&schedule),
+                None => continue,
+            }
+        };
+        let wanted = |schedule: &Schedule| judge(&api, &tenant, Some(schedule.created_at)).check(new.clone());
+        let rewritten = rewrite(&api, &tenant, there.id, &if_match, wanted).await;
+        let (mut schedule, paused) = match rewritten {
+            // Somebody removed it meanwhile: it is made.
+            Err(problem) if problem.code() == Code::NotFound => continue,
+            rewritten => rewritten?,
+        };
+        match paused {
+            Some(true) => schedule = pause(&api, &tenant, there.id, &IfMatch::Any, None).await?,
+            Some(false) => schedule = resume(&api, &tenant, there.id, &IfMatch::Any).await?,
+            None => {}
+        }
+        return shown(StatusCode::OK, &schedule);
+    }
+    Err(kept_changing())
+}

@@ -1,0 +1,205 @@
+//! Judges what the owner of a schedule sends, and makes of it what is stored. Pure: the caller gives the time.
+//!
+//! All faults of a request are told at once, each with a pointer to its place. What comes out has at least one instant to
+//! come, unless its times were left as they were.
+
+use punctual_client as wire;
+use punctual_client::{NewSchedule, Seconds};
+use punctual_core::ids::NodeId;
+use punctual_core::json::Json;
+use punctual_core::schedule::plan::Spec;
+use punctual_core::schedule::{Cron, Interval, Pattern, Rules, Timing, Zone};
+use punctual_core::schedules::Definition;
+use punctual_core::time::Timestamp;
+
+use crate::problem::{Code, Problem};
+use crate::state::ApiConfig;
+use crate::submit::Submitter;
+use crate::submit::fields::Faults;
+
+/// A day, in milliseconds: the greatest jitter.
+const DAY_MILLIS: u64 = 86_400_000;
+/// How far back catching up may go: a year.
+const MAX_WINDOW_MILLIS: u64 = 366 * DAY_MILLIS;
+/// How far back it goes if nobody says.
+const WINDOW_MILLIS: u64 = 3_600_000;
+/// The greatest limit of runs.
+const MAX_RUNS: u64 = 1_000_000_000_000;
+
+/// Judges the schedules of one request.
+pub struct Judge<'a> {
+    /// The bounds.
+    pub config: &'a ApiConfig,
+    /// Whose they are.
+    pub tenant: &'a str,
+    /// Now.
+    pub now: Timestamp,
+    /// This process.
+    pub node: NodeId,
+    /// When the schedule was made: an interval without a beginning counts from there.
+    pub created_at: Timestamp,
+}
+
+/// A schedule that may be stored.
+#[derive(Debug)]
+pub struct Judged {
+    /// Its name.
+    pub name: String,
+    /// What its owner wrote. It does not say whether it is paused.
+    pub definition: Definition,
+    /// Whether it is to be paused, if that was said.
+    pub paused: Option<bool>,
+}
+
+impl Judge<'_> {
+    /// The schedule to store for what was sent.
+    pub fn check(&self, new: NewSchedule) -> Result<Judged, Problem> {
+        let mut faults = Faults::default();
+        match &new.name {
+            Some(name) => faults.name("/name", name),
+            None => faults.add("/name", "is required"),
+        }
+        let spec = self.spec(&mut faults, &new);
+        let task = if let Some(task) = &new.task {
+            self.task(&mut faults, task)?
+        } else {
+            faults.add("/task", "is required: what every occurrence submits, as for POST /v1/tasks");
+            None
+        };
+        faults.finish()?;
+        let pause_on_failure = new.pause_on_failure.unwrap_or(false);
+        match (new.name, spec, task) {
+            (Some(name), Some(spec), Some(task)) => {
+                Ok(Judged { name, definition: Definition { spec, pause_on_failure, task }, paused: new.paused })
+            }
+            _ => Err(Problem::new(Code::Internal, "the schedule could not be judged")),
+        }
+    }
+
+    /// What decides the instants of a schedule that is only looked at: it needs neither a name nor a task.
+    pub fn check_preview(&self, new: &NewSchedule) -> Result<Spec, Problem> {
+        let mut faults = Faults::default();
+        if let Some(name) = &new.name {
+            faults.name("/name", name);
+        }
+        let spec = self.spec(&mut faults, new);
+        if let Some(task) = &new.task {
+            self.task(&mut faults, task)?;
+        }
+        faults.finish()?;
+        spec.ok_or_else(|| Problem::new(Code::Internal, "the schedule could not be judged"))
+    }
+
+    /// Refuses a schedule that has no instant to come.
+    pub fn has_instants(&self, spec: &Spec) -> Result<(), Problem> {
+        if spec.timing.next_after(self.now).is_some() {
+            return Ok(());
+        }
+        let mut faults = Faults::default();
+        match spec.timing.rules.ends_at {
+            Some(_) => faults.add("/ends_at", "leaves no instant to come; give a later one, or none"),
+            None => faults.add("/cron", "has no instant to come"),
+        }
+        faults.finish()
+    }
+
+    fn spec(&self, faults: &mut Faults, new: &NewSchedule) -> Option<Spec> {
+        let starts_at = new.starts_at.as_deref().and_then(|text| faults.instant("/starts_at", text));
+        let ends_at = new.ends_at.as_deref().and_then(|text| faults.instant("/ends_at", text));
+        if let (Some(start), Some(end)) = (starts_at, ends_at)
+            && end < start
+        {
+            faults.add("/ends_at", "must not be before starts_at");
+        }
+        let pattern = pattern(faults, new, starts_at.unwrap_or(self.created_at));
+        let zone = match new.timezone.as_deref().map(Zone::named).transpose() {
+            Ok(zone) => zone.unwrap_or_default(),
+            Err(fault) => {
+                faults.add("/timezone", fault.to_string());
+                Zone::default()
+            }
+        };
+        let window = seconds(faults, "/catchup_window_seconds", new.catchup_window_seconds, MAX_WINDOW_MILLIS);
+        let jitter = seconds(faults, "/jitter_seconds", new.jitter_seconds, DAY_MILLIS);
+        if new.max_runs.is_some_and(|runs| !(1..=MAX_RUNS).contains(&runs)) {
+            faults.add("/max_runs", format!("must be from 1 to {MAX_RUNS}"));
+        }
+        let rules = Rules {
+            zone,
+            dst_gap: new.dst_gap.map(Into::into).unwrap_or_default(),
+            dst_fold: new.dst_fold.map(Into::into).unwrap_or_default(),
+            starts_at,
+            ends_at,
+        };
+        Some(Spec {
+            timing: Timing { pattern: pattern?, rules },
+            overlap: new.overlap_policy.map(Into::into).unwrap_or_default(),
+            catchup: new.catchup.map(Into::into).unwrap_or_default(),
+            catchup_window_millis: window.unwrap_or(WINDOW_MILLIS),
+            jitter_millis: jitter.unwrap_or(0),
+            max_runs: new.max_runs,
+            paused: false,
+        })
+    }
+
+    /// The task as it is stored, if it is one that can be submitted at every instant.
+    fn task(&self, faults: &mut Faults, task: &wire::NewTask) -> Result<Option<Json>, Problem> {
+        let given = [
+            ("execute_at", task.execute_at.is_some(), "the schedule says when its tasks run"),
+            ("delay_seconds", task.delay_seconds.is_some(), "the schedule says when its tasks run"),
+            ("expires_at", task.expires_at.is_some(), "one instant cannot hold for every occurrence"),
+            ("idempotency_key", task.idempotency_key.is_some(), "each occurrence is another task"),
+            ("depends_on", task.depends_on.is_some(), "a task of a schedule waits for no other"),
+            ("on_dependency_failure", task.on_dependency_failure.is_some(), "a task of a schedule waits for no other"),
+        ];
+        for (name, _, why) in given.iter().filter(|(_, is_given, _)| *is_given) {
+            faults.add(format!("/task/{name}"), format!("must be left out: {why}"));
+        }
+        if given.iter().any(|(_, is_given, _)| *is_given) {
+            return Ok(None);
+        }
+        match Submitter::new(self.config, self.tenant, self.now, self.node).check(task.clone(), None) {
+            Ok(_) => {}
+            Err(problem) if problem.code() == Code::InvalidRequest => {
+                for fault in problem.errors() {
+                    faults.add(format!("/task{}", fault.pointer), fault.message.clone());
+                }
+                return Ok(None);
+            }
+            Err(problem) => return Err(problem.under("/task")),
+        }
+        let text = serde_json::to_string(task).expect("invariant: a task that was read can be written");
+        Ok(Some(Json::parse(&text).expect("invariant: what was just written is JSON")))
+    }
+}
+
+fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<Pattern> {
+    match (&new.cron, new.interval_seconds) {
+        (Some(_), Some(_)) => {
+            faults.add("/interval_seconds", "must not be given together with cron");
+            None
+        }
+        (None, None) => {
+            faults.add("/cron", "is required, or interval_seconds instead");
+            None
+        }
+        (Some(text), None) => {
+            let cron = Cron::parse(text).map_err(|fault| faults.add("/cron", fault.to_string()));
+            cron.ok().map(Pattern::Cron)
+        }
+        (None, Some(every)) => {
+            // What is no duration at all is as far out of range.
+            let millis = every.to_millis_within(0, u64::MAX).unwrap_or(0);
+            let interval = Interval::new(millis, anchor);
+            interval.map_err(|fault| faults.add("/interval_seconds", fault.to_string())).ok().map(Pattern::Interval)
+        }
+    }
+}
+
+fn seconds(faults: &mut Faults, pointer: &str, given: Option<Seconds>, most: u64) -> Option<u64> {
+    let millis = given?.to_millis_within(0, most);
+    if millis.is_none() {
+        faults.add(pointer, format!("must be from 0 to {}", most / 1_000));
+    }
+    millis
+}

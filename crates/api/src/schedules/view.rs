@@ -1,0 +1,102 @@
+//! Schedules and what became of their instants, as the API shows them; and a schedule as its owner would write it.
+
+use punctual_client as wire;
+use punctual_client::{NewSchedule, Seconds};
+use punctual_core::json::Json;
+use punctual_core::schedule::Pattern;
+use punctual_core::schedule::plan::Reason;
+use punctual_core::schedules::{Occurrence, Schedule};
+
+use crate::problem::{Code, Problem};
+
+/// The schedule on the wire.
+pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
+    let (spec, progress) = (&schedule.definition.spec, &schedule.progress);
+    let rules = &spec.timing.rules;
+    let (cron, interval_seconds) = pattern(schedule);
+    Ok(wire::Schedule {
+        schedule_id: schedule.id,
+        tenant: schedule.tenant.clone(),
+        name: schedule.name.clone(),
+        cron,
+        interval_seconds,
+        timezone: rules.zone.name().to_owned(),
+        task: task(&schedule.definition.task)?,
+        overlap_policy: spec.overlap.into(),
+        catchup: spec.catchup.into(),
+        catchup_window_seconds: Seconds::from_millis(spec.catchup_window_millis),
+        dst_gap: rules.dst_gap.into(),
+        dst_fold: rules.dst_fold.into(),
+        jitter_seconds: Seconds::from_millis(spec.jitter_millis),
+        starts_at: rules.starts_at,
+        ends_at: rules.ends_at,
+        max_runs: spec.max_runs,
+        pause_on_failure: schedule.definition.pause_on_failure,
+        paused: schedule.pause.is_some(),
+        paused_at: schedule.pause.as_ref().map(|pause| pause.at),
+        pause_reason: schedule.pause.as_ref().and_then(|pause| pause.reason.clone()),
+        next_run_at: progress.next_run_at.filter(|_| schedule.pause.is_none()),
+        last_run_at: progress.last_run_at,
+        run_count: progress.run_count,
+        missed_count: progress.missed_count,
+        skipped_count: progress.skipped_count,
+        version: schedule.version,
+        created_at: schedule.created_at,
+        updated_at: schedule.updated_at,
+    })
+}
+
+/// What would make this schedule if it was written anew.
+pub fn written(schedule: &Schedule) -> Result<NewSchedule, Problem> {
+    let spec = &schedule.definition.spec;
+    let rules = &spec.timing.rules;
+    let (cron, interval_seconds) = pattern(schedule);
+    Ok(NewSchedule {
+        name: Some(schedule.name.clone()),
+        cron,
+        interval_seconds,
+        timezone: Some(rules.zone.name().to_owned()),
+        task: Some(task(&schedule.definition.task)?),
+        overlap_policy: Some(spec.overlap.into()),
+        catchup: Some(spec.catchup.into()),
+        catchup_window_seconds: Some(Seconds::from_millis(spec.catchup_window_millis)),
+        dst_gap: Some(rules.dst_gap.into()),
+        dst_fold: Some(rules.dst_fold.into()),
+        jitter_seconds: Some(Seconds::from_millis(spec.jitter_millis)),
+        starts_at: rules.starts_at.map(|at| at.to_string()),
+        ends_at: rules.ends_at.map(|at| at.to_string()),
+        max_runs: spec.max_runs,
+        pause_on_failure: Some(schedule.definition.pause_on_failure),
+        paused: None,
+    })
+}
+
+/// What became of an instant, on the wire.
+pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
+    let Occurrence { instant, origin, outcome, reason, detail, task, covers, decided_at } = occurrence;
+    let known = || Reason::from_name(&reason).map_or("", Reason::sentence).to_owned();
+    wire::Occurrence {
+        instant,
+        outcome: outcome.into(),
+        origin: origin.into(),
+        message: detail.unwrap_or_else(known),
+        reason,
+        task_id: task,
+        decided_at,
+        covers: covers.map(|covers| wire::Covers { until: covers.until, at_least: covers.at_least }),
+    }
+}
+
+fn pattern(schedule: &Schedule) -> (Option<String>, Option<Seconds>) {
+    match &schedule.definition.spec.timing.pattern {
+        Pattern::Cron(cron) => (Some(cron.as_str().to_owned()), None),
+        Pattern::Interval(interval) => (None, Some(Seconds::from_millis(interval.millis()))),
+    }
+}
+
+fn task(task: &Json) -> Result<wire::NewTask, Problem> {
+    serde_json::from_str(task.get()).map_err(|error| {
+        tracing::error!(%error, "the task of a schedule cannot be read");
+        Problem::new(Code::Internal, "what is stored could not be read")
+    })
+}

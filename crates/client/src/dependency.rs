@@ -1,0 +1,127 @@
+//! What a task depends on, on the wire.
+
+use std::fmt;
+
+use punctual_core::task as core;
+use serde::de::{self, Deserializer, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// A task that another depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Dependency {
+    /// The id of a task.
+    Id(String),
+    /// In a batch: the place of another task of it, from 0.
+    Member(u64),
+}
+
+/// What becomes of a task when one that it depends on does not complete.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDependencyFailure {
+    /// It is `CANCELLED`.
+    #[default]
+    Cancel,
+    /// It runs all the same.
+    Run,
+    /// It is `FAILED`.
+    Fail,
+}
+
+impl From<OnDependencyFailure> for core::OnDependencyFailure {
+    fn from(policy: OnDependencyFailure) -> Self {
+        match policy {
+            OnDependencyFailure::Cancel => Self::Cancel,
+            OnDependencyFailure::Run => Self::Run,
+            OnDependencyFailure::Fail => Self::Fail,
+        }
+    }
+}
+
+impl From<core::OnDependencyFailure> for OnDependencyFailure {
+    fn from(policy: core::OnDependencyFailure) -> Self {
+        match policy {
+            core::OnDependencyFailure::Cancel => Self::Cancel,
+            core::OnDependencyFailure::Run => Self::Run,
+            core::OnDependencyFailure::Fail => Self::Fail,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Dependency {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One;
+        impl Visitor<'_> for One {
+            type Value = Dependency;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the id of a task, or in a batch the place of another task of it")
+            }
+
+            fn visit_str<E: de::Error>(self, id: &str) -> Result<Dependency, E> {
+                Ok(Dependency::Id(id.to_owned()))
+            }
+
+            fn visit_u64<E: de::Error>(self, place: u64) -> Result<Dependency, E> {
+                Ok(Dependency::Member(place))
+            }
+        }
+        deserializer.deserialize_any(One)
+    }
+}
+
+/// Reads a list that is bounded while it is read: one of tiny numbers would take far more memory than its text.
+pub(crate) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Dependency>>, D::Error> {
+    struct List;
+    impl<'de> Visitor<'de> for List {
+        type Value = Vec<Dependency>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a list of the tasks that this one depends on")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Dependency>, A::Error> {
+            let mut list = Vec::new();
+            while let Some(item) = items.next_element()? {
+                if list.len() == core::limits::DEPENDENCIES {
+                    let most = core::limits::DEPENDENCIES;
+                    return Err(de::Error::custom(format_args!("must name at most {most} tasks")));
+                }
+                list.push(item);
+            }
+            Ok(list)
+        }
+    }
+    deserializer.deserialize_seq(List).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::NewTask;
+
+    use super::*;
+
+    #[test]
+    fn ids_and_places_are_told_apart() {
+        let new: NewTask = serde_json::from_str(r#"{"type":"t","depends_on":["task_1",7]}"#).unwrap();
+        assert_eq!(new.depends_on, Some(vec![Dependency::Id("task_1".to_owned()), Dependency::Member(7)]));
+        assert_eq!(serde_json::to_string(&new.depends_on).unwrap(), r#"["task_1",7]"#);
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for text in ["[-1]", "[1.5]", "[null]", "[[1]]", "{}", "7", "null"] {
+            let text = format!(r#"{{"type":"t","depends_on":{text}}}"#);
+            assert!(serde_json::from_str::<NewTask>(&text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_is_bounded_while_it_is_read() {
+        let text = format!(r#"{{"type":"t","depends_on":[{}0]}}"#, "0,".repeat(core::limits::DEPENDENCIES));
+        let fault = serde_json::from_str::<NewTask>(&text).unwrap_err();
+        assert!(fault.to_string().contains("at most 10000 tasks"), "{fault}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Queues: what they are set to, and what is in them.
+
+use punctual_core::queues as core;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::objects::objects_only;
+use crate::retry::{RetryPolicy, RetryPolicyFields};
+use crate::seconds::Seconds;
+
+/// A queue.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Queue {
+    /// Its name.
+    pub name: String,
+    /// At most so many of its tasks are QUEUED or RUNNING at once, in the whole cluster; `null`: any number.
+    pub max_concurrency: Option<u32>,
+    /// How fast its tasks may begin, in the whole cluster; `null`: as fast as they can.
+    pub rate_limit: Option<RateLimit>,
+    /// A task is refused while so many are live; `null`: never.
+    pub max_depth: Option<u64>,
+    /// How its tasks are retried that do not say it; `null`: as the server is set.
+    pub retry_policy: Option<RetryPolicy>,
+    /// How long one run of its tasks may take that do not say it; `null`: as the server is set.
+    pub timeout_seconds: Option<Seconds>,
+    /// Each of its tasks becomes due at random up to so much after its `execute_at`.
+    pub dispatch_jitter_seconds: Seconds,
+    /// What becomes of the tasks behind a dead letter.
+    pub on_dead_letter: OnDeadLetter,
+    /// Whether it is paused: nothing of it begins.
+    pub paused: bool,
+    /// The pause it is in; `null` when it is not paused.
+    pub pause: Option<Pause>,
+    /// How often it was set, paused or resumed.
+    pub version: u64,
+    /// Its live tasks.
+    pub counts: QueueCounts,
+}
+
+/// How fast tasks may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RateLimit {
+    /// So many in a second.
+    pub per_second: f64,
+    /// So many at once, after a while in which none did.
+    pub burst: u32,
+}
+
+/// Why nothing of a queue begins.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Pause {
+    /// Since when.
+    #[schema(value_type = String, format = DateTime)]
+    pub paused_at: Timestamp,
+    /// On whose behalf.
+    pub paused_by: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// When it goes on by itself; `null`: when it is resumed.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub until: Option<Timestamp>,
+}
+
+/// The live tasks of a queue, by status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub struct QueueCounts {
+    /// Waiting for others.
+    pub blocked: u64,
+    /// Waiting for their time, or for a taker.
+    pub pending: u64,
+    /// Claimed and on their way.
+    pub queued: u64,
+    /// With a worker.
+    pub running: u64,
+}
+
+/// What becomes of the tasks behind a dead letter: those with its ordering key, and those that depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeadLetter {
+    /// They go on, by their own policies.
+    #[default]
+    Continue,
+    /// They wait until it is re-driven.
+    Hold,
+}
+
+/// What a queue is to be set to. What is absent is the default again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct QueueSettings {
+    /// At most so many of its tasks run at once; any number if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub max_concurrency: Option<i64>,
+    /// How fast its tasks may begin; as fast as they can if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_limit: Option<RateLimitFields>,
+    /// A task is refused while so many are live; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    pub max_depth: Option<i64>,
+    /// How its tasks are retried that do not say it; as the server is set if absent, field by field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_policy: Option<RetryPolicyFields>,
+    /// How long one run of its tasks may take that do not say it, up to a day; as the server is set if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<Seconds>,
+    /// Each of its tasks becomes due at random up to so much after its `execute_at`, up to an hour; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch_jitter_seconds: Option<Seconds>,
+    /// What becomes of the tasks behind a dead letter; they continue if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_dead_letter: Option<OnDeadLetter>,
+    /// Pauses or resumes it; if absent it stays as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// How fast tasks may begin, as it is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct RateLimitFields {
+    /// So many in a second, from 0.0001 to 1000000.
+    #[schema(minimum = 0.000_1, maximum = 1_000_000)]
+    pub per_second: f64,
+    /// So many at once, after a while in which none did; 1 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub burst: Option<i64>,
+}
+
+/// How a queue is paused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct PauseRequest {
+    /// Why, for whoever asks; up to 1,024 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 1024)]
+    pub reason: Option<String>,
+    /// When it goes on by itself; never if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub until: Option<String>,
+}
+
+/// How a queue is resumed: nothing can be said about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct ResumeRequest {}
+
+impl From<core::OnDeadLetter> for OnDeadLetter {
+    fn from(policy: core::OnDeadLetter) -> Self {
+        match policy {
+            core::OnDeadLetter::Continue => OnDeadLetter::Continue,
+            core::OnDeadLetter::Hold => OnDeadLetter::Hold,
+        }
+    }
+}
+
+impl From<OnDeadLetter> for core::OnDeadLetter {
+    fn from(policy: OnDeadLetter) -> Self {
+        match policy {
+            OnDeadLetter::Continue => core::OnDeadLetter::Continue,
+            OnDeadLetter::Hold => core::OnDeadLetter::Hold,
+        }
+    }
+}
+
+objects_only!(QueueSettings, RateLimitFields, PauseRequest, ResumeRequest);

@@ -1,0 +1,390 @@
+//! Recurring schedules: what their owner sends, and how the API shows them.
+
+use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::schedule::plan;
+use punctual_core::schedule::{DstFold as CoreFold, DstGap as CoreGap};
+use punctual_core::schedules as core;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::new_task::{NewTask, given};
+use crate::objects::objects_only;
+use crate::seconds::Seconds;
+
+/// A schedule to make. `name`, `task` and one of `cron` and `interval_seconds` are required.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct NewSchedule {
+    /// Its name, unique in its tenant. Where the path names it, it may be left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$", example = "nightly-report")]
+    pub name: Option<String>,
+    /// A cron expression of five fields, of six with seconds first, or a word such as `@hourly`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "0 3 * * MON-FRI")]
+    pub cron: Option<String>,
+    /// A fixed interval instead, counted from `starts_at`, or else from the creation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<Seconds>,
+    /// Whose local time the expression is about: a name of the IANA database; `UTC` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "Europe/Berlin")]
+    pub timezone: Option<String>,
+    /// What every occurrence submits: a task without its times, its idempotency key and dependencies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub task: Option<NewTask>,
+    /// When the previous task is still live; `skip` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlap_policy: Option<OverlapPolicy>,
+    /// When nobody was there at its time; `last` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup: Option<Catchup>,
+    /// How far back catching up goes; 3600 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catchup_window_seconds: Option<Seconds>,
+    /// For local times that do not exist; `shift` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_gap: Option<DstGap>,
+    /// For local times that exist twice; `first` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dst_fold: Option<DstFold>,
+    /// Its tasks are due up to this much after their instants; 0 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter_seconds: Option<Seconds>,
+    /// No instant is before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub starts_at: Option<String>,
+    /// No instant is after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime)]
+    pub ends_at: Option<String>,
+    /// After so many runs it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1)]
+    pub max_runs: Option<u64>,
+    /// A task of it that ends `FAILED` or `DEAD_LETTERED` pauses it; `false` if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_on_failure: Option<bool>,
+    /// Whether it is paused. A replacement that does not say it leaves that as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<bool>,
+}
+
+/// What to change of a schedule. An absent field stays as it is.
+///
+/// `cron` takes the place of `interval_seconds` and the other way round; `starts_at`, `ends_at` and `max_runs` may be
+/// `null`, which takes them away; no other field may be.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct SchedulePatch {
+    /// Another name.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub name: Option<Option<String>>,
+    /// Another cron expression.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub cron: Option<Option<String>>,
+    /// Another interval.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Seconds, nullable = false)]
+    pub interval_seconds: Option<Option<Seconds>>,
+    /// Another time zone.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, nullable = false)]
+    pub timezone: Option<Option<String>>,
+    /// Another task, instead of the old one as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = NewTask, nullable = false)]
+    pub task: Option<Option<NewTask>>,
+    /// Another policy for overlaps.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = OverlapPolicy, nullable = false)]
+    pub overlap_policy: Option<Option<OverlapPolicy>>,
+    /// Another policy for instants at which nobody was there.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Catchup, nullable = false)]
+    pub catchup: Option<Option<Catchup>>,
+    /// How far back catching up goes.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Seconds, nullable = false)]
+    pub catchup_window_seconds: Option<Option<Seconds>>,
+    /// For local times that do not exist.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = DstGap, nullable = false)]
+    pub dst_gap: Option<Option<DstGap>>,
+    /// For local times that exist twice.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = DstFold, nullable = false)]
+    pub dst_fold: Option<Option<DstFold>>,
+    /// Another jitter.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Seconds, nullable = false)]
+    pub jitter_seconds: Option<Option<Seconds>>,
+    /// Another beginning, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub starts_at: Option<Option<String>>,
+    /// Another end, or none.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ends_at: Option<Option<String>>,
+    /// Another number of runs, or no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<u64>, minimum = 1)]
+    pub max_runs: Option<Option<u64>>,
+    /// Whether a failure pauses it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<bool>, nullable = false)]
+    pub pause_on_failure: Option<Option<bool>>,
+    /// Whether it is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
+    #[schema(value_type = Option<bool>, nullable = false)]
+    pub paused: Option<Option<bool>>,
+}
+
+/// Why a schedule is paused.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct PauseSchedule {
+    /// A sentence for whoever looks at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
+    pub reason: Option<String>,
+}
+
+/// The time whose instants are to run now.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct Backfill {
+    /// From here on …
+    #[schema(format = DateTime)]
+    pub from: String,
+    /// … up to here, both included; not in the future.
+    #[schema(format = DateTime)]
+    pub to: String,
+}
+
+/// What a backfill will run.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct BackfillAnswer {
+    /// How many instants of that time will run now; those that have run already are not among them.
+    pub instants: u64,
+}
+
+/// A recurring schedule.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Schedule {
+    /// Its id.
+    #[schema(value_type = String, example = "sched_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
+    pub schedule_id: ScheduleId,
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Its cron expression, if it has one.
+    pub cron: Option<String>,
+    /// Its interval, if it has one.
+    pub interval_seconds: Option<Seconds>,
+    /// Whose local time the expression is about.
+    pub timezone: String,
+    /// What every occurrence submits.
+    pub task: NewTask,
+    /// When the previous task is still live.
+    pub overlap_policy: OverlapPolicy,
+    /// When nobody was there at its time.
+    pub catchup: Catchup,
+    /// How far back catching up goes.
+    pub catchup_window_seconds: Seconds,
+    /// For local times that do not exist.
+    pub dst_gap: DstGap,
+    /// For local times that exist twice.
+    pub dst_fold: DstFold,
+    /// Its tasks are due up to this much after their instants.
+    pub jitter_seconds: Seconds,
+    /// No instant is before it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub starts_at: Option<Timestamp>,
+    /// No instant is after it.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ends_at: Option<Timestamp>,
+    /// After so many runs it has ended.
+    pub max_runs: Option<u64>,
+    /// Whether a failure pauses it.
+    pub pause_on_failure: bool,
+    /// Whether it is paused.
+    pub paused: bool,
+    /// Since when it is paused.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub paused_at: Option<Timestamp>,
+    /// Why it is paused.
+    pub pause_reason: Option<String>,
+    /// When it runs next; `null` while it is paused, and when it has ended.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub next_run_at: Option<Timestamp>,
+    /// The last instant that ran.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_run_at: Option<Timestamp>,
+    /// How many tasks it has made.
+    pub run_count: u64,
+    /// How many instants were missed, or coalesced into a later one.
+    pub missed_count: u64,
+    /// How many instants were skipped.
+    pub skipped_count: u64,
+    /// How often it was edited, paused or resumed, from 1; also its `ETag`.
+    pub version: u64,
+    /// When it was made.
+    #[schema(value_type = String, format = DateTime)]
+    pub created_at: Timestamp,
+    /// When it was edited, paused or resumed last.
+    #[schema(value_type = String, format = DateTime)]
+    pub updated_at: Timestamp,
+}
+
+/// What became of an instant of a schedule.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Occurrence {
+    /// The instant.
+    #[schema(value_type = String, format = DateTime)]
+    pub instant: Timestamp,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Why there is this occurrence.
+    pub origin: Origin,
+    /// Why it had this outcome: a stable word for programs.
+    pub reason: String,
+    /// The same in a sentence for people.
+    pub message: String,
+    /// The task that was made for it.
+    #[schema(value_type = Option<String>)]
+    pub task_id: Option<TaskId>,
+    /// When this was decided.
+    #[schema(value_type = String, format = DateTime)]
+    pub decided_at: Timestamp,
+    /// Set where one record stands for many instants.
+    pub covers: Option<Covers>,
+}
+
+/// The instants that one record stands for, itself included.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Covers {
+    /// They are before this instant.
+    #[schema(value_type = String, format = DateTime)]
+    pub until: Timestamp,
+    /// There are at least so many.
+    pub at_least: u64,
+}
+
+/// An instant at which a schedule will run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct UpcomingRun {
+    /// The instant.
+    #[schema(value_type = String, format = DateTime)]
+    pub run_at: Timestamp,
+    /// What clocks in the schedule's time zone show then.
+    #[schema(example = "2026-03-29T03:00:00+02:00[Europe/Berlin]")]
+    pub local: String,
+}
+
+/// Words that stand for those of the domain, one for one.
+macro_rules! words {
+    ($($(#[$doc:meta])* $name:ident is $core:path { $($(#[$variant_doc:meta])* $variant:ident,)+ })+) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+            #[serde(rename_all = "snake_case")]
+            pub enum $name {
+                $($(#[$variant_doc])* $variant,)+
+            }
+
+            impl From<$core> for $name {
+                fn from(core: $core) -> Self {
+                    use $core as Core;
+                    match core { $(Core::$variant => $name::$variant,)+ }
+                }
+            }
+
+            impl From<$name> for $core {
+                fn from(word: $name) -> Self {
+                    use $core as Core;
+                    match word { $($name::$variant => Core::$variant,)+ }
+                }
+            }
+        )+
+    };
+}
+
+words! {
+    /// What becomes of an occurrence whose predecessor is still live.
+    OverlapPolicy is plan::Overlap {
+        /// It does not run.
+        Skip,
+        /// It waits, but only one does.
+        BufferOne,
+        /// It waits; those that wait run one at a time, in order.
+        BufferAll,
+        /// The live task is asked to stop, and it runs when that has come to rest.
+        CancelOther,
+        /// The live task is ended at once, and it runs now.
+        TerminateOther,
+        /// It runs beside it.
+        AllowAll,
+    }
+
+    /// What becomes of instants at which nobody was there.
+    Catchup is plan::CatchUp {
+        /// They are missed.
+        None,
+        /// The last of them runs, if it is within the window.
+        Last,
+        /// All within the window run.
+        All,
+    }
+
+    /// What becomes of a local time that does not exist.
+    DstGap is CoreGap {
+        /// It runs at the first instant after the gap.
+        Shift,
+        /// It does not run that day.
+        Skip,
+    }
+
+    /// Which of two instants runs that have the same local time.
+    DstFold is CoreFold {
+        /// The earlier.
+        First,
+        /// The later.
+        Last,
+        /// Both.
+        Both,
+    }
+
+    /// What became of an instant.
+    Outcome is core::Outcome {
+        /// It waits for the previous task.
+        Buffered,
+        /// A task was made.
+        Fired,
+        /// It did not run, by the rules of the schedule.
+        Skipped,
+        /// Nobody was there at its time.
+        Missed,
+        /// A later one ran for it.
+        Coalesced,
+    }
+
+    /// Why there is an occurrence.
+    Origin is plan::Origin {
+        /// Its time came.
+        Due,
+        /// Somebody asked for one.
+        Manual,
+        /// Somebody asked for those of a time that is past.
+        Backfill,
+    }
+}
+
+objects_only!(NewSchedule, SchedulePatch, PauseSchedule, Backfill);

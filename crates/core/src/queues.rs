@@ -1,0 +1,270 @@
+//! Queues: what each is set to, how much of it may run, and whether anything may at all.
+//!
+//! A queue exists from its first use and is set to nothing then. Whoever sets it or pauses it
+//! does so in the store, so that every node goes by it: a claim looks at the limits of its
+//! lanes' queues in its own transaction. Nothing is counted apart: how many run is how many
+//! tasks are `QUEUED` or `RUNNING`, so that no crash can leak a place.
+//!
+//! # Contract
+//! Each sentence is a test of the same name in `testkit::queues`.
+//!
+//! - `put_replaces_the_settings`: what was set before is gone, every change makes the version grow, and a pause stays.
+//! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
+//! - `a_queue_exists_from_its_first_use`: it is told from its first task, setting or pause on, and not before.
+//! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, and each with its tasks by state.
+//! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue is nobody else's.
+//! - `special_tells_every_queue_that_is_set_or_paused`: of all tenants.
+//! - `a_paused_queue_gives_nothing`: a claim takes of the others, and is told which lanes were held back, and until when.
+//! - `a_pause_ends_by_itself`: from its end on the queue gives again, without anybody's doing.
+//! - `a_pause_holds_for_claims_under_way`: when the call has returned, no claim takes anything any more, one that was
+//!   under way as little as a later one.
+//! - `no_more_run_at_once_than_the_limit`: in all lanes of the queue together, however many claim at once.
+//! - `a_place_is_free_again_however_its_task_leaves`: completed, failed, given back, taken back or cancelled.
+//! - `a_lowered_limit_holds_for_what_comes`: what runs goes on, and nothing is taken until there is a place below it.
+//! - `no_more_are_taken_than_there_are_tokens`: the burst at once, then as many as have come since, and the claim is told
+//!   when to come again.
+//! - `tokens_outlive_the_process`: a restart does not fill the bucket.
+//! - `insert_refuses_what_is_over_the_depth`: it answers [`Inserted::QueueFull`](crate::store::Inserted::QueueFull) and
+//!   stores nothing of that task, its key as little; others of the batch are stored.
+//! - `insert_is_bounded_by_the_depth_under_concurrency`: exactly as many are stored as there is room for.
+//! - `insert_knows_a_repeated_task_in_a_full_queue`: a replay is told as ever.
+//! - `stirred_tells_of_freed_places_and_of_changes`: a hint, for whoever was held back.
+//!
+//! Every await may be dropped; the call then has happened or not, and nothing stays locked.
+
+mod rate;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::retry::RetryPolicy;
+use crate::store::StoreError;
+use crate::time::Timestamp;
+
+pub use rate::{Bucket, RateLimit};
+
+/// The bounds of settings, as the API holds them.
+pub mod limits {
+    /// The greatest `max_concurrency`.
+    pub const CONCURRENCY: u32 = 1_000_000;
+    /// The greatest rate and the greatest burst.
+    pub const RATE: u32 = 1_000_000;
+    /// The least rate: one in about three hours.
+    pub const LEAST_RATE: f64 = 0.000_1;
+    /// The greatest `max_depth`.
+    pub const DEPTH: u64 = 1_000_000_000;
+    /// The longest dispatch jitter: an hour.
+    pub const JITTER_MILLIS: u64 = 3_600_000;
+    /// Characters of a pause's reason.
+    pub const REASON: usize = 1_024;
+}
+
+/// What a queue is set to. Nothing, at first.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Settings {
+    /// At most so many of its tasks are `QUEUED` or `RUNNING` at once.
+    pub max_concurrency: Option<u32>,
+    /// How fast its tasks may begin.
+    pub rate_limit: Option<RateLimit>,
+    /// At most so many of its tasks may be live when another is submitted.
+    pub max_depth: Option<u64>,
+    /// How its tasks are retried that do not say it.
+    pub retry_policy: Option<RetryPolicy>,
+    /// How long one run of its tasks may take that do not say it.
+    pub timeout_millis: Option<u64>,
+    /// Each of its tasks becomes due up to so much later than it was asked for.
+    pub dispatch_jitter_millis: u64,
+    /// What becomes of the tasks behind a dead letter.
+    pub on_dead_letter: OnDeadLetter,
+}
+
+impl Settings {
+    /// Whether a claim has to look at the queue.
+    pub fn limits_claims(&self) -> bool {
+        self.max_concurrency.is_some() || self.rate_limit.is_some()
+    }
+}
+
+/// What becomes of tasks with the ordering key of a dead letter, and of those that depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDeadLetter {
+    /// They go on, by their own policies.
+    #[default]
+    Continue,
+    /// They wait until the dead letter is re-driven.
+    Hold,
+}
+
+/// A pause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Since when.
+    pub since: Timestamp,
+    /// On whose behalf.
+    pub by: String,
+    /// Why.
+    pub reason: Option<String>,
+    /// Until when; none: until it is resumed.
+    pub until: Option<Timestamp>,
+}
+
+/// A queue that is set to something, or paused; or only used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Queue {
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// What it is set to.
+    pub settings: Settings,
+    /// The last pause that was not ended by anybody; it may be over.
+    pub pause: Option<Pause>,
+    /// How often it was set, paused or resumed.
+    pub version: u64,
+}
+
+impl Queue {
+    /// One that nobody has set.
+    pub fn unset(tenant: &str, name: &str) -> Self {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        Self { tenant, name, settings: Settings::default(), pause: None, version: 0 }
+    }
+
+    /// The pause that it is in at `now`.
+    pub fn paused(&self, now: Timestamp) -> Option<&Pause> {
+        self.pause.as_ref().filter(|pause| pause.until.is_none_or(|until| until > now))
+    }
+
+    /// Whether a claim has to look at it.
+    pub fn is_gated(&self) -> bool {
+        self.settings.limits_claims() || self.pause.is_some()
+    }
+}
+
+/// The live tasks of a queue, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Waiting for others.
+    pub blocked: u64,
+    /// Waiting for their time, or for a taker.
+    pub pending: u64,
+    /// Claimed and on their way.
+    pub queued: u64,
+    /// With a worker.
+    pub running: u64,
+}
+
+/// A queue and its live tasks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// The queue.
+    pub queue: Queue,
+    /// Its live tasks.
+    pub live: Live,
+}
+
+/// What is changed of a queue.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is set to this, whatever it was set to before; and paused or resumed, if that is said.
+    Put(Settings, Option<Option<Pause>>),
+    /// It is paused, also if it was: for this reason and until this end from now on.
+    Pause(Pause),
+    /// It goes on.
+    Resume,
+}
+
+impl Change {
+    /// The queue after it.
+    #[must_use]
+    pub fn apply(self, before: Queue) -> Queue {
+        let version = before.version + 1;
+        match self {
+            Change::Put(settings, pause) => {
+                let pause = pause.unwrap_or(before.pause);
+                Queue { settings, pause, version, ..before }
+            }
+            Change::Pause(pause) => Queue { pause: Some(pause), version, ..before },
+            Change::Resume => Queue { pause: None, version, ..before },
+        }
+    }
+}
+
+/// What may have happened since it was asked last. Hints: they may be lost, and may be wrong.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Stirred {
+    /// A queue was set, paused or resumed.
+    pub changed: bool,
+    /// Places came free in these queues: tenants and names.
+    pub freed: Vec<(String, String)>,
+}
+
+/// What queues are set to (see the module's contract).
+#[async_trait]
+pub trait Queues: Send + Sync {
+    /// Changes a queue; answers what it is then.
+    async fn change_queue(&self, tenant: &str, name: &str, change: Change) -> Result<Queue, StoreError>;
+
+    /// A queue that exists.
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError>;
+
+    /// The queues of a tenant by name, strictly after `after`.
+    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError>;
+
+    /// Every queue that was ever set or paused, of all tenants: what every node keeps in mind.
+    async fn special_queues(&self) -> Result<Vec<Queue>, StoreError>;
+
+    /// Waits until something has happened that whoever was held back wants to know.
+    async fn stirred(&self) -> Stirred;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    fn pause(until: Option<i64>) -> Pause {
+        Pause { since: at(5), by: "client".to_owned(), reason: None, until: until.map(at) }
+    }
+
+    #[test]
+    fn a_pause_is_over_from_its_end_on() {
+        let queue = Change::Pause(pause(Some(10))).apply(Queue::unset("t", "q"));
+        assert!(queue.paused(at(9)).is_some());
+        assert!(queue.paused(at(10)).is_none());
+        let queue = Change::Pause(pause(None)).apply(queue);
+        assert!(queue.paused(at(i64::MAX)).is_some());
+        assert_eq!((queue.version, Change::Resume.apply(queue).pause), (2, None));
+    }
+
+    #[test]
+    fn settings_replace_settings_and_leave_the_pause() {
+        let queue = Change::Pause(pause(None)).apply(Queue::unset("t", "q"));
+        let settings = Settings { max_depth: Some(3), ..Settings::default() };
+        let queue = Change::Put(settings.clone(), None).apply(queue);
+        assert_eq!((&queue.settings, &queue.pause), (&settings, &Some(pause(None))));
+        let queue = Change::Put(Settings::default(), Some(None)).apply(queue);
+        assert_eq!((queue.settings, queue.pause, queue.version), (Settings::default(), None, 3));
+    }
+
+    #[test]
+    fn settings_of_another_version_are_read() {
+        assert_eq!(serde_json::from_str::<Settings>(r#"{"of_later": 1}"#).unwrap(), Settings::default());
+        let all = Settings {
+            max_concurrency: Some(1),
+            rate_limit: Some(RateLimit { per_second: 0.5, burst: 2 }),
+            max_depth: Some(3),
+            retry_policy: Some(RetryPolicy::default()),
+            timeout_millis: Some(4),
+            dispatch_jitter_millis: 5,
+            on_dead_letter: OnDeadLetter::Hold,
+        };
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), all);
+    }
+}

@@ -1,0 +1,155 @@
+//! A cron expression: which local times match, as bit masks, and the search for the next one.
+//!
+//! The search jumps from field to field (month, day, hour, minute, second) and never counts minutes, so the rarest
+//! expression (a weekday on 29 February, up to forty years apart) takes about as long as any other. It knows nothing of
+//! zones: [`super::timing`] maps local times to instants.
+
+mod days;
+mod error;
+mod parse;
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::civil::{self, DAY};
+use days::Days;
+pub use error::CronError;
+
+/// No two matches of an expression are further apart: 29 February falls on each weekday every 28 years, 40 across a
+/// century without a leap year.
+const YEARS: i64 = 41;
+
+/// The calendar repeats after so many years.
+const CYCLE: i64 = 400;
+
+/// A cron expression that matches at least one date there can be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Cron {
+    text: String,
+    seconds: u64,
+    minutes: u64,
+    hours: u32,
+    /// Bit 1 is January.
+    months: u32,
+    days: Days,
+    runs_through: bool,
+}
+
+impl Cron {
+    /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six with seconds first,
+    /// or one of `@yearly @annually @monthly @weekly @daily @midnight @hourly`.
+    ///
+    /// - Fields are `*`, values, ranges `1-5` (`FRI-MON` goes round), steps `*/5`, `3/10` (from 3 to the end) and
+    ///   `1-20/5`, and lists of these. Months and weekdays have names in any case; Sunday is 0 and 7.
+    /// - Day of month also: `?`, `L` (the last), `L-3` (three days before it), `15W` (the weekday, Monday to Friday,
+    ///   nearest to the 15th in its month), `LW` (the last weekday). Day of week also: `?`, `5L` (the last Friday),
+    ///   `FRI#2` (the second Friday).
+    /// - If neither day field contains `*` or `?`, a day matches that matches either of them; else it must match both.
+    pub fn parse(text: &str) -> Result<Self, CronError> {
+        let cron = parse::parse(text)?;
+        if cron.next_day(civil::first_of(2000, 1), CYCLE).is_some() { Ok(cron) } else { Err(CronError::Impossible) }
+    }
+
+    /// The expression as it was written, without the space around and between its fields.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the hour is a wildcard (`*` or `*/n`): it runs through whatever the zone does to its clocks, instead of
+    /// being meant for a time of the day.
+    pub fn runs_through_changes(&self) -> bool {
+        self.runs_through
+    }
+
+    /// The first local second from `local` on that matches; none only past the years of the calendar.
+    pub(super) fn next_local(&self, local: i64) -> Option<i64> {
+        let (day, second) = (local.div_euclid(DAY), local.rem_euclid(DAY));
+        if self.day_matches(day)
+            && let Some(time) = self.next_time(second)
+        {
+            return Some(day * DAY + time);
+        }
+        let time = self.next_time(0)?;
+        self.next_day(day + 1, YEARS).map(|day| day * DAY + time)
+    }
+
+    fn day_matches(&self, day: i64) -> bool {
+        let date = civil::date_of(day);
+        self.months & 1 << date.month != 0 && self.days.of(date.year, date.month) & 1 << date.day != 0
+    }
+
+    /// The first day from `from` on that matches, if there is one within so many years.
+    fn next_day(&self, from: i64, years: i64) -> Option<i64> {
+        let first = civil::date_of(from);
+        for year in first.year..=first.year + years {
+            let mut months = self.months;
+            if year == first.year {
+                months &= u32::MAX << first.month;
+            }
+            while months != 0 {
+                let month = months.trailing_zeros();
+                months &= months - 1;
+                let mut days = self.days.of(year, month);
+                if year == first.year && month == first.month {
+                    days &= u32::MAX << first.day;
+                }
+                if days != 0 {
+                    return Some(civil::first_of(year, month) + i64::from(days.trailing_zeros()) - 1);
+                }
+            }
+        }
+        None
+    }
+
+    /// The first second of the day from `from` on that matches, as far as the time is concerned.
+    fn next_time(&self, from: i64) -> Option<i64> {
+        let (hour, minute, second) = (from / 3_600, from / 60 % 60, from % 60);
+        if self.hours & 1 << hour != 0 {
+            if self.minutes & 1 << minute != 0
+                && let Some(second) = at_least(self.seconds, second)
+            {
+                return Some(hour * 3_600 + minute * 60 + second);
+            }
+            if let Some(minute) = at_least(self.minutes, minute + 1) {
+                return Some(hour * 3_600 + minute * 60 + at_least(self.seconds, 0)?);
+            }
+        }
+        let hour = at_least(self.hours.into(), hour + 1)?;
+        Some(hour * 3_600 + at_least(self.minutes, 0)? * 60 + at_least(self.seconds, 0)?)
+    }
+}
+
+/// The first number from `from` on (up to 63) whose bit is set.
+fn at_least(mask: u64, from: i64) -> Option<i64> {
+    let rest = mask & u64::MAX << from;
+    (rest != 0).then(|| i64::from(rest.trailing_zeros()))
+}
+
+impl fmt::Display for Cron {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromStr for Cron {
+    type Err = CronError;
+    fn from_str(text: &str) -> Result<Self, CronError> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for Cron {
+    type Error = CronError;
+    fn try_from(text: String) -> Result<Self, CronError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Cron> for String {
+    fn from(cron: Cron) -> Self {
+        cron.text
+    }
+}

@@ -1,0 +1,67 @@
+//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever clocks on walls do.
+
+use serde::{Deserialize, Serialize};
+
+use crate::time::Timestamp;
+
+/// Milliseconds of the shortest interval.
+const SHORTEST: u64 = 1_000;
+
+/// Milliseconds of the longest interval: ten years of 366 days.
+const LONGEST: u64 = 3_660 * 86_400_000;
+
+/// A fixed interval that counts from an anchor, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Raw", into = "Raw")]
+pub struct Interval {
+    millis: u64,
+    anchor: Timestamp,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Raw {
+    millis: u64,
+    anchor: Timestamp,
+}
+
+/// An interval of a length that we do not accept; the sentence goes on after the field's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be from 1 to {} seconds", LONGEST / 1_000)]
+pub struct IntervalError;
+
+impl Interval {
+    /// Every `millis` from `anchor` (`starts_at`, or else the schedule's creation), which is itself one of the instants.
+    pub const fn new(millis: u64, anchor: Timestamp) -> Result<Self, IntervalError> {
+        if SHORTEST <= millis && millis <= LONGEST { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
+    }
+
+    /// Its length.
+    pub const fn millis(&self) -> u64 {
+        self.millis
+    }
+
+    /// Where it counts from.
+    pub const fn anchor(&self) -> Timestamp {
+        self.anchor
+    }
+
+    /// The first instant after `after`; none past what a timestamp can hold.
+    pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let (millis, anchor) = (i128::from(self.millis), i128::from(self.anchor.as_millis()));
+        let passed = (i128::from(after.as_millis()) - anchor).div_euclid(millis);
+        i64::try_from(anchor + (passed + 1) * millis).ok().map(Timestamp::from_millis)
+    }
+}
+
+impl TryFrom<Raw> for Interval {
+    type Error = IntervalError;
+    fn try_from(raw: Raw) -> Result<Self, IntervalError> {
+        Self::new(raw.millis, raw.anchor)
+    }
+}
+
+impl From<Interval> for Raw {
+    fn from(interval: Interval) -> Self {
+        Self { millis: interval.millis, anchor: interval.anchor }
+    }
+}

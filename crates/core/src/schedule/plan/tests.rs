@@ -1,0 +1,453 @@
+//! Turns of a schedule, one by one and in long random lives.
+
+mod lives;
+
+use super::*;
+use crate::ids::ScheduleId;
+use crate::schedule::{Cron, Pattern, Rules, jitter_millis};
+use uuid::Uuid;
+
+pub(super) fn id() -> ScheduleId {
+    ScheduleId::from_uuid(Uuid::from_u128(7))
+}
+
+pub(super) fn at(text: &str) -> Timestamp {
+    Timestamp::parse(&format!("2026-05-22T{text}Z")).unwrap()
+}
+
+/// Every minute, with the defaults of the API.
+pub(super) fn minutely() -> Spec {
+    Spec {
+        timing: Timing { pattern: Pattern::Cron(Cron::parse("* * * * *").unwrap()), rules: Rules::default() },
+        overlap: Overlap::Skip,
+        catchup: CatchUp::Last,
+        catchup_window_millis: 3_600_000,
+        jitter_millis: 0,
+        max_runs: None,
+        paused: false,
+    }
+}
+
+fn secondly() -> Spec {
+    let cron = Cron::parse("* * * * * *").unwrap();
+    Spec { timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() }, ..minutely() }
+}
+
+fn due(next_run_at: &str) -> Known {
+    Known { next_run_at: Some(at(next_run_at)), ..Known::default() }
+}
+
+fn task(number: u128) -> TaskId {
+    TaskId::from_uuid(Uuid::from_u128(number))
+}
+
+fn live(number: u128) -> Live {
+    Live { task: task(number), stop_asked: false }
+}
+
+fn waiting(instant: &str) -> Buffered {
+    Buffered { instant: at(instant), origin: Origin::Due }
+}
+
+fn backfilled(instant: &str) -> Buffered {
+    Buffered { instant: at(instant), origin: Origin::Backfill }
+}
+
+/// The decisions of a plan, written short: `10:00 fired on_time`.
+fn said(plan: &Plan) -> Vec<String> {
+    plan.decisions
+        .iter()
+        .map(|d| {
+            let waited = if d.waited { "waited " } else { "" };
+            format!("{} {waited}{} {}", &d.instant.to_string()[11..16], d.outcome.as_str(), d.reason.as_str())
+        })
+        .collect()
+}
+
+#[test]
+fn before_its_time_nothing_happens() {
+    let known = due("10:00:00");
+    let plan = plan(id(), &minutely(), &known, at("09:59:59.999"));
+    assert!(plan.is_empty(&known) && !plan.more, "{plan:?}");
+    assert_eq!(plan.next_run_at, known.next_run_at);
+}
+
+#[test]
+fn at_its_time_it_fires_and_moves_on() {
+    let plan = plan(id(), &minutely(), &due("10:00:00"), at("10:00:00"));
+    assert_eq!(said(&plan), ["10:00 fired on_time"]);
+    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:00:00") });
+    assert_eq!((plan.next_run_at, plan.fired, plan.more), (Some(at("10:01:00")), 1, false));
+}
+
+#[test]
+fn jitter_moves_the_task_and_not_the_occurrence() {
+    let spec = Spec { jitter_millis: 30_000, ..minutely() };
+    let plan = plan(id(), &spec, &due("10:00:00"), at("10:00:00.004"));
+    let jitter = i64::try_from(jitter_millis(id(), at("10:00:00"), 30_000)).unwrap();
+    assert!(jitter > 0, "a case in which there is some");
+    assert_eq!(plan.decisions[0].instant, at("10:00:00"));
+    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:00:00").plus_millis(jitter) });
+}
+
+#[test]
+fn a_second_late_is_on_time_and_more_is_late() {
+    let none = Spec { catchup: CatchUp::None, ..minutely() };
+    assert_eq!(said(&plan(id(), &none, &due("10:00:00"), at("10:00:01"))), ["10:00 fired on_time"]);
+    assert_eq!(said(&plan(id(), &none, &due("10:00:00"), at("10:00:01.001"))), ["10:00 missed no_catch_up"]);
+}
+
+#[test]
+fn catching_up_none_last_and_all() {
+    let late = |catchup| {
+        let spec = Spec { catchup, catchup_window_millis: 180_000, overlap: Overlap::AllowAll, ..minutely() };
+        plan(id(), &spec, &due("10:00:00"), at("10:05:00.500"))
+    };
+    let none = late(CatchUp::None);
+    assert_eq!(said(&none)[4..], ["10:04 missed no_catch_up", "10:05 fired on_time"]);
+    assert_eq!((none.missed, none.fired, none.decisions.len()), (5, 1, 6));
+    let last = late(CatchUp::Last);
+    assert_eq!(
+        said(&last),
+        [
+            "10:00 missed outside_window",
+            "10:01 missed outside_window",
+            "10:02 missed outside_window",
+            "10:03 coalesced last_runs_for_it",
+            "10:04 coalesced last_runs_for_it",
+            "10:05 fired on_time"
+        ]
+    );
+    assert_eq!((last.missed, last.fired), (5, 1));
+    let all = late(CatchUp::All);
+    assert_eq!(
+        said(&all)[2..],
+        ["10:02 missed outside_window", "10:03 fired caught_up", "10:04 fired caught_up", "10:05 fired on_time"]
+    );
+    for plan in [none, last, all] {
+        assert_eq!((plan.next_run_at, plan.more), (Some(at("10:06:00")), false));
+    }
+}
+
+#[test]
+fn the_last_one_runs_late_if_none_is_on_time_and_not_outside_the_window() {
+    let turn = |window| {
+        let spec = Spec { catchup_window_millis: window, ..minutely() };
+        said(&plan(id(), &spec, &due("10:04:00"), at("10:05:30")))
+    };
+    assert_eq!(turn(3_600_000), ["10:04 coalesced last_runs_for_it", "10:05 fired caught_up"]);
+    assert_eq!(turn(30_000), ["10:04 missed outside_window", "10:05 fired caught_up"]);
+    assert_eq!(turn(29_999), ["10:04 missed outside_window", "10:05 missed outside_window"]);
+    assert_eq!(turn(0), ["10:04 missed outside_window", "10:05 missed outside_window"]);
+    assert_eq!(turn(u64::MAX), turn(3_600_000));
+}
+
+/// A turn in which two minutes are caught up while a task is live.
+fn overlapping(overlap: Overlap, known: Known) -> Plan {
+    let spec = Spec { overlap, catchup: CatchUp::All, ..minutely() };
+    plan(id(), &spec, &Known { live: vec![live(1)], ..known }, at("10:01:00"))
+}
+
+#[test]
+fn overlap_skip() {
+    let plan = overlapping(Overlap::Skip, due("10:00:00"));
+    assert_eq!(said(&plan), ["10:00 skipped previous_live", "10:01 skipped previous_live"]);
+    assert_eq!((plan.skipped, plan.fired), (2, 0));
+    // Without a live task the first fires and is itself what the second finds.
+    let idle = Spec { catchup: CatchUp::All, ..minutely() };
+    let plan = super::plan(id(), &idle, &due("10:00:00"), at("10:01:00"));
+    assert_eq!(said(&plan), ["10:00 fired caught_up", "10:01 skipped previous_live"]);
+}
+
+#[test]
+fn overlap_buffer_one() {
+    let plan = overlapping(Overlap::BufferOne, due("10:00:00"));
+    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 skipped one_waits"]);
+    assert!(!plan.more);
+    let known = Known { next_run_at: Some(at("10:02:00")), buffered: vec![waiting("10:00:00")], ..Known::default() };
+    let spec = Spec { overlap: Overlap::BufferOne, ..minutely() };
+    let plan = super::plan(id(), &spec, &known, at("10:01:30"));
+    assert_eq!(said(&plan), ["10:00 waited fired previous_ended"]);
+    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:01:30") }, "not before now");
+}
+
+#[test]
+fn overlap_buffer_all() {
+    let known = Known { buffered: vec![waiting("09:58:00"), waiting("09:59:00")], ..due("10:00:00") };
+    let plan = overlapping(Overlap::BufferAll, known.clone());
+    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 buffered waits_for_previous"]);
+    let spec = Spec { overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
+    let plan = super::plan(id(), &spec, &known, at("10:00:00"));
+    assert_eq!(said(&plan), ["09:58 waited fired previous_ended", "10:00 buffered waits_for_previous"]);
+}
+
+#[test]
+fn a_buffer_is_bounded() {
+    let buffered: Vec<_> = (0..)
+        .take(TURN)
+        .map(|n| Buffered { instant: at("00:00:00").plus_millis(n * 1_000), origin: Origin::Due })
+        .collect();
+    let plan = overlapping(Overlap::BufferAll, Known { buffered, ..due("10:00:00") });
+    assert_eq!(said(&plan), ["10:00 skipped buffer_full", "10:01 skipped buffer_full"]);
+}
+
+#[test]
+fn overlap_cancel_other() {
+    let plan = overlapping(Overlap::CancelOther, due("10:00:00"));
+    assert_eq!(said(&plan), ["10:00 skipped superseded", "10:01 buffered waits_for_stop"]);
+    assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[task(1)][..], &[][..]));
+
+    let spec = Spec { overlap: Overlap::CancelOther, ..minutely() };
+    let stopping = Live { stop_asked: true, ..live(1) };
+    let known = Known { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
+    let plan = super::plan(id(), &spec, &known, at("10:01:30"));
+    assert!(plan.is_empty(&known), "it was asked and has not stopped: {plan:?}");
+    let forgotten = Known { live: vec![live(1)], ..known.clone() };
+    assert_eq!(super::plan(id(), &spec, &forgotten, at("10:01:30")).stop, [task(1)], "asked until it is known");
+    let plan = super::plan(id(), &spec, &known, at("10:02:00"));
+    assert_eq!(said(&plan), ["10:01 waited skipped superseded", "10:02 buffered waits_for_stop"]);
+    let stopped = Known { live: Vec::new(), ..known };
+    let plan = super::plan(id(), &spec, &stopped, at("10:01:30"));
+    assert_eq!(said(&plan), ["10:01 waited fired previous_ended"]);
+    let plan = super::plan(id(), &spec, &stopped, at("10:02:00"));
+    assert_eq!(said(&plan), ["10:01 waited skipped superseded", "10:02 fired on_time"]);
+}
+
+#[test]
+fn overlap_terminate_other() {
+    let plan = overlapping(Overlap::TerminateOther, due("10:00:00"));
+    assert_eq!(said(&plan), ["10:00 skipped superseded", "10:01 fired on_time"]);
+    assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[][..], &[task(1)][..]));
+}
+
+#[test]
+fn overlap_allow_all() {
+    let known = Known { buffered: vec![waiting("09:59:00"), backfilled("08:00:00")], ..due("10:00:00") };
+    let plan = overlapping(Overlap::AllowAll, known);
+    assert_eq!(
+        said(&plan),
+        [
+            "09:59 waited fired previous_ended",
+            "10:00 fired caught_up",
+            "10:01 fired on_time",
+            "08:00 waited fired backfilled"
+        ]
+    );
+}
+
+#[test]
+fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
+    let buffered = vec![backfilled("07:00:00"), backfilled("08:00:00")];
+    let known = Known { buffered, ..due("10:00:00") };
+    for overlap in
+        [Overlap::Skip, Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther, Overlap::TerminateOther]
+    {
+        let spec = Spec { overlap, ..minutely() };
+        let plan = super::plan(id(), &spec, &known, at("10:00:00"));
+        assert_eq!(said(&plan), ["10:00 fired on_time"], "{overlap:?}");
+        let plan = super::plan(id(), &spec, &known, at("09:59:00"));
+        assert_eq!(said(&plan), ["07:00 waited fired backfilled"], "{overlap:?}");
+        assert!(!plan.more);
+        let busy = Known { live: vec![live(1)], ..known.clone() };
+        assert!(super::plan(id(), &spec, &busy, at("09:59:00")).is_empty(&busy), "{overlap:?}");
+    }
+}
+
+#[test]
+fn a_pause_holds_everything_and_what_went_by_is_skipped() {
+    let known = Known { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
+    let paused = Spec { paused: true, ..minutely() };
+    let plan = plan(id(), &paused, &known, at("12:00:00"));
+    assert!(plan.is_empty(&known) && !plan.more, "{plan:?}");
+    let plan = resume(id(), &minutely(), &known, at("10:02:00"));
+    assert_eq!(said(&plan), ["10:00 skipped paused", "10:01 skipped paused", "10:02 skipped paused"]);
+    assert_eq!((plan.next_run_at, plan.skipped), (Some(at("10:03:00")), 3));
+    let long = resume(id(), &minutely(), &known, at("10:02:00").plus_millis(365 * 86_400_000));
+    assert_eq!(long.decisions.len(), TURN);
+    let rest = long.decisions[TURN - 1].covers.unwrap();
+    assert_eq!((rest.at_least, rest.until), (10_001, at("10:02:00.001").plus_millis(365 * 86_400_000)));
+    assert_eq!(long.next_run_at, Some(at("10:03:00").plus_millis(365 * 86_400_000)));
+}
+
+#[test]
+fn after_max_runs_it_has_ended() {
+    let spec = Spec { max_runs: Some(3), overlap: Overlap::AllowAll, catchup: CatchUp::All, ..minutely() };
+    let plan = plan(id(), &spec, &Known { run_count: 1, ..due("10:00:00") }, at("10:05:00"));
+    assert_eq!(said(&plan), ["10:00 fired caught_up", "10:01 fired caught_up"]);
+    assert_eq!((plan.next_run_at, plan.more), (None, false));
+    let over = super::plan(id(), &spec, &Known { run_count: 3, ..due("10:00:00") }, at("10:05:00"));
+    assert_eq!((said(&over), over.next_run_at), (Vec::<String>::new(), None));
+    assert_eq!(first(&spec, 3, at("10:00:00")), None);
+    assert_eq!(first(&spec, 2, at("10:00:00")), Some(at("10:01:00")));
+}
+
+#[test]
+fn what_waits_has_its_run_reserved() {
+    let spec = Spec { max_runs: Some(2), overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
+    let known = Known { run_count: 1, live: vec![live(1)], ..due("10:00:00") };
+    let plan = plan(id(), &spec, &known, at("10:05:00"));
+    assert_eq!(said(&plan), ["10:00 buffered waits_for_previous"]);
+    assert_eq!(plan.next_run_at, None);
+    // Somebody lowered the limit, or used it up by hand.
+    let known = Known { run_count: 2, buffered: vec![waiting("10:00:00"), backfilled("09:00:00")], ..Known::default() };
+    let plan = super::plan(id(), &spec, &known, at("10:05:00"));
+    assert_eq!(said(&plan), ["10:00 waited skipped runs_used_up", "09:00 waited fired backfilled"]);
+}
+
+#[test]
+fn an_end_ends_it() {
+    let mut spec = minutely();
+    spec.timing.rules.ends_at = Some(at("10:01:00"));
+    let plan = plan(id(), &spec, &due("10:01:00"), at("10:01:00"));
+    assert_eq!((said(&plan), plan.next_run_at), (vec!["10:01 fired on_time".to_owned()], None));
+}
+
+#[test]
+fn a_trigger_fires_now_whatever_the_time() {
+    let spec = Spec { paused: true, max_runs: Some(1), jitter_millis: 60_000, ..minutely() };
+    let known = Known { run_count: 1, ..due("10:05:00") };
+    let plan = trigger(id(), &spec, &known, at("10:00:30.123"));
+    assert_eq!(said(&plan), ["10:00 fired triggered"]);
+    let now = at("10:00:30.123");
+    assert_eq!(plan.decisions[0].instant, now);
+    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: now });
+    assert_eq!((plan.decisions[0].origin, plan.next_run_at), (Origin::Manual, known.next_run_at));
+    // It is never taken for an occurrence by time.
+    let plan = trigger(id(), &minutely(), &due("10:00:00"), at("10:00:00"));
+    assert_eq!(plan.decisions[0].instant, at("10:00:00.001"));
+    assert_eq!(plan.next_run_at, Some(at("10:00:00")));
+    let twice = Known { buffered: vec![waiting("10:00:00.001")], ..due("10:01:00") };
+    assert_eq!(trigger(id(), &minutely(), &twice, at("10:00:00")).decisions[0].instant, at("10:00:00.002"));
+}
+
+#[test]
+fn a_trigger_keeps_to_the_overlap_policy() {
+    for (overlap, expected, stop, end) in [
+        (Overlap::Skip, "10:00 skipped previous_live", vec![], vec![]),
+        (Overlap::BufferOne, "10:00 buffered waits_for_previous", vec![], vec![]),
+        (Overlap::BufferAll, "10:00 buffered waits_for_previous", vec![], vec![]),
+        (Overlap::CancelOther, "10:00 buffered waits_for_stop", vec![task(1)], vec![]),
+        (Overlap::TerminateOther, "10:00 fired triggered", vec![], vec![task(1)]),
+        (Overlap::AllowAll, "10:00 fired triggered", vec![], vec![]),
+    ] {
+        let known = Known { live: vec![live(1)], ..due("10:05:00") };
+        let plan = trigger(id(), &Spec { overlap, ..minutely() }, &known, at("10:00:30"));
+        assert_eq!((said(&plan), plan.stop, plan.end), (vec![expected.to_owned()], stop, end), "{overlap:?}");
+    }
+}
+
+#[test]
+fn a_backfill_is_bounded() {
+    let spec = minutely();
+    assert_eq!(
+        backfill(&spec, at("10:00:00"), at("10:02:00")).unwrap(),
+        [at("10:00:00"), at("10:01:00"), at("10:02:00")]
+    );
+    assert_eq!(backfill(&spec, at("10:02:00"), at("10:00:00")), Ok(vec![]));
+    let until = at("10:00:00").plus_millis(9_999 * 60_000);
+    assert_eq!(backfill(&spec, at("10:00:00"), until).unwrap().len(), 10_000);
+    let refused = backfill(&spec, at("10:00:00"), Timestamp::MAX).unwrap_err();
+    assert_eq!(refused, TooMany { until });
+    assert_eq!(
+        refused.to_string(),
+        "has more than 10000 instants; ask for a shorter time, the first 10000 are up to 2026-05-29T08:39:00.000Z"
+    );
+}
+
+/// Turn after turn until there is no more; what was decided, and in how many turns.
+fn until_done(spec: &Spec, mut known: Known, now: Timestamp) -> (Vec<Decision>, usize) {
+    let mut decisions = Vec::new();
+    for turns in 1..100 {
+        let plan = plan(id(), spec, &known, now);
+        assert!(plan.decisions.len() <= TURN);
+        assert!(plan.next_run_at.is_none_or(|next| Some(next) >= known.next_run_at));
+        known.next_run_at = plan.next_run_at;
+        known.run_count += plan.fired;
+        decisions.extend(plan.decisions);
+        if !plan.more {
+            assert!(known.next_run_at.is_none_or(|next| next > now));
+            return (decisions, turns);
+        }
+    }
+    panic!("a hundred turns were not enough");
+}
+
+#[test]
+fn a_day_without_a_leader_is_recorded_minute_by_minute() {
+    let now = at("10:00:00.020").plus_millis(86_400_000);
+    for (catchup, fired, overlap) in [
+        (CatchUp::None, 1, Overlap::AllowAll),
+        (CatchUp::Last, 1, Overlap::Skip),
+        (CatchUp::All, 60, Overlap::AllowAll),
+        (CatchUp::All, 1, Overlap::Skip),
+    ] {
+        let spec = Spec { overlap, catchup, ..minutely() };
+        let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
+        assert_eq!((decisions.len(), turns), (1_441, 2), "{catchup:?}");
+        assert!(decisions.is_sorted_by(|a, b| a.instant < b.instant));
+        assert!(decisions.iter().all(|decision| decision.covers.is_none()));
+        let count = decisions.iter().filter(|d| matches!(d.outcome, Outcome::Fired { .. })).count();
+        assert_eq!(count, fired, "{catchup:?} {overlap:?}");
+    }
+}
+
+#[test]
+fn a_clock_in_the_year_2200_neither_loops_nor_fills_the_store() {
+    let now = Timestamp::parse("2200-01-01T00:00:00Z").unwrap();
+    for (catchup, last_turns) in [(CatchUp::None, 2), (CatchUp::Last, 6), (CatchUp::All, 6)] {
+        let spec = Spec { catchup, overlap: Overlap::AllowAll, ..secondly() };
+        let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
+        assert!(turns <= last_turns && decisions.len() <= 5_000, "{catchup:?}: {turns}, {}", decisions.len());
+        let (first, rest) = decisions.split_at(TURN - 1);
+        assert!(first.iter().all(|d| d.outcome == Outcome::Missed && d.covers.is_none()));
+        let covers = rest[0].covers.unwrap();
+        assert_eq!((rest[0].outcome, covers.at_least), (Outcome::Missed, 10_001));
+        // Nothing is left out between what one record stands for and the next.
+        assert_eq!(rest[1].instant, Timestamp::from_millis(covers.until.as_millis() / 1_000 * 1_000));
+        assert_eq!(rest.last().unwrap().instant, now);
+    }
+    // A window of years, of which only the last is wanted, is passed over as well.
+    let spec = Spec { catchup_window_millis: u64::MAX, ..secondly() };
+    let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
+    assert_eq!((turns, decisions.len()), (2, TURN + 1));
+    assert_eq!(decisions[TURN - 1].outcome, Outcome::Coalesced);
+    assert_eq!(decisions[TURN].outcome, Outcome::Fired { execute_at: now });
+}
+
+#[test]
+fn the_ends_of_time_are_no_problem() {
+    for now in [i64::MIN, -1, 0, i64::MAX] {
+        for next in [None, Some(i64::MIN), Some(0), Some(i64::MAX)] {
+            for catchup in [CatchUp::None, CatchUp::Last, CatchUp::All] {
+                let spec = Spec { catchup, jitter_millis: u64::MAX, catchup_window_millis: u64::MAX, ..minutely() };
+                let known = Known { next_run_at: next.map(Timestamp::from_millis), ..Known::default() };
+                let now = Timestamp::from_millis(now);
+                for made in [
+                    plan(id(), &spec, &known, now),
+                    resume(id(), &spec, &known, now),
+                    trigger(id(), &spec, &known, now),
+                ] {
+                    assert!(made.decisions.len() <= TURN);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_word_is_read_back_and_no_two_are_alike() {
+    for reason in Reason::ALL {
+        assert_eq!(Reason::from_name(reason.as_str()), Some(reason));
+        assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.as_str()));
+        assert!(reason.sentence().ends_with('.'));
+    }
+    assert_eq!(Reason::from_name("because"), None);
+}
+
+#[test]
+fn a_spec_survives_its_storage() {
+    let spec = Spec { max_runs: Some(3), overlap: Overlap::TerminateOther, catchup: CatchUp::None, ..minutely() };
+    let json = serde_json::to_string(&spec).unwrap();
+    assert_eq!(serde_json::from_str::<Spec>(&json).unwrap(), spec);
+    assert!(json.contains("\"terminate_other\"") && json.contains("\"none\""), "{json}");
+}

@@ -1,0 +1,40 @@
+//! The timing engine: what expressions mean, what clocks that are moved do to them, and the oracle.
+
+mod changes;
+mod expressions;
+mod limits;
+mod oracle;
+mod refused;
+
+use super::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use crate::time::Timestamp;
+
+/// The instant that a text names.
+fn at(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap()
+}
+
+/// An expression in a zone, with the defaults.
+fn timing(cron: &str, zone: &str) -> Timing {
+    let cron = Cron::parse(cron).unwrap_or_else(|fault| panic!("{cron} {fault}"));
+    Timing {
+        pattern: Pattern::Cron(cron),
+        rules: Rules { zone: Zone::named(zone).unwrap_or_else(|fault| panic!("{zone} {fault}")), ..Rules::default() },
+    }
+}
+
+/// An expression in a zone whose clocks are moved.
+fn moved(cron: &str, zone: &str, dst_gap: DstGap, dst_fold: DstFold) -> Timing {
+    let timing = timing(cron, zone);
+    Timing { rules: Rules { dst_gap, dst_fold, ..timing.rules }, ..timing }
+}
+
+/// The instants from one day to another in UTC, written short: `2026-03-29T01:00`.
+fn instants(timing: &Timing, from: &str, to: &str) -> Vec<String> {
+    let day = |day: &str| at(&format!("{day}T00:00:00Z"));
+    timing
+        .iter_between(day(from), Timestamp::from_millis(day(to).as_millis() - 1))
+        .take(10_000)
+        .map(|at| at.to_string().trim_end_matches(":00.000Z").trim_end_matches(".000Z").to_owned())
+        .collect()
+}

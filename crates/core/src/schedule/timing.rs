@@ -1,0 +1,221 @@
+//! From a pattern to instants: local times are found by the pattern and mapped to UTC by the zone and the rules for
+//! clocks that are moved.
+//!
+//! What an expression means where clocks are moved:
+//!
+//! - A wildcard hour runs through: it fires at every instant at which the clocks show a time that matches, so not in a
+//!   gap, and twice in a fold.
+//! - Any other is meant for times of the day. A local time in a gap does not exist: with [`DstGap::Shift`] it fires at
+//!   the first instant after the gap, once for all that fell into it; with [`DstGap::Skip`] it does not. A local time
+//!   in a fold exists twice: [`DstFold`] says which of the two fires.
+//!
+//! The search goes from stretch to stretch of the zone, jumping over those that cannot have a match, for [`HORIZON`] at
+//! the most.
+
+use serde::{Deserialize, Serialize};
+
+use super::civil::DAY;
+use super::zone::Stretch;
+use super::{Cron, Interval, Zone};
+use crate::time::Timestamp;
+
+/// No instant of a schedule is before 0001-01-01T00:00:00Z.
+const FIRST: i64 = -62_135_596_800;
+
+/// No instant of a schedule is after 9999-12-30T22:00:00Z, the last second for which there are zones.
+const LAST: i64 = 253_402_207_200;
+
+/// Two clocks differ by less than this, and so does one from itself before it was moved: no zone is 26 hours ahead of
+/// UTC or behind it.
+const FAR: i64 = 26 * 3_600;
+
+/// What does not fire for so long never does: two of the longest waits of an expression and some.
+const HORIZON: i64 = 90 * 366 * DAY;
+
+/// What becomes of a local time that does not exist, because clocks were put forward over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DstGap {
+    /// It fires at the first instant after the gap.
+    #[default]
+    Shift,
+    /// It does not fire that day.
+    Skip,
+}
+
+/// Which of the two instants fires, if clocks were put back and a local time exists twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DstFold {
+    /// The earlier.
+    #[default]
+    First,
+    /// The later.
+    Last,
+    /// Both.
+    Both,
+}
+
+/// What repeats.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Local times.
+    Cron(Cron),
+    /// A length of time.
+    Interval(Interval),
+}
+
+/// Where and when a pattern holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// Whose local time; intervals do not look at it.
+    pub zone: Zone,
+    /// For local times that do not exist.
+    pub dst_gap: DstGap,
+    /// For local times that exist twice.
+    pub dst_fold: DstFold,
+    /// No instant is before it.
+    pub starts_at: Option<Timestamp>,
+    /// No instant is after it.
+    pub ends_at: Option<Timestamp>,
+}
+
+/// What decides the instants of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// What repeats.
+    pub pattern: Pattern,
+    /// Where and when.
+    pub rules: Rules,
+}
+
+impl Timing {
+    /// The first instant after `after`; none when there is no further one.
+    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
+        let earliest = self.rules.starts_at.map_or(FIRST * 1_000, |at| at.as_millis().max(FIRST * 1_000));
+        // Bounds first: an instant before the first is none, and neither end can overflow.
+        let after = after.as_millis().max(earliest - 1);
+        if after >= LAST * 1_000 {
+            return None;
+        }
+        let next = match &self.pattern {
+            Pattern::Interval(interval) => interval.next_after(Timestamp::from_millis(after))?,
+            Pattern::Cron(cron) => {
+                Timestamp::from_millis(self.next_second(cron, after.div_euclid(1_000) + 1)?.checked_mul(1_000)?)
+            }
+        };
+        let within = next.as_millis() <= LAST * 1_000 && self.rules.ends_at.is_none_or(|end| next <= end);
+        within.then_some(next)
+    }
+
+    /// The instants from `from` to `to`, both included, one after the other: bounded by what the caller takes.
+    pub fn iter_between(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> + use<'_> {
+        let before = Timestamp::from_millis(from.as_millis().saturating_sub(1));
+        std::iter::successors(self.next_after(before), |at| self.next_after(*at)).take_while(move |at| *at <= to)
+    }
+
+    /// The last instant from `from` to `to`, both included. Found by halving, however many there are between them.
+    pub fn last_between(&self, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
+        let next = |after: i64| self.next_after(Timestamp::from_millis(after)).filter(|at| *at <= to);
+        let clamped = |at: Timestamp| at.as_millis().clamp(FIRST * 1_000, LAST * 1_000);
+        let mut found = next(clamped(from) - 1)?;
+        // None is after `high`; whether one is between `found` and `high` is open.
+        let mut high = clamped(to);
+        while found.as_millis() < high {
+            let middle = found.as_millis() + (high - found.as_millis()) / 2;
+            match next(middle) {
+                Some(later) => found = later,
+                None => high = middle,
+            }
+        }
+        Some(found)
+    }
+
+    /// The first second from `start` on that fires.
+    fn next_second(&self, cron: &Cron, start: i64) -> Option<i64> {
+        let mut stretch = self.rules.zone.stretch_at(start);
+        loop {
+            if stretch.from >= start && self.falls_into_gap_before(cron, &stretch) {
+                return Some(stretch.from);
+            }
+            let begin = start.max(stretch.from);
+            let (found, beyond) = self.first_within(cron, &stretch, begin + stretch.ahead);
+            if found.is_some() {
+                return found;
+            }
+            // Clocks that are put back show again what was rejected here, or what lies before `begin`: then the very
+            // next stretch has to be looked at. Otherwise none has a match whose clocks cannot yet show `beyond`.
+            let next = match beyond {
+                Some(beyond) if stretch.until - begin > 2 * FAR => stretch.until.max(beyond - FAR),
+                _ => stretch.until,
+            };
+            if next > LAST || next - start > HORIZON {
+                return None;
+            }
+            stretch = self.rules.zone.stretch_at(next);
+        }
+    }
+
+    /// The first second of the stretch that fires, from the local second on; or else the first local second after the
+    /// stretch that the expression matches, if nothing within it was rejected.
+    fn first_within(&self, cron: &Cron, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
+        let (mut local, mut rejected) = (from, false);
+        loop {
+            match cron.next_local(local) {
+                Some(found) if found < stretch.local_until() => match self.rejected_until(cron, stretch, found) {
+                    None => return (Some(found - stretch.ahead), None),
+                    Some(until) => (local, rejected) = (until, true),
+                },
+                beyond => return (None, beyond.filter(|_| !rejected)),
+            }
+        }
+    }
+
+    /// If another stretch shows this local second too, and that one is to fire: up to where it shows them.
+    fn rejected_until(&self, cron: &Cron, stretch: &Stretch, local: i64) -> Option<i64> {
+        if cron.runs_through_changes() {
+            return None;
+        }
+        let at = local - stretch.ahead;
+        match self.rules.dst_fold {
+            DstFold::Both => None,
+            DstFold::First => self.earlier(stretch, at).find(|other| other.shows(local)),
+            DstFold::Last => self.later(stretch, at).find(|other| other.shows(local)),
+        }
+        .map(|other| other.local_until())
+    }
+
+    /// Whether a time of the day fell into the gap that this stretch begins with, and is to fire after it.
+    fn falls_into_gap_before(&self, cron: &Cron, stretch: &Stretch) -> bool {
+        if cron.runs_through_changes() || self.rules.dst_gap == DstGap::Skip {
+            return false;
+        }
+        let mut local = self.rules.zone.stretch_at(stretch.from - 1).local_until();
+        while let Some(found) = cron.next_local(local).filter(|found| *found < stretch.local_from()) {
+            // Clocks that are moved twice within a day may show it after all.
+            let elsewhere = self
+                .earlier(stretch, stretch.from)
+                .chain(self.later(stretch, stretch.from))
+                .find(|other| other.shows(found));
+            match elsewhere {
+                None => return true,
+                Some(other) => local = other.local_until(),
+            }
+        }
+        false
+    }
+
+    /// The stretches before this one whose clocks may show what they show at `at`.
+    fn earlier(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
+        let before =
+            move |this: &Stretch| (at - this.from < 2 * FAR).then(|| self.rules.zone.stretch_at(this.from - 1));
+        std::iter::successors(before(stretch), before)
+    }
+
+    /// The stretches after this one whose clocks may show what they show at `at`.
+    fn later(&self, stretch: &Stretch, at: i64) -> impl Iterator<Item = Stretch> {
+        let after = move |this: &Stretch| (this.until - at < 2 * FAR).then(|| self.rules.zone.stretch_at(this.until));
+        std::iter::successors(after(stretch), after)
+    }
+}

@@ -1,0 +1,225 @@
+//! The cron loop: has schedules fire when their time has come.
+//!
+//! It asks the store which schedules are to be looked at, has a plan made of each, and writes what was decided in one
+//! transaction: the tasks, what became of every instant, and the next one. It writes as the holder of the leader's lease
+//! and on the condition that the schedule is as it was read, so that of two leaders, or of a leader and an edit, one is
+//! lost. Whatever dies between two lines leaves the instant undecided, for the next look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::clock::Clock;
+use punctual_core::coordinator::Lease;
+use punctual_core::schedules::{AT_EVERY_LOOK, Outcome, Schedules, Switch, Turn, Turned};
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use punctual_scheduler::occurrences::{Occurrences, Prepared};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Schedules that are read, and written, at once.
+const PAGE: usize = 100;
+
+/// Pages of one round at the most; the rest comes in the next.
+const PAGES: usize = 1_000;
+
+/// Records that are removed at once.
+const PRUNED: usize = 1_000;
+
+/// How the cron loop works.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// It looks this often at the least: schedules are written by other nodes too.
+    pub interval: Duration,
+    /// The same while a schedule waits for a task to come to rest.
+    pub waiting: Duration,
+    /// How long the record of an instant is kept; none means for ever.
+    pub kept: Option<Duration>,
+    /// How often records are looked for that are over.
+    pub prune_interval: Duration,
+}
+
+/// Who is told what became of how many instants.
+pub type Counted = Arc<dyn Fn(Outcome, u64) + Send + Sync>;
+
+/// What the cron loop works with.
+pub struct Deps {
+    /// The schedules.
+    pub schedules: Arc<dyn Schedules>,
+    /// Makes and ends their tasks.
+    pub occurrences: Occurrences,
+    /// The store's time.
+    pub clock: Arc<dyn Clock>,
+    /// Wakes it when a schedule was written on this node.
+    pub written: Arc<Notify>,
+    /// Who counts.
+    pub counted: Counted,
+}
+
+/// See the module.
+pub struct Cron {
+    deps: Deps,
+    config: Config,
+}
+
+/// What a round did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Schedules that were written.
+    pub written: usize,
+    /// Instants that fired.
+    pub fired: usize,
+    /// Schedules that somebody else wrote first; they come again.
+    pub lost_races: usize,
+    /// Schedules that could not be written; they come again.
+    pub failed: usize,
+    /// Whether a schedule waits for a task, and not for an instant.
+    pub waits: bool,
+    /// Whether there is more to do at once.
+    pub more: bool,
+    /// When the next instant comes.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Cron {
+    /// A cron loop over these.
+    pub fn new(deps: Deps, config: Config) -> Self {
+        Self { deps, config }
+    }
+
+    /// Fires as the holder of `lease`, until told to stop or somebody else has held it since.
+    pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
+        let mut prune_at = Instant::now();
+        while !shutdown.is_cancelled() {
+            let pause = match self.run_once(lease).await {
+                Ok(Some(report)) => self.pause_after(&report),
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!(error = %error, "could not look at schedules");
+                    self.config.interval
+                }
+            };
+            if prune_at <= Instant::now() {
+                prune_at = Instant::now() + if self.prune().await { pause } else { self.config.prune_interval };
+            }
+            tokio::select! {
+                () = shutdown.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+                () = self.deps.written.notified() => {}
+            }
+        }
+    }
+
+    /// Decides and writes all that is due by now. None: somebody else has held the lease since.
+    pub async fn run_once(&self, lease: &Lease) -> Result<Option<Report>, StoreError> {
+        let mut report = Report::default();
+        let mut after = None;
+        for _ in 0..PAGES {
+            let now = self.deps.clock.now();
+            let page = self.deps.schedules.due(now, after, PAGE).await?;
+            let mut turns = Vec::with_capacity(page.standings.len());
+            for standing in &page.standings {
+                match self.deps.occurrences.look(lease, standing, now).await? {
+                    Prepared::Turn(turn, more) => {
+                        turns.push(*turn);
+                        report.more |= more;
+                    }
+                    Prepared::Nothing => {}
+                    Prepared::Again => report.more = true,
+                    Prepared::NotLeader => return Ok(None),
+                }
+                report.waits |= standing.schedule.progress.look_at == Some(AT_EVERY_LOOK);
+            }
+            if !self.write(lease, turns, now, &mut report).await? {
+                return Ok(None);
+            }
+            after = page.next;
+            if after.is_none() {
+                report.next_at = self.deps.schedules.next_look(now).await?;
+                return Ok(Some(report));
+            }
+        }
+        report.more = true;
+        Ok(Some(report))
+    }
+
+    /// Writes turns; false if somebody else leads. What cannot be written together is written one by one, so that one
+    /// which never can stops no other.
+    async fn write(
+        &self,
+        lease: &Lease,
+        turns: Vec<Turn>,
+        now: Timestamp,
+        report: &mut Report,
+    ) -> Result<bool, StoreError> {
+        if turns.is_empty() {
+            return Ok(true);
+        }
+        let several = turns.len() > 1;
+        match self.deps.schedules.turn(Some(lease), turns.clone()).await {
+            Ok(Some(turned)) => self.count(&turns, &turned, now, report),
+            Ok(None) => return Ok(false),
+            Err(error) if several && !matches!(error, StoreError::Overloaded) => {
+                tracing::warn!(error = %error, schedules = turns.len(), "schedules are written one by one");
+                for turn in turns {
+                    match self.deps.schedules.turn(Some(lease), vec![turn.clone()]).await {
+                        Ok(Some(turned)) => self.count(&[turn], &turned, now, report),
+                        Ok(None) => return Ok(false),
+                        Err(error) => {
+                            tracing::error!(error = %error, schedule.id = %turn.id, "a schedule cannot be written");
+                            report.failed += 1;
+                        }
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    fn count(&self, turns: &[Turn], turned: &[Turned], now: Timestamp, report: &mut Report) {
+        for (turn, turned) in turns.iter().zip(turned) {
+            let Turned::Done { recorded, .. } = turned else {
+                report.lost_races += 1;
+                report.more = true;
+                continue;
+            };
+            report.written += 1;
+            report.waits |= turn.look_at == Some(AT_EVERY_LOOK);
+            // What is due still, or again, comes in the next round.
+            report.more |= turn.look_at.is_some_and(|at| at != AT_EVERY_LOOK && at <= now);
+            if let Some(Switch::Pause(reason)) = &turn.switch {
+                tracing::warn!(schedule.id = %turn.id, reason, "a schedule was paused");
+            }
+            for record in turn.records.iter().filter(|record| recorded.contains(&record.instant)) {
+                let outcome = record.outcome.outcome();
+                report.fired += usize::from(outcome == Outcome::Fired);
+                (self.deps.counted)(outcome, record.covers.map_or(1, |covers| covers.at_least));
+            }
+        }
+    }
+
+    fn pause_after(&self, report: &Report) -> Duration {
+        if report.more {
+            // Others work here too.
+            return Duration::from_millis(1);
+        }
+        let longest = if report.waits { self.config.waiting } else { self.config.interval };
+        report.next_at.map_or(longest, |at| at.duration_from(self.deps.clock.now()).min(longest))
+    }
+
+    /// Removes some records that are over; gives whether there may be more.
+    async fn prune(&self) -> bool {
+        let Some(kept) = self.config.kept else { return false };
+        let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+        let before = self.deps.clock.now().plus_millis(kept.saturating_neg());
+        match self.deps.schedules.prune_occurrences(before, PRUNED).await {
+            Ok(pruned) => pruned.more,
+            Err(error) => {
+                tracing::warn!(error = %error, "records of schedules that are over could not be removed");
+                false
+            }
+        }
+    }
+}

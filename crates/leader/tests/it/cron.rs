@@ -1,0 +1,526 @@
+//! The cron loop on the real embedded store, with a clock that is moved by hand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::coordinator::{Coordinator, LEADER, Lease};
+use punctual_core::ids::{NodeId, ScheduleId, TaskId};
+use punctual_core::lane::LaneId;
+use punctual_core::schedule::plan::{CatchUp, Overlap, Spec, TURN};
+use punctual_core::schedule::{Cron as Expression, Pattern, Rules, Timing};
+use punctual_core::schedules::{AT_EVERY_LOOK, Definition, Inserted, Outcome, Progress, Replaced, Schedule, Schedules};
+use punctual_core::state::{By, Event, Failure, State, transition};
+use punctual_core::store::{Applied, Claim, Store, Taker};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_leader::cron::{Config, Cron, Deps, Report};
+use punctual_scheduler::occurrences::{Maker, Occurrences};
+use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT, at, json, task};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+const NODE: NodeId = NodeId::new(1);
+const MINUTE: i64 = 60_000;
+
+struct Bench {
+    store: Arc<SqliteStore>,
+    clock: Arc<ManualClock>,
+    cron: Arc<Cron>,
+    written: Arc<Notify>,
+    _directory: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let maker: Maker = Arc::new(|schedule, execute_at, now| {
+            let mut new = task().created_at(now).due(execute_at).schedule(schedule.id).build();
+            new.lane.tenant.clone_from(&schedule.tenant);
+            if schedule.name == "refused" { Err("there is no such queue".to_owned()) } else { Ok(new) }
+        });
+        Self::with(maker)
+    }
+
+    fn with(maker: Maker) -> Self {
+        let directory = TempDir::new().unwrap();
+        let clock = Arc::new(ManualClock::new(START));
+        let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
+        let (store, written) = (Arc::new(store.unwrap()), Arc::new(Notify::new()));
+        let deps = Deps {
+            schedules: Arc::clone(&store) as _,
+            occurrences: Occurrences::new(Arc::clone(&store) as _, maker, NODE),
+            clock: Arc::clone(&clock) as _,
+            written: Arc::clone(&written),
+            counted: Arc::new(|_, _| {}),
+        };
+        let config = Config {
+            interval: Duration::from_secs(1),
+            waiting: Duration::from_millis(250),
+            kept: None,
+            prune_interval: Duration::from_mins(1),
+        };
+        Self { store, clock, cron: Arc::new(Cron::new(deps, config)), written, _directory: directory }
+    }
+
+    /// A schedule of every minute, whose first instant is a minute after the start.
+    async fn schedule(&self, name: &str, change: impl FnOnce(&mut Definition)) -> ScheduleId {
+        let cron = Expression::parse("* * * * *").unwrap();
+        let spec = Spec {
+            timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() },
+            overlap: Overlap::Skip,
+            catchup: CatchUp::Last,
+            catchup_window_millis: 3_600_000,
+            jitter_millis: 0,
+            max_runs: None,
+            paused: false,
+        };
+        let mut definition = Definition { spec, pause_on_failure: false, task: json(r#"{"type":"t"}"#) };
+        change(&mut definition);
+        let next_run_at = definition.spec.timing.next_after(self.clock.now());
+        let schedule = Schedule {
+            id: ScheduleId::new(),
+            tenant: TENANT.to_owned(),
+            name: name.to_owned(),
+            version: 1,
+            revision: 1,
+            created_at: START,
+            updated_at: START,
+            definition,
+            pause: None,
+            progress: Progress { next_run_at, look_at: next_run_at, ..Progress::default() },
+        };
+        let id = schedule.id;
+        assert_eq!(Schedules::insert(&*self.store, schedule).await.unwrap(), Inserted::Created);
+        id
+    }
+
+    async fn read(&self, id: ScheduleId) -> Schedule {
+        Schedules::get(&*self.store, TENANT, id).await.unwrap().unwrap()
+    }
+
+    async fn lead(&self, node: NodeId) -> Lease {
+        if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
+            self.store.release(&held).await.unwrap();
+        }
+        self.store.acquire(LEADER, node, 1_000_000_000).await.unwrap().unwrap()
+    }
+
+    /// Lets time pass, and has the loop look once.
+    async fn pass(&self, millis: i64) -> Report {
+        self.clock.advance_millis(millis);
+        self.cron.run_once(&self.lead(NODE).await).await.unwrap().unwrap()
+    }
+
+    /// The same, as often as there is something to do at once.
+    async fn pass_all(&self, millis: i64) -> usize {
+        let mut report = self.pass(millis).await;
+        let mut fired = report.fired;
+        while report.more {
+            report = self.pass(0).await;
+            fired += report.fired;
+        }
+        fired
+    }
+
+    /// What became of the instants, the oldest first: minutes from the start, outcome and reason.
+    async fn told(&self, id: ScheduleId) -> Vec<(i64, Outcome, String)> {
+        let mut told = self.store.occurrences(id, None, 10_000).await.unwrap();
+        told.reverse();
+        told.into_iter().map(|one| (one.instant.millis_since(START) / MINUTE, one.outcome, one.reason)).collect()
+    }
+
+    async fn outcomes(&self, id: ScheduleId) -> Vec<Outcome> {
+        self.told(id).await.into_iter().map(|(_, outcome, _)| outcome).collect()
+    }
+
+    async fn tasks(&self, id: ScheduleId) -> Vec<Task> {
+        let told = self.store.occurrences(id, None, 10_000).await.unwrap();
+        let ids: Vec<TaskId> = told.into_iter().rev().filter_map(|one| one.task).collect();
+        Store::get(&*self.store, TENANT, ids).await.unwrap().into_iter().flatten().collect()
+    }
+
+    async fn states(&self, id: ScheduleId) -> Vec<State> {
+        self.tasks(id).await.iter().map(Task::state).collect()
+    }
+
+    async fn begin(&self, lane: LaneId) -> Task {
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000_000_000 };
+        let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
+        self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0)
+    }
+
+    /// Begins the first task of a schedule that waits.
+    async fn begin_first(&self, id: ScheduleId) -> Task {
+        let waiting = self.tasks(id).await.into_iter().find(|task| task.state() == State::Pending).expect("one waits");
+        self.begin(waiting.lane.id).await
+    }
+
+    async fn settle(&self, task: &Task, event: Event<'_>) -> bool {
+        let by = By { now: self.clock.now(), node: NODE, actor: Actor::Worker("w".into()) };
+        let change = transition(&task.position, event, &by).unwrap();
+        matches!(self.store.apply(vec![(task.id, change)]).await.unwrap()[0], Applied::Done(_))
+    }
+
+    async fn complete(&self, task: &Task) -> bool {
+        self.settle(task, Event::Complete { result: None, http_status: None }).await
+    }
+
+    async fn fail(&self, task: &Task) -> bool {
+        let failure = Failure {
+            how: FailedHow::Failed,
+            error: RunError { code: "boom".into(), message: "it broke".into(), details: None },
+            http_status: None,
+            retryable: false,
+            retry_after_millis: None,
+            policy: task.body.retry_policy,
+            poison_after: 0,
+            dice: 0,
+        };
+        self.settle(task, Event::Fail(failure)).await
+    }
+}
+
+use Outcome::{Buffered, Coalesced, Fired, Missed, Skipped};
+
+#[tokio::test]
+async fn nothing_fires_early_and_everything_fires_once() {
+    let bench = Bench::new();
+    let id = bench.schedule("minutely", |definition| definition.spec.overlap = Overlap::AllowAll).await;
+    assert_eq!(bench.pass(MINUTE - 1).await, Report { next_at: Some(at(MINUTE)), ..Report::default() });
+    for minute in 1..=5 {
+        let report = bench.pass(if minute == 1 { 1 } else { MINUTE }).await;
+        assert_eq!((report.fired, report.next_at), (1, Some(at((minute + 1) * MINUTE))));
+        assert_eq!(bench.pass(0).await.written, 0, "an instant is decided once");
+    }
+    let tasks = bench.tasks(id).await;
+    let due: Vec<Timestamp> = tasks.iter().map(|task| task.execute_at).collect();
+    assert_eq!(due, (1..=5).map(|minute| at(minute * MINUTE)).collect::<Vec<_>>());
+    assert!(tasks.iter().all(|task| task.body.schedule_id == Some(id)));
+    let schedule = bench.read(id).await;
+    assert_eq!((schedule.progress.run_count, schedule.progress.last_run_at), (5, Some(at(5 * MINUTE))));
+    assert_eq!(schedule.version, 1, "a run is no edit");
+}
+
+#[tokio::test]
+async fn skip_leaves_out_what_comes_while_the_previous_is_live() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |_| {}).await;
+    bench.pass(MINUTE).await;
+    let first = bench.begin_first(id).await;
+    bench.pass(MINUTE).await;
+    bench.pass(MINUTE).await;
+    assert!(bench.complete(&first).await);
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.outcomes(id).await, [Fired, Skipped, Skipped, Fired]);
+    assert_eq!(bench.read(id).await.progress.skipped_count, 2);
+}
+
+#[tokio::test]
+async fn buffer_one_keeps_one_for_afterwards() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferOne).await;
+    bench.pass(MINUTE).await;
+    let first = bench.begin_first(id).await;
+    assert!(bench.pass(MINUTE).await.waits);
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.outcomes(id).await, [Fired, Buffered, Skipped]);
+    assert!(bench.complete(&first).await);
+    assert_eq!(bench.pass(1_000).await.fired, 1, "as soon as the previous has ended");
+    assert_eq!(bench.outcomes(id).await, [Fired, Fired, Skipped]);
+    assert_eq!(bench.states(id).await, [State::Completed, State::Pending]);
+    // It waits for instants again.
+    let next = bench.read(id).await.progress;
+    assert_eq!((next.look_at, next.next_run_at), (Some(at(4 * MINUTE)), Some(at(4 * MINUTE))));
+}
+
+#[tokio::test]
+async fn buffer_all_runs_them_one_at_a_time_in_order() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
+    for _ in 0..4 {
+        bench.pass(MINUTE).await;
+    }
+    assert_eq!(bench.outcomes(id).await, [Fired, Buffered, Buffered, Buffered]);
+    for done in 1..=4 {
+        let running = bench.begin_first(id).await;
+        assert_eq!(bench.tasks(id).await.len(), done, "one at a time");
+        assert_eq!(bench.pass(1).await.fired, 0);
+        assert!(bench.complete(&running).await);
+        assert_eq!(bench.pass(1).await.fired, usize::from(done < 4));
+    }
+    let instants: Vec<i64> = bench.told(id).await.into_iter().map(|(minute, ..)| minute).collect();
+    assert_eq!(instants, [1, 2, 3, 4]);
+    let order: Vec<Timestamp> = bench.tasks(id).await.iter().map(|task| task.created_at).collect();
+    assert!(order.is_sorted());
+}
+
+#[tokio::test]
+async fn cancel_other_asks_the_running_one_to_stop_and_waits_for_it() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::CancelOther).await;
+    bench.pass(MINUTE).await;
+    let first = bench.begin_first(id).await;
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
+    let asked = bench.tasks(id).await.remove(0);
+    assert!(asked.position.cancel_requested && asked.state() == State::Running);
+    assert_eq!(bench.pass(1).await.fired, 0, "it still runs");
+    assert!(!bench.complete(&first).await, "what it was before it was asked");
+    assert!(bench.complete(&asked).await);
+    assert_eq!(bench.pass(1).await.fired, 1);
+    assert_eq!(bench.states(id).await, [State::Cancelled, State::Pending]);
+    // One that waits for nobody is simply replaced.
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.pass(1).await.fired, 1);
+    assert_eq!(bench.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
+}
+
+#[tokio::test]
+async fn terminate_other_ends_the_running_one_whatever_its_worker_says_later() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
+    bench.pass(MINUTE).await;
+    let first = bench.begin_first(id).await;
+    assert_eq!(bench.pass(MINUTE).await.fired, 1, "now, and not when the worker has noticed");
+    assert_eq!(bench.states(id).await, [State::Cancelled, State::Pending]);
+    assert!(!bench.complete(&first).await);
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
+    let trail = bench.tasks(id).await.remove(0).trail;
+    let actors: Vec<Actor<'_>> = trail.entries().map(|entry| entry.actor).collect();
+    assert_eq!(actors.iter().filter(|actor| **actor == Actor::Schedule).count(), 2);
+}
+
+#[tokio::test]
+async fn allow_all_runs_them_side_by_side() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::AllowAll).await;
+    for _ in 0..3 {
+        bench.pass(MINUTE).await;
+    }
+    assert_eq!(bench.states(id).await, [State::Pending; 3]);
+}
+
+/// Nobody looks for ten minutes; the window is five.
+async fn after_an_outage(catchup: CatchUp, overlap: Overlap) -> (Bench, ScheduleId) {
+    let bench = Bench::new();
+    let id = bench
+        .schedule("s", |definition| {
+            definition.spec.catchup = catchup;
+            definition.spec.overlap = overlap;
+            definition.spec.catchup_window_millis = 5 * MINUTE as u64;
+        })
+        .await;
+    bench.pass_all(10 * MINUTE + 30_000).await;
+    (bench, id)
+}
+
+#[tokio::test]
+async fn catchup_none_records_what_was_missed() {
+    let (bench, id) = after_an_outage(CatchUp::None, Overlap::AllowAll).await;
+    assert_eq!(bench.outcomes(id).await, [Missed; 10]);
+    let progress = bench.read(id).await.progress;
+    assert_eq!((progress.missed_count, progress.run_count, progress.next_run_at), (10, 0, Some(at(11 * MINUTE))));
+    bench.pass(30_000).await;
+    assert_eq!(bench.told(id).await[10], (11, Fired, "on_time".to_owned()));
+}
+
+#[tokio::test]
+async fn catchup_last_runs_the_last_for_all() {
+    let (bench, id) = after_an_outage(CatchUp::Last, Overlap::AllowAll).await;
+    let outcomes = bench.outcomes(id).await;
+    assert_eq!(outcomes[..5], [Missed; 5], "before the window");
+    assert_eq!(outcomes[5..], [Coalesced, Coalesced, Coalesced, Coalesced, Fired]);
+    assert_eq!(bench.told(id).await[9], (10, Fired, "caught_up".to_owned()));
+}
+
+#[tokio::test]
+async fn catchup_all_runs_all_within_the_window() {
+    let (bench, id) = after_an_outage(CatchUp::All, Overlap::AllowAll).await;
+    let outcomes = bench.outcomes(id).await;
+    assert_eq!((&outcomes[..5], &outcomes[5..]), (&[Missed; 5][..], &[Fired; 5][..]));
+    let due: Vec<Timestamp> = bench.tasks(id).await.iter().map(|task| task.execute_at).collect();
+    assert_eq!(due, (6..=10).map(|minute| at(minute * MINUTE)).collect::<Vec<_>>());
+    let (bench, id) = after_an_outage(CatchUp::All, Overlap::BufferAll).await;
+    assert_eq!(bench.outcomes(id).await[5..], [Fired, Buffered, Buffered, Buffered, Buffered]);
+}
+
+#[tokio::test]
+async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
+    let bench = Bench::new();
+    let id = bench
+        .schedule("s", |definition| {
+            definition.spec.catchup = CatchUp::All;
+            definition.spec.overlap = Overlap::AllowAll;
+            definition.spec.catchup_window_millis = 3_000 * MINUTE as u64;
+        })
+        .await;
+    let years = 174 * 365 * 24 * 60 * MINUTE;
+    let mut report = bench.pass(years).await;
+    let mut rounds = 1;
+    while report.more {
+        report = bench.pass(0).await;
+        rounds += 1;
+        assert!(rounds < 50, "there is no end");
+    }
+    let told = bench.store.occurrences(id, None, 100_000).await.unwrap();
+    assert!(told.len() <= 8 * TURN, "{}", told.len());
+    assert!((2_999..=3_001).contains(&bench.tasks(id).await.len()));
+    let schedule = bench.read(id).await;
+    assert!(schedule.progress.missed_count > 10_000);
+    assert!(schedule.progress.next_run_at.unwrap() > bench.clock.now());
+}
+
+#[tokio::test]
+async fn a_leader_of_the_past_fires_nothing() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::TerminateOther).await;
+    bench.pass(MINUTE).await;
+    let running = bench.begin_first(id).await;
+    let past = bench.lead(NODE).await;
+    bench.lead(NodeId::new(2)).await;
+    bench.clock.advance_millis(MINUTE);
+    assert_eq!(bench.cron.run_once(&past).await.unwrap(), None);
+    assert_eq!(bench.states(id).await, [State::Running], "it ends no task either");
+    assert!(bench.complete(&running).await);
+    assert_eq!(bench.pass(0).await.fired, 1, "whoever leads does");
+}
+
+#[tokio::test]
+async fn two_leaders_at_once_fire_an_instant_once() {
+    let bench = Bench::new();
+    let ids = futures(&bench, 20).await;
+    let lease = bench.lead(NODE).await;
+    for _ in 0..5 {
+        bench.clock.advance_millis(MINUTE);
+        // The same lease: the term does not tell them apart, the revision does.
+        let (one, two) = tokio::join!(bench.cron.run_once(&lease), bench.cron.run_once(&lease));
+        assert_eq!(one.unwrap().unwrap().fired + two.unwrap().unwrap().fired, ids.len());
+    }
+    for id in ids {
+        assert_eq!(bench.outcomes(id).await, [Fired; 5]);
+        assert_eq!(bench.tasks(id).await.len(), 5);
+    }
+}
+
+async fn futures(bench: &Bench, count: usize) -> Vec<ScheduleId> {
+    let mut ids = Vec::new();
+    for number in 0..count {
+        let allow_all = |definition: &mut Definition| definition.spec.overlap = Overlap::AllowAll;
+        ids.push(bench.schedule(&format!("s{number}"), allow_all).await);
+    }
+    ids
+}
+
+#[tokio::test]
+async fn an_edit_and_a_turn_exclude_each_other() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |_| {}).await;
+    let read = bench.read(id).await;
+    assert_eq!(bench.pass(MINUTE).await.fired, 1);
+    assert_eq!(Schedules::replace(&*bench.store, read).await.unwrap(), Replaced::Lost, "the turn was first");
+    let mut edited = bench.read(id).await;
+    edited.progress.next_run_at = Some(at(90 * MINUTE));
+    edited.progress.look_at = Some(AT_EVERY_LOOK);
+    assert_eq!(Schedules::replace(&*bench.store, edited).await.unwrap(), Replaced::Done);
+    assert_eq!(bench.pass(MINUTE).await.fired, 0, "the edit was first");
+    assert_eq!(bench.read(id).await.progress.look_at, Some(at(90 * MINUTE)), "a look puts it right");
+}
+
+#[tokio::test]
+async fn a_failure_pauses_a_schedule_that_says_so() {
+    let bench = Bench::new();
+    let id = bench.schedule("s", |definition| definition.pause_on_failure = true).await;
+    let deaf = bench.schedule("deaf", |_| {}).await;
+    bench.pass(MINUTE).await;
+    for id in [id, deaf] {
+        let running = bench.begin_first(id).await;
+        assert!(bench.fail(&running).await);
+    }
+    let report = bench.pass(1_000).await;
+    assert_eq!((report.written, report.fired), (1, 0));
+    let paused = bench.read(id).await;
+    let failed = bench.tasks(id).await.remove(0);
+    let reason = paused.pause.as_ref().and_then(|pause| pause.reason.clone()).expect("a reason");
+    assert!(reason.contains(&failed.id.to_string()) && reason.contains("DEAD_LETTERED"), "{reason}");
+    assert_eq!((paused.version, bench.read(deaf).await.pause), (2, None));
+    bench.pass(5 * MINUTE).await;
+    assert_eq!(bench.outcomes(id).await, [Fired], "nothing fires while it is paused");
+    assert_eq!(bench.outcomes(deaf).await.len(), 6);
+    // Resumed by hand, it is not paused again by the same failure.
+    let mut resumed = paused;
+    resumed.set_pause(None);
+    resumed.progress.look_at = resumed.look_at(true);
+    assert_eq!(Schedules::replace(&*bench.store, resumed).await.unwrap(), Replaced::Done);
+    bench.pass(0).await;
+    assert_eq!(bench.read(id).await.pause, None);
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_made_is_a_record_with_its_reason() {
+    let bench = Bench::new();
+    let id = bench.schedule("refused", |_| {}).await;
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.told(id).await, [(1, Skipped, "task_refused".to_owned())]);
+    let progress = bench.read(id).await.progress;
+    assert_eq!((progress.run_count, progress.skipped_count, progress.next_run_at), (0, 1, Some(at(2 * MINUTE))));
+    let told = bench.store.occurrences(id, None, 1).await.unwrap().remove(0);
+    assert!(told.detail.unwrap().contains("there is no such queue"));
+}
+
+#[tokio::test]
+async fn it_ends_after_its_last_run() {
+    let bench = Bench::new();
+    let id = bench
+        .schedule("s", |definition| {
+            definition.spec.max_runs = Some(2);
+            definition.spec.overlap = Overlap::AllowAll;
+        })
+        .await;
+    for _ in 0..4 {
+        bench.pass(MINUTE).await;
+    }
+    assert_eq!(bench.outcomes(id).await, [Fired, Fired]);
+    let progress = bench.read(id).await.progress;
+    assert_eq!((progress.next_run_at, progress.look_at), (None, None));
+}
+
+#[tokio::test]
+async fn many_more_than_a_page_fire_in_one_round() {
+    let bench = Bench::new();
+    let ids = futures(&bench, 250).await;
+    assert_eq!(bench.pass(MINUTE).await.fired, ids.len());
+}
+
+#[tokio::test]
+async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
+    let bench = Bench::new();
+    let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
+    let (cron, token) = (Arc::clone(&bench.cron), stop.clone());
+    let running = tokio::spawn(async move { cron.run(&lease, token).await });
+    let id = bench.schedule("s", |_| {}).await;
+    bench.clock.advance_millis(MINUTE);
+    bench.written.notify_one();
+    eventually("it fires", Duration::from_secs(20), async || {
+        let told = bench.told(id).await;
+        if told.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }
+    })
+    .await;
+    stop.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn it_ends_when_somebody_else_leads() {
+    let bench = Bench::new();
+    bench.schedule("s", |_| {}).await;
+    let past = bench.lead(NODE).await;
+    bench.lead(NodeId::new(2)).await;
+    bench.clock.advance_millis(MINUTE);
+    let ended = tokio::time::timeout(Duration::from_secs(20), bench.cron.run(&past, CancellationToken::new()));
+    ended.await.expect("it ends by itself");
+}

@@ -1,0 +1,188 @@
+//! Priorities and tenants share what there is: counted over HTTP, on a real server.
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::postgres::Postgres;
+use punctual_testkit::process::Serve;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::{Value, json};
+
+use crate::it::world::{Caller, PUNCTUAL, SOON, World, caller_of, id_of, worker_id};
+
+fn tasks(priority: u8, count: usize) -> Vec<Value> {
+    vec![json!({"type": "t", "queue": "q", "priority": priority}); count]
+}
+
+async fn flood(caller: &Caller) {
+    caller.submit_all([tasks(9, 300), tasks(5, 100), tasks(1, 40)].concat()).await;
+}
+
+/// How many of each band.
+fn by_band(leases: &[Value]) -> [usize; 3] {
+    let of = |band: std::ops::RangeInclusive<u64>| {
+        leases.iter().filter(|lease| lease["task"]["priority"].as_u64().is_some_and(|it| band.contains(&it))).count()
+    };
+    [of(7..=9), of(4..=6), of(0..=3)]
+}
+
+async fn lease(caller: &Caller, most: usize) -> Vec<Value> {
+    let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": most, "wait_seconds": 30});
+    caller.lease(wanted).await
+}
+
+#[tokio::test]
+async fn a_flood_of_high_priority_lets_low_priority_progress_at_its_share() {
+    let world = World::start().await;
+    let (single, batched) = (world.caller().stranger(), world.caller().stranger());
+    flood(&single).await;
+    let mut leased = Vec::new();
+    for _ in 0..100 {
+        leased.extend(lease(&single, 1).await);
+    }
+    assert_eq!(by_band(&leased), [70, 25, 5]);
+    flood(&batched).await;
+    assert_eq!(by_band(&lease(&batched, 100).await), [70, 25, 5]);
+    // What is left is claimed whatever it is: no share is kept for nobody.
+    assert_eq!(lease(&batched, 1_000).await.len(), 340);
+}
+
+#[tokio::test]
+async fn so_it_does_in_a_shared_database_and_with_other_weights() {
+    let postgres = Postgres::start().await;
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
+        .setting("STORE", &postgres.create_database().await)
+        .setting("FAIRNESS__HIGH_WEIGHT", "2")
+        .setting("FAIRNESS__NORMAL_WEIGHT", "1")
+        .setting("FAIRNESS__LOW_WEIGHT", "1");
+    let server = serve.start().await;
+    let caller = caller_of(&server);
+    flood(&caller).await;
+    assert_eq!(by_band(&lease(&caller, 100).await), [50, 25, 25]);
+    let mut leased = Vec::new();
+    for _ in 0..40 {
+        leased.extend(lease(&caller, 1).await);
+    }
+    assert_eq!(by_band(&leased), [20, 10, 10]);
+}
+
+#[tokio::test]
+async fn waiting_makes_a_task_more_urgent() {
+    let world = World::start_with(|serve| serve.setting("FAIRNESS__AGING_SECONDS", "0.02")).await;
+    let caller = world.caller();
+    let old = id_of(&caller.submit(json!({"type": "t", "queue": "q", "priority": 0})).await);
+    eventually("it has waited for long enough", SOON, async || {
+        let metrics = caller.api.get("/metrics").await.text().to_owned();
+        if longest_wait(&metrics, "low") > 0.2 { Ok(()) } else { Err(metrics) }
+    })
+    .await;
+    caller.submit_all(tasks(9, 10)).await;
+    let leases = lease(&caller, 1).await;
+    assert_eq!(id_of(&leases[0]["task"]), old);
+}
+
+fn longest_wait(metrics: &str, band: &str) -> f64 {
+    let series = format!("punctual_longest_wait_seconds{{band=\"{band}\"}} ");
+    let value = metrics.lines().find_map(|line| line.strip_prefix(&series));
+    value.and_then(|value| value.parse().ok()).unwrap_or(-1.0)
+}
+
+#[tokio::test]
+async fn the_longest_wait_of_each_band_is_told_although_nothing_is_claimed() {
+    let world = World::start_with(|serve| serve.setting("SCHEDULER__SWEEP_INTERVAL_SECONDS", "0.1")).await;
+    let caller = world.caller();
+    let told = async |low: std::ops::Range<f64>| {
+        eventually("the wait is told", SOON, async || {
+            let metrics = caller.api.get("/metrics").await.text().to_owned();
+            let waits = ["high", "normal", "low"].map(|band| longest_wait(&metrics, band));
+            let is_so = waits[..2] == [0.0; 2] && low.contains(&waits[2]);
+            if is_so { Ok(()) } else { Err(format!("{waits:?}, not {low:?}")) }
+        })
+        .await;
+    };
+    told(0.0..0.001).await;
+    let id = id_of(&caller.submit(json!({"type": "t", "queue": "q", "priority": 3})).await);
+    told(1.0..60.0).await;
+    told(2.0..60.0).await;
+    caller.api.delete(&format!("/v1/tasks/{id}")).await.expect_any(&[200, 202, 204]);
+    told(0.0..0.001).await;
+}
+
+#[tokio::test]
+async fn tenants_share_what_workers_ask_for_by_their_weights() {
+    let world = World::start_with(|serve| {
+        serve.setting("SCHEDULER__CLAIM_BATCH", "40").setting("FAIRNESS__TENANT_WEIGHTS", "heavy=3")
+    })
+    .await;
+    let callers = ["heavy", "light"].map(|tenant| world.caller().of_tenant(tenant));
+    for caller in &callers {
+        caller.submit_all(tasks(5, 2_000)).await;
+    }
+    // Alone a tenant has all of it.
+    assert_eq!(lease(&callers[1], 1_000).await.len(), 40);
+    let mut draining = Vec::new();
+    for caller in &callers {
+        let caller = caller.clone();
+        draining.push(tokio::spawn(async move {
+            // Always two ask, so that there is never nobody.
+            let mut smallest = usize::MAX;
+            let ask = || lease(&caller, 1_000);
+            for _ in 0..10 {
+                let (one, other) = tokio::join!(ask(), ask());
+                smallest = smallest.min(one.len()).min(other.len());
+            }
+            smallest
+        }));
+    }
+    let mut smallest = Vec::new();
+    for one in draining {
+        smallest.push(one.await.unwrap());
+    }
+    // A claim is cut to the share while the other contends.
+    assert!((29..=31).contains(&smallest[0]) && (9..=11).contains(&smallest[1]), "{smallest:?}");
+}
+
+#[tokio::test]
+async fn a_tenant_whose_webhooks_never_end_does_not_hold_anothers_places() {
+    let world =
+        World::start_with(|serve| serve.setting("WEBHOOKS__CONCURRENCY", "16").setting("WEBHOOKS__PER_TARGET", "16"))
+            .await;
+    let sinks: Vec<Sink> = (0..8).map(|_| Sink::start()).collect();
+    let greedy = world.caller().stranger();
+    for sink in &sinks {
+        sink.answer("/hang", Answer::hang());
+        greedy.submit_all(vec![json!({"type": "t", "callback_url": sink.url("/hang")}); 8]).await;
+    }
+    let on_their_way = || sinks.iter().map(|sink| sink.hits("/hang").len()).sum::<usize>();
+    eventually("it has all it may have", SOON, async || {
+        let calls = on_their_way();
+        if calls >= 8 { Ok(()) } else { Err(format!("{calls} calls")) }
+    })
+    .await;
+    let quiet = world.caller().stranger();
+    for round in 0..20 {
+        let id = quiet.submit_id(json!({"type": "t", "callback_url": sinks[round % 8].url("/ok")})).await;
+        quiet.until_within(&id, "COMPLETED", SOON).await;
+    }
+    assert!(on_their_way() <= 12, "{} of 16 places", on_their_way());
+}
+
+#[tokio::test]
+async fn weights_that_are_none_are_refused() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    for (setting, value, advice) in [
+        ("PUNCTUAL_FAIRNESS__LOW_WEIGHT", "0", "must be between 1 and 1000"),
+        ("PUNCTUAL_FAIRNESS__TENANT_WEIGHTS", "acme", "such as \"acme=3\""),
+        ("PUNCTUAL_FAIRNESS__TENANT_WEIGHTS", "acme=0", "such as \"acme=3\""),
+        ("PUNCTUAL_WEBHOOKS__TENANT_PERCENT", "101", "must be between 1 and 100"),
+    ] {
+        let output = tokio::process::Command::new(PUNCTUAL)
+            .args(["config", "--data"])
+            .arg(home.path())
+            .env(setting, value)
+            .output()
+            .await
+            .expect("the program can be started");
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(advice), "{setting}={value}: {told}");
+    }
+}

@@ -1,0 +1,232 @@
+//! Ordering keys: one at a time and in order, whatever happens to the tasks and to whoever runs them.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::world::{Caller, SOON, World, boom, id_of, merged, quick, shared, time, worker_id};
+
+fn keyed(fields: Value) -> Value {
+    merged(json!({"type": "t", "queue": "q", "ordering_key": "k"}), fields)
+}
+
+/// What a worker that does not wait is handed now, if anything.
+async fn offered(caller: &Caller) -> Vec<String> {
+    let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 0});
+    caller.lease(wanted).await.iter().map(|lease| id_of(&lease["task"])).collect()
+}
+
+/// Waits for a lease, which must be of this task.
+async fn lease_of(caller: &Caller, id: &str) -> Value {
+    let lease = caller.lease_one("q").await;
+    assert_eq!(id_of(&lease["task"]), id, "another was first");
+    lease
+}
+
+#[tokio::test]
+async fn tasks_of_a_key_run_one_at_a_time_in_the_order_of_their_times() {
+    let caller = shared().await;
+    let tasks = [3, 1, 2, 1].map(|ago| keyed(json!({"execute_at": format!("2020-01-01T00:00:0{}Z", 9 - ago)})));
+    let tasks = caller.submit_all(tasks.to_vec()).await;
+    assert_eq!(tasks[0]["ordering_key"], "k");
+    for place in [0, 2, 1, 3] {
+        let lease = lease_of(&caller, &id_of(&tasks[place])).await;
+        assert_eq!(offered(&caller).await, Vec::<String>::new(), "two of a key at once");
+        caller.tell("complete", &lease, json!({})).await.expect(200);
+    }
+    assert_eq!(caller.task(&id_of(&tasks[3])).await["ordering_key"], "k");
+}
+
+#[tokio::test]
+async fn other_keys_and_other_tenants_run_beside_it() {
+    let caller = shared().await;
+    let tasks: Vec<Value> = (0..20).map(|n| keyed(json!({"ordering_key": format!("k{}", n % 5)}))).collect();
+    caller.submit_all(tasks).await;
+    let other = caller.stranger();
+    other.submit(keyed(json!({"ordering_key": "k0"}))).await;
+    let mut seen: HashMap<String, usize> = HashMap::new();
+    eventually("one of each key", SOON, async || {
+        let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 1});
+        for lease in caller.lease(wanted).await {
+            *seen.entry(lease["task"]["ordering_key"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+        }
+        if seen.len() == 5 { Ok(()) } else { Err(format!("{seen:?}")) }
+    })
+    .await;
+    assert!(seen.values().all(|count| *count == 1), "{seen:?}");
+    other.lease_one("q").await;
+}
+
+#[tokio::test]
+async fn a_retry_a_crash_and_a_release_keep_the_order() {
+    let caller = shared().await;
+    let tasks = caller.submit_all(vec![keyed(json!({"retry_policy": quick(5)})), keyed(json!({}))]).await;
+    let (first, second) = (id_of(&tasks[0]), id_of(&tasks[1]));
+    let lease = lease_of(&caller, &first).await;
+    caller.tell("fail", &lease, boom()).await.expect(200);
+    let lease = lease_of(&caller, &first).await;
+    caller.tell("release", &lease, json!({})).await.expect(200);
+    // A worker that is not heard of again.
+    let wanted =
+        json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 5, "wait_seconds": 20, "lease_seconds": 1});
+    let leases = caller.lease(wanted).await;
+    assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), [first.clone()]);
+    let lease = lease_of(&caller, &first).await;
+    caller.tell("complete", &lease, json!({})).await.expect(200);
+    let lease = lease_of(&caller, &second).await;
+    let done = caller.task(&first).await;
+    assert!(time(&lease["task"]["started_at"]) >= time(&done["completed_at"]), "{lease:#} {done:#}");
+}
+
+#[tokio::test]
+async fn cancellations_edits_and_redrives_keep_the_order() {
+    let caller = shared().await;
+    let at =
+        |second: u32| keyed(json!({"execute_at": format!("2020-01-01T00:00:0{second}Z"), "retry_policy": quick(0)}));
+    let tasks = caller.submit_all(vec![at(1), at(2), at(3), at(4), at(5)]).await;
+    let ids: Vec<String> = tasks.iter().map(id_of).collect();
+    caller.api.delete(&format!("/v1/tasks/{}", ids[0])).await.expect(200);
+    let sooner = json!({"execute_at": "2019-01-01T00:00:00Z"});
+    caller.api.patch(&format!("/v1/tasks/{}", ids[3]), &sooner).await.expect(200);
+    let lease = lease_of(&caller, &ids[3]).await;
+    let later = json!({"execute_at": "2021-01-01T00:00:00Z"});
+    caller.api.patch(&format!("/v1/tasks/{}", ids[1]), &later).await.expect(200);
+    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.until(&ids[3], "DEAD_LETTERED").await;
+    let lease = lease_of(&caller, &ids[2]).await;
+    // It is earlier than all that wait, and waits for what runs.
+    caller.api.post(&format!("/v1/tasks/{}/redrive", ids[3]), &json!({})).await.expect(200);
+    assert_eq!(offered(&caller).await, Vec::<String>::new());
+    caller.api.delete(&format!("/v1/tasks/{}", ids[2])).await.expect(202);
+    assert_eq!(offered(&caller).await, Vec::<String>::new(), "it runs until its worker has stopped");
+    caller.tell("complete", &lease, json!({})).await.problem_code(410, "cancelled");
+    for id in [&ids[3], &ids[4], &ids[1]] {
+        let lease = lease_of(&caller, id).await;
+        caller.tell("complete", &lease, json!({})).await.expect(200);
+    }
+}
+
+/// By default those behind a dead letter go on; a queue may hold them.
+async fn a_queue_may_hold_what_stands_behind_a_dead_letter(caller: &Caller) {
+    let fatal = || json!({"error": {"code": "bad", "message": "bad"}, "retryable": false});
+    let ids: Vec<String> =
+        caller.submit_all(vec![keyed(json!({})), keyed(json!({})), keyed(json!({}))]).await.iter().map(id_of).collect();
+    let lease = lease_of(caller, &ids[0]).await;
+    caller.tell("fail", &lease, fatal()).await.expect(200);
+    let lease = lease_of(caller, &ids[1]).await;
+    caller
+        .api
+        .call("PUT", "/v1/queues/q")
+        .json(&json!({"on_dead_letter": "hold"}))
+        .send()
+        .await
+        .expect_any(&[200, 201]);
+    caller.tell("fail", &lease, fatal()).await.expect(200);
+    caller.until(&ids[1], "DEAD_LETTERED").await;
+    let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 2});
+    assert_eq!(caller.lease(wanted).await, Vec::<Value>::new(), "the third is held");
+    caller.api.post(&format!("/v1/tasks/{}/redrive", ids[1]), &json!({})).await.expect(200);
+    let lease = lease_of(caller, &ids[1]).await;
+    caller.tell("fail", &lease, fatal()).await.expect(200);
+    caller.until(&ids[1], "DEAD_LETTERED").await;
+    caller.api.call("PUT", "/v1/queues/q").json(&json!({})).send().await.expect_any(&[200, 201]);
+    let lease = lease_of(caller, &ids[2]).await;
+    caller.tell("complete", &lease, json!({})).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_queue_may_hold_what_stands_behind_a_dead_letter_in_one_process() {
+    a_queue_may_hold_what_stands_behind_a_dead_letter(&shared().await).await;
+}
+
+#[tokio::test]
+async fn a_queue_may_hold_what_stands_behind_a_dead_letter_in_a_cluster() {
+    let cluster = Cluster::start(2).await;
+    a_queue_may_hold_what_stands_behind_a_dead_letter(&cluster.caller(1)).await;
+}
+
+/// Checks what a sink was called with: of each key one at a time, in the order of submission.
+fn expect_order(sink: &Sink, keys: usize, of_each: usize) {
+    let mut next: HashMap<String, u64> = HashMap::new();
+    for hit in sink.all_hits() {
+        let body: Value = serde_json::from_slice(&hit.body).expect("a payload");
+        let key = body["key"].as_str().expect("a key").to_owned();
+        let expected = next.entry(key.clone()).or_default();
+        assert_eq!(body["number"].as_u64(), Some(*expected), "{key} is out of order");
+        *expected += 1;
+    }
+    assert_eq!(next.len(), keys);
+    assert!(next.values().all(|count| *count == of_each as u64), "{next:?}");
+}
+
+#[tokio::test]
+async fn webhooks_of_a_key_are_called_in_order_by_several_nodes() {
+    const KEYS: usize = 6;
+    const OF_EACH: usize = 15;
+    let (cluster, sink) = (Cluster::start(3).await, Sink::start());
+    sink.answer("/", Answer::status(200).after(Duration::from_millis(5)));
+    let mut ids = Vec::new();
+    for number in 0..OF_EACH {
+        let task = |key: usize| {
+            let payload = json!({"key": format!("k{key}"), "number": number});
+            let queue = format!("q{key}");
+            json!({"type": "t", "queue": queue, "ordering_key": format!("k{key}"), "payload": payload, "callback_url": sink.url("/")})
+        };
+        let submitted = cluster.caller(number % 3).submit_all((0..KEYS).map(task).collect()).await;
+        ids.extend(submitted.iter().map(id_of));
+    }
+    for id in &ids {
+        cluster.caller(0).until_within(id, "COMPLETED", SOON * 3).await;
+    }
+    expect_order(&sink, KEYS, OF_EACH);
+}
+
+#[tokio::test]
+async fn the_order_outlives_a_killed_process() {
+    let (mut world, sink) = (World::start().await, Sink::start());
+    sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
+    let task = |number: usize| {
+        let payload = json!({"key": "k", "number": number});
+        json!({"type": "t", "ordering_key": "k", "payload": payload, "callback_url": sink.url("/"), "retry_policy": quick(5)})
+    };
+    let ids: Vec<String> = world.caller().submit_all((0..40).map(task).collect()).await.iter().map(id_of).collect();
+    for done in [5, 15] {
+        sink.wait_for("/", done, SOON).await;
+        world.server.kill();
+        world.restart().await;
+    }
+    for id in &ids {
+        world.caller().until_within(id, "COMPLETED", SOON * 2).await;
+    }
+    // A run that was under way when the process died is made again; nothing else is out of its place.
+    let numbers: Vec<u64> = sink
+        .all_hits()
+        .iter()
+        .map(|hit| serde_json::from_slice::<Value>(&hit.body).expect("a payload")["number"].as_u64().expect("a number"))
+        .collect();
+    assert!(numbers.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == pair[0] + 1), "{numbers:?}");
+    assert_eq!((numbers.first(), numbers.last()), (Some(&0), Some(&39)));
+}
+
+#[tokio::test]
+async fn a_key_is_1_to_255_characters() {
+    let caller = shared().await;
+    let long = "ü".repeat(255);
+    let task = caller.submit(keyed(json!({"ordering_key": long, "delay_seconds": 600}))).await;
+    assert_eq!(task["ordering_key"], json!(long));
+    for bad in [json!(""), json!("ü".repeat(256)), json!("a\nb")] {
+        caller.api.post("/v1/tasks", &keyed(json!({"ordering_key": bad}))).await.invalid("/ordering_key");
+    }
+    for bad in [json!(7), json!(["k"])] {
+        caller.api.post("/v1/tasks", &keyed(json!({"ordering_key": bad}))).await.problem(422);
+    }
+    // It is part of what is meant by an idempotency key.
+    let submit = |key: &str| json!({"type": "t", "idempotency_key": "i", "ordering_key": key, "delay_seconds": 600});
+    caller.api.post("/v1/tasks", &submit("a")).await.expect(201);
+    caller.api.post("/v1/tasks", &submit("a")).await.expect(200);
+    caller.api.post("/v1/tasks", &submit("b")).await.problem_code(422, "idempotency_key_reused");
+}

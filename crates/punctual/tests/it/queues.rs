@@ -1,0 +1,33 @@
+//! Queues: limits, pauses and defaults, on one node and on several.
+
+mod depth;
+mod pauses;
+mod places;
+mod rates;
+mod settings;
+
+use serde_json::{Value, json};
+
+use crate::it::world::Caller;
+
+/// Sets a queue, and gives it.
+async fn put(caller: &Caller, queue: &str, settings: Value) -> Value {
+    caller.api.call("PUT", &format!("/v1/queues/{queue}")).json(&settings).send().await.expect(200)
+}
+
+/// The queue as it is now.
+async fn get(caller: &Caller, queue: &str) -> Value {
+    caller.api.get(&format!("/v1/queues/{queue}")).await.expect(200)
+}
+
+async fn pause(caller: &Caller, queue: &str, how: Value) -> Value {
+    caller.api.post(&format!("/v1/queues/{queue}/pause"), &how).await.expect(200)
+}
+
+async fn resume(caller: &Caller, queue: &str) -> Value {
+    caller.api.post(&format!("/v1/queues/{queue}/resume"), &json!({})).await.expect(200)
+}
+
+fn count(queue: &Value, status: &str) -> u64 {
+    queue["counts"][status].as_u64().unwrap_or_else(|| panic!("no {status} in {queue:#}"))
+}

@@ -1,0 +1,133 @@
+//! What somebody asks of a schedule: a run now, or the runs of a time that is past.
+
+use serde_json::{Value, json};
+
+use super::{create, every_second, occurrences, outcomes, path, read, statuses, tasks, until_outcomes, yearly};
+use crate::it::world::{World, in_seconds, merged, seconds_between, shared, time, worker_id, written};
+
+async fn trigger(caller: &crate::it::world::Caller, schedule: &Value) -> punctual_testkit::http::Reply {
+    caller.api.post(&path(schedule, "/trigger"), &json!({})).await
+}
+
+#[tokio::test]
+async fn a_trigger_runs_it_now() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("s", json!({"paused": true}))).await;
+    let fired = trigger(&caller, &made).await.expect(201);
+    assert_eq!(
+        (&fired["outcome"], &fired["origin"], &fired["reason"]),
+        (&json!("fired"), &json!("manual"), &json!("triggered"))
+    );
+    let task = caller.task(fired["task_id"].as_str().expect("a task")).await;
+    assert_eq!((&task["schedule_id"], &task["queue"]), (&made["schedule_id"], &json!("s")));
+    assert!(seconds_between(time(&fired["instant"]), jiff::Timestamp::now()) < 20.0);
+    let all = occurrences(&caller, &made).await;
+    assert_eq!(all, [fired]);
+    let now = read(&caller, &made).await;
+    assert_eq!((&now["run_count"], &now["version"]), (&json!(1), &json!(1)));
+    let lease = caller.lease_one("s").await;
+    caller.tell("complete", &lease, json!({})).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_trigger_is_subject_to_the_overlap_policy() {
+    let caller = shared().await;
+    for (policy, status, outcome, after) in [
+        ("skip", 200, "skipped", vec!["PENDING"]),
+        ("buffer_one", 202, "buffered", vec!["PENDING"]),
+        ("buffer_all", 202, "buffered", vec!["PENDING"]),
+        ("terminate_other", 201, "fired", vec!["CANCELLED", "PENDING"]),
+        ("allow_all", 201, "fired", vec!["PENDING", "PENDING"]),
+    ] {
+        let made = create(&caller, &yearly(policy, json!({"overlap_policy": policy}))).await;
+        trigger(&caller, &made).await.expect(201);
+        let told = trigger(&caller, &made).await.expect(status);
+        assert_eq!(told["outcome"], outcome, "{policy}");
+        assert_eq!(statuses(&tasks(&caller, &made).await), after, "{policy}");
+        assert_eq!(occurrences(&caller, &made).await.len(), 2, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn triggers_at_once_are_each_a_run_of_their_own() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("s", json!({"overlap_policy": "allow_all"}))).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let (api, path) = (caller.api.apart(), path(&made, "/trigger"));
+        calls.spawn(async move { api.post(&path, &json!({})).await.expect(201)["task_id"].clone() });
+    }
+    let ids: std::collections::BTreeSet<String> = calls.join_all().await.iter().map(ToString::to_string).collect();
+    assert_eq!(ids.len(), 10);
+    assert_eq!(read(&caller, &made).await["run_count"], 10);
+    assert_eq!(tasks(&caller, &made).await.len(), 10);
+}
+
+#[tokio::test]
+async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
+    let world = World::start().await;
+    let caller = world.caller();
+    let made = create(&caller, &json!({"name": "s", "cron": "0 0 * * *", "task": {"type": "t", "queue": "q"}})).await;
+    let wanted = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-04T23:00:00Z"});
+    let answer = caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202);
+    assert_eq!(answer["instants"], 4);
+    assert_eq!(
+        caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"],
+        0,
+        "they are asked for"
+    );
+    for day in 1..=4 {
+        let leases =
+            caller.lease(json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 20})).await;
+        assert_eq!(leases.len(), 1, "one at a time");
+        let all = occurrences(&caller, &made).await;
+        let fired = outcomes(&all).iter().filter(|one| **one == "fired").count();
+        assert_eq!(fired, day, "in order: {all:#?}");
+        assert_eq!(all[day - 1]["instant"], format!("2026-01-0{day}T00:00:00.000Z"));
+        assert_eq!(all[day - 1]["task_id"], leases[0]["task"]["task_id"]);
+        assert_eq!(all[day - 1]["origin"], "backfill");
+        caller.tell("complete", &leases[0], json!({})).await.expect(200);
+    }
+    assert_eq!(caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"], 0, "they have run");
+    assert_eq!(read(&caller, &made).await["run_count"], 4);
+}
+
+#[tokio::test]
+async fn a_backfill_runs_what_was_skipped_and_not_what_ran() {
+    let world = World::start().await;
+    let caller = world.caller();
+    let made = create(&caller, &every_second("s", json!({}))).await;
+    // Nobody takes the first task, so that the following ones are skipped.
+    let all = until_outcomes(&caller, &made, "skipped", 2).await;
+    caller.api.post(&path(&made, "/pause"), &json!({})).await.expect(200);
+    caller.api.patch(&path(&made, ""), &json!({"overlap_policy": "allow_all"})).await.expect(200);
+    let range = json!({"from": all[0]["instant"], "to": all[2]["instant"]});
+    assert_eq!(caller.api.post(&path(&made, "/backfill"), &range).await.expect(202)["instants"], 2);
+    assert_eq!(outcomes(&occurrences(&caller, &made).await)[..3], ["fired", "buffered", "buffered"], "it is paused");
+    // So that nothing else fires when it goes on.
+    let far = json!({"cron": "0 0 1 1 *"});
+    caller.api.patch(&path(&made, ""), &far).await.expect(200);
+    caller.api.post(&path(&made, "/resume"), &json!({})).await.expect(200);
+    let after = until_outcomes(&caller, &made, "fired", 3).await;
+    assert_eq!(after[0], all[0], "what had run is left as it is");
+    assert!(after[1..3].iter().all(|one| one["reason"] == "backfilled" && one["task_id"].is_string()), "{after:#?}");
+}
+
+#[tokio::test]
+async fn a_large_backfill_is_done_in_turns() {
+    let world = World::start().await;
+    let caller = world.caller();
+    let wanted = yearly("s", json!({"overlap_policy": "allow_all"}));
+    let made =
+        create(&caller, &merged(wanted, json!({"interval_seconds": 60, "starts_at": written(in_seconds(-300_000.0))})))
+            .await;
+    let range = json!({"from": written(in_seconds(-150_000.0)), "to": written(in_seconds(-60.0))});
+    let asked =
+        caller.api.post(&path(&made, "/backfill"), &range).await.expect(202)["instants"].as_u64().expect("a number");
+    assert!((2_490..=2_500).contains(&asked), "{asked}");
+    punctual_testkit::eventually::eventually("all have fired", crate::it::world::SOON, async || {
+        let now = read(&caller, &made).await;
+        if now["run_count"].as_u64() >= Some(asked) { Ok(()) } else { Err(now["run_count"].to_string()) }
+    })
+    .await;
+}

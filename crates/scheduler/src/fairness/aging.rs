@@ -1,0 +1,54 @@
+//! Waiting raises the effective priority.
+
+use std::time::Duration;
+
+use punctual_core::time::Timestamp;
+
+/// The most urgent priority.
+const MOST_URGENT: u8 = 9;
+
+/// By how much waiting counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Aging {
+    /// Zero: not at all.
+    millis_for_one: i64,
+}
+
+impl Aging {
+    /// One priority more for every so long a wait; zero means that waiting does not count.
+    pub fn new(wait: Duration) -> Self {
+        Self { millis_for_one: i64::try_from(wait.as_millis()).unwrap_or(i64::MAX) }
+    }
+
+    /// The priority that counts for what has this one and is due since then.
+    pub fn priority(self, priority: u8, due_at: Timestamp, now: Timestamp) -> u8 {
+        if self.millis_for_one == 0 {
+            return priority;
+        }
+        let waited = now.as_millis().saturating_sub(due_at.as_millis()).max(0);
+        let raised = u8::try_from(waited / self.millis_for_one).unwrap_or(u8::MAX);
+        priority.saturating_add(raised).min(MOST_URGENT.max(priority))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_millis(millis)
+    }
+
+    #[test]
+    fn waiting_raises_the_priority_up_to_the_most_urgent() {
+        let aging = Aging::new(Duration::from_secs(10));
+        let after = |millis| aging.priority(2, at(0), at(millis));
+        assert_eq!([after(-5), after(0), after(9_999), after(10_000), after(25_000)], [2, 2, 2, 3, 4]);
+        assert_eq!([after(70_000), after(80_000), after(i64::MAX / 2)], [9, 9, 9]);
+    }
+
+    #[test]
+    fn zero_means_that_waiting_does_not_count() {
+        assert_eq!(Aging::new(Duration::ZERO).priority(0, at(0), at(i64::MAX / 2)), 0);
+    }
+}

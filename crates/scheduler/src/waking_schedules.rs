@@ -1,0 +1,93 @@
+//! Schedules that tell the dispatcher of the tasks they made, and the cron loop of what was written, so that neither waits
+//! for its next look. Wraps any store; callers do not notice.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
+use punctual_core::ids::ScheduleId;
+use punctual_core::retention::Pruned;
+use punctual_core::schedules::{
+    Due, Inserted, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned,
+};
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use tokio::sync::Notify;
+
+use crate::hints::Hints;
+
+/// See the module.
+pub struct WakingSchedules {
+    inner: Arc<dyn Schedules>,
+    hints: Arc<Hints>,
+    written: Arc<Notify>,
+}
+
+impl WakingSchedules {
+    /// Writes to `inner`, and tells `hints` of tasks and `written` of schedules.
+    pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, written: Arc<Notify>) -> Self {
+        Self { inner, hints, written }
+    }
+}
+
+#[async_trait]
+impl Schedules for WakingSchedules {
+    async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
+        let inserted = self.inner.insert(schedule).await?;
+        self.written.notify_one();
+        Ok(inserted)
+    }
+
+    async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
+        let replaced = self.inner.replace(schedule).await?;
+        self.written.notify_one();
+        Ok(replaced)
+    }
+
+    async fn turn(&self, lease: Option<&Lease>, turns: Vec<Turn>) -> Result<Option<Vec<Turned>>, StoreError> {
+        let turned = self.inner.turn(lease, turns).await?;
+        for turned in turned.iter().flatten() {
+            if let Turned::Done { waiting, .. } = turned {
+                self.hints.add(waiting.iter().map(|(lane, due_at)| (lane, *due_at)));
+            }
+        }
+        // The cron loop knows what it wrote itself.
+        if lease.is_none() {
+            self.written.notify_one();
+        }
+        Ok(turned)
+    }
+
+    async fn remove(&self, id: ScheduleId, revision: u64) -> Result<bool, StoreError> {
+        self.inner.remove(id, revision).await
+    }
+    async fn get(&self, tenant: &str, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
+        self.inner.get(tenant, id).await
+    }
+    async fn named(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, StoreError> {
+        self.inner.named(tenant, name).await
+    }
+    async fn list(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError> {
+        self.inner.list(tenant, after, limit).await
+    }
+    async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
+        self.inner.standing(tenant, id).await
+    }
+    async fn due(&self, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, StoreError> {
+        self.inner.due(now, after, limit).await
+    }
+    async fn next_look(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.next_look(now).await
+    }
+    async fn occurrences(
+        &self,
+        id: ScheduleId,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Occurrence>, StoreError> {
+        self.inner.occurrences(id, before, limit).await
+    }
+    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.inner.prune_occurrences(before, limit).await
+    }
+}

@@ -1,0 +1,2 @@
+DROP TABLE occurrences;
+DROP TABLE schedules;

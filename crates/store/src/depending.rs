@@ -1,0 +1,213 @@
+//! What submitted tasks wait for: pure, the stores look up what they are told to.
+//!
+//! Called by the inserts of both stores, with what is known of the idempotency keys of a batch.
+//! A member that is a replay stands for its first task; one that is refused takes along those
+//! that depend on it. Linear in the members and in what they depend on.
+
+use std::collections::{HashMap, HashSet};
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::task::{NewTask, OnDependencyFailure};
+
+/// How a member of a batch stands before its dependencies are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stands {
+    /// It is new.
+    New,
+    /// It was submitted before, as this task.
+    As(TaskId),
+    /// It is refused.
+    Refused,
+}
+
+/// A task that others depend on, as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub tenant: String,
+    pub state: State,
+}
+
+/// What becomes of a member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Plan {
+    /// What was decided about it before.
+    Stays,
+    /// It depends on this task, which is not there.
+    Unknown(TaskId),
+    /// It is stored.
+    Create(Waits),
+}
+
+/// What a new task waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// All that it depends on.
+    pub depends_on: Vec<TaskId>,
+    /// Those of them that are waited for.
+    pub edges: Vec<TaskId>,
+    /// Those among the edges that came to rest before, and how.
+    pub ended: Vec<(TaskId, State)>,
+    /// Others of the batch wait for it.
+    pub awaited: bool,
+}
+
+/// A batch and how its members stand.
+pub(crate) struct Batch<'a> {
+    tasks: &'a [NewTask],
+    stands: &'a [Stands],
+    place_of: HashMap<TaskId, usize>,
+}
+
+/// Where a dependency leads.
+#[derive(Clone, Copy)]
+enum Leads {
+    /// To a member that is new.
+    Member(usize),
+    /// To a task that is there already, or not at all.
+    Outside(TaskId),
+    Nowhere,
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn new(tasks: &'a [NewTask], stands: &'a [Stands]) -> Self {
+        let place_of = tasks.iter().enumerate().map(|(place, task)| (task.id, place)).collect();
+        Self { tasks, stands, place_of }
+    }
+
+    /// The tasks outside of the batch that must be looked up, in order.
+    pub(crate) fn outside(&self) -> Vec<TaskId> {
+        let mut outside: Vec<TaskId> = self
+            .new_ones()
+            .flat_map(|(_, task)| &task.body.dependencies.ids)
+            .filter_map(|id| match self.leads(*id) {
+                Leads::Outside(id) => Some(id),
+                _ => None,
+            })
+            .collect();
+        outside.sort_unstable();
+        outside.dedup();
+        outside
+    }
+
+    /// What becomes of the members, now that those outside are known.
+    pub(crate) fn plan(&self, known: &HashMap<TaskId, Known>) -> Vec<Plan> {
+        let refused = self.refused(known);
+        let mut plans: Vec<Plan> = refused.iter().map(|why| why.map_or(Plan::Stays, Plan::Unknown)).collect();
+        let mut awaited: HashSet<usize> = HashSet::new();
+        for (place, task) in self.new_ones().filter(|(place, _)| refused[*place].is_none()) {
+            let mut waits = Waits::default();
+            let mut seen: HashSet<TaskId> = HashSet::new();
+            for id in &task.body.dependencies.ids {
+                match self.leads(*id) {
+                    Leads::Member(member) if seen.insert(self.tasks[member].id) => {
+                        awaited.insert(member);
+                        waits.depends_on.push(self.tasks[member].id);
+                        waits.edges.push(self.tasks[member].id);
+                    }
+                    Leads::Outside(id) if seen.insert(id) => {
+                        waits.depends_on.push(id);
+                        let state = known.get(&id).map(|known| known.state);
+                        if let Some(state) =
+                            state.filter(|state| is_waited_for(*state, task.body.dependencies.on_failure))
+                        {
+                            waits.edges.push(id);
+                            waits.ended.extend(state.is_final().then_some((id, state)));
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            plans[place] = Plan::Create(waits);
+        }
+        for place in awaited {
+            if let Plan::Create(waits) = &mut plans[place] {
+                waits.awaited = true;
+            }
+        }
+        plans
+    }
+
+    /// The members that cannot be stored, and which of their dependencies is missing.
+    fn refused(&self, known: &HashMap<TaskId, Known>) -> Vec<Option<TaskId>> {
+        let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
+        let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
+        let mut to_tell: Vec<usize> = Vec::new();
+        for (place, task) in self.new_ones() {
+            for id in &task.body.dependencies.ids {
+                let is_known = match self.leads(*id) {
+                    Leads::Member(member) => {
+                        children.entry(member).or_default().push(place);
+                        self.tasks[member].lane.tenant == task.lane.tenant
+                    }
+                    Leads::Outside(id) => known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant),
+                    Leads::Nowhere => false,
+                };
+                if !is_known && refused[place].is_none() {
+                    refused[place] = Some(*id);
+                    to_tell.push(place);
+                }
+            }
+        }
+        while let Some(parent) = to_tell.pop() {
+            for child in children.remove(&parent).unwrap_or_default() {
+                if refused[child].is_none() {
+                    refused[child] = Some(self.tasks[parent].id);
+                    to_tell.push(child);
+                }
+            }
+        }
+        refused
+    }
+
+    fn new_ones(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {
+        let stands = self.stands;
+        self.tasks.iter().enumerate().filter(move |(place, _)| stands[*place] == Stands::New)
+    }
+
+    fn leads(&self, id: TaskId) -> Leads {
+        let Some(place) = self.place_of.get(&id) else { return Leads::Outside(id) };
+        match self.stands[*place] {
+            Stands::New => Leads::Member(*place),
+            Stands::Refused => Leads::Nowhere,
+            Stands::As(first) => match self.place_of.get(&first) {
+                Some(place) if self.stands[*place] == Stands::New => Leads::Member(*place),
+                _ => Leads::Outside(first),
+            },
+        }
+    }
+}
+
+/// Whether a parent that was found so must be heard of. A dead letter may come back; the rest is what it is.
+fn is_waited_for(state: State, on_failure: OnDependencyFailure) -> bool {
+    match state {
+        State::Completed => false,
+        State::Cancelled | State::Failed => on_failure != OnDependencyFailure::Run,
+        _ => true,
+    }
+}
+
+/// The column of ids: 16 bytes each; NULL when there are none.
+pub(crate) fn ids_column(ids: &[TaskId]) -> Option<Vec<u8>> {
+    (!ids.is_empty()).then(|| ids.iter().flat_map(|id| id.uuid().into_bytes()).collect())
+}
+
+/// The ids of a column.
+pub(crate) fn ids(column: Option<&[u8]>) -> Option<Vec<TaskId>> {
+    let column = column.unwrap_or_default();
+    let (ids, rest) = column.as_chunks::<16>();
+    rest.is_empty().then(|| ids.iter().map(|id| TaskId::from_uuid(uuid::Uuid::from_bytes(*id))).collect())
+}
+
+/// The column of a policy: NULL for the usual one.
+pub(crate) fn policy_column(policy: OnDependencyFailure) -> Option<&'static str> {
+    (policy != OnDependencyFailure::Cancel).then(|| policy.as_str())
+}
+
+/// The policy of a column.
+pub(crate) fn policy(column: Option<&str>) -> Option<OnDependencyFailure> {
+    column.map_or(Some(OnDependencyFailure::Cancel), OnDependencyFailure::from_name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use punctual_testkit::fixtures::task;
+
+use super::*;
+
+fn depending(on: &[TaskId]) -> NewTask {
+    task().depends_on(on).build()
+}
+
+fn live(id: TaskId) -> (TaskId, Known) {
+    known(id, State::Running)
+}
+
+fn known(id: TaskId, state: State) -> (TaskId, Known) {
+    (id, Known { tenant: punctual_testkit::fixtures::TENANT.to_owned(), state })
+}
+
+fn waits(plan: &Plan) -> &Waits {
+    match plan {
+        Plan::Create(waits) => waits,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn members_and_others_are_waited_for() {
+    let outside = TaskId::new();
+    let first = depending(&[]);
+    let second = depending(&[first.id, outside]);
+    let (tasks, stands) = ([second, first], [Stands::New; 2]);
+    let batch = Batch::new(&tasks, &stands);
+    assert_eq!(batch.outside(), [outside]);
+    let plans = batch.plan(&HashMap::from([live(outside)]));
+    assert_eq!(waits(&plans[0]).edges, [tasks[1].id, outside]);
+    assert!(waits(&plans[1]).awaited && !waits(&plans[0]).awaited);
+}
+
+#[test]
+fn what_has_completed_is_not_waited_for() {
+    let ended = [State::Completed, State::Cancelled, State::Failed, State::DeadLettered];
+    let ids = [TaskId::new(), TaskId::new(), TaskId::new(), TaskId::new()];
+    let parents: HashMap<_, _> = ids.into_iter().zip(ended).map(|(id, state)| known(id, state)).collect();
+    for (policy, waited) in [(OnDependencyFailure::Cancel, &ids[1..]), (OnDependencyFailure::Run, &ids[3..])] {
+        let tasks = [task().depends_on(&ids).on_dependency_failure(policy).build()];
+        let plans = Batch::new(&tasks, &[Stands::New]).plan(&parents);
+        let waits = waits(&plans[0]);
+        assert_eq!((waits.edges.as_slice(), waits.ended.len()), (waited, waited.len()), "{policy:?}");
+        assert_eq!(waits.depends_on, ids);
+    }
+}
+
+#[test]
+fn a_replay_stands_for_its_first_task() {
+    let first = TaskId::new();
+    let replay = depending(&[]);
+    let child = depending(&[replay.id, first]);
+    let (tasks, stands) = ([replay, child], [Stands::As(first), Stands::New]);
+    let batch = Batch::new(&tasks, &stands);
+    assert_eq!(batch.outside(), [first]);
+    let plans = batch.plan(&HashMap::from([live(first)]));
+    assert_eq!((&plans[0], waits(&plans[1]).edges.as_slice()), (&Plan::Stays, [first].as_slice()), "once");
+}
+
+#[test]
+fn a_refused_member_takes_its_descendants_along() {
+    let refused = depending(&[]);
+    let child = depending(&[refused.id]);
+    let grandchild = depending(&[child.id]);
+    let stranger = depending(&[]);
+    let ids = [refused.id, child.id];
+    let (tasks, stands) =
+        ([grandchild, child, refused, stranger], [Stands::New, Stands::New, Stands::Refused, Stands::New]);
+    let plans = Batch::new(&tasks, &stands).plan(&HashMap::new());
+    assert_eq!(plans[..3], [Plan::Unknown(ids[1]), Plan::Unknown(ids[0]), Plan::Stays]);
+    assert_eq!(waits(&plans[3]), &Waits::default());
+}
+
+#[test]
+fn another_tenants_task_is_unknown() {
+    let theirs = TaskId::new();
+    let (tasks, stands) = ([depending(&[theirs])], [Stands::New]);
+    let of_others = Known { tenant: "other".to_owned(), state: State::Running };
+    let plans = Batch::new(&tasks, &stands).plan(&HashMap::from([(theirs, of_others)]));
+    assert_eq!(plans, [Plan::Unknown(theirs)]);
+}
+
+#[test]
+fn a_long_chain_is_refused_without_recursion() {
+    let mut tasks = vec![depending(&[TaskId::new()])];
+    for place in 0..50_000 {
+        tasks.push(depending(&[tasks[place].id]));
+    }
+    let stands = vec![Stands::New; tasks.len()];
+    let plans = Batch::new(&tasks, &stands).plan(&HashMap::new());
+    assert!(plans.iter().all(|plan| matches!(plan, Plan::Unknown(_))));
+}
+
+#[test]
+fn ids_are_read_as_they_were_written() {
+    let some = [TaskId::new(), TaskId::new()];
+    assert_eq!(ids(ids_column(&some).as_deref()), Some(some.to_vec()));
+    assert_eq!((ids_column(&[]), ids(None)), (None, Some(Vec::new())));
+    assert_eq!(ids(Some(&[1, 2, 3])), None);
+}

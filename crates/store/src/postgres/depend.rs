@@ -1,0 +1,155 @@
+//! Stores tasks of which some depend on others.
+//!
+//! Those that are live are locked and marked, so that their end is told: whoever ends one
+//! meanwhile waits for this transaction, or this one for that. Those that have come to rest
+//! are looked up in the history, where a dead letter cannot come back before the commit.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use punctual_core::ids::TaskId;
+use punctual_core::lane::Lane;
+use punctual_core::state::State;
+use punctual_core::task::NewTask;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::hand::Hand;
+use super::insert::{Rows, Verdict, chunks, count};
+use super::statements::Sql;
+use crate::depending::{Batch, Known, Plan, Stands, Waits};
+
+/// How often a task that is in neither place is looked for: it may have been on its way from one to the other.
+const LOOKS: usize = 3;
+
+/// Edges in one statement.
+const EDGES: usize = 50_000;
+
+/// What became of a batch.
+pub(crate) struct Depending {
+    pub verdicts: Vec<Verdict>,
+    /// What the new ones wait for; the others wait for nothing.
+    pub waits: Vec<Waits>,
+    /// Parents that a claim may have passed by while they were locked.
+    pub passed: Vec<(i64, i64)>,
+}
+
+/// Decides what becomes of tasks whose keys were judged, and writes the new ones, inside a transaction that has begun.
+pub(crate) async fn write(
+    hand: &mut Hand,
+    tasks: &[NewTask],
+    lanes: &[Arc<Lane>],
+    mut verdicts: Vec<Verdict>,
+) -> Result<Depending, Fault> {
+    let stands: Vec<Stands> = verdicts
+        .iter()
+        .map(|verdict| match verdict {
+            Verdict::Create => Stands::New,
+            Verdict::Replay(first) => Stands::As(*first),
+            _ => Stands::Refused,
+        })
+        .collect();
+    let batch = Batch::new(tasks, &stands);
+    let (known, passed) = look_up(hand, &batch.outside()).await?;
+    let mut waits: Vec<Waits> = Vec::with_capacity(tasks.len());
+    for (plan, verdict) in batch.plan(&known).into_iter().zip(&mut verdicts) {
+        waits.push(match plan {
+            Plan::Create(waits) => waits,
+            Plan::Unknown(id) => {
+                *verdict = Verdict::Unknown(id);
+                Waits::default()
+            }
+            Plan::Stays => Waits::default(),
+        });
+    }
+    free_keys(hand, tasks, &mut verdicts).await?;
+    let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
+    let mut stored: HashSet<Uuid> = HashSet::new();
+    for chunk in chunks(tasks, &new) {
+        stored.extend(Rows::of(tasks, lanes, chunk, &waits).write_once(&hand.session).await?);
+    }
+    new.retain(|place| {
+        let is_new = stored.contains(&tasks[*place].id.uuid());
+        if !is_new {
+            // The same task again: its submitter did not hear the answer.
+            verdicts[*place] = Verdict::Replay(tasks[*place].id);
+        }
+        is_new
+    });
+    add_edges(hand, tasks, &new, &waits).await?;
+    count(hand, tasks, lanes, &new, &waits);
+    Ok(Depending { verdicts, waits, passed })
+}
+
+/// What is known of the tasks that others are to depend on, and where those wait that were locked.
+async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, Known>, Vec<(i64, i64)>), Fault> {
+    let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
+    let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
+    let read = |state: i16| {
+        State::from_code(i64::from(state)).ok_or_else(|| Fault::Corrupt(format!("a task is in the state {state}")))
+    };
+    for _ in 0..LOOKS {
+        if missing.is_empty() {
+            break;
+        }
+        for row in hand.session.query(Sql::ParentAwait, &[&missing]).await? {
+            let state = read(row.get(2))?;
+            if state == State::Pending {
+                passed.push((row.get(3), row.get(4)));
+            }
+            known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state });
+        }
+        missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
+        if missing.is_empty() {
+            break;
+        }
+        for row in hand.session.query(Sql::ParentEnded, &[&missing]).await? {
+            known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state: read(row.get(2))? });
+        }
+        missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
+    }
+    Ok((known, passed))
+}
+
+/// A task that is refused leaves its idempotency key to others; what was a replay of it is refused likewise.
+async fn free_keys(hand: &Hand, tasks: &[NewTask], verdicts: &mut [Verdict]) -> Result<(), Fault> {
+    let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
+    let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
+    for (task, verdict) in tasks.iter().zip(verdicts.iter()) {
+        if let Verdict::Unknown(missing) = verdict {
+            refused.insert(task.id, *missing);
+            if let Some(idempotency) = &task.idempotency {
+                tenants.push(task.lane.tenant.as_str());
+                keys.push(idempotency.key.as_str());
+                ids.push(task.id.uuid());
+            }
+        }
+    }
+    for verdict in verdicts.iter_mut() {
+        if let Verdict::Replay(first) = verdict
+            && let Some(missing) = refused.get(first)
+        {
+            *verdict = Verdict::Unknown(*missing);
+        }
+    }
+    if !ids.is_empty() {
+        hand.session.execute(Sql::IdempotencyDrop, &[&tenants, &keys, &ids]).await?;
+    }
+    Ok(())
+}
+
+async fn add_edges(hand: &mut Hand, tasks: &[NewTask], new: &[usize], waits: &[Waits]) -> Result<(), Fault> {
+    let edges = new.iter().flat_map(|place| {
+        let child = tasks[*place].id.uuid();
+        waits[*place].edges.iter().map(move |parent| (parent.uuid(), child))
+    });
+    let (parents, children): (Vec<Uuid>, Vec<Uuid>) = edges.unzip();
+    for (parents, children) in parents.chunks(EDGES).zip(children.chunks(EDGES)) {
+        hand.session.execute(Sql::EdgeAdd, &[&parents, &children]).await?;
+    }
+    let ended: HashMap<TaskId, State> = new.iter().flat_map(|place| waits[*place].ended.iter().copied()).collect();
+    for (parent, state) in ended {
+        hand.notes.parent(parent.uuid(), state);
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Keeps submissions out of queues that have no room for them.
+//!
+//! Whoever submits to a queue with a bound on its live tasks has a lock of that queue from the
+//! count to the commit, so that two never take the same room. It is a lock of the session: the
+//! transaction of the insert begins behind it, and knows nothing of it. Where no queue is
+//! bounded nothing is asked.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use punctual_core::partitions::Partition;
+use punctual_core::store::Inserted;
+use punctual_core::task::NewTask;
+
+use super::fault::Fault;
+use super::hand::Hand;
+use super::insert;
+use super::session::Session;
+use super::statements::Sql;
+
+/// The advisory locks of submissions: their class, and how many there are.
+const CLASS: i32 = 0x7055_0002;
+const SHARES: u16 = 64;
+
+/// Gives every lock of the session back; what has failed before is rolled back.
+const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
+const ROLL_BACK_AND_LET_GO: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
+
+/// Stores tasks, as far as their queues have room; answers in order.
+pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
+    let bounded = bounded(hand, tasks);
+    if bounded.is_empty() {
+        return insert::insert(hand, tasks).await;
+    }
+    // Seldom, and large: the common way does not carry it along.
+    let done = Box::pin(insert_bounded(hand, tasks, &bounded)).await;
+    let let_go = match &done {
+        Err(fault) if fault.breaks_connection() => Ok(()),
+        Err(_) => hand.session.run(ROLL_BACK_AND_LET_GO).await,
+        Ok(_) => hand.session.run(LET_GO).await,
+    };
+    let done = done?;
+    let_go?;
+    Ok(done)
+}
+
+/// The places of the tasks in each queue that has a bound, by tenant and name.
+type Bounded<'a> = BTreeMap<(&'a str, &'a str), Vec<usize>>;
+
+fn bounded<'a>(hand: &Hand, tasks: &'a [NewTask]) -> Bounded<'a> {
+    let mut bounded = Bounded::new();
+    let gates = &hand.desk.gates;
+    if gates.is_empty() {
+        return bounded;
+    }
+    for (place, task) in tasks.iter().enumerate() {
+        let (tenant, queue) = (task.lane.tenant.as_str(), task.lane.queue.as_str());
+        if let Some(places) = bounded.get_mut(&(tenant, queue)) {
+            places.push(place);
+        } else if gates.has_depth(tenant, queue) {
+            bounded.insert((tenant, queue), vec![place]);
+        }
+    }
+    bounded
+}
+
+async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_>) -> Result<Vec<Inserted>, Fault> {
+    let room = room(&hand.session, tasks, bounded).await?;
+    let is_short =
+        |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| *room < places.len());
+    if !bounded.iter().any(is_short) {
+        return insert::insert(hand, tasks).await;
+    }
+    let is_admitted = admitted(&hand.session, tasks, bounded, room).await?;
+    let some: Vec<NewTask> =
+        tasks.iter().zip(&is_admitted).filter(|(_, is_admitted)| **is_admitted).map(|(task, _)| task.clone()).collect();
+    let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some).await? };
+    let mut stored = stored.into_iter();
+    let answers = is_admitted.into_iter().map(|is_admitted| {
+        let missing = || Fault::Corrupt("an insert did not answer for every task".to_owned());
+        if is_admitted { stored.next().ok_or_else(missing) } else { Ok(Inserted::QueueFull) }
+    });
+    answers.collect()
+}
+
+/// Locks the queues against other submissions, and counts how many tasks each has room for.
+async fn room<'a>(
+    session: &Session,
+    tasks: &[NewTask],
+    bounded: &Bounded<'a>,
+) -> Result<HashMap<(&'a str, &'a str), usize>, Fault> {
+    let share = |places: &Vec<usize>| Partition::of(&tasks[places[0]].lane, SHARES).number();
+    let shares: BTreeSet<u16> = bounded.values().map(share).collect();
+    let locks: Vec<String> = shares.iter().map(|share| format!("SELECT pg_advisory_lock({CLASS}, {share})")).collect();
+    let (tenants, queues): (Vec<&str>, Vec<&str>) = bounded.keys().copied().unzip();
+    let locks = locks.join("; ");
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenants, &queues];
+    let (locked, rows) = tokio::join!(biased; session.run(&locks), session.query(Sql::GateDepth, &parameters));
+    locked?;
+    let mut room = HashMap::new();
+    for row in rows? {
+        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+        if let Some((queue, _)) = bounded.iter().nth(place) {
+            let left = row.get::<_, i64>(1).saturating_sub(row.get(2));
+            room.insert(*queue, usize::try_from(left).unwrap_or(0));
+        }
+    }
+    Ok(room)
+}
+
+/// Which tasks are stored: those that there is room for in their order, and those that were submitted before.
+async fn admitted<'a>(
+    session: &Session,
+    tasks: &'a [NewTask],
+    bounded: &Bounded<'a>,
+    mut room: HashMap<(&'a str, &'a str), usize>,
+) -> Result<Vec<bool>, Fault> {
+    let places: BTreeSet<usize> = bounded.values().flatten().copied().collect();
+    let key = |place: usize| tasks[place].idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
+    let keyed: Vec<(&str, &str)> =
+        places.iter().filter_map(|place| Some((tasks[*place].lane.tenant.as_str(), key(*place)?))).collect();
+    let mut decided: HashMap<(&str, &str), bool> = HashMap::new();
+    if !keyed.is_empty() {
+        let (tenants, keys): (Vec<&str>, Vec<&str>) = keyed.iter().copied().unzip();
+        for row in session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await? {
+            let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+            if let Some(known) = keyed.get(place) {
+                decided.insert(*known, true);
+            }
+        }
+    }
+    let mut is_admitted = vec![true; tasks.len()];
+    for place in places {
+        let lane = &tasks[place].lane;
+        let same = key(place).map(|key| (lane.tenant.as_str(), key));
+        if let Some(decision) = same.and_then(|same| decided.get(&same)) {
+            is_admitted[place] = *decision;
+            continue;
+        }
+        if let Some(room) = room.get_mut(&(lane.tenant.as_str(), lane.queue.as_str())) {
+            is_admitted[place] = *room > 0;
+            *room = room.saturating_sub(1);
+        }
+        if let Some(same) = same {
+            decided.insert(same, is_admitted[place]);
+        }
+    }
+    Ok(is_admitted)
+}

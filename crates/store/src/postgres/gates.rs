@@ -1,0 +1,259 @@
+//! The gates of queues that restrict something: what claims may take from them.
+//!
+//! Every claim holds on to a share of its queues (an advisory lock, which nobody waits for but
+//! who changes one), and then locks their gates, of which most queues have none. Whoever
+//! changes a queue takes that share alone: claims that are under way end first, and those that
+//! come later see the change. How many tasks of a queue are held is counted under its gate's
+//! lock, and only claims make it more, so that it is never too small.
+//!
+//! What this process has seen of gates (`Gates`) only saves it from reading tasks that it may
+//! not take, and from looking at all where nothing is restricted; it may be out of date.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
+use punctual_core::partitions::Partition;
+use punctual_core::queues::{Bucket, Queue, RateLimit};
+use punctual_core::store::{Claim, HeldBack};
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+use crate::gating::{Closed, Gate, Opening};
+use crate::stir::Stir;
+
+/// The advisory locks of claims and changes: their class, and how many there are. Queues that share one wait for each
+/// other's changes, for a moment.
+const CLASS: i32 = 0x7055_0001;
+const SHARES: u16 = 64;
+
+/// What this process has seen of restricted queues (see the module).
+#[derive(Default)]
+pub(crate) struct Gates {
+    known: RwLock<HashMap<String, HashMap<String, Known>>>,
+    pub stir: Stir,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    version: u64,
+    limits_claims: bool,
+    has_places: bool,
+    has_depth: bool,
+}
+
+impl Gates {
+    /// Queues are set so.
+    pub(crate) fn learn<'a>(&self, queues: impl IntoIterator<Item = &'a Queue>) {
+        let mut known = self.known.write();
+        for queue in queues {
+            let place = known.entry(queue.tenant.clone()).or_default().entry(queue.name.clone()).or_default();
+            if queue.version >= place.version {
+                *place = Known {
+                    version: queue.version,
+                    limits_claims: queue.is_gated(),
+                    has_places: queue.settings.max_concurrency.is_some(),
+                    has_depth: queue.settings.max_depth.is_some(),
+                };
+            }
+        }
+    }
+
+    /// A claim has met a gate that was not known.
+    fn meet(&self, found: &Found) {
+        let mut known = self.known.write();
+        let place = known.entry(found.tenant.clone()).or_default().entry(found.queue.clone()).or_default();
+        place.limits_claims = true;
+        place.has_places |= found.gate.max_concurrency.is_some();
+    }
+
+    fn get(&self, tenant: &str, queue: &str) -> Known {
+        let known = self.known.read();
+        known.get(tenant).and_then(|queues| queues.get(queue)).copied().unwrap_or_default()
+    }
+
+    /// Whether no queue is restricted, as far as is known.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.read().is_empty()
+    }
+
+    /// Whether a queue may have no room for another task.
+    pub(crate) fn has_depth(&self, tenant: &str, queue: &str) -> bool {
+        self.get(tenant, queue).has_depth
+    }
+
+    /// Whether somebody may wait for a place in the queue of this lane.
+    pub(crate) fn has_places(&self, lane: &LaneKey) -> bool {
+        self.get(&lane.tenant, &lane.queue).has_places
+    }
+}
+
+/// The queues that a transaction claims from.
+pub(crate) struct Wanted {
+    tenants: Vec<String>,
+    queues: Vec<String>,
+    shares: BTreeSet<u16>,
+    /// Whether one of them is known to restrict something.
+    pub is_gated: bool,
+}
+
+impl Wanted {
+    /// The queues of these lanes.
+    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a Arc<Lane>>, gates: &Gates) -> Self {
+        let (mut named, mut shares) = (BTreeSet::new(), BTreeSet::new());
+        for lane in lanes {
+            if named.insert((&lane.key.tenant, &lane.key.queue)) {
+                shares.insert(Partition::of(&lane.key, SHARES).number());
+            }
+        }
+        let is_gated = !gates.is_empty() && named.iter().any(|(tenant, queue)| gates.get(tenant, queue).limits_claims);
+        let (tenants, queues) = named.into_iter().map(|(tenant, queue)| (tenant.clone(), queue.clone())).unzip();
+        Self { tenants, queues, shares, is_gated }
+    }
+
+    /// How the transaction begins: it holds on to its queues.
+    pub(crate) fn begin(&self) -> String {
+        let mut text = "BEGIN".to_owned();
+        for (nth, share) in self.shares.iter().enumerate() {
+            let before = if nth == 0 { "; SELECT" } else { "," };
+            write!(text, "{before} pg_advisory_xact_lock_shared({CLASS}, {share})")
+                .expect("invariant: a string can be written to");
+        }
+        text
+    }
+
+    /// Locks and reads the gates that there are.
+    pub(crate) async fn lock(&self, session: &Session) -> Result<Vec<Found>, Fault> {
+        if self.tenants.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows = session.query(Sql::GateLock, &[&self.tenants, &self.queues]).await?;
+        Ok(rows.iter().map(found).collect())
+    }
+}
+
+/// How whoever changes a queue begins: it waits for the claims under way, which last for milliseconds, unless their
+/// node is frozen. Claims that come meanwhile wait for it.
+pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
+    let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
+    let key = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
+    let share = Partition::of(&key, SHARES).number();
+    format!(
+        "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '2s'; \
+         SELECT pg_advisory_xact_lock({CLASS}, {share})"
+    )
+}
+
+/// A gate, locked.
+pub(crate) struct Found {
+    tenant: String,
+    queue: String,
+    gate: Gate,
+}
+
+fn found(row: &Row) -> Found {
+    let number = |place: usize| row.get::<_, Option<i64>>(place);
+    let rate = row.get::<_, Option<f64>>(3).map(|per_second| {
+        let burst = number(4).and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1);
+        let refilled_at = number(6).map(Timestamp::from_millis);
+        let bucket = row.get::<_, Option<f64>>(5).zip(refilled_at);
+        let bucket = bucket.map(|(tokens, refilled_at)| Bucket { tokens, refilled_at });
+        (RateLimit { per_second, burst }, bucket)
+    });
+    let gate = Gate {
+        max_concurrency: number(2).map(|most| u64::try_from(most).unwrap_or(0)),
+        rate,
+        pause: row.get::<_, bool>(7).then(|| Closed(number(8).map(Timestamp::from_millis))),
+    };
+    Found { tenant: row.get(0), queue: row.get(1), gate }
+}
+
+/// What a transaction may take from restricted queues.
+#[derive(Default)]
+pub(crate) struct Openings {
+    of_lane: HashMap<i64, usize>,
+    all: Vec<(String, String, Opening)>,
+}
+
+impl Openings {
+    /// Those of the gates that were found, for these lanes.
+    pub(crate) async fn of(
+        session: &Session,
+        gates: &Gates,
+        found: Vec<Found>,
+        lanes: &HashMap<i64, Arc<Lane>>,
+        now: Timestamp,
+    ) -> Result<Self, Fault> {
+        let running = running(session, &found).await?;
+        let mut openings = Self::default();
+        for (found, running) in found.into_iter().zip(running) {
+            gates.meet(&found);
+            let number = openings.all.len();
+            let of_queue =
+                lanes.values().filter(|lane| (&lane.key.tenant, &lane.key.queue) == (&found.tenant, &found.queue));
+            openings.of_lane.extend(of_queue.map(|lane| (lane.id.number(), number)));
+            openings.all.push((found.tenant, found.queue, found.gate.open(running, now)));
+        }
+        Ok(openings)
+    }
+
+    /// How many tasks of a lane may still be taken.
+    pub(crate) fn room(&self, lane: i64) -> usize {
+        self.of_lane.get(&lane).map_or(usize::MAX, |number| self.all[*number].2.left())
+    }
+
+    /// A task of a lane is taken.
+    pub(crate) fn take(&mut self, lane: i64) {
+        if let Some(number) = self.of_lane.get(&lane) {
+            self.all[*number].2.take(1);
+        }
+    }
+
+    /// The lanes of a claim that have nothing left to take.
+    pub(crate) fn held_back(&self, claim: &Claim) -> Vec<HeldBack> {
+        let held = |lane: LaneId| self.all[*self.of_lane.get(&lane.number())?].2.held_back(lane);
+        claim.lanes.iter().filter(|(_, most)| *most > 0).filter_map(|(lane, _)| held(*lane)).collect()
+    }
+
+    /// Writes what was taken from the buckets.
+    pub(crate) async fn write(&self, session: &Session) -> Result<(), Fault> {
+        let taken: Vec<(&str, &str, Bucket)> = self
+            .all
+            .iter()
+            .filter_map(|(tenant, queue, opening)| Some((&**tenant, &**queue, opening.bucket()?)))
+            .collect();
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let tenants: Vec<&str> = taken.iter().map(|(tenant, ..)| *tenant).collect();
+        let queues: Vec<&str> = taken.iter().map(|(_, queue, _)| *queue).collect();
+        let tokens: Vec<f64> = taken.iter().map(|(.., bucket)| bucket.tokens).collect();
+        let refilled_at: Vec<i64> = taken.iter().map(|(.., bucket)| bucket.refilled_at.as_millis()).collect();
+        session.execute(Sql::GateTokens, &[&tenants, &queues, &tokens, &refilled_at]).await?;
+        Ok(())
+    }
+}
+
+/// How many tasks of each queue are held. The gates are locked, so that no claim makes it more.
+async fn running(session: &Session, found: &[Found]) -> Result<Vec<u64>, Fault> {
+    let mut running = vec![0; found.len()];
+    let limited: Vec<usize> = (0..found.len()).filter(|place| found[*place].gate.max_concurrency.is_some()).collect();
+    if limited.is_empty() {
+        return Ok(running);
+    }
+    let tenants: Vec<&str> = limited.iter().map(|place| found[*place].tenant.as_str()).collect();
+    let queues: Vec<&str> = limited.iter().map(|place| found[*place].queue.as_str()).collect();
+    for row in session.query(Sql::GateRunning, &[&tenants, &queues]).await? {
+        let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
+        if let Some(place) = limited.get(place) {
+            running[*place] = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
+        }
+    }
+    Ok(running)
+}

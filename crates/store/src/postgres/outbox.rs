@@ -1,0 +1,156 @@
+//! Notes that transactions leave for the resolver, and how it hears of them.
+//!
+//! A transaction that may have made it another's turn, or has ended what others wait for, writes
+//! a row about it (`orders_due`, `settled_parents`): the note. After the commit the node's own
+//! resolver is told the first number, and begins there: what was worked off before it may have
+//! left dead entries. Now and then it begins at the front, and finds what others left.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use punctual_core::state::State;
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use super::change::Changed;
+use super::fault::Fault;
+use super::row::state_column;
+use super::session::Session;
+use super::statements::Sql;
+
+/// How often the resolver begins at the front.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The notes of a transaction that is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    orderings: Vec<Uuid>,
+    dead_letters: Vec<Option<Uuid>>,
+    parents: Vec<Uuid>,
+    states: Vec<i16>,
+}
+
+/// The first numbers of notes that were written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Noted {
+    turn: Option<i64>,
+    parent: Option<i64>,
+}
+
+impl Notes {
+    /// It may be another's turn.
+    pub(crate) fn turn(&mut self, ordering: Option<Uuid>) {
+        if let Some(ordering) = ordering {
+            self.orderings.push(ordering);
+            self.dead_letters.push(None);
+        }
+    }
+
+    /// A task that others may wait for has come to rest.
+    pub(crate) fn parent(&mut self, id: Uuid, state: State) {
+        self.parents.push(id);
+        self.states.push(state_column(state));
+    }
+
+    /// A task has come to rest so.
+    pub(crate) fn ended(&mut self, changed: &Changed, state: State) {
+        if let Some(ordering) = changed.ordering {
+            self.orderings.push(ordering);
+            self.dead_letters.push((state == State::DeadLettered).then_some(changed.id));
+        }
+        if changed.awaited {
+            self.parent(changed.id, state);
+        }
+    }
+
+    /// Writes them; those that there are none of cost nothing.
+    pub(crate) async fn write(&self, session: &Session) -> Result<Noted, Fault> {
+        let turn = async {
+            if self.orderings.is_empty() {
+                return Ok(None);
+            }
+            let rows = session.query(Sql::OrderNote, &[&self.orderings, &self.dead_letters]).await?;
+            Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
+        };
+        let parent = async {
+            if self.parents.is_empty() {
+                return Ok(None);
+            }
+            let rows = session.query(Sql::ParentNote, &[&self.parents, &self.states]).await?;
+            Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
+        };
+        let (turn, parent) = tokio::join!(biased; turn, parent);
+        Ok(Noted { turn: turn?, parent: parent? })
+    }
+}
+
+/// What the resolver of this node has heard of (see the module).
+#[derive(Default)]
+pub(crate) struct Outbox {
+    pub turns: Front,
+    pub parents: Front,
+    /// Behind which keys and dead letters what is held was last reviewed.
+    pub reviewed: Mutex<(Uuid, Uuid)>,
+    noted: Notify,
+}
+
+impl Outbox {
+    /// Notes were committed.
+    pub(crate) fn tell(&self, noted: Noted) {
+        let turn = noted.turn.inspect(|seq| self.turns.note(*seq));
+        let parent = noted.parent.inspect(|seq| self.parents.note(*seq));
+        if turn.or(parent).is_some() {
+            self.noted.notify_one();
+        }
+    }
+
+    /// Returns once notes were committed.
+    pub(crate) async fn wait(&self) {
+        self.noted.notified().await;
+    }
+}
+
+/// Where the resolver begins to read notes of one kind.
+#[derive(Default)]
+pub(crate) struct Front(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    first: Option<i64>,
+    swept_at: Option<Instant>,
+}
+
+impl Front {
+    /// There is a note with this number.
+    pub(crate) fn note(&self, seq: i64) {
+        let first = &mut self.0.lock().first;
+        *first = Some(first.map_or(seq, |first| first.min(seq)));
+    }
+
+    /// Where to begin; none if there is nothing that is known of, and it is not time to look at the front.
+    pub(crate) fn begin(&self) -> Option<i64> {
+        let mut known = self.0.lock();
+        let first = known.first.take();
+        if known.swept_at.is_none_or(|at| at.elapsed() >= SWEEP) {
+            known.swept_at = Some(Instant::now());
+            return Some(i64::MIN);
+        }
+        first
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_front_is_looked_at_first_and_then_what_is_known_of() {
+        let front = Front::default();
+        front.note(7);
+        assert_eq!(front.begin(), Some(i64::MIN), "whatever others left");
+        assert_eq!(front.begin(), None);
+        front.note(9);
+        front.note(8);
+        assert_eq!((front.begin(), front.begin()), (Some(8), None));
+    }
+}

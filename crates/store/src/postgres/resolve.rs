@@ -1,0 +1,107 @@
+//! Works off what transactions left to the resolver (`outbox`): ends of tasks that others wait for (`parents`), and
+//! keys of which it may be another's turn (`turns`). A step is a transaction each.
+
+mod parents;
+mod turns;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use punctual_core::lane::Lane;
+use punctual_core::resolver::Resolved;
+use punctual_core::state::State;
+use punctual_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::hand::Hand;
+use super::session::Session;
+use super::statements::Sql;
+
+/// Keys and dead letters that are reviewed at once.
+const PAGE: i64 = 500;
+
+/// What the resolver asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// To work off some notes.
+    Resolve,
+    /// To look at some of what is held.
+    Review,
+}
+
+/// Takes the steps; whoever else asked for one meanwhile has got it.
+pub(crate) async fn resolve(hand: &mut Hand, steps: &[Step]) -> Result<Vec<Resolved>, Fault> {
+    let mut resolved = Resolved::default();
+    if steps.contains(&Step::Review) {
+        review(hand).await?;
+    }
+    if steps.contains(&Step::Resolve) {
+        for some in [parents::resolve(hand).await?, turns::resolve(hand).await?] {
+            resolved.waiting.extend(some.waiting);
+            resolved.tasks += some.tasks;
+            resolved.more |= some.more;
+        }
+    }
+    let mut answers = vec![Resolved::default(); steps.len()];
+    if let Some(first) = answers.first_mut() {
+        *first = resolved;
+    }
+    Ok(answers)
+}
+
+/// Tells this node and the others what may be claimed now; gives it with its lanes.
+async fn tell(hand: &Hand, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
+    hand.desk.marks.put(waiting.iter().copied());
+    hand.desk.notifier.tell(waiting, hand.now());
+    let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;
+    let of_lane = |(lane, due_at): &(i64, i64)| Some((lanes.get(lane)?.clone(), Timestamp::from_millis(*due_at)));
+    Ok(waiting.iter().filter_map(of_lane).collect())
+}
+
+/// How a task came to rest that was a dead letter once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Letter {
+    /// It is one, and its queue holds what waits behind it.
+    holds: bool,
+    is_completed: bool,
+}
+
+/// How these tasks came to rest, as far as they did.
+async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, Letter>, Fault> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
+    Ok(rows.iter().map(|row| (row.get(0), Letter { holds: row.get(1), is_completed: row.get(2) })).collect())
+}
+
+/// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so.
+async fn review(hand: &mut Hand) -> Result<(), Fault> {
+    let (after_key, after_letter) = *hand.desk.outbox.reviewed.lock();
+    let keys = hand.session.begin(Sql::OrderHeld, &[&after_key, &PAGE]).await?;
+    let parents = hand.session.query(Sql::ParentHeld, &[&after_letter, &PAGE]).await?;
+    let parents: Vec<Uuid> = parents.iter().map(|row| row.get(0)).collect();
+    let held: Vec<(Uuid, Uuid)> = keys.iter().map(|row| (row.get(0), row.get(1))).collect();
+    let ids: Vec<Uuid> = held.iter().map(|(_, letter)| *letter).chain(parents.iter().copied()).collect();
+    let known = letters(&hand.session, &ids).await?;
+    let is_over = |letter: &Uuid| known.get(letter).is_none_or(|letter| !letter.holds);
+    for (key, _) in held.iter().filter(|(_, letter)| is_over(letter)) {
+        hand.notes.turn(Some(*key));
+    }
+    let over: Vec<Uuid> = parents.iter().copied().filter(is_over).collect();
+    if !over.is_empty() {
+        for row in hand.session.query(Sql::ParentHeldRemove, &[&over]).await? {
+            hand.notes.parent(row.get(0), State::DeadLettered);
+        }
+    }
+    hand.commit().await?;
+    // Behind the last page comes the first.
+    let next = |full: bool, last: Option<Uuid>| last.filter(|_| full).unwrap_or_default();
+    let is_full = |count: usize| i64::try_from(count).is_ok_and(|count| count == PAGE);
+    *hand.desk.outbox.reviewed.lock() = (
+        next(is_full(held.len()), held.last().map(|(key, _)| *key)),
+        next(is_full(parents.len()), parents.last().copied()),
+    );
+    Ok(())
+}

@@ -1,0 +1,276 @@
+//! What follows from the ends of tasks that others depend on.
+//!
+//! An edge is worked off by whoever deletes it, and counted in the row of its child, which is
+//! locked: so it is counted down exactly, however many resolvers are at its parents. Its own end, if it has one, leaves
+//! a note as any other, so that a chain is followed note by note.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use punctual_core::ids::TaskId;
+use punctual_core::resolver::Resolved;
+use punctual_core::state::{By, Change, Event, Position, State};
+use punctual_core::task::OnDependencyFailure;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::super::change::{self, Wanted};
+use super::super::fault::Fault;
+use super::super::hand::Hand;
+use super::super::row::state_column;
+use super::super::statements::Sql;
+use super::{letters, tell};
+use crate::columns::count_column;
+use crate::depending;
+use crate::taking::made;
+
+/// Notes that are worked off at once …
+const NOTES: i64 = 500;
+/// … and edges …
+const EDGES: usize = 1_000;
+/// … and generations: a chain is followed so far in one transaction.
+const GENERATIONS: usize = 100;
+
+/// A task that has come to rest.
+struct Ended {
+    /// The note that says so; none if it has just happened.
+    seq: Option<i64>,
+    parent: Uuid,
+    state: State,
+}
+
+/// What the notes say, as it is now.
+#[derive(Default)]
+struct Ends {
+    ended: Vec<Ended>,
+    /// Dead letters that hold their children.
+    held: Vec<Uuid>,
+    /// Notes of which nothing follows any more.
+    done: Vec<i64>,
+}
+
+/// Works off some notes.
+pub(super) async fn resolve(hand: &mut Hand) -> Result<Resolved, Fault> {
+    let Some(from) = hand.desk.outbox.parents.begin() else { return Ok(Resolved::default()) };
+    let resolved = work_off(hand, from).await;
+    if resolved.is_err() {
+        hand.desk.outbox.parents.note(from);
+    }
+    resolved
+}
+
+async fn work_off(hand: &mut Hand, from: i64) -> Result<Resolved, Fault> {
+    let notes = hand.session.begin(Sql::ParentNotes, &[&from, &NOTES]).await?;
+    if notes.is_empty() {
+        hand.session.run("ROLLBACK").await?;
+        return Ok(Resolved::default());
+    }
+    let Ends { ended, held, mut done } = ends(hand, &notes).await?;
+    let mut released = Released::default();
+    let left = follow(hand, ended, &mut done, &mut released).await?;
+    if !held.is_empty() {
+        hand.session.execute(Sql::ParentHold, &[&held]).await?;
+    }
+    if !done.is_empty() {
+        hand.session.execute(Sql::ParentNotesRemove, &[&done]).await?;
+    }
+    let mut more = !left.is_empty();
+    let first_left = left.iter().filter_map(|ended| ended.seq).min();
+    for ended in left.iter().filter(|ended| ended.seq.is_none()) {
+        hand.notes.parent(ended.parent, ended.state);
+    }
+    hand.commit().await?;
+    if let Some(seq) = first_left {
+        hand.desk.outbox.parents.note(seq);
+    }
+    if i64::try_from(notes.len()) == Ok(NOTES) {
+        more = true;
+        let last = notes.iter().map(|row| row.get::<_, i64>(0)).max().unwrap_or(from);
+        hand.desk.outbox.parents.note(last.saturating_add(1));
+    }
+    Ok(Resolved { waiting: tell(hand, &released.waiting).await?, tasks: released.tasks, more })
+}
+
+/// Releases the children of what has ended, and theirs if that ends them; gives what is left to the next step.
+async fn follow(
+    hand: &mut Hand,
+    mut ended: Vec<Ended>,
+    done: &mut Vec<i64>,
+    released: &mut Released,
+) -> Result<Vec<Ended>, Fault> {
+    let mut room = EDGES;
+    for _ in 0..GENERATIONS {
+        if ended.is_empty() || room == 0 {
+            break;
+        }
+        let parents: Vec<Uuid> = ended.iter().map(|ended| ended.parent).collect();
+        let rows = hand.session.query(Sql::EdgeTake, &[&parents, &count_column(room)]).await?;
+        let place = |row: &Row| usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or_default();
+        // Of the last parent there may be more, and of those behind it nothing was read.
+        let complete = rows.last().filter(|_| rows.len() == room).map_or(ended.len(), place);
+        room -= rows.len();
+        let taken = rows.iter().filter(|row| row.get::<_, bool>(2));
+        let edges: Vec<(&Ended, Uuid)> = taken.map(|row| (&ended[place(row)], row.get(1))).collect();
+        let next = release(hand, &edges, released).await?;
+        done.extend(ended[..complete].iter().filter_map(|ended| ended.seq));
+        ended.drain(..complete);
+        ended.extend(next);
+    }
+    Ok(ended)
+}
+
+/// What the notes say. A dead letter may have been driven again since, or removed.
+async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
+    let dead = |row: &&Row| State::from_code(i64::from(row.get::<_, i16>(2))) == Some(State::DeadLettered);
+    let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
+    let known = letters(&hand.session, &dead_ones).await?;
+    let missing: Vec<Uuid> = dead_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
+    let mut live: BTreeSet<Uuid> = BTreeSet::new();
+    if !missing.is_empty() {
+        live.extend(hand.session.query(Sql::TurnHolders, &[&missing]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
+    }
+    let mut ends = Ends::default();
+    let mut seen: HashSet<Uuid> = HashSet::new();
+    for row in notes {
+        let (seq, parent): (i64, Uuid) = (row.get(0), row.get(1));
+        if !seen.insert(parent) {
+            // The first note of it stays until all is done.
+            ends.done.push(seq);
+            continue;
+        }
+        let end = |is_completed: bool| {
+            let state = if is_completed { State::Completed } else { State::Failed };
+            Ended { seq: Some(seq), parent, state }
+        };
+        if !dead(&row) {
+            ends.ended.push(end(State::from_code(i64::from(row.get::<_, i16>(2))) == Some(State::Completed)));
+            continue;
+        }
+        match known.get(&parent) {
+            Some(letter) if letter.holds => {
+                ends.held.push(parent);
+                ends.done.push(seq);
+            }
+            Some(letter) => ends.ended.push(end(letter.is_completed)),
+            // It will come to rest again.
+            None if live.contains(&parent) => ends.done.push(seq),
+            None => ends.ended.push(end(false)),
+        }
+    }
+    Ok(ends)
+}
+
+/// A task that waits for others.
+struct Child {
+    id: Uuid,
+    position: Position,
+    due_at: i64,
+    blockers: i32,
+    on_failure: OnDependencyFailure,
+}
+
+/// What follows for the children.
+#[derive(Default)]
+struct Released {
+    waiting: Vec<(i64, i64)>,
+    tasks: usize,
+}
+
+/// Does with the children of edges that were taken away what follows; gives those that ended and are waited for.
+async fn release(hand: &mut Hand, edges: &[(&Ended, Uuid)], released: &mut Released) -> Result<Vec<Ended>, Fault> {
+    if edges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: BTreeSet<Uuid> = edges.iter().map(|(_, child)| *child).collect();
+    let ids: Vec<Uuid> = ids.into_iter().collect();
+    let rows = hand.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
+    let children: Vec<Child> = rows.iter().filter_map(child).collect();
+    // How many of its edges are gone now, and whether one of them failed it.
+    let mut gone: HashMap<Uuid, (i32, bool)> = HashMap::new();
+    for (ended, child) in edges {
+        let (count, has_failed) = gone.entry(*child).or_default();
+        *count += 1;
+        *has_failed |= ended.state != State::Completed;
+    }
+    let now = hand.now();
+    let by = hand.by(now, Actor::Resolver);
+    let mut decided = Decided::default();
+    for child in &children {
+        if let Some((count, has_failed)) = gone.get(&child.id) {
+            decided.decide(child, *count, *has_failed, now, &by);
+        }
+    }
+    write(hand, &decided, released).await
+}
+
+/// What is written of the children.
+#[derive(Default)]
+struct Decided {
+    counted: (Vec<Uuid>, Vec<i32>),
+    unblocked: Vec<(TaskId, Change)>,
+    failed: Vec<(TaskId, Change)>,
+}
+
+impl Decided {
+    fn decide(&mut self, child: &Child, count: i32, has_failed: bool, now: Timestamp, by: &By<'_>) {
+        let left = child.blockers.saturating_sub(count);
+        let id = TaskId::from_uuid(child.id);
+        if has_failed && child.on_failure != OnDependencyFailure::Run {
+            let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail };
+            self.failed.push((id, made(&child.position, event, by)));
+        } else if left <= 0 {
+            let due_at = Timestamp::from_millis(child.due_at).max(now);
+            self.unblocked.push((id, made(&child.position, Event::Unblock(due_at), by)));
+        } else {
+            self.counted.0.push(child.id);
+            self.counted.1.push(left);
+        }
+    }
+}
+
+async fn write(hand: &mut Hand, decided: &Decided, released: &mut Released) -> Result<Vec<Ended>, Fault> {
+    let Decided { counted: (counted, counts), unblocked, failed } = decided;
+    if !counted.is_empty() {
+        hand.session.execute(Sql::ChildCount, &[counted, counts]).await?;
+    }
+    released.tasks += unblocked.len() + failed.len();
+    for changed in change::change(&hand.session, &wanted(unblocked)).await? {
+        hand.tally.moved((changed.lane, State::Blocked), (changed.lane, State::Pending));
+        hand.notes.turn(changed.ordering);
+        released.waiting.push((changed.lane, changed.due_at));
+    }
+    let state_of: HashMap<Uuid, State> = failed.iter().map(|(id, change)| (id.uuid(), change.to)).collect();
+    let mut ended = Vec::new();
+    for changed in change::finish(&hand.session, &wanted(failed)).await? {
+        let state = state_of.get(&changed.id).copied().unwrap_or(State::Cancelled);
+        hand.tally.add(changed.lane, State::Blocked, -1);
+        hand.notes.turn(changed.ordering);
+        if changed.awaited {
+            ended.push(Ended { seq: None, parent: changed.id, state });
+        }
+    }
+    Ok(ended)
+}
+
+fn wanted(changes: &[(TaskId, Change)]) -> Vec<Wanted<'_>> {
+    changes.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect()
+}
+
+fn child(row: &Row) -> Option<Child> {
+    let number = |at: usize| u64::try_from(row.get::<_, i64>(at)).ok();
+    let count = |at: usize| u32::try_from(row.get::<_, i32>(at)).ok();
+    Some(Child {
+        id: row.get(0),
+        position: Position {
+            state: State::Blocked,
+            version: number(1)?,
+            attempts: count(2)?,
+            crashes: count(3)?,
+            cancel_requested: false,
+        },
+        due_at: row.get(4),
+        blockers: row.get::<_, Option<i32>>(5).unwrap_or_default(),
+        on_failure: depending::policy(row.get(6))?,
+    })
+}

@@ -1,0 +1,283 @@
+//! Recurring schedules: reads through the links, and one conditional write for whatever changes.
+//!
+//! Turns go to the hands, as everything that makes tasks does (`turn`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
+//! whatever changes in between moves the revision, and the turn that was decided by it is lost.
+
+mod turn;
+
+pub(crate) use turn::{LedTurns, turn};
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use punctual_core::coordinator::Lease;
+use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::retention::Pruned;
+use punctual_core::schedule::plan::{Buffered, TURN};
+use punctual_core::schedules::{
+    Due, Inserted, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
+    origin_from_code,
+};
+use punctual_core::state::State;
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::fault::Fault;
+use super::lines::Weight;
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::{Unreadable, number_column};
+use crate::scheduling::{OccurrenceColumns, ScheduleColumns, page_end, readable, size_of};
+
+/// Schedules whose turns are written in one transaction at the most.
+const TURNS: usize = 100;
+
+#[async_trait]
+impl Schedules for PostgresStore {
+    async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
+        self.reads().call(async |session| insert(session, &schedule).await).await
+    }
+
+    async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
+        self.reads().call(async |session| replace(session, &schedule).await).await
+    }
+
+    async fn remove(&self, id: ScheduleId, revision: u64) -> Result<bool, StoreError> {
+        let (id, revision) = (id.uuid(), number_column(revision));
+        let removed = self.reads().call(async |session| session.query(Sql::ScheduleRemove, &[&id, &revision]).await);
+        Ok(!removed.await?.is_empty())
+    }
+
+    async fn get(&self, tenant: &str, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
+        self.reads().call(async |session| get(session, tenant, id).await).await
+    }
+
+    async fn named(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, StoreError> {
+        let named = async |session: &Session| {
+            let rows = session.query(Sql::ScheduleNamed, &[&tenant, &name]).await?;
+            rows.first().map(|row| schedule_columns(row).read()).transpose().map_err(unreadable)
+        };
+        self.reads().call(named).await
+    }
+
+    async fn list(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError> {
+        let (after, limit) = (after.unwrap_or_default(), count(limit));
+        let rows = self
+            .reads()
+            .call(async |session| session.query(Sql::ScheduleList, &[&tenant, &after, &limit]).await)
+            .await?;
+        Ok(rows.iter().map(schedule_columns).filter_map(readable).collect())
+    }
+
+    async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
+        let standing = async |session: &Session| {
+            let Some(schedule) = get(session, tenant, id).await? else { return Ok(None) };
+            Ok(standings(session, vec![schedule]).await?.pop())
+        };
+        self.reads().call(standing).await
+    }
+
+    async fn due(&self, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, StoreError> {
+        let (look_at, id) = after.map_or((i64::MIN, Uuid::nil()), |after| (after.look_at.as_millis(), after.id.uuid()));
+        let due = async |session: &Session| {
+            let rows = session.query(Sql::ScheduleDue, &[&now.as_millis(), &look_at, &id, &count(limit)]).await?;
+            let columns: Vec<ScheduleColumns> = rows.iter().map(schedule_columns).collect();
+            let next = page_end(&columns, limit);
+            let standings = standings(session, columns.into_iter().filter_map(readable).collect()).await?;
+            Ok(Due { standings, next })
+        };
+        self.reads().call(due).await
+    }
+
+    async fn next_look(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        let now = now.as_millis();
+        let rows = self.reads().call(async |session| session.query(Sql::ScheduleNextLook, &[&now]).await).await?;
+        Ok(rows.first().map(|row| Timestamp::from_millis(row.get(0))))
+    }
+
+    async fn turn(&self, lease: Option<&Lease>, turns: Vec<Turn>) -> Result<Option<Vec<Turned>>, StoreError> {
+        let mut all = Vec::with_capacity(turns.len());
+        let mut turns = turns.into_iter();
+        loop {
+            let some: Vec<Turn> = turns.by_ref().take(TURNS).collect();
+            if some.is_empty() {
+                break;
+            }
+            let (bytes, rows) = size_of(&some);
+            let call = LedTurns { lease: lease.cloned(), turns: some };
+            let mut answers = self.lines().call(|all| &mut all.turn, vec![call], Weight { bytes, rows }).await?;
+            let Some(written) = answers.pop().flatten() else { return Ok(None) };
+            all.extend(written);
+        }
+        Ok(Some(all))
+    }
+
+    async fn occurrences(
+        &self,
+        id: ScheduleId,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Occurrence>, StoreError> {
+        let (id, before, limit) = (id.uuid(), before.map_or(i64::MAX, Timestamp::as_millis), count(limit));
+        let list = async |session: &Session| {
+            let rows = session.query(Sql::OccurrenceList, &[&id, &before, &limit]).await?;
+            rows.iter().map(|row| occurrence_columns(row).read().map_err(unreadable)).collect()
+        };
+        self.reads().call(list).await
+    }
+
+    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        let (before, most) = (before.as_millis(), count(limit));
+        let prune = async |session: &Session| session.execute(Sql::OccurrencePrune, &[&before, &most]).await;
+        let removed = self.reads().call(prune).await?;
+        Ok(Pruned { removed, more: removed >= limit as u64 })
+    }
+}
+
+async fn insert(session: &Session, schedule: &Schedule) -> Result<Inserted, Fault> {
+    let of = ScheduleColumns::of(schedule);
+    let made = session
+        .execute(
+            Sql::ScheduleInsert,
+            &[
+                &of.id,
+                &of.tenant,
+                &of.name,
+                &of.version,
+                &of.revision,
+                &of.created_at,
+                &of.updated_at,
+                &of.next_run_at,
+                &of.look_at,
+                &of.last_run_at,
+                &of.run_count,
+                &of.missed_count,
+                &of.skipped_count,
+                &of.paused_at,
+                &of.pause_reason,
+                &of.definition,
+            ],
+        )
+        .await?;
+    Ok(if made == 1 { Inserted::Created } else { Inserted::NameTaken })
+}
+
+async fn replace(session: &Session, schedule: &Schedule) -> Result<Replaced, Fault> {
+    let of = ScheduleColumns::of(schedule);
+    let written = session
+        .execute(
+            Sql::ScheduleReplace,
+            &[
+                &of.id,
+                &of.revision,
+                &of.name,
+                &of.version,
+                &of.updated_at,
+                &of.next_run_at,
+                &of.look_at,
+                &of.last_run_at,
+                &of.run_count,
+                &of.missed_count,
+                &of.skipped_count,
+                &of.paused_at,
+                &of.pause_reason,
+                &of.definition,
+            ],
+        )
+        .await;
+    match written {
+        Err(fault) if fault.is_twice() => Ok(Replaced::NameTaken),
+        Err(fault) => Err(fault),
+        Ok(1) => Ok(Replaced::Done),
+        Ok(_) => Ok(Replaced::Lost),
+    }
+}
+
+async fn get(session: &Session, tenant: &str, id: ScheduleId) -> Result<Option<Schedule>, Fault> {
+    let rows = session.query(Sql::ScheduleGet, &[&id.uuid(), &tenant]).await?;
+    rows.first().map(|row| schedule_columns(row).read()).transpose().map_err(unreadable)
+}
+
+/// What of schedules a turn is decided by.
+async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<Standing>, Fault> {
+    if schedules.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = schedules.iter().map(|schedule| schedule.id.uuid()).collect();
+    let most = count(TURN);
+    let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&ids, &most];
+    let (waiting, tasks) = tokio::join!(
+        session.query(Sql::OccurrenceBuffered, &parameters),
+        session.query(Sql::OccurrenceWatched, &parameters)
+    );
+    let mut buffered: HashMap<Uuid, Vec<Buffered>> = HashMap::new();
+    for row in waiting? {
+        let origin = origin_from_code(i64::from(row.get::<_, i16>(2)));
+        let origin = origin.ok_or_else(|| unreadable(Unreadable("origin")))?;
+        let one = Buffered { instant: Timestamp::from_millis(row.get(1)), origin };
+        buffered.entry(row.get(0)).or_default().push(one);
+    }
+    let mut watched: HashMap<Uuid, Vec<Watched>> = HashMap::new();
+    for row in tasks? {
+        let state: Option<i16> = row.get(3);
+        let one = Watched {
+            instant: Timestamp::from_millis(row.get(1)),
+            task: TaskId::from_uuid(row.get(2)),
+            state: state.and_then(|code| State::from_code(i64::from(code))),
+            stop_asked: row.get(4),
+        };
+        watched.entry(row.get(0)).or_default().push(one);
+    }
+    let standing = |schedule: Schedule| {
+        let id = schedule.id.uuid();
+        let (buffered, watched) = (buffered.remove(&id).unwrap_or_default(), watched.remove(&id).unwrap_or_default());
+        Standing { schedule, buffered, watched }
+    };
+    Ok(schedules.into_iter().map(standing).collect())
+}
+
+fn schedule_columns(row: &Row) -> ScheduleColumns {
+    ScheduleColumns {
+        id: row.get(0),
+        tenant: row.get(1),
+        name: row.get(2),
+        version: row.get(3),
+        revision: row.get(4),
+        created_at: row.get(5),
+        updated_at: row.get(6),
+        next_run_at: row.get(7),
+        look_at: row.get(8),
+        last_run_at: row.get(9),
+        run_count: row.get(10),
+        missed_count: row.get(11),
+        skipped_count: row.get(12),
+        paused_at: row.get(13),
+        pause_reason: row.get(14),
+        definition: row.get(15),
+    }
+}
+
+fn occurrence_columns(row: &Row) -> OccurrenceColumns {
+    OccurrenceColumns {
+        instant: row.get(0),
+        origin: i64::from(row.get::<_, i16>(1)),
+        outcome: i64::from(row.get::<_, i16>(2)),
+        reason: row.get(3),
+        detail: row.get(4),
+        task_id: row.get(5),
+        covers_until: row.get(6),
+        covers_at_least: row.get(7),
+        decided_at: row.get(8),
+    }
+}
+
+fn unreadable(Unreadable(column): Unreadable) -> Fault {
+    Fault::Corrupt(format!("the {column} of a schedule cannot be read"))
+}
+
+fn count(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,179 @@
+//! What turns of schedules write, in one transaction: the records, the tasks, and where the schedules stand then.
+//!
+//! The schedules are locked first, those that are still at the revision their turns were decided by; of the others nothing
+//! is written. A record that cannot be written, since its instant has fired, takes its task along.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use punctual_core::coordinator::Lease;
+use punctual_core::lane::Lane;
+use punctual_core::schedules::{Turn, Turned};
+use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
+use uuid::Uuid;
+
+use crate::columns::{instant_column, number_column};
+use crate::postgres::fault::Fault;
+use crate::postgres::hand::Hand;
+use crate::postgres::session::Session;
+use crate::postgres::statements::Sql;
+use crate::postgres::{insert, leases};
+use crate::scheduling::{RecordColumns, SwitchColumns};
+
+/// An instant of a schedule.
+type Key = (Uuid, i64);
+
+/// A call to write turns, for the holder of a lease if there is one.
+pub(crate) struct LedTurns {
+    pub lease: Option<Lease>,
+    pub turns: Vec<Turn>,
+}
+
+/// Writes the turns of one call, each by itself; none if somebody else has held the lease since.
+pub(crate) async fn turn(hand: &mut Hand, calls: &[LedTurns]) -> Result<Vec<Option<Vec<Turned>>>, Fault> {
+    let [LedTurns { lease, turns }] = calls else { return Ok(Vec::new()) };
+    // What is known of lanes must be committed: they are made outside of the transaction.
+    let lanes = hand.desk.lanes.resolve(&hand.session, tasks_of(turns).map(|(_, task)| &task.lane)).await?;
+    match lease {
+        Some(lease) => {
+            if !leases::begin_as(&hand.session, lease).await? {
+                hand.session.run("ROLLBACK").await?;
+                return Ok(vec![None]);
+            }
+        }
+        None => hand.session.run("BEGIN").await?,
+    }
+    let locked = lock(&hand.session, turns).await?;
+    let good: Vec<&Turn> = turns.iter().filter(|turn| locked.contains(&turn.id.uuid())).collect();
+    let recorded = record(&hand.session, &good).await?;
+    rest(&hand.session, &good).await?;
+    let of_good = good.iter().flat_map(|turn| tasks_of_one(turn));
+    let made: Vec<(Key, &NewTask)> = of_good.filter(|(key, _)| recorded.contains(key)).collect();
+    let tasks: Vec<NewTask> = made.iter().map(|(_, task)| (*task).clone()).collect();
+    let lanes: Vec<Arc<Lane>> = tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect();
+    insert::write_new(hand, &tasks, &lanes).await?;
+    advance(&hand.session, &good, &made).await?;
+    hand.commit().await?;
+    insert::tell_of_new(hand, &tasks, &lanes);
+    let mut waiting: HashMap<Uuid, Vec<(Arc<Lane>, Timestamp)>> = HashMap::new();
+    for ((((schedule, _), _), task), lane) in made.iter().zip(&tasks).zip(&lanes) {
+        waiting.entry(*schedule).or_default().push((Arc::clone(lane), task.due_at));
+    }
+    let answer = |turn: &Turn| {
+        let id = turn.id.uuid();
+        if !locked.contains(&id) {
+            return Turned::Lost;
+        }
+        let instants = turn.records.iter().map(|record| record.instant);
+        let recorded = instants.filter(|instant| recorded.contains(&(id, instant.as_millis()))).collect();
+        Turned::Done { waiting: waiting.remove(&id).unwrap_or_default(), recorded }
+    };
+    Ok(vec![Some(turns.iter().map(answer).collect())])
+}
+
+fn tasks_of(turns: &[Turn]) -> impl Iterator<Item = (Key, &NewTask)> {
+    turns.iter().flat_map(tasks_of_one)
+}
+
+/// The tasks of a turn, by the instants they are made for.
+fn tasks_of_one(turn: &Turn) -> impl Iterator<Item = (Key, &NewTask)> {
+    turn.records.iter().filter_map(|record| {
+        let (task, _) = record.outcome.task()?;
+        Some(((turn.id.uuid(), record.instant.as_millis()), task))
+    })
+}
+
+/// Locks the schedules that are still at the revision of their turns.
+async fn lock(session: &Session, turns: &[Turn]) -> Result<HashSet<Uuid>, Fault> {
+    let ids: Vec<Uuid> = turns.iter().map(|turn| turn.id.uuid()).collect();
+    let revisions: Vec<i64> = turns.iter().map(|turn| number_column(turn.revision)).collect();
+    let rows = session.query(Sql::ScheduleLock, &[&ids, &revisions]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Writes the records; gives those that were written.
+async fn record(session: &Session, turns: &[&Turn]) -> Result<HashSet<Key>, Fault> {
+    let mut written = HashSet::new();
+    for (waited, sql) in [(true, Sql::OccurrenceSettle), (false, Sql::OccurrencePut)] {
+        let mut records: Vec<(Uuid, RecordColumns<'_>)> = Vec::new();
+        for turn in turns {
+            let wanted = turn.records.iter().filter(|record| record.waited == waited);
+            records.extend(wanted.map(|record| (turn.id.uuid(), RecordColumns::of(turn, record))));
+        }
+        if !records.is_empty() {
+            written.extend(write_records(session, sql, &records).await?);
+        }
+    }
+    Ok(written)
+}
+
+async fn write_records(session: &Session, sql: Sql, records: &[(Uuid, RecordColumns<'_>)]) -> Result<Vec<Key>, Fault> {
+    fn each<'a, T>(records: &[(Uuid, RecordColumns<'a>)], column: impl Fn(&RecordColumns<'a>) -> T) -> Vec<T> {
+        records.iter().map(|(_, record)| column(record)).collect()
+    }
+    let schedules: Vec<Uuid> = records.iter().map(|(schedule, _)| *schedule).collect();
+    let rows = session
+        .query(
+            sql,
+            &[
+                &schedules,
+                &each(records, |of| of.instant),
+                &each(records, |of| of.decided_at),
+                &each(records, |of| of.task_id),
+                &each(records, |of| of.covers_until),
+                &each(records, |of| of.covers_at_least),
+                &each(records, |of| i16::from(of.origin)),
+                &each(records, |of| i16::from(of.outcome)),
+                &each(records, |of| of.is_watched),
+                &each(records, |of| of.reason),
+                &each(records, |of| of.detail),
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// Those whose tasks have come to rest are not watched any more.
+async fn rest(session: &Session, turns: &[&Turn]) -> Result<(), Fault> {
+    let rested = turns.iter().flat_map(|turn| turn.rested.iter().map(|at| (turn.id.uuid(), at.as_millis())));
+    let (schedules, instants): (Vec<Uuid>, Vec<i64>) = rested.unzip();
+    if !schedules.is_empty() {
+        session.execute(Sql::OccurrenceRested, &[&schedules, &instants]).await?;
+    }
+    Ok(())
+}
+
+/// Writes where the schedules stand now.
+async fn advance(session: &Session, turns: &[&Turn], made: &[(Key, &NewTask)]) -> Result<(), Fault> {
+    if turns.is_empty() {
+        return Ok(());
+    }
+    let mut fired: HashMap<Uuid, (i64, i64)> = HashMap::new();
+    for ((schedule, instant), _) in made {
+        let (count, last) = fired.entry(*schedule).or_insert((0, *instant));
+        *count += 1;
+        *last = (*last).max(*instant);
+    }
+    let of = |turn: &Turn| fired.get(&turn.id.uuid()).copied();
+    let switches: Vec<SwitchColumns<'_>> = turns.iter().map(|turn| SwitchColumns::of(turn)).collect();
+    session
+        .execute(
+            Sql::ScheduleTurn,
+            &[
+                &turns.iter().map(|turn| turn.id.uuid()).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| instant_column(turn.next_run_at)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| instant_column(turn.look_at)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| of(turn).map(|(_, last)| last)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| of(turn).map_or(0, |(count, _)| count)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| number_column(turn.skipped)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| number_column(turn.missed)).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| turn.switch.is_some()).collect::<Vec<_>>(),
+                &switches.iter().map(|switch| switch.paused_at).collect::<Vec<_>>(),
+                &switches.iter().map(|switch| switch.reason).collect::<Vec<_>>(),
+                &turns.iter().map(|turn| turn.now.as_millis()).collect::<Vec<_>>(),
+            ],
+        )
+        .await?;
+    Ok(())
+}

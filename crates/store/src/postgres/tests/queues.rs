@@ -1,0 +1,205 @@
+//! Queues on several nodes: limits and pauses that another node has set, and has not told of.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use punctual_core::ids::NodeId;
+use punctual_core::queues::{Change, Pause, Queues, RateLimit, Settings};
+use punctual_core::store::{Inserted, Store};
+use punctual_core::task::Task;
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{START, TENANT, task};
+use tokio::task::JoinSet;
+
+use super::super::PostgresStore;
+use super::{Fixture, complete, insert, lease, open};
+
+const QUEUE: &str = "mail";
+
+async fn put(store: &PostgresStore, settings: Settings) {
+    store.change_queue(TENANT, QUEUE, Change::Put(settings, None)).await.unwrap();
+}
+
+fn pause() -> Change {
+    Change::Pause(Pause { since: START, by: "somebody".to_owned(), reason: None, until: None })
+}
+
+async fn waiting(store: &PostgresStore) -> u64 {
+    store.queue(TENANT, QUEUE).await.unwrap().unwrap().live.pending
+}
+
+async fn some(store: &PostgresStore, count: usize) -> Task {
+    let first = insert(store, task().queue(QUEUE)).await;
+    store.insert(task().queue(QUEUE).times(count - 1)).await.unwrap();
+    first
+}
+
+/// Three nodes, of which two have heard of nothing, take and complete at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
+    let fixture = Fixture::open().await;
+    let first = some(&fixture.store, 400).await;
+    let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut stores = vec![fixture.store.clone()];
+    for number in 0..2 {
+        stores.push(open(&fixture.url, NodeId::new(100 + number)).await);
+    }
+    put(&fixture.store, Settings { max_concurrency: Some(3), ..Settings::default() }).await;
+    let mut nodes = JoinSet::new();
+    for store in stores {
+        for _ in 0..2 {
+            let (store, first) = (store.clone(), first.clone());
+            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
+            nodes.spawn(async move {
+                for _ in 0..80 {
+                    let taken = lease(&store, &first, 2).await;
+                    let now = running.fetch_add(taken.len() as u64, Ordering::SeqCst) + taken.len() as u64;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    for task in &taken {
+                        // Before the place is free, so that nobody who takes it is counted beside.
+                        running.fetch_sub(1, Ordering::SeqCst);
+                        assert!(complete(&store, task).await);
+                    }
+                }
+            });
+        }
+    }
+    nodes.join_all().await;
+    let most = most.load(Ordering::SeqCst);
+    assert!((2..=3).contains(&most), "{most} at once");
+    fixture.assert_counts().await;
+}
+
+/// Another node claims on and on; from the answer of the pause on it takes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_pause_holds_for_claims_of_other_nodes() {
+    let fixture = Fixture::open().await;
+    let other = open(&fixture.url, NodeId::new(100)).await;
+    for _ in 0..10 {
+        let first = some(&fixture.store, 1_000).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut claimers = JoinSet::new();
+        for _ in 0..4 {
+            let (store, first, stop) = (other.clone(), first.clone(), Arc::clone(&stop));
+            claimers.spawn(async move {
+                while !stop.load(Ordering::SeqCst) {
+                    lease(&store, &first, 3).await;
+                }
+            });
+        }
+        let before = waiting(&fixture.store).await;
+        eventually("some are taken", Duration::from_secs(20), async || {
+            let now = waiting(&fixture.store).await;
+            if now < before { Ok(()) } else { Err(format!("{now}")) }
+        })
+        .await;
+        fixture.store.change_queue(TENANT, QUEUE, pause()).await.unwrap();
+        let then = waiting(&fixture.store).await;
+        for _ in 0..20 {
+            assert_eq!(waiting(&fixture.store).await, then);
+        }
+        stop.store(true, Ordering::SeqCst);
+        claimers.join_all().await;
+        assert_eq!(waiting(&fixture.store).await, then, "something was taken after the pause was answered");
+        fixture.store.change_queue(TENANT, QUEUE, Change::Resume).await.unwrap();
+        while !lease(&other, &first, 500).await.is_empty() {}
+    }
+}
+
+#[tokio::test]
+async fn other_nodes_hear_of_changes_and_of_places_that_came_free() {
+    let fixture = Fixture::open().await;
+    let first = some(&fixture.store, 5).await;
+    let other = open(&fixture.url, NodeId::new(100)).await;
+    let hears = async |what: &str| {
+        let heard = tokio::time::timeout(Duration::from_secs(20), other.stirred()).await;
+        heard.unwrap_or_else(|_| panic!("it does not hear of {what}"))
+    };
+    // That it listens now is a change as well: it may have missed some.
+    assert!(hears("the beginning").await.changed);
+    put(&fixture.store, Settings { max_concurrency: Some(1), ..Settings::default() }).await;
+    assert!(hears("a setting").await.changed);
+    let taken = lease(&fixture.store, &first, 1).await;
+    assert_eq!(lease(&other, &first, 1).await.len(), 0);
+    complete(&fixture.store, &taken[0]).await;
+    let freed = loop {
+        let heard = hears("a place").await;
+        if !heard.freed.is_empty() {
+            break heard.freed;
+        }
+    };
+    assert_eq!(freed, [(TENANT.to_owned(), QUEUE.to_owned())]);
+    assert_eq!(lease(&other, &first, 1).await.len(), 1);
+}
+
+/// A claim is held up in the middle: a change waits for it, gives up after a while, and has changed nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_change_waits_for_a_claim_that_is_under_way() {
+    let fixture = Fixture::open().await;
+    let first = some(&fixture.store, 5).await;
+    put(&fixture.store, Settings { max_concurrency: Some(2), ..Settings::default() }).await;
+    let other = open(&fixture.url, NodeId::new(100)).await;
+    let in_the_way = punctual_testkit::postgres::connect(&fixture.url).await;
+    in_the_way.batch_execute("BEGIN; SELECT 1 FROM punctual.gates FOR UPDATE").await.unwrap();
+    let claim = tokio::spawn({
+        let first = first.clone();
+        async move { lease(&other, &first, 5).await }
+    });
+    eventually("the claim is under way", Duration::from_secs(20), async || {
+        let held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND granted";
+        let held = fixture.number(held).await;
+        if held == 1 { Ok(()) } else { Err(format!("{held} shares are held")) }
+    })
+    .await;
+    let begun = Instant::now();
+    let refused = fixture.store.change_queue(TENANT, QUEUE, pause()).await;
+    assert!(refused.is_err_and(|error| error.is_retryable()), "it did not wait");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(fixture.store.queue(TENANT, QUEUE).await.unwrap().unwrap().queue.pause, None);
+    in_the_way.batch_execute("ROLLBACK").await.unwrap();
+    assert_eq!(claim.await.unwrap().len(), 2);
+    fixture.store.change_queue(TENANT, QUEUE, pause()).await.unwrap();
+    assert_eq!(lease(&fixture.store, &first, 5).await.len(), 0);
+}
+
+#[tokio::test]
+async fn a_queue_without_limits_has_no_gate() {
+    let fixture = Fixture::open().await;
+    let gates = async || fixture.number("SELECT count(*) FROM gates").await;
+    put(&fixture.store, Settings { dispatch_jitter_millis: 5, timeout_millis: Some(1), ..Settings::default() }).await;
+    assert_eq!(gates().await, 0);
+    let rate_limit = Some(RateLimit { per_second: 1.0, burst: 1 });
+    for settings in [
+        Settings { max_concurrency: Some(1), ..Settings::default() },
+        Settings { rate_limit, ..Settings::default() },
+        Settings { max_depth: Some(1), ..Settings::default() },
+    ] {
+        put(&fixture.store, settings).await;
+        assert_eq!(gates().await, 1);
+    }
+    put(&fixture.store, Settings::default()).await;
+    assert_eq!(gates().await, 0);
+    fixture.store.change_queue(TENANT, QUEUE, pause()).await.unwrap();
+    assert_eq!(gates().await, 1);
+    fixture.store.change_queue(TENANT, QUEUE, Change::Resume).await.unwrap();
+    assert_eq!(gates().await, 0);
+}
+
+/// What is refused leaves neither a task nor a key nor a lock behind, also when the insert itself fails.
+#[tokio::test]
+async fn a_bounded_submission_leaves_no_lock() {
+    let fixture = Fixture::open().await;
+    put(&fixture.store, Settings { max_depth: Some(1), ..Settings::default() }).await;
+    let locks = async || fixture.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").await;
+    let answers = fixture.store.insert(task().queue(QUEUE).times(3)).await.unwrap();
+    assert!(matches!(answers[..], [Inserted::Created(_), Inserted::QueueFull, Inserted::QueueFull]), "{answers:?}");
+    assert_eq!(locks().await, 0);
+    fixture
+        .sql("ALTER TABLE tasks ADD CONSTRAINT broken CHECK (created_at < 0) NOT VALID; UPDATE gates SET max_depth = 9")
+        .await;
+    assert!(fixture.store.insert(task().queue(QUEUE).times(2)).await.is_err());
+    assert_eq!(locks().await, 0);
+    fixture.sql("ALTER TABLE tasks DROP CONSTRAINT broken").await;
+    fixture.store.insert(task().queue(QUEUE).times(2)).await.unwrap();
+}

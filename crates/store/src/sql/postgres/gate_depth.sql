@@ -1,0 +1,9 @@
+-- How many tasks each of these queues may have, where that is bounded, and how many it has.
+SELECT w.place, g.max_depth, (
+    SELECT coalesce(sum(c.tasks), 0)::bigint
+    FROM lanes AS l JOIN counts AS c ON c.lane = l.id
+    WHERE l.tenant = w.tenant AND l.queue = w.queue
+)
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS w (tenant, queue, place)
+JOIN gates AS g ON g.tenant = w.tenant AND g.queue = w.queue
+WHERE g.max_depth IS NOT NULL

@@ -1,0 +1,1 @@
+DELETE FROM gates WHERE tenant = $1 AND queue = $2

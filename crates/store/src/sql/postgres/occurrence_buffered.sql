@@ -1,0 +1,8 @@
+SELECT w.id, o.instant, o.origin
+FROM unnest($1::uuid[]) WITH ORDINALITY AS w (id, place)
+CROSS JOIN LATERAL (
+    SELECT b.instant, b.origin FROM occurrences AS b
+    WHERE b.schedule_id = w.id AND b.outcome = 0
+    ORDER BY b.origin, b.instant LIMIT $2
+) AS o
+ORDER BY w.place, o.origin, o.instant

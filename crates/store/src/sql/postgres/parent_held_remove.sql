@@ -1,0 +1,1 @@
+DELETE FROM held_parents WHERE parent = ANY ($1) RETURNING parent

@@ -1,0 +1,1 @@
+DELETE FROM settled_parents WHERE seq = ANY ($1)

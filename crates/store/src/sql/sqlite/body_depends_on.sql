@@ -1,0 +1,1 @@
+SELECT depends_on FROM bodies WHERE seq = ?1

@@ -1,0 +1,1 @@
+SELECT ordering_key FROM bodies WHERE seq = ?1

@@ -1,0 +1,1 @@
+DELETE FROM buckets WHERE tenant = ?1 AND queue = ?2

@@ -1,0 +1,1 @@
+SELECT tenant, queue, tokens, refilled_at FROM buckets

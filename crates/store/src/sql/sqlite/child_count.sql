@@ -1,0 +1,1 @@
+UPDATE tasks SET blockers = ?2 WHERE seq = ?1

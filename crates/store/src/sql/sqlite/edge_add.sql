@@ -1,0 +1,1 @@
+INSERT INTO dependencies (parent, child) VALUES (?1, ?2) ON CONFLICT DO NOTHING

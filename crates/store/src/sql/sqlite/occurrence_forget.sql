@@ -1,0 +1,1 @@
+DELETE FROM occurrences WHERE schedule_id = ?1 AND outcome = 0

@@ -1,0 +1,1 @@
+UPDATE occurrences SET is_watched = 0 WHERE schedule_id = ?1 AND is_watched = 1

@@ -1,0 +1,1 @@
+SELECT head, held_by FROM orders WHERE id = ?1

@@ -1,0 +1,1 @@
+DELETE FROM orders_due WHERE seq <= ?1

@@ -1,0 +1,1 @@
+DELETE FROM held_parents WHERE parent = ?1

@@ -1,0 +1,1 @@
+INSERT INTO held_parents (parent) VALUES (?1) ON CONFLICT DO NOTHING

@@ -1,0 +1,1 @@
+SELECT seq, parent, state FROM settled_parents ORDER BY seq LIMIT ?1

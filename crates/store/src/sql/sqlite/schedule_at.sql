@@ -1,0 +1,1 @@
+SELECT 1 FROM schedules WHERE id = ?1 AND revision = ?2

@@ -1,0 +1,1 @@
+DELETE FROM schedules WHERE id = ?1 AND revision = ?2

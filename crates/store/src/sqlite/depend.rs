@@ -1,0 +1,129 @@
+//! Stores tasks of which some depend on others.
+//!
+//! All members of a batch are judged before the first is written: a member may depend on one
+//! that stands behind it.
+
+use std::collections::HashMap;
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::store::Inserted;
+use punctual_core::task::NewTask;
+use rusqlite::OptionalExtension;
+
+use super::fault::Fault;
+use super::insert::{Verdict, create, judge, replay};
+use super::outbox;
+use super::session::Session;
+use super::statements::Sql;
+use crate::depending::{Batch, Known, Plan, Stands, Waits};
+
+/// Stores tasks; answers in order.
+pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
+    let verdicts = judge_all(session, &tasks)?;
+    let stands: Vec<Stands> = verdicts
+        .iter()
+        .map(|verdict| match verdict {
+            Verdict::New => Stands::New,
+            Verdict::Same(first) => Stands::As(*first),
+            Verdict::Other(_) | Verdict::Full => Stands::Refused,
+        })
+        .collect();
+    let batch = Batch::new(&tasks, &stands);
+    let mut known: HashMap<TaskId, Known> = HashMap::new();
+    for id in batch.outside() {
+        if let Some((_, found)) = look_up(session, id)? {
+            known.insert(id, found);
+        }
+    }
+    let plans = batch.plan(&known);
+    let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
+    let mut edges: Vec<(TaskId, Waits)> = Vec::new();
+    let mut answers = Vec::with_capacity(tasks.len());
+    for ((task, verdict), plan) in tasks.into_iter().zip(verdicts).zip(plans) {
+        answers.push(match (plan, verdict) {
+            (Plan::Unknown(missing), _) => {
+                expect(session, &task, -1)?;
+                free_key(session, &task)?;
+                refused.insert(task.id, missing);
+                Inserted::UnknownDependency(missing)
+            }
+            (Plan::Create(waits), _) => {
+                expect(session, &task, -1)?;
+                let id = task.id;
+                let answer = create(session, task, &waits)?;
+                if matches!(answer, Inserted::Created(_)) {
+                    edges.push((id, waits));
+                }
+                answer
+            }
+            (Plan::Stays, Verdict::Full) => Inserted::QueueFull,
+            (Plan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
+            (Plan::Stays, Verdict::Same(first)) => match refused.get(&first) {
+                Some(missing) => Inserted::UnknownDependency(*missing),
+                None => replay(session, first)?,
+            },
+            (Plan::Stays, Verdict::New) => return Err(Fault::Corrupt(format!("{} was left without a plan", task.id))),
+        });
+    }
+    for (child, waits) in edges {
+        add_edges(session, child, &waits)?;
+    }
+    Ok(answers)
+}
+
+/// Judges the tasks one after the other: each counts for the depth of its queue as soon as it is expected.
+fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
+    let mut verdicts = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let verdict = judge(session, task)?;
+        if matches!(verdict, Verdict::New) {
+            expect(session, task, 1)?;
+        }
+        verdicts.push(verdict);
+    }
+    Ok(verdicts)
+}
+
+fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) -> Result<(), Fault> {
+    let lane = session.lanes.resolve(session.connection, &task.lane)?;
+    session.tally.add(lane.id.number(), State::Pending, tasks);
+    Ok(())
+}
+
+/// The number of a task that others are to depend on, and what is known of it.
+fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, Known)>, Fault> {
+    let query = session.statements.get(Sql::ParentLook)?;
+    let found = query.query_row([id.uuid().as_bytes()], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
+    });
+    let Some((seq, lane, state)) = found.optional()? else { return Ok(None) };
+    let (Some(lane), Some(state)) = (session.lanes.get(session.connection, lane)?, State::from_code(state)) else {
+        return Ok(None);
+    };
+    Ok(Some((seq, Known { tenant: lane.key.tenant.clone(), state })))
+}
+
+/// A task that is refused leaves its idempotency key to others.
+fn free_key(session: &mut Session<'_>, task: &NewTask) -> Result<(), Fault> {
+    if let Some(idempotency) = &task.idempotency {
+        let free = session.statements.get(Sql::IdempotencyDrop)?;
+        free.execute((&task.lane.tenant, &idempotency.key, task.id.uuid().as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// Writes what a new task waits for, and has the ends of those told.
+fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Waits) -> Result<(), Fault> {
+    let Some((child, _)) = look_up(session, child)? else { return Ok(()) };
+    for parent in &waits.edges {
+        let Some((parent, Known { state, .. })) = look_up(session, *parent)? else { continue };
+        session.statements.get(Sql::EdgeAdd)?.execute((parent, child))?;
+        if state.is_final() {
+            outbox::parent(session, parent, state)?;
+        } else {
+            session.statements.get(Sql::ParentAwait)?.execute([parent])?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! The queues that restrict something, as the writer has read them.
+//!
+//! The writer is the only one that takes tasks and that changes queues, so that what it has
+//! read once is true until it writes; what it remembered is forgotten when a transaction is
+//! rolled back. How many tasks of a queue are held is what the counts say, and what the
+//! transaction under way has added to them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use punctual_core::lane::{Lane, LaneId};
+use punctual_core::queues::Bucket;
+use punctual_core::state::State;
+use punctual_core::store::HeldBack;
+use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
+
+use crate::gating::{Gate, Opening};
+use crate::tally;
+
+use super::fault::Fault;
+use super::queues;
+use super::session::Session;
+use super::statements::Sql;
+
+/// The restricted queues, by tenant and name; none when they have to be read.
+#[derive(Default)]
+pub(crate) struct Gates(Option<HashMap<String, HashMap<String, Gated>>>);
+
+#[derive(Clone, Copy)]
+struct Gated {
+    gate: Gate,
+    max_depth: Option<u64>,
+}
+
+impl Gates {
+    /// What is remembered may not be so.
+    pub(crate) fn forget(&mut self) {
+        self.0 = None;
+    }
+
+    fn get(&self, tenant: &str, queue: &str) -> Option<Gated> {
+        self.0.as_ref()?.get(tenant)?.get(queue).copied()
+    }
+}
+
+/// The gate of a queue, if it restricts anything.
+fn gated(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Gated>, Fault> {
+    if session.gates.0.is_none() {
+        let read = read(session)?;
+        session.gates.0 = Some(read);
+    }
+    Ok(session.gates.get(tenant, queue))
+}
+
+fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Gated>>, Fault> {
+    let mut gates: HashMap<String, HashMap<String, Gated>> = HashMap::new();
+    for queue in queues::special(session)? {
+        let gated = Gated { gate: Gate::of(&queue), max_depth: queue.settings.max_depth };
+        if queue.is_gated() || gated.max_depth.is_some() {
+            gates.entry(queue.tenant).or_default().insert(queue.name, gated);
+        }
+    }
+    let query = session.statements.get(Sql::BucketList)?;
+    let mut rows = query.query([])?;
+    while let Some(row) = rows.next()? {
+        let (tenant, queue): (String, String) = (row.get(0)?, row.get(1)?);
+        let bucket = Bucket { tokens: row.get(2)?, refilled_at: Timestamp::from_millis(row.get(3)?) };
+        if let Some(gated) = gates.get_mut(&tenant).and_then(|queues| queues.get_mut(&queue))
+            && let Some((_, taken)) = &mut gated.gate.rate
+        {
+            *taken = Some(bucket);
+        }
+    }
+    Ok(gates)
+}
+
+/// The live tasks of a queue by state, those of the transaction under way among them.
+fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) -> Result<u64, Fault> {
+    let query = session.statements.get(Sql::QueueCounts)?;
+    let mut rows = query.query((tenant, queue))?;
+    let (mut tasks, mut last) = (0, None);
+    while let Some(row) = rows.next()? {
+        let lane: i64 = row.get(0)?;
+        if last.replace(lane) != Some(lane) {
+            tasks += states.iter().map(|state| session.tally.change(lane, *state)).sum::<i64>();
+        }
+        let state: Option<i64> = row.get(1)?;
+        if state.and_then(State::from_code).is_some_and(|state| states.contains(&state)) {
+            tasks += row.get::<_, i64>(2)?;
+        }
+    }
+    Ok(u64::try_from(tasks).unwrap_or(0))
+}
+
+/// The restricted queues of a claim, and what it may take from them.
+#[derive(Default)]
+pub(crate) struct Openings(Vec<(Arc<Lane>, Opening)>);
+
+impl Openings {
+    /// How many tasks of the lane may be taken.
+    pub(crate) fn room(&mut self, session: &mut Session<'_>, lane: LaneId, now: Timestamp) -> Result<usize, Fault> {
+        let Some(lane) = session.lanes.get(session.connection, lane.number())? else { return Ok(usize::MAX) };
+        if let Some(opening) = self.get(&lane) {
+            return Ok(opening.left());
+        }
+        let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
+        let Some(Gated { gate, .. }) = gated(session, tenant, queue)? else { return Ok(usize::MAX) };
+        let running = match gate.max_concurrency {
+            Some(_) => live(session, tenant, queue, &[State::Queued, State::Running])?,
+            None => 0,
+        };
+        let opening = gate.open(running, now);
+        let room = opening.left();
+        self.0.push((lane, opening));
+        Ok(room)
+    }
+
+    /// So many tasks of the lane were taken.
+    pub(crate) fn take(&mut self, session: &mut Session<'_>, lane: LaneId, tasks: usize) -> Result<(), Fault> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let Some(lane) = session.lanes.get(session.connection, lane.number())? else { return Ok(()) };
+        if let Some(opening) = self.get(&lane) {
+            opening.take(tasks);
+        }
+        Ok(())
+    }
+
+    fn get(&mut self, lane: &Lane) -> Option<&mut Opening> {
+        let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
+        let of_queue = |other: &&mut (Arc<Lane>, Opening)| (&other.0.key.tenant, &other.0.key.queue) == (tenant, queue);
+        self.0.iter_mut().find(of_queue).map(|(_, opening)| opening)
+    }
+
+    /// Keeps what was taken from the buckets; tells which of the lanes have nothing left to take.
+    pub(crate) fn close(
+        mut self,
+        session: &mut Session<'_>,
+        lanes: &[(LaneId, usize)],
+    ) -> Result<Vec<HeldBack>, Fault> {
+        let mut held_back = Vec::new();
+        if self.0.is_empty() {
+            return Ok(held_back);
+        }
+        for (lane, opening) in &self.0 {
+            if let Some(bucket) = opening.bucket() {
+                put(session, &lane.key.tenant, &lane.key.queue, bucket)?;
+            }
+        }
+        for (id, most) in lanes {
+            let Some(lane) = session.lanes.get(session.connection, id.number())? else { continue };
+            held_back.extend(self.get(&lane).filter(|_| *most > 0).and_then(|opening| opening.held_back(*id)));
+        }
+        Ok(held_back)
+    }
+}
+
+fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> Result<(), Fault> {
+    let put = session.statements.get(Sql::BucketPut)?;
+    put.execute((tenant, queue, bucket.tokens, bucket.refilled_at.as_millis()))?;
+    let gates = session.gates.0.as_mut();
+    let gated = gates.and_then(|gates| gates.get_mut(tenant)).and_then(|queues| queues.get_mut(queue));
+    if let Some((_, taken)) = gated.and_then(|gated| gated.gate.rate.as_mut()) {
+        *taken = Some(bucket);
+    }
+    Ok(())
+}
+
+/// Whether the queue of a new task has as many live tasks as it may have, and nobody has submitted this one before.
+pub(crate) fn has_no_room(session: &mut Session<'_>, task: &NewTask) -> Result<bool, Fault> {
+    let (tenant, queue) = (&task.lane.tenant, &task.lane.queue);
+    let Some(Gated { max_depth: Some(most), .. }) = gated(session, tenant, queue)? else { return Ok(false) };
+    let all = [State::Blocked, State::Pending, State::Queued, State::Running];
+    if live(session, tenant, queue, &all)? < most {
+        return Ok(false);
+    }
+    let is_repeated = match &task.idempotency {
+        Some(idempotency) => session.statements.get(Sql::IdempotencyGet)?.exists((tenant, &idempotency.key))?,
+        None => session.statements.get(Sql::IdGet)?.exists([task.id.uuid().as_bytes()])?,
+    };
+    Ok(!is_repeated)
+}
+
+/// Tells of places that came free, of what a transaction changed that was committed.
+pub(crate) fn tell_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
+    if session.gates.0.as_ref().is_none_or(HashMap::is_empty) {
+        return;
+    }
+    for lane in tally::freed(changed.iter().copied()) {
+        let Ok(Some(lane)) = session.lanes.get(session.connection, lane) else { continue };
+        let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
+        let is_full = |gated: Gated| gated.gate.max_concurrency.is_some();
+        if let Some(stir) = &session.stir
+            && session.gates.get(tenant, queue).is_some_and(is_full)
+        {
+            stir.freed(tenant, queue);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! Notes that transactions leave for the resolver: rows of `orders_due` and `settled_parents`, written with their cause.
+
+use punctual_core::state::State;
+
+use super::fault::Fault;
+use super::session::Session;
+use super::statements::Sql;
+
+/// The name of an ordering key, as a column has it.
+pub(crate) type Ordering = [u8; 16];
+
+/// It may be another's turn; `dead_letter` is the task with the turn that became one.
+pub(crate) fn turn(
+    session: &mut Session<'_>,
+    ordering: Option<Ordering>,
+    dead_letter: Option<i64>,
+) -> Result<(), Fault> {
+    let Some(ordering) = ordering else { return Ok(()) };
+    session.statements.get(Sql::OrderNote)?.execute((ordering, dead_letter))?;
+    session.left = true;
+    Ok(())
+}
+
+/// A task that others may wait for has come to rest.
+pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Result<(), Fault> {
+    session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
+    session.left = true;
+    Ok(())
+}
+
+/// After a commit: tells the resolver if there is something for it.
+pub(crate) fn tell(session: &mut Session<'_>) {
+    if std::mem::take(&mut session.left)
+        && let Some(resolver) = &session.resolver
+    {
+        resolver.notify_one();
+    }
+}

@@ -1,0 +1,159 @@
+//! Large calls in parts, so that small calls can pass them.
+//!
+//! A part is a call by itself: it is committed by itself, and may fail by itself. Changes are
+//! conditional, each by itself, so that it makes no difference in how many transactions they are
+//! applied. A claim that has taken something in one part gives it out whatever becomes of the others.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use punctual_core::ids::TaskId;
+use punctual_core::state::Change;
+use punctual_core::store::{Applied, Claim, Claimed, StoreError};
+use punctual_core::task::limits;
+
+use super::fault::Fault;
+use super::queue::{PART_ROWS, Way};
+use super::session::Session;
+use super::writer::{Weight, Writer};
+use super::{apply, claim};
+
+/// Applies changes, many of them in parts.
+pub(crate) async fn apply(writer: &Writer, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+    if changes.len() <= PART_ROWS {
+        let weight = super::ports::weight_of(&changes);
+        return writer.call(Way::Progress, weight, move |session| apply::apply(session, &changes)).await;
+    }
+    let mut parts = Vec::with_capacity(changes.len().div_ceil(PART_ROWS));
+    let mut changes = changes.into_iter();
+    loop {
+        let part: Vec<(TaskId, Change)> = changes.by_ref().take(PART_ROWS).collect();
+        if part.is_empty() {
+            break;
+        }
+        let weight = super::ports::weight_of(&part);
+        parts.push((weight, move |session: &mut Session<'_>| apply::apply(session, &part)));
+    }
+    let told = writer.call_in_parts(Way::Progress, parts).await?;
+    let mut applied = Vec::new();
+    for part in told {
+        applied.extend(part.map_err(|error| partly(&error))?);
+    }
+    Ok(applied)
+}
+
+/// Makes claims, large ones in parts.
+pub(crate) async fn claim(writer: &Writer, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+    let tasks: usize = claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
+    let lanes: usize = claims.iter().map(|claim| claim.lanes.len()).sum();
+    let (count, answers) = (tasks.div_ceil(PART_ROWS).min(MOST_PARTS), claims.len());
+    if count < 2 {
+        let weight = Weight { bytes: Weight::SMALL.bytes, rows: tasks + lanes };
+        return writer.call(Way::Progress, weight, move |session| claim::claim(session, &claims)).await;
+    }
+    let rest = Arc::new(Mutex::new(Rest::new(claims)));
+    let each = |_| {
+        let rest = Arc::clone(&rest);
+        let rows = tasks.div_ceil(count).min(1 << 20).saturating_add(lanes);
+        (Weight { bytes: Weight::SMALL.bytes, rows }, move |session: &mut Session<'_>| go_on(session, &rest, count))
+    };
+    let told = writer.call_in_parts(Way::Progress, (0..count).map(each).collect()).await?;
+    let mut claimed: Vec<Claimed> = vec![Claimed::default(); answers];
+    let (mut failure, mut any) = (None, false);
+    for part in told {
+        match part {
+            Ok(part) => {
+                any = true;
+                claimed.iter_mut().zip(part).for_each(|(whole, part)| add(whole, part));
+            }
+            Err(error) => failure = Some(error),
+        }
+    }
+    match failure {
+        Some(error) if !any => Err(error),
+        _ => Ok(claimed),
+    }
+}
+
+/// More parts are no use: by then the claim is bounded in bytes.
+const MOST_PARTS: usize = 64;
+
+/// What is left of claims.
+struct Rest {
+    claims: Vec<Claim>,
+    /// Bytes that each was given.
+    bytes: Vec<usize>,
+    parts: usize,
+}
+
+impl Rest {
+    fn new(claims: Vec<Claim>) -> Self {
+        let bytes = vec![0; claims.len()];
+        Self { claims, bytes, parts: 0 }
+    }
+
+    /// The next part of the claims; none when nothing is left of them.
+    fn next(&mut self, most: usize) -> Option<Vec<Claim>> {
+        let mut left = most;
+        let part: Vec<Claim> = self
+            .claims
+            .iter()
+            .map(|claim| {
+                let limit = claim.limit.min(left);
+                left -= limit;
+                Claim { limit, ..claim.clone() }
+            })
+            .collect();
+        (left < most).then_some(part)
+    }
+
+    /// A part was given so much of what it asked for.
+    fn took(&mut self, part: &[Claim], claimed: &[Claimed]) {
+        for (at, (asked, got)) in part.iter().zip(claimed).enumerate() {
+            let claim = &mut self.claims[at];
+            self.bytes[at] += got.tasks.iter().map(|task| task.body.payload.get().len()).sum::<usize>();
+            let is_over = got.tasks.len() < asked.limit || !got.lost.is_empty() || self.bytes[at] >= HALF;
+            claim.limit = if is_over && asked.limit > 0 { 0 } else { claim.limit - got.tasks.len() };
+            for task in &got.tasks {
+                // A lane may be named twice: what was taken counts for the first of them that had something left.
+                if let Some((_, most)) = claim.lanes.iter_mut().find(|(lane, most)| *lane == task.lane.id && *most > 0)
+                {
+                    *most -= 1;
+                }
+            }
+        }
+    }
+}
+
+/// A claim that was given so much in earlier parts is over, so that it is never given much more than it may be.
+const HALF: usize = limits::CLAIM_PAYLOAD / 2;
+
+fn go_on(session: &mut Session<'_>, rest: &Mutex<Rest>, count: usize) -> Result<Vec<Claimed>, Fault> {
+    let mut rest = rest.lock();
+    rest.parts += 1;
+    // The last one does what is left, so that nothing is lost by rounding.
+    let most = if rest.parts == count { usize::MAX } else { PART_ROWS };
+    let Some(part) = rest.next(most) else { return Ok(Vec::new()) };
+    let claimed = claim::claim(session, &part)?;
+    rest.took(&part, &claimed);
+    Ok(claimed)
+}
+
+fn add(whole: &mut Claimed, part: Claimed) {
+    whole.tasks.extend(part.tasks);
+    whole.expired += part.expired;
+    whole.lost.extend(part.lost);
+    // The later one knows better.
+    whole.next_due.retain(|(lane, _)| !part.next_due.iter().any(|(other, _)| other == lane));
+    whole.next_due.extend(part.next_due);
+    whole.held_back.retain(|held| !part.held_back.iter().any(|other| other.lane == held.lane));
+    whole.held_back.extend(part.held_back);
+}
+
+/// A part of a call failed: what the others did is done.
+fn partly(error: &StoreError) -> StoreError {
+    match error {
+        StoreError::Corrupt(_) => error.clone(),
+        other => StoreError::Unavailable(format!("a part of the call was not written: {other}")),
+    }
+}

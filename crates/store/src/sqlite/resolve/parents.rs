@@ -1,0 +1,157 @@
+//! What follows from the ends of tasks that others depend on. The end of a child leaves a note as any other, so that a
+//! chain is followed note by note.
+
+use punctual_core::ids::TaskId;
+use punctual_core::resolver::Resolved;
+use punctual_core::state::{Event, Position, State};
+use punctual_core::task::OnDependencyFailure;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
+use rusqlite::OptionalExtension;
+use uuid::Uuid;
+
+use super::super::apply::{self, lane_of};
+use super::super::fault::Fault;
+use super::super::outbox::{self, Ordering};
+use super::super::session::Session;
+use super::super::statements::Sql;
+use super::{is_live, letter_of};
+use crate::columns::count_column;
+use crate::depending;
+use crate::taking::made;
+
+/// Notes that are read at once.
+const NOTES: usize = 500;
+/// Edges that are worked off at once, and notes.
+const EDGES: usize = 1_000;
+
+/// Works off some notes, those among them that come of others.
+pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
+    let mut resolved = Resolved::default();
+    let (mut room, mut notes_left) = (EDGES, EDGES);
+    loop {
+        let notes = notes(session)?;
+        if notes.is_empty() {
+            return Ok(resolved);
+        }
+        for (note, parent, state) in notes {
+            if notes_left == 0 {
+                resolved.more = true;
+                return Ok(resolved);
+            }
+            notes_left -= 1;
+            if let Some(is_completed) = end(session, parent, State::from_code(state))? {
+                let children = children(session, parent, room)?;
+                room -= children.len();
+                for child in children {
+                    release(session, parent, child, is_completed, &mut resolved)?;
+                }
+                if room == 0 {
+                    // There may be more of this one.
+                    resolved.more = true;
+                    return Ok(resolved);
+                }
+            }
+            session.statements.get(Sql::ParentNotesRemove)?.execute([note])?;
+        }
+    }
+}
+
+/// The oldest notes: number, parent and state.
+fn notes(session: &mut Session<'_>) -> Result<Vec<(i64, i64, i64)>, Fault> {
+    let mut rows = session.statements.get(Sql::ParentNotes)?.query([count_column(NOTES)])?;
+    let mut notes = Vec::new();
+    while let Some(row) = rows.next()? {
+        notes.push((row.get(0)?, row.get(1)?, row.get(2)?));
+    }
+    Ok(notes)
+}
+
+/// Whether a parent has completed; none if its children go on waiting. A dead letter may have been driven again since, or
+/// removed.
+fn end(session: &mut Session<'_>, parent: i64, state: Option<State>) -> Result<Option<bool>, Fault> {
+    if state != Some(State::DeadLettered) {
+        return Ok(Some(state == Some(State::Completed)));
+    }
+    match letter_of(session, parent)? {
+        Some(letter) if letter.holds => {
+            session.statements.get(Sql::ParentHold)?.execute([parent])?;
+            Ok(None)
+        }
+        Some(letter) => Ok(Some(letter.is_completed)),
+        // It will come to rest again.
+        None if is_live(session, parent)? => Ok(None),
+        None => Ok(Some(false)),
+    }
+}
+
+fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i64>, Fault> {
+    let mut rows = session.statements.get(Sql::EdgeList)?.query([parent, count_column(most)])?;
+    let mut children = Vec::new();
+    while let Some(row) = rows.next()? {
+        children.push(row.get(0)?);
+    }
+    Ok(children)
+}
+
+/// A task that waits for others.
+struct Child {
+    id: TaskId,
+    lane: i64,
+    position: Position,
+    due_at: i64,
+    blockers: i64,
+    ordering: Option<Ordering>,
+    on_failure: OnDependencyFailure,
+}
+
+/// Takes an edge away, and does with its child what follows.
+fn release(
+    session: &mut Session<'_>,
+    parent: i64,
+    seq: i64,
+    is_completed: bool,
+    resolved: &mut Resolved,
+) -> Result<(), Fault> {
+    session.statements.get(Sql::EdgeRemove)?.execute([parent, seq])?;
+    let Some(child) = look_at(session, seq)? else { return Ok(()) };
+    let now = session.now();
+    let by = session.by(now, Actor::Resolver);
+    if !is_completed && child.on_failure != OnDependencyFailure::Run {
+        let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail };
+        apply::finish(session, child.id, &made(&child.position, event, &by))?;
+        resolved.tasks += 1;
+    } else if child.blockers > 1 {
+        session.statements.get(Sql::ChildCount)?.execute([seq, child.blockers - 1])?;
+    } else {
+        let due_at = Timestamp::from_millis(child.due_at).max(now);
+        apply::change_task(session, seq, &made(&child.position, Event::Unblock(due_at), &by))?;
+        session.tally.moved((child.lane, State::Blocked), (child.lane, State::Pending));
+        outbox::turn(session, child.ordering, None)?;
+        resolved.waiting.push((lane_of(session, child.lane)?, due_at));
+        resolved.tasks += 1;
+    }
+    Ok(())
+}
+
+fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<Child>, Fault> {
+    let child = session.statements.get(Sql::ChildGet)?.query_row([seq], |row| {
+        let policy: Option<String> = row.get(8)?;
+        Ok(Child {
+            id: TaskId::from_uuid(Uuid::from_bytes(row.get(0)?)),
+            lane: row.get(1)?,
+            position: Position {
+                state: State::Blocked,
+                version: row.get::<_, i64>(2)?.try_into().unwrap_or_default(),
+                attempts: row.get(3)?,
+                crashes: row.get(4)?,
+                cancel_requested: false,
+            },
+            due_at: row.get(5)?,
+            blockers: row.get::<_, Option<i64>>(6)?.unwrap_or_default(),
+            ordering: row.get(7)?,
+            on_failure: depending::policy(policy.as_deref()).unwrap_or_default(),
+        })
+    });
+    Ok(child.optional()?)
+}

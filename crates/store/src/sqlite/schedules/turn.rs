@@ -1,0 +1,94 @@
+//! What a turn of a schedule writes, all of it in the writer's transaction: the records, the tasks, and where the schedule
+//! stands then.
+
+use punctual_core::coordinator::Lease;
+use punctual_core::schedules::{Record, Recorded, Turn, Turned};
+use punctual_core::state::State;
+use punctual_core::store::Inserted;
+
+use super::is_at;
+use crate::columns::{instant_column, number_column};
+use crate::depending::Waits;
+use crate::scheduling::{RecordColumns, SwitchColumns};
+use crate::sqlite::fault::Fault;
+use crate::sqlite::session::Session;
+use crate::sqlite::statements::Sql;
+use crate::sqlite::{insert, leases};
+
+/// Writes turns, each by itself; none if somebody else has held the lease since.
+pub(crate) fn write(
+    session: &mut Session<'_>,
+    lease: Option<&Lease>,
+    turns: Vec<Turn>,
+) -> Result<Option<Vec<Turned>>, Fault> {
+    if let Some(lease) = lease
+        && !leases::is_last(session, lease)?
+    {
+        return Ok(None);
+    }
+    turns.into_iter().map(|turn| write_one(session, turn)).collect::<Result<_, _>>().map(Some)
+}
+
+fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault> {
+    if !is_at(session, turn.id, turn.revision)? {
+        return Ok(Turned::Lost);
+    }
+    let id = turn.id.uuid();
+    let (mut recorded, mut waiting) = (Vec::new(), Vec::new());
+    let (mut fired, mut last) = (0, None);
+    for record in std::mem::take(&mut turn.records) {
+        if !put(session, &turn, &record)? {
+            continue;
+        }
+        recorded.push(record.instant);
+        let Recorded::Fired { task, .. } = record.outcome else { continue };
+        // A bound on the depth of its queue is for submissions: this one was accepted with its schedule.
+        let Inserted::Created(task) = insert::create(session, *task, &Waits::default())? else {
+            return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", turn.id)));
+        };
+        fired += 1;
+        last = last.max(Some(record.instant));
+        if task.state() == State::Pending {
+            waiting.push((task.lane, task.due_at));
+        }
+    }
+    let rest = session.statements.get(Sql::OccurrenceRested)?;
+    for instant in &turn.rested {
+        rest.execute((id.as_bytes(), instant.as_millis()))?;
+    }
+    let switch = SwitchColumns::of(&turn);
+    session.statements.get(Sql::ScheduleTurn)?.execute((
+        id.as_bytes(),
+        instant_column(turn.next_run_at),
+        instant_column(turn.look_at),
+        instant_column(last),
+        fired,
+        number_column(turn.skipped),
+        number_column(turn.missed),
+        turn.switch.is_some(),
+        switch.paused_at,
+        switch.reason,
+        turn.now.as_millis(),
+    ))?;
+    Ok(Turned::Done { waiting, recorded })
+}
+
+/// Writes a record; false if there is one that stays.
+fn put(session: &mut Session<'_>, turn: &Turn, record: &Record) -> Result<bool, Fault> {
+    let of = RecordColumns::of(turn, record);
+    let put = session.statements.get(if record.waited { Sql::OccurrenceSettle } else { Sql::OccurrencePut })?;
+    let written = put.execute((
+        turn.id.uuid().as_bytes(),
+        of.instant,
+        of.decided_at,
+        of.task_id.map(uuid::Uuid::into_bytes),
+        of.covers_until,
+        of.covers_at_least,
+        of.origin,
+        of.outcome,
+        of.is_watched,
+        of.reason,
+        of.detail,
+    ))?;
+    Ok(written == 1)
+}

@@ -1,0 +1,54 @@
+//! Hints for whoever was held back by a queue, gathered until they are asked for.
+
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
+use punctual_core::queues::Stirred;
+use tokio::sync::Notify;
+
+/// More queues than this are not named: whoever was held back is told that anything may have changed.
+const MOST: usize = 10_000;
+
+/// Where the writers leave hints (see the module).
+#[derive(Default)]
+pub(crate) struct Stir {
+    hints: Mutex<Hints>,
+    added: Notify,
+}
+
+#[derive(Default)]
+struct Hints {
+    changed: bool,
+    freed: HashSet<(String, String)>,
+}
+
+impl Stir {
+    /// A queue was set, paused or resumed.
+    pub(crate) fn changed(&self) {
+        self.hints.lock().changed = true;
+        self.added.notify_one();
+    }
+
+    /// A place came free in a queue.
+    pub(crate) fn freed(&self, tenant: &str, queue: &str) {
+        let mut hints = self.hints.lock();
+        if hints.freed.len() < MOST {
+            hints.freed.insert((tenant.to_owned(), queue.to_owned()));
+        } else {
+            hints.changed = true;
+        }
+        drop(hints);
+        self.added.notify_one();
+    }
+
+    /// Waits for hints.
+    pub(crate) async fn wait(&self) -> Stirred {
+        loop {
+            let Hints { changed, freed } = std::mem::take(&mut *self.hints.lock());
+            if changed || !freed.is_empty() {
+                return Stirred { changed, freed: freed.into_iter().collect() };
+            }
+            self.added.notified().await;
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The conformance suite of [`punctual_core::queues::Queues`]: each sentence of its contract is
+//! a function here or in a file beside it, of the same name.
+
+mod depth;
+mod places;
+mod rates;
+mod settings;
+
+use punctual_core::lane::LaneId;
+use punctual_core::queues::{Change, Pause, Queue, Settings};
+use punctual_core::store::{Claim, Claimed, HeldBack, Restraint};
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+
+use crate::fixtures::{TaskBuilder, task};
+use crate::store::{StoreFixture, WORKER, worker};
+
+pub use depth::*;
+pub use places::*;
+pub use rates::*;
+pub use settings::*;
+
+const TENANT: &str = "acme";
+const QUEUE: &str = "mail";
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! queues_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { queues, $factory;
+            put_replaces_the_settings,
+            settings_and_pauses_outlive_the_process,
+            a_queue_exists_from_its_first_use,
+            queues_are_listed_by_name_with_their_live_tasks,
+            queues_of_tenants_are_apart,
+            special_tells_every_queue_that_is_set_or_paused,
+            a_paused_queue_gives_nothing,
+            a_pause_ends_by_itself,
+            a_pause_holds_for_claims_under_way,
+            no_more_run_at_once_than_the_limit,
+            a_place_is_free_again_however_its_task_leaves,
+            a_lowered_limit_holds_for_what_comes,
+            no_more_are_taken_than_there_are_tokens,
+            tokens_outlive_the_process,
+            insert_refuses_what_is_over_the_depth,
+            insert_is_bounded_by_the_depth_under_concurrency,
+            insert_knows_a_repeated_task_in_a_full_queue,
+            stirred_tells_of_freed_places_and_of_changes,
+        }
+    };
+}
+
+/// A task of the queue that tests restrict.
+fn mail() -> TaskBuilder {
+    task().tenant(TENANT).queue(QUEUE)
+}
+
+async fn change(fixture: &StoreFixture<'_>, change: Change) -> Queue {
+    fixture.queues.change_queue(TENANT, QUEUE, change).await.expect("a queue can be changed")
+}
+
+async fn put(fixture: &StoreFixture<'_>, settings: Settings) -> Queue {
+    change(fixture, Change::Put(settings, None)).await
+}
+
+async fn limit(fixture: &StoreFixture<'_>, max_concurrency: u32) {
+    put(fixture, Settings { max_concurrency: Some(max_concurrency), ..Settings::default() }).await;
+}
+
+fn pause(fixture: &StoreFixture<'_>, until: Option<Timestamp>) -> Pause {
+    Pause { since: fixture.now(), by: "client".to_owned(), reason: Some("because".to_owned()), until }
+}
+
+/// Takes what it can for [`WORKER`], up to a hundred of each lane.
+async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> Claimed {
+    let lanes = lanes.iter().map(|lane| (*lane, 100)).collect();
+    fixture.claim(Claim { lanes, limit: 1_000, taker: worker(WORKER) }).await
+}
+
+async fn taken(fixture: &StoreFixture<'_>, lane: LaneId) -> Vec<Task> {
+    claim(fixture, &[lane]).await.tasks
+}
+
+fn held(claimed: &Claimed) -> Vec<(LaneId, Restraint, Option<Timestamp>)> {
+    claimed.held_back.iter().map(|HeldBack { lane, by, until }| (*lane, *by, *until)).collect()
+}

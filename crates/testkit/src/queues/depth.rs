@@ -1,0 +1,89 @@
+//! How many tasks a queue may hold.
+
+use std::sync::Arc;
+
+use punctual_core::queues::Settings;
+use punctual_core::store::Inserted;
+use punctual_core::task::NewTask;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::{QUEUE, TENANT, mail, put};
+use crate::store::{StoreFactory, StoreFixture, complete, created, replayed};
+
+async fn depth(fixture: &StoreFixture<'_>, max_depth: u64) {
+    put(fixture, Settings { max_depth: Some(max_depth), ..Settings::default() }).await;
+}
+
+async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted> {
+    fixture.store.insert(tasks).await.expect("insert answers")
+}
+
+async fn live(fixture: &StoreFixture<'_>) -> u64 {
+    let told = fixture.queues.queue(TENANT, QUEUE).await.expect("it answers").expect("it is set");
+    told.live.blocked + told.live.pending + told.live.queued + told.live.running
+}
+
+/// The first of a batch that fit, and those of other queues; what runs counts, what has come to rest does not.
+pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    depth(&fixture, 3).await;
+    let mut tasks = mail().times(2);
+    tasks.push(mail().queue("other").build());
+    tasks.push(mail().key("third", 1).build());
+    tasks.push(mail().key("fourth", 1).build());
+    tasks.push(mail().key("fourth", 1).build());
+    tasks.push(mail().queue("other").build());
+    let refused = tasks[4].id;
+    let answers = insert(&fixture, tasks).await;
+    let is_full: Vec<bool> = answers.iter().map(|answer| matches!(answer, Inserted::QueueFull)).collect();
+    assert_eq!(is_full, [false, false, false, false, true, true, false], "{answers:?}");
+    let first = answers.into_iter().next().map(created).expect("there are answers");
+    assert_eq!((live(&fixture).await, fixture.find(TENANT, refused).await.is_none()), (3, true));
+    let running = fixture.lease(first.lane.id, 1).await.remove(0);
+    assert!(matches!(insert(&fixture, mail().times(1)).await[0], Inserted::QueueFull), "what runs counts");
+    fixture.apply(&running, complete(None)).await;
+    // Its key was not taken by the refusal.
+    created(insert(&fixture, vec![mail().key("fourth", 2).build()]).await.remove(0));
+    assert_eq!(live(&fixture).await, 3);
+    put(&fixture, Settings::default()).await;
+    fixture.insert(mail().times(5)).await;
+}
+
+/// All at once, one by one and in batches: not one too many, and not one too few.
+pub async fn insert_is_bounded_by_the_depth_under_concurrency(factory: &dyn StoreFactory) {
+    const SUBMITTERS: usize = 40;
+    let fixture = StoreFixture::open(factory).await;
+    depth(&fixture, 100).await;
+    let together = Arc::new(Barrier::new(SUBMITTERS));
+    let mut submitters = JoinSet::new();
+    for number in 0..SUBMITTERS {
+        let (store, together) = (Arc::clone(&fixture.store), Arc::clone(&together));
+        submitters.spawn(async move {
+            together.wait().await;
+            let mut stored = 0;
+            for _ in 0..5 {
+                let answers = store.insert(mail().times(1 + number % 3)).await.expect("insert answers");
+                stored += answers.iter().filter(|answer| matches!(answer, Inserted::Created(_))).count();
+            }
+            stored
+        });
+    }
+    let mut stored = 0;
+    while let Some(done) = submitters.join_next().await {
+        stored += done.expect("no submitter fails");
+    }
+    assert_eq!((stored, live(&fixture).await), (100, 100));
+}
+
+/// The first task again, with the same content; and a refusal of the key with another.
+pub async fn insert_knows_a_repeated_task_in_a_full_queue(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    depth(&fixture, 1).await;
+    let first = created(insert(&fixture, vec![mail().key("k", 1).build()]).await.remove(0));
+    let mut answers =
+        insert(&fixture, vec![mail().key("k", 1).build(), mail().build(), mail().key("k", 2).build()]).await;
+    assert!(matches!(answers[2], Inserted::KeyReused(id) if id == first.id), "{answers:?}");
+    assert!(matches!(answers[1], Inserted::QueueFull), "{answers:?}");
+    assert_eq!(replayed(answers.remove(0)).id, first.id);
+}

@@ -1,0 +1,199 @@
+//! What queues are set to, and pauses.
+
+use std::sync::Arc;
+
+use punctual_core::queues::{Change, Live, OnDeadLetter, Queue, RateLimit, Settings};
+use punctual_core::store::{Claim, Restraint};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use super::{QUEUE, TENANT, change, claim, held, mail, pause, put, taken};
+use crate::fixtures::{retry_policy, task};
+use crate::store::{StoreFactory, StoreFixture, worker};
+
+fn all() -> Settings {
+    Settings {
+        max_concurrency: Some(3),
+        rate_limit: Some(RateLimit { per_second: 0.25, burst: 7 }),
+        max_depth: Some(1_000),
+        retry_policy: Some(retry_policy()),
+        timeout_millis: Some(1_234),
+        dispatch_jitter_millis: 5_000,
+        on_dead_letter: OnDeadLetter::Hold,
+    }
+}
+
+async fn told(fixture: &StoreFixture<'_>) -> Queue {
+    fixture.queues.queue(TENANT, QUEUE).await.expect("a queue can be read").expect("it exists").queue
+}
+
+/// Everything is written and read; a second time leaves nothing of the first, but the pause.
+pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let queue = put(&fixture, all()).await;
+    assert_eq!((&queue.settings, queue.version, &queue.pause), (&all(), 1, &None));
+    assert_eq!(told(&fixture).await, queue);
+    let paused = change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    assert_eq!((&paused.settings, paused.version), (&all(), 2));
+    let queue = put(&fixture, Settings { max_depth: Some(9), ..Settings::default() }).await;
+    let expected = Settings { max_depth: Some(9), ..Settings::default() };
+    assert_eq!((&queue.settings, queue.version, &queue.pause), (&expected, 3, &paused.pause));
+    let queue = change(&fixture, Change::Put(Settings::default(), Some(None))).await;
+    assert_eq!((&queue.settings, queue.version, &queue.pause), (&Settings::default(), 4, &None));
+    assert_eq!(told(&fixture).await, queue);
+    let queue = change(&fixture, Change::Resume).await;
+    assert_eq!((queue.version, queue.pause), (5, None));
+}
+
+/// Another process reads what one has written, and goes by it.
+pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let lane = fixture.insert_one(mail()).await.lane.id;
+    put(&fixture, all()).await;
+    let queue = change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    let fixture = fixture.reopen().await;
+    assert_eq!(told(&fixture).await, queue);
+    let claimed = claim(&fixture, &[lane]).await;
+    assert_eq!((claimed.tasks.len(), held(&claimed)), (0, vec![(lane, Restraint::Pause, None)]));
+    change(&fixture, Change::Resume).await;
+    let fixture = fixture.reopen().await;
+    assert_eq!(taken(&fixture, lane).await.len(), 1);
+}
+
+/// A task, a setting or a pause: each is a first use.
+pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let exists = async |name: &str| fixture.queues.queue(TENANT, name).await.expect("it answers").is_some();
+    for name in ["used", "set", "paused", "resumed"] {
+        assert!(!exists(name).await, "{name}");
+    }
+    fixture.insert_one(mail().queue("used")).await;
+    for (name, made) in [
+        ("set", Change::Put(Settings::default(), None)),
+        ("paused", Change::Pause(pause(&fixture, None))),
+        ("resumed", Change::Resume),
+    ] {
+        fixture.queues.change_queue(TENANT, name, made).await.expect("it answers");
+    }
+    let used = fixture.queues.queue(TENANT, "used").await.expect("it answers").expect("it is there");
+    assert_eq!(used.queue, Queue::unset(TENANT, "used"));
+    assert_eq!(used.live, Live { pending: 1, ..Live::default() });
+    for name in ["set", "paused", "resumed"] {
+        assert!(exists(name).await, "{name}");
+    }
+    assert!(!exists("other").await);
+}
+
+/// By name, strictly after a name, as many as are asked for; of several lanes the sum.
+pub async fn queues_are_listed_by_name_with_their_live_tasks(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    for (queue, kind, tasks) in [("b", "x", 2), ("b", "y", 3), ("a/b", "x", 1), ("Z", "x", 1)] {
+        fixture.insert(mail().queue(queue).kind(kind).times(tasks)).await;
+    }
+    fixture.insert_one(task().tenant("other").queue("aa")).await;
+    let lane = fixture.insert_one(mail().queue("b").kind("z")).await.lane.id;
+    fixture.lease(lane, 1).await;
+    fixture.queues.change_queue(TENANT, "set", Change::Resume).await.expect("it answers");
+    let list = async |after: Option<&str>, limit| {
+        let listed = fixture.queues.queues(TENANT, after.map(str::to_owned), limit).await.expect("it answers");
+        listed.into_iter().map(|told| (told.queue.name, told.live.pending, told.live.running)).collect::<Vec<_>>()
+    };
+    let whole = [("Z", 1, 0), ("a/b", 1, 0), ("b", 5, 1), ("set", 0, 0)].map(|(name, p, r)| (name.to_owned(), p, r));
+    assert_eq!(list(None, 10).await, whole);
+    assert_eq!(list(None, 2).await, whole[..2]);
+    assert_eq!(list(Some("a/b"), 10).await, whole[2..]);
+    assert_eq!(list(Some("set"), 10).await, []);
+}
+
+/// The same name is another queue.
+pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let ours = fixture.insert_one(mail()).await.lane.id;
+    let theirs = fixture.insert_one(mail().tenant("other")).await.lane.id;
+    change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    let claimed = claim(&fixture, &[ours, theirs]).await;
+    assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [theirs]);
+    let others = fixture.queues.queue("other", QUEUE).await.expect("it answers").expect("it was used");
+    assert_eq!(others.queue, Queue::unset("other", QUEUE));
+}
+
+/// Whatever they are set to, and whose they are; one that was only used is not among them.
+pub async fn special_tells_every_queue_that_is_set_or_paused(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    fixture.insert_one(mail().queue("used")).await;
+    let mut expected = Vec::new();
+    for (tenant, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
+        expected.push(fixture.queues.change_queue(tenant, name, Change::Put(all(), None)).await.expect("it answers"));
+    }
+    let mut special = fixture.queues.special_queues().await.expect("it answers");
+    special.sort_unstable_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
+    assert_eq!(special, expected);
+}
+
+/// Pulled or pushed; the other lanes of the claim give theirs.
+pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let pulled = fixture.insert_one(mail()).await.lane.id;
+    let pushed = fixture.insert_one(mail().push("http://127.0.0.1:9")).await.lane.id;
+    let other = fixture.insert_one(mail().queue("other")).await.lane.id;
+    change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    let claimed = claim(&fixture, &[pulled, other]).await;
+    assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [other]);
+    assert_eq!(held(&claimed), [(pulled, Restraint::Pause, None)]);
+    assert_eq!(fixture.dispatch(pushed, 1).await.len(), 0);
+    let until = fixture.now().plus_millis(60_000);
+    change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    assert_eq!(held(&claim(&fixture, &[pulled]).await), [(pulled, Restraint::Pause, Some(until))]);
+    change(&fixture, Change::Resume).await;
+    let claimed = claim(&fixture, &[pulled]).await;
+    assert_eq!((claimed.tasks.len(), held(&claimed)), (1, vec![]));
+    assert_eq!(fixture.dispatch(pushed, 1).await.len(), 1);
+}
+
+/// Not a millisecond early, and in a limit that it had before.
+pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let lane = fixture.insert(mail().times(3)).await[0].lane.id;
+    put(&fixture, Settings { max_concurrency: Some(2), ..Settings::default() }).await;
+    let until = fixture.now().plus_millis(5_000);
+    change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    fixture.advance(4_999);
+    assert_eq!(taken(&fixture, lane).await.len(), 0);
+    fixture.advance(1);
+    assert_eq!(taken(&fixture, lane).await.len(), 2);
+    assert!(told(&fixture).await.paused(fixture.now()).is_none());
+}
+
+/// Many claim all the time; what was taken when the pause is answered is all that is ever taken.
+pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
+    const CLAIMERS: usize = 8;
+    let fixture = StoreFixture::open(factory).await;
+    for _ in 0..5 {
+        change(&fixture, Change::Resume).await;
+        let lane = fixture.insert(mail().times(400)).await[0].lane.id;
+        let together = Arc::new(Barrier::new(CLAIMERS + 1));
+        let mut claimers = JoinSet::new();
+        for claimer in 0..CLAIMERS {
+            let (store, together) = (Arc::clone(&fixture.store), Arc::clone(&together));
+            claimers.spawn(async move {
+                together.wait().await;
+                for _ in 0..40 {
+                    let taker = worker(&format!("worker-{claimer}"));
+                    let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
+                    store.claim(vec![claim]).await.expect("claim answers");
+                }
+            });
+        }
+        together.wait().await;
+        tokio::task::yield_now().await;
+        change(&fixture, Change::Pause(pause(&fixture, None))).await;
+        let running =
+            async || fixture.queues.queue(TENANT, QUEUE).await.expect("it answers").expect("it is used").live.running;
+        let then = running().await;
+        while let Some(done) = claimers.join_next().await {
+            done.expect("no claimer fails");
+        }
+        assert_eq!(running().await, then, "something was taken after the pause was answered");
+        assert_eq!(taken(&fixture, lane).await.len(), 0);
+    }
+}

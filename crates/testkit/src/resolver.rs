@@ -1,0 +1,76 @@
+//! The conformance suite of [`punctual_core::resolver::Resolver`]: each sentence of its contract
+//! is a function here of the same name, and beside them stand random histories against a model.
+
+mod children;
+mod keys;
+mod races;
+mod random;
+
+use punctual_core::ids::TaskId;
+use punctual_core::lane::LaneId;
+use punctual_core::queues::{Change, OnDeadLetter, Settings};
+use punctual_core::state::State;
+use punctual_core::task::Task;
+
+use crate::fixtures::TENANT;
+use crate::store::{StoreFixture, ids};
+
+pub use children::*;
+pub use keys::*;
+pub use races::*;
+pub use random::*;
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! resolver_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { resolver, $factory;
+            a_key_gives_one_turn_at_a_time,
+            a_turn_that_has_begun_is_kept,
+            an_edited_time_moves_the_turn,
+            a_dead_letter_lets_the_next_go_or_holds_them,
+            a_task_waits_for_what_it_depends_on,
+            what_is_not_there_cannot_be_depended_on,
+            a_replayed_member_stands_for_its_first_task,
+            a_failed_dependency_follows_the_policy,
+            a_failure_goes_down_a_chain,
+            a_dead_letter_may_hold_its_children,
+            a_parent_that_ends_meanwhile_wakes_its_child,
+            resolvers_share_the_work,
+            notes_outlive_the_process,
+            what_may_be_claimed_now_is_told,
+
+            a_turn_passes_on_however_its_task_ends,
+            a_blocked_task_has_no_place_in_its_key,
+            thousands_of_parents_release_one_child_once,
+            thousands_of_children_follow_one_parent,
+            what_a_task_depends_on_is_shown,
+            turns_follow_a_model_in_random_histories,
+        }
+    };
+}
+
+/// Sets what becomes of those behind dead letters of the queue `default`.
+async fn set(fixture: &StoreFixture<'_>, on_dead_letter: OnDeadLetter) {
+    let settings = Settings { on_dead_letter, ..Settings::default() };
+    fixture.queues.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+}
+
+/// What can be claimed of a lane right now, after everything is resolved.
+async fn claimable(fixture: &StoreFixture<'_>, lane: LaneId) -> Vec<Task> {
+    fixture.resolve().await;
+    fixture.lease(lane, 100).await
+}
+
+/// Asserts that these can be claimed and nothing else; gives them, running.
+async fn take(fixture: &StoreFixture<'_>, lane: LaneId, expected: &[&Task]) -> Vec<Task> {
+    let taken = claimable(fixture, lane).await;
+    assert_eq!(ids(&taken), expected.iter().map(|task| task.id).collect::<Vec<TaskId>>());
+    taken
+}
+
+/// The state of a task as it is stored.
+async fn state_of(fixture: &StoreFixture<'_>, task: &Task) -> State {
+    fixture.get(task).await.state()
+}

@@ -1,0 +1,185 @@
+//! Ordering keys.
+
+use punctual_core::queues::OnDeadLetter;
+use punctual_core::state::{Event, State};
+use punctual_core::task::Edit;
+use punctual_core::time::Timestamp;
+
+use super::{claimable, set, state_of, take};
+use crate::fixtures::{TaskBuilder, at, task};
+use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good, ids};
+
+fn keyed(due: i64) -> TaskBuilder {
+    task().ordering_key("k").due(at(due))
+}
+
+fn edit_time(execute_at: Timestamp) -> Event<'static> {
+    Event::Edit(Box::new(Edit { execute_at: Some(execute_at), ..Edit::default() }))
+}
+
+/// By `execute_at`, then in the order of submission, whatever lanes they are in.
+pub async fn a_key_gives_one_turn_at_a_time(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let batch = vec![keyed(-1), keyed(-2), keyed(-2), keyed(60_000)];
+    let tasks = fixture.insert(batch.into_iter().map(TaskBuilder::build).collect()).await;
+    let lane = tasks[0].lane.id;
+    assert!(fixture.lease(lane, 10).await.is_empty(), "nobody has the turn before it is decided");
+    let other_key = fixture.insert_one(task().ordering_key("K")).await;
+    let other_tenant = fixture.insert_one(keyed(0).tenant("other")).await;
+    let without = fixture.insert_one(task()).await;
+    let mut taken = claimable(&fixture, lane).await;
+    taken.sort_by_key(|task| task.due_at);
+    let mut expected = ids(&[tasks[1].clone(), other_key.clone(), without.clone()]);
+    let mut got = ids(&taken);
+    expected.sort_unstable();
+    got.sort_unstable();
+    assert_eq!(got, expected);
+    take(&fixture, other_tenant.lane.id, &[&other_tenant]).await;
+
+    let mut running = taken.into_iter().find(|task| task.id == tasks[1].id).expect("it is among them");
+    for next in [&tasks[2], &tasks[0]] {
+        assert!(claimable(&fixture, lane).await.is_empty(), "two of a key at once");
+        fixture.apply(&running, complete(None)).await;
+        running = take(&fixture, lane, &[next]).await.remove(0);
+    }
+    fixture.apply(&running, complete(None)).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "the last is not due yet");
+    fixture.advance(60_000);
+    let last = take(&fixture, lane, &[&tasks[3]]).await.remove(0);
+    assert_eq!(last.body.ordering_key.as_deref(), Some("k"));
+    fixture.apply(&last, complete(None)).await;
+    // The key is as new.
+    let again = fixture.insert_one(keyed(0)).await;
+    take(&fixture, lane, &[&again]).await;
+}
+
+/// Whatever comes to stand before it meanwhile.
+pub async fn a_turn_that_has_begun_is_kept(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = fixture.insert_one(keyed(0)).await;
+    let lane = first.lane.id;
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    let earlier = fixture.insert_one(keyed(-10_000)).await;
+    assert!(claimable(&fixture, lane).await.is_empty());
+    let retried = fixture.apply(&running, fail(&running)).await;
+    assert_eq!(retried.state(), State::Pending);
+    assert!(claimable(&fixture, lane).await.is_empty(), "while it waits for its retry");
+    fixture.advance(1_000);
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    // Given back it counts as begun all the same: its first attempt was.
+    let back = fixture.apply(&running, Event::GiveBack(fixture.now())).await;
+    assert_eq!(back.position.attempts, 1);
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+
+    // An attempt that is given back has not begun.
+    let running = take(&fixture, lane, &[&earlier]).await.remove(0);
+    fixture.apply(&running, Event::GiveBack(fixture.now())).await;
+    let earliest = fixture.insert_one(keyed(-20_000)).await;
+    let running = take(&fixture, lane, &[&earliest]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    take(&fixture, lane, &[&earlier]).await;
+}
+
+/// Both ways, of the one with the turn and of others.
+pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = fixture.insert_one(keyed(-10)).await;
+    let second = fixture.insert_one(keyed(-5)).await;
+    let third = fixture.insert_one(keyed(60_000)).await;
+    let lane = first.lane.id;
+    fixture.resolve().await;
+    let first = fixture.apply(&first, edit_time(at(30_000))).await;
+    let running = take(&fixture, lane, &[&second]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    let third = fixture.apply(&third, edit_time(at(10_000))).await;
+    fixture.advance(30_000);
+    let running = take(&fixture, lane, &[&third]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    let fourth = fixture.insert_one(keyed(90_000)).await;
+    fixture.resolve().await;
+    let fourth = fixture
+        .apply(&fourth, Event::Edit(Box::new(Edit { execute_at: Some(at(1)), priority: Some(9), ..Edit::default() })))
+        .await;
+    assert_ne!(fourth.lane.id, lane);
+    assert!(claimable(&fixture, lane).await.is_empty());
+    let running = take(&fixture, fourth.lane.id, &[&fourth]).await.remove(0);
+    fixture.apply(&running, complete(None)).await;
+    take(&fixture, lane, &[&first]).await;
+}
+
+/// By default they go on. Where they are held: until it is driven again, removed, or the queue says otherwise.
+pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = fixture.insert_one(keyed(-10)).await;
+    let second = fixture.insert_one(keyed(-5)).await;
+    let lane = first.lane.id;
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    let running = take(&fixture, lane, &[&second]).await.remove(0);
+    // Driven again it stands in its old place, and waits for its turn.
+    fixture.apply(&dead, Event::Redrive(None)).await;
+    let third = fixture.insert_one(keyed(-3)).await;
+    assert!(claimable(&fixture, lane).await.is_empty());
+    set(&fixture, OnDeadLetter::Hold).await;
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "all others are held");
+    let back = fixture.apply(&dead, Event::Redrive(None)).await;
+    let running = take(&fixture, lane, &[&back]).await.remove(0);
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    review(&fixture).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "it is still a dead letter");
+    set(&fixture, OnDeadLetter::Continue).await;
+    review(&fixture).await;
+    let running = take(&fixture, lane, &[&first]).await.remove(0);
+    set(&fixture, OnDeadLetter::Hold).await;
+    let last = fixture.apply(&running, fail_for_good(&running)).await;
+    assert!(claimable(&fixture, lane).await.is_empty());
+    fixture.advance(1_000_000_000_000);
+    remove_history(&fixture).await;
+    assert!(fixture.find(last.tenant(), last.id).await.is_none(), "it was removed");
+    assert!(fixture.find(dead.tenant(), dead.id).await.is_none());
+    review(&fixture).await;
+    take(&fixture, lane, &[&third]).await;
+}
+
+/// Looks at all that is held.
+pub(super) async fn review(fixture: &StoreFixture<'_>) {
+    fixture.resolve().await;
+    fixture.resolver.review().await.expect("review answers");
+}
+
+/// Removes all that has come to rest.
+pub(super) async fn remove_history(fixture: &StoreFixture<'_>) {
+    for _ in 0..1_000 {
+        if !fixture.retention.prune_history(fixture.now(), 1_000).await.expect("a step answers").more {
+            return;
+        }
+    }
+    panic!("there is always more to remove");
+}
+
+/// Cancelled before it began or while it runs, expired, taken back and lost for good.
+pub async fn a_turn_passes_on_however_its_task_ends(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let tasks = fixture.insert((0..6).map(|n| keyed(n).build()).collect()).await;
+    let lane = tasks[0].lane.id;
+    fixture.advance(10);
+    fixture.resolve().await;
+    fixture.apply(&tasks[0], Event::Cancel).await;
+    // One that is not the first goes without anybody noticing.
+    fixture.apply(&tasks[2], Event::Cancel).await;
+    let running = take(&fixture, lane, &[&tasks[1]]).await.remove(0);
+    let stopping = fixture.apply(&running, Event::Cancel).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "it still runs");
+    fixture.apply(&stopping, Event::Stopped).await;
+    let running = take(&fixture, lane, &[&tasks[3]]).await.remove(0);
+    let edit = Edit { expires_at: Some(Some(fixture.now().plus_millis(5))), ..Edit::default() };
+    fixture.apply(&tasks[4], Event::Edit(Box::new(edit))).await;
+    fixture.apply(&running, fail_for_good(&running)).await;
+    fixture.resolve().await;
+    fixture.advance(10);
+    assert!(fixture.lease(lane, 10).await.is_empty(), "the claim fails what has expired");
+    assert_eq!(state_of(&fixture, &tasks[4]).await, State::Failed);
+    take(&fixture, lane, &[&tasks[5]]).await;
+}

@@ -1,0 +1,657 @@
+//! The conformance suite of [`punctual_core::schedules::Schedules`]: each sentence of its
+//! contract is a function here of the same name.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use punctual_core::coordinator::{LEADER, Lease};
+use punctual_core::ids::{NodeId, ScheduleId};
+use punctual_core::schedule::plan::{Buffered, CatchUp, Covers, Origin, Overlap, Spec};
+use punctual_core::schedule::{Cron, Pattern, Rules, Timing};
+use punctual_core::schedules::{
+    AT_EVERY_LOOK, Definition, Inserted, LookedAt, Occurrence, Outcome, Pause, Progress, Record, Recorded, Replaced,
+    Schedule, Standing, Switch, Turn, Turned,
+};
+use punctual_core::state::State;
+use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::fixtures::{TENANT, at, json, task};
+use crate::store::{StoreFactory, StoreFixture, all_of, complete};
+
+/// A minute, in milliseconds.
+const MINUTE: i64 = 60_000;
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! schedules_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { schedules, $factory;
+            a_name_is_given_once_in_a_tenant,
+            replace_needs_the_revision,
+            a_name_that_is_taken_is_not_given_by_a_replace,
+            remove_needs_the_revision_and_frees_the_name,
+            a_schedule_is_bound_to_its_tenant,
+            list_pages_by_name,
+            due_tells_what_is_to_be_looked_at,
+            a_turn_is_one_write,
+            a_turn_needs_the_revision,
+            a_turn_is_fenced_by_the_term,
+            an_instant_fires_once,
+            what_waited_changes_its_record,
+            a_backfill_fires_what_did_not_run,
+            what_waits_is_told_in_its_order,
+            what_fired_is_watched_until_it_rests,
+            a_turn_of_a_removed_schedule_is_lost,
+            occurrences_page_from_the_newest,
+            occurrences_past_their_time_go,
+
+            a_turn_switches_a_pause,
+            schedules_outlive_the_process,
+            many_turns_in_one_call_are_each_by_themselves,
+        }
+    };
+}
+
+/// The second is refused, whoever is first, and its own id is not there.
+pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let first = stored(&fixture, "nightly").await;
+    let second = schedule("nightly");
+    assert_eq!(fixture.schedules.insert(second.clone()).await.unwrap(), Inserted::NameTaken);
+    assert_eq!(get(&fixture, &first).await, Some(first.clone()));
+    assert_eq!(fixture.schedules.get(TENANT, second.id).await.unwrap(), None);
+    let other = Schedule { tenant: "other".into(), ..schedule("nightly") };
+    assert_eq!(fixture.schedules.insert(other.clone()).await.unwrap(), Inserted::Created);
+    assert_eq!(fixture.schedules.named("other", "nightly").await.unwrap(), Some(other));
+    assert_eq!(fixture.schedules.named(TENANT, "nightly").await.unwrap(), Some(first));
+
+    let barrier = Arc::new(Barrier::new(8));
+    let mut tries = JoinSet::new();
+    for _ in 0..8 {
+        let (schedules, barrier) = (Arc::clone(&fixture.schedules), Arc::clone(&barrier));
+        tries.spawn(async move {
+            barrier.wait().await;
+            schedules.insert(schedule("raced")).await.unwrap()
+        });
+    }
+    let made = tries.join_all().await;
+    assert_eq!(made.iter().filter(|inserted| **inserted == Inserted::Created).count(), 1);
+}
+
+/// Every field of it is read again as it was written; an older revision writes nothing.
+pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let mut edited = Schedule {
+        name: "hourly".into(),
+        version: 2,
+        updated_at: at(5),
+        progress: Progress {
+            next_run_at: Some(at(MINUTE)),
+            look_at: None,
+            last_run_at: Some(at(1)),
+            run_count: 7,
+            missed_count: 8,
+            skipped_count: 9,
+        },
+        ..was.clone()
+    };
+    edited.definition.spec.overlap = Overlap::BufferAll;
+    edited.definition.spec.max_runs = Some(3);
+    edited.definition.pause_on_failure = true;
+    edited.definition.task = json(r#"{"type":"other","payload":{"a":[1.50,null]}}"#);
+    edited.set_pause(Some(Pause { at: at(4), reason: Some("as \"you\" wish".into()) }));
+    assert_eq!(replace(&fixture, &edited).await, Replaced::Done);
+    let read = get(&fixture, &was).await.unwrap();
+    assert_eq!(read, Schedule { revision: 2, ..edited.clone() });
+    assert_eq!(replace(&fixture, &Schedule { name: "late".into(), ..edited }).await, Replaced::Lost);
+    assert_eq!(get(&fixture, &was).await, Some(read.clone()));
+    assert_eq!(replace(&fixture, &Schedule { revision: 3, ..read.clone() }).await, Replaced::Lost, "of the future");
+    assert_eq!(replace(&fixture, &schedule("nobody")).await, Replaced::Lost);
+    let mut goes_on = read;
+    goes_on.set_pause(None);
+    assert_eq!(replace(&fixture, &goes_on).await, Replaced::Done);
+    assert_eq!(get(&fixture, &was).await.unwrap().pause, None);
+}
+
+/// The other one keeps it, and the revision does not move.
+pub async fn a_name_that_is_taken_is_not_given_by_a_replace(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (one, two) = (stored(&fixture, "one").await, stored(&fixture, "two").await);
+    let renamed = Schedule { name: "two".into(), version: 2, ..one.clone() };
+    assert_eq!(replace(&fixture, &renamed).await, Replaced::NameTaken);
+    assert_eq!((get(&fixture, &one).await, get(&fixture, &two).await), (Some(one.clone()), Some(two)));
+    assert_eq!(replace(&fixture, &Schedule { name: "three".into(), ..one }).await, Replaced::Done);
+}
+
+/// Nothing of it is found any more, and the tasks it made are what they were.
+pub async fn remove_needs_the_revision_and_frees_the_name(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let made = of_schedule(&was, at(0));
+    let records = vec![fired(at(0), &made), record(at(1), Recorded::Buffered)];
+    assert_eq!(done(&fixture, turn(&was, records)).await, [at(0), at(1)]);
+    assert!(!fixture.schedules.remove(was.id, 1).await.unwrap(), "a turn has moved the revision");
+    assert!(fixture.schedules.remove(was.id, 2).await.unwrap());
+    assert_eq!(occurrences(&fixture, &was).await.len(), 1, "what waits goes with it");
+    assert_eq!(fixture.schedules.prune_occurrences(at(MINUTE), 10).await.unwrap().removed, 1, "the rest in its time");
+    assert!(!fixture.schedules.remove(was.id, 2).await.unwrap());
+    assert_eq!(get(&fixture, &was).await, None);
+    assert_eq!(fixture.schedules.named(TENANT, "nightly").await.unwrap(), None);
+    assert_eq!(fixture.schedules.list(TENANT, None, 10).await.unwrap(), []);
+    assert_eq!(due(&fixture, at(MINUTE)).await, []);
+    assert!(fixture.find(TENANT, made.id).await.is_some());
+    stored(&fixture, "nightly").await;
+}
+
+/// Neither by its id, its name, nor in a list.
+pub async fn a_schedule_is_bound_to_its_tenant(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let own = stored(&fixture, "nightly").await;
+    assert_eq!(fixture.schedules.get("other", own.id).await.unwrap(), None);
+    assert_eq!(fixture.schedules.standing("other", own.id).await.unwrap(), None);
+    assert_eq!(fixture.schedules.named("other", "nightly").await.unwrap(), None);
+    assert_eq!(fixture.schedules.list("other", None, 10).await.unwrap(), []);
+}
+
+/// Byte by byte, whatever a page holds, and while others come and go.
+pub async fn list_pages_by_name(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let names = ["B", "a", "a-1", "a.1", "a/1", "a:1", "a_1", "aa", "b"];
+    for name in names.iter().rev() {
+        stored(&fixture, name).await;
+    }
+    for limit in [1, 2, 100] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = fixture.schedules.list(TENANT, after, limit).await.unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            after = Some(last.name.clone());
+            seen.extend(page.into_iter().map(|schedule| schedule.name));
+        }
+        let mut sorted: Vec<&str> = names.to_vec();
+        sorted.sort_unstable();
+        assert_eq!(seen, sorted);
+    }
+}
+
+/// By `look_at` and then by id; those that look at nothing are not told, nor what is later.
+pub async fn due_tells_what_is_to_be_looked_at(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let mut expected = Vec::new();
+    for (name, look_at) in
+        [("c", Some(at(3))), ("a", Some(at(1))), ("always", Some(AT_EVERY_LOOK)), ("never", None), ("b", Some(at(3)))]
+    {
+        let mut schedule = schedule(name);
+        schedule.progress.look_at = look_at;
+        assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), Inserted::Created);
+        expected.extend(look_at.map(|look_at| (look_at, schedule.id)));
+    }
+    expected.sort_unstable();
+    assert_eq!(keys(&due(&fixture, at(0)).await), expected[..1]);
+    assert_eq!(keys(&due(&fixture, at(1)).await), expected[..2]);
+    assert_eq!(keys(&due(&fixture, at(3)).await), expected);
+    for limit in [1, 2, 3] {
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let page = fixture.schedules.due(at(3), after, limit).await.unwrap();
+            assert!(page.standings.len() <= limit);
+            seen.extend(keys(&page.standings));
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(seen, expected, "in pages of {limit}");
+    }
+    let after = Some(LookedAt { look_at: expected[2].0, id: expected[2].1 });
+    assert_eq!(keys(&fixture.schedules.due(at(3), after, 10).await.unwrap().standings), expected[3..]);
+    for (now, next) in [(at(0), Some(at(1))), (at(1), Some(at(3))), (at(3), None)] {
+        assert_eq!(fixture.schedules.next_look(now).await.unwrap(), next);
+    }
+}
+
+/// And every part of it is read again: the records, the counters, and tasks that can be claimed.
+pub async fn a_turn_is_one_write(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let made = of_schedule(&was, at(0));
+    let many = Covers { until: at(-MINUTE), at_least: 17 };
+    let records = vec![
+        Record { covers: Some(many), reason: "outside_window".into(), ..record(at(-9 * MINUTE), Recorded::Missed) },
+        record(at(-MINUTE), Recorded::Coalesced),
+        fired(at(0), &made),
+        Record { detail: Some("a \u{1F4A5} detail".into()), ..record(at(1), Recorded::Skipped) },
+        record(at(2), Recorded::Buffered),
+    ];
+    let wanted = Turn {
+        next_run_at: Some(at(MINUTE)),
+        look_at: Some(at(MINUTE)),
+        skipped: 1,
+        missed: 18,
+        ..turn(&was, records)
+    };
+    let turned = fixture.schedules.turn(None, vec![wanted]).await.unwrap().unwrap().remove(0);
+    let Turned::Done { waiting, recorded } = turned else { panic!("{turned:?}") };
+    assert_eq!(recorded, [at(-9 * MINUTE), at(-MINUTE), at(0), at(1), at(2)]);
+    let [(lane, due_at)] = waiting.as_slice() else { panic!("{waiting:?}") };
+    assert_eq!((&lane.key, *due_at), (&made.lane, at(0)));
+    let read = get(&fixture, &was).await.unwrap();
+    let progress = Progress {
+        next_run_at: Some(at(MINUTE)),
+        look_at: Some(at(MINUTE)),
+        last_run_at: Some(at(0)),
+        run_count: 1,
+        missed_count: 18,
+        skipped_count: 1,
+    };
+    assert_eq!(read, Schedule { revision: 2, progress, ..was.clone() });
+    let told = occurrences(&fixture, &was).await;
+    let outcomes: Vec<Outcome> = told.iter().map(|occurrence| occurrence.outcome).collect();
+    let expected = [Outcome::Buffered, Outcome::Skipped, Outcome::Fired, Outcome::Coalesced, Outcome::Missed];
+    assert_eq!(outcomes, expected);
+    assert_eq!((told[2].task, told[2].origin, told[2].decided_at), (Some(made.id), Origin::Due, at(0)));
+    assert_eq!(told[1].detail.as_deref(), Some("a \u{1F4A5} detail"));
+    assert_eq!((told[4].covers, told[4].reason.as_str()), (Some(many), "outside_window"));
+    let task = fixture.find(TENANT, made.id).await.expect("it was made");
+    assert_eq!((task.state(), task.body.schedule_id, task.execute_at), (State::Pending, Some(was.id), at(0)));
+    assert_eq!(fixture.lease(lane.id, 10).await.len(), 1);
+}
+
+/// However many are written at once, and nothing of the others is there: no task, no record.
+pub async fn a_turn_needs_the_revision(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let barrier = Arc::new(Barrier::new(8));
+    let mut tries = JoinSet::new();
+    for number in 0..8 {
+        let (schedules, barrier) = (Arc::clone(&fixture.schedules), Arc::clone(&barrier));
+        let instant = at(number);
+        let wanted = turn(&was, vec![fired(instant, &of_schedule(&was, instant))]);
+        tries.spawn(async move {
+            barrier.wait().await;
+            schedules.turn(None, vec![wanted]).await.unwrap().unwrap().remove(0)
+        });
+    }
+    let turned = tries.join_all().await;
+    assert_eq!(turned.iter().filter(|turned| matches!(turned, Turned::Done { .. })).count(), 1);
+    let read = get(&fixture, &was).await.unwrap();
+    assert_eq!((read.revision, read.progress.run_count), (2, 1));
+    assert_eq!(occurrences(&fixture, &was).await.len(), 1);
+    assert_eq!(fixture.list(all_of(TENANT), 100).await.len(), 1);
+    // An edit is a write too.
+    assert_eq!(replace(&fixture, &read).await, Replaced::Done);
+    lost(&fixture, turn(&read, vec![record(at(99), Recorded::Skipped)])).await;
+    assert_eq!(occurrences(&fixture, &was).await.len(), 1);
+}
+
+/// And its own holder writes, also after the time of the lease, as long as nobody else has held it.
+pub async fn a_turn_is_fenced_by_the_term(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let past = lead(&fixture, NodeId::new(1)).await;
+    let wanted = turn(&was, vec![fired(at(0), &of_schedule(&was, at(0)))]);
+    fixture.advance(20_000);
+    assert!(fixture.schedules.turn(Some(&past), vec![turn(&was, vec![])]).await.unwrap().is_some(), "it ran out only");
+    let leader = lead(&fixture, NodeId::new(2)).await;
+    let wanted = Turn { revision: 2, ..wanted };
+    assert!(fixture.schedules.turn(Some(&past), vec![wanted.clone()]).await.unwrap().is_none());
+    assert_eq!(occurrences(&fixture, &was).await, []);
+    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 0);
+    assert_eq!(get(&fixture, &was).await.unwrap().revision, 2);
+    let turned = fixture.schedules.turn(Some(&leader), vec![wanted]).await.unwrap().expect("it leads");
+    assert!(matches!(turned.as_slice(), [Turned::Done { .. }]));
+}
+
+/// Whatever the revision says; the count of runs stays true.
+pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let first = of_schedule(&was, at(0));
+    assert_eq!(done(&fixture, turn(&was, vec![fired(at(0), &first)])).await, [at(0)]);
+    for (revision, again) in [
+        (2, fired(at(0), &of_schedule(&was, at(0)))),
+        (3, Record { waited: true, ..fired(at(0), &of_schedule(&was, at(0))) }),
+        (4, Record { origin: Origin::Backfill, ..fired(at(0), &of_schedule(&was, at(0))) }),
+        (5, Record { origin: Origin::Backfill, ..record(at(0), Recorded::Buffered) }),
+        (6, record(at(0), Recorded::Missed)),
+    ] {
+        assert_eq!(done(&fixture, Turn { revision, ..turn(&was, vec![again]) }).await, []);
+    }
+    let told = occurrences(&fixture, &was).await;
+    assert_eq!(told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(), [(Outcome::Fired, Some(first.id))]);
+    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
+    assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
+}
+
+/// To what became of it; what was decided otherwise meanwhile keeps its record.
+pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let waiting = vec![record(at(0), Recorded::Buffered), record(at(1), Recorded::Buffered)];
+    assert_eq!(done(&fixture, turn(&was, waiting)).await.len(), 2);
+    let made = of_schedule(&was, at(0));
+    let not_waited = Turn { revision: 2, ..turn(&was, vec![fired(at(0), &made), record(at(1), Recorded::Skipped)]) };
+    assert_eq!(done(&fixture, not_waited).await, [], "as new as they are, they have records");
+    let after = vec![
+        Record { waited: true, ..fired(at(0), &made) },
+        Record { waited: true, ..record(at(1), Recorded::Skipped) },
+        Record { waited: true, ..record(at(2), Recorded::Skipped) },
+    ];
+    assert_eq!(done(&fixture, Turn { revision: 3, ..turn(&was, after) }).await, [at(0), at(1)]);
+    let told = occurrences(&fixture, &was).await;
+    let told: Vec<_> = told.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
+    assert_eq!(told, [(at(1), Outcome::Skipped, None), (at(0), Outcome::Fired, Some(made.id))]);
+    assert!(standing(&fixture, &was).await.buffered.is_empty());
+}
+
+/// Those that fired or wait are left as they are.
+pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let ran = of_schedule(&was, at(0));
+    let records = vec![
+        fired(at(0), &ran),
+        record(at(1), Recorded::Skipped),
+        record(at(2), Recorded::Missed),
+        record(at(3), Recorded::Coalesced),
+        record(at(4), Recorded::Buffered),
+    ];
+    done(&fixture, turn(&was, records)).await;
+    let filled = |instant| Record { origin: Origin::Backfill, ..record(instant, Recorded::Buffered) };
+    let backfill = (0..6).map(|number| filled(at(number))).collect();
+    let written = done(&fixture, Turn { revision: 2, ..turn(&was, backfill) }).await;
+    assert_eq!(written, [at(1), at(2), at(3), at(5)]);
+    let told = occurrences(&fixture, &was).await;
+    assert_eq!(told[5].task, Some(ran.id));
+    assert!(told[..5].iter().all(|one| one.outcome == Outcome::Buffered));
+    let origins: Vec<Origin> = standing(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
+    assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
+}
+
+/// By origin, then by instant.
+pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let of = |instant, origin| Record { origin, ..record(at(instant), Recorded::Buffered) };
+    let records = vec![
+        of(1, Origin::Backfill),
+        of(9, Origin::Due),
+        of(5, Origin::Manual),
+        of(2, Origin::Backfill),
+        of(7, Origin::Due),
+    ];
+    done(&fixture, turn(&was, records)).await;
+    let expected = [
+        (at(7), Origin::Due),
+        (at(9), Origin::Due),
+        (at(5), Origin::Manual),
+        (at(1), Origin::Backfill),
+        (at(2), Origin::Backfill),
+    ];
+    let expected = expected.map(|(instant, origin)| Buffered { instant, origin });
+    assert_eq!(standing(&fixture, &was).await.buffered, expected);
+    let mut all = due(&fixture, at(MINUTE)).await;
+    assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
+}
+
+/// Waiting, running, asked to stop, at rest, removed: as it is at each look.
+pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
+    let unwatched = Recorded::Fired { task: Box::new(two.clone()), watched: false };
+    done(&fixture, turn(&was, vec![fired(at(0), &one), record(at(1), unwatched)])).await;
+    let watched = async || {
+        let watched = standing(&fixture, &was).await.watched;
+        watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_asked)).collect::<Vec<_>>()
+    };
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Pending), false)]);
+    let lane = fixture.find(TENANT, one.id).await.unwrap().lane.id;
+    let running = fixture.lease(lane, 1).await.remove(0);
+    assert_eq!((running.id, watched().await), (one.id, vec![(at(0), one.id, Some(State::Running), false)]));
+    let stopping = fixture.apply(&running, punctual_core::state::Event::Cancel).await;
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Running), true)]);
+    fixture.apply(&stopping, complete(None)).await;
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until a turn says so");
+    done(&fixture, Turn { revision: 2, rested: vec![at(0)], ..turn(&was, vec![]) }).await;
+    assert_eq!(watched().await, []);
+    assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
+}
+
+/// Whatever it would have done.
+pub async fn a_turn_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    assert!(fixture.schedules.remove(was.id, 1).await.unwrap());
+    lost(&fixture, turn(&was, vec![fired(at(0), &of_schedule(&was, at(0)))])).await;
+    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 0);
+    assert_eq!(occurrences(&fixture, &was).await, []);
+}
+
+/// And those of one schedule only.
+pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
+    let skipped = |number: i64| record(at(number * MINUTE), Recorded::Skipped);
+    done(&fixture, turn(&was, (-5..5).map(skipped).collect())).await;
+    done(&fixture, turn(&other, vec![skipped(0)])).await;
+    for limit in [1, 3, 100] {
+        let (mut seen, mut before) = (Vec::new(), None);
+        loop {
+            let page = fixture.schedules.occurrences(was.id, before, limit).await.unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            before = Some(last.instant);
+            seen.extend(page.iter().map(|one| one.instant));
+        }
+        assert_eq!(seen, (-5..5).rev().map(|number| at(number * MINUTE)).collect::<Vec<_>>());
+    }
+}
+
+/// A step removes so many at the most, and what is younger stays.
+pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let old = vec![
+        fired(at(0), &of_schedule(&was, at(0))),
+        record(at(1), Recorded::Buffered),
+        record(at(2), Recorded::Skipped),
+        record(at(3), Recorded::Missed),
+        record(at(4), Recorded::Coalesced),
+    ];
+    done(&fixture, turn(&was, old)).await;
+    let young = Turn { revision: 2, now: at(1_000), ..turn(&was, vec![record(at(5), Recorded::Skipped)]) };
+    done(&fixture, young).await;
+    let prune = async || fixture.schedules.prune_occurrences(at(1_000), 2).await.unwrap();
+    let first = prune().await;
+    assert_eq!((first.removed, first.more), (2, true));
+    assert_eq!(prune().await.removed, 1);
+    assert_eq!(prune().await.removed, 0);
+    let left: Vec<Timestamp> = occurrences(&fixture, &was).await.iter().map(|one| one.instant).collect();
+    assert_eq!(left, [at(5), at(1), at(0)], "one is young, one waits, one is watched");
+    done(&fixture, Turn { revision: 3, rested: vec![at(0)], ..turn(&was, vec![]) }).await;
+    assert_eq!(prune().await.removed, 1);
+}
+
+/// With its reason, and back; every switch is a new version.
+pub async fn a_turn_switches_a_pause(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let pause = Turn { switch: Some(Switch::Pause("it failed".into())), now: at(7), ..turn(&was, vec![]) };
+    done(&fixture, pause).await;
+    let paused = get(&fixture, &was).await.unwrap();
+    assert_eq!(paused.pause, Some(Pause { at: at(7), reason: Some("it failed".into()) }));
+    assert!(paused.definition.spec.paused);
+    assert_eq!((paused.version, paused.updated_at), (2, at(7)));
+    done(&fixture, Turn { now: at(8), ..turn(&paused, vec![]) }).await;
+    let same = get(&fixture, &was).await.unwrap();
+    assert_eq!((&same.pause, same.version, same.updated_at), (&paused.pause, 2, at(7)));
+    done(&fixture, Turn { switch: Some(Switch::Resume), now: at(9), ..turn(&same, vec![]) }).await;
+    let resumed = get(&fixture, &was).await.unwrap();
+    assert_eq!((resumed.pause, resumed.version, resumed.updated_at), (None, 3, at(9)));
+}
+
+/// With all that hangs on them.
+pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let made = of_schedule(&was, at(0));
+    done(&fixture, turn(&was, vec![fired(at(0), &made), record(at(1), Recorded::Buffered)])).await;
+    let before = standing(&fixture, &was).await;
+    let told = occurrences(&fixture, &was).await;
+    let fixture = fixture.reopen().await;
+    assert_eq!(standing(&fixture, &was).await, before);
+    assert_eq!(occurrences(&fixture, &was).await, told);
+}
+
+/// One that is lost takes no other along; answers come in order.
+pub async fn many_turns_in_one_call_are_each_by_themselves(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let mut all = Vec::new();
+    for number in 0..250 {
+        all.push(stored(&fixture, &format!("schedule-{number}")).await);
+    }
+    let leader = lead(&fixture, NodeId::new(1)).await;
+    let turns = all.iter().enumerate().map(|(number, schedule)| {
+        let revision = if number % 3 == 0 { 9 } else { 1 };
+        Turn { revision, ..turn(schedule, vec![fired(at(0), &of_schedule(schedule, at(0)))]) }
+    });
+    let turned = fixture.schedules.turn(Some(&leader), turns.collect()).await.unwrap().expect("it leads");
+    assert_eq!(turned.len(), all.len());
+    let mut expected = BTreeSet::new();
+    for (number, turned) in turned.iter().enumerate() {
+        assert_eq!(matches!(turned, Turned::Lost), number % 3 == 0, "{number}");
+        if number % 3 != 0 {
+            expected.insert(all[number].id);
+        }
+    }
+    let tasks = fixture.list(all_of(TENANT), 1_000).await;
+    let made: BTreeSet<ScheduleId> = tasks.iter().filter_map(|task| task.body.schedule_id).collect();
+    assert_eq!((tasks.len(), made), (expected.len(), expected));
+}
+
+/// A schedule that fires every minute, next at [`at`] zero.
+fn schedule(name: &str) -> Schedule {
+    let cron = Cron::parse("* * * * *").expect("an expression");
+    let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
+    let spec = Spec {
+        timing,
+        overlap: Overlap::Skip,
+        catchup: CatchUp::Last,
+        catchup_window_millis: 3_600_000,
+        jitter_millis: 0,
+        max_runs: None,
+        paused: false,
+    };
+    Schedule {
+        id: ScheduleId::new(),
+        tenant: TENANT.to_owned(),
+        name: name.to_owned(),
+        version: 1,
+        revision: 1,
+        created_at: at(-1),
+        updated_at: at(-1),
+        definition: Definition { spec, pause_on_failure: false, task: json(r#"{"type":"t"}"#) },
+        pause: None,
+        progress: Progress { next_run_at: Some(at(0)), look_at: Some(at(0)), ..Progress::default() },
+    }
+}
+
+async fn stored(fixture: &StoreFixture<'_>, name: &str) -> Schedule {
+    let schedule = schedule(name);
+    assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), Inserted::Created);
+    assert_eq!(get(fixture, &schedule).await.as_ref(), Some(&schedule), "what was written is read");
+    schedule
+}
+
+fn of_schedule(schedule: &Schedule, due_at: Timestamp) -> NewTask {
+    let mut new = task().due(due_at).build();
+    new.body.schedule_id = Some(schedule.id);
+    new
+}
+
+/// A turn that leaves the next instant as it is.
+fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
+    Turn {
+        id: schedule.id,
+        revision: schedule.revision,
+        now: at(0),
+        records,
+        rested: Vec::new(),
+        next_run_at: schedule.progress.next_run_at,
+        look_at: schedule.progress.look_at,
+        skipped: 0,
+        missed: 0,
+        switch: None,
+    }
+}
+
+fn record(instant: Timestamp, outcome: Recorded) -> Record {
+    Record {
+        instant,
+        origin: Origin::Due,
+        waited: false,
+        outcome,
+        reason: "on_time".to_owned(),
+        detail: None,
+        covers: None,
+    }
+}
+
+fn fired(instant: Timestamp, task: &NewTask) -> Record {
+    record(instant, Recorded::Fired { task: Box::new(task.clone()), watched: true })
+}
+
+/// Writes a turn, which must be written; gives the instants that were recorded.
+async fn done(fixture: &StoreFixture<'_>, turn: Turn) -> Vec<Timestamp> {
+    match fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0) {
+        Turned::Done { recorded, .. } => recorded,
+        Turned::Lost => panic!("the turn was lost"),
+    }
+}
+
+async fn lost(fixture: &StoreFixture<'_>, turn: Turn) {
+    let turned = fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0);
+    assert!(matches!(turned, Turned::Lost), "{turned:?}");
+}
+
+async fn replace(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Replaced {
+    fixture.schedules.replace(schedule.clone()).await.unwrap()
+}
+
+async fn get(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Option<Schedule> {
+    fixture.schedules.get(&schedule.tenant, schedule.id).await.unwrap()
+}
+
+async fn standing(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Standing {
+    fixture.schedules.standing(&schedule.tenant, schedule.id).await.unwrap().expect("it is there")
+}
+
+async fn due(fixture: &StoreFixture<'_>, now: Timestamp) -> Vec<Standing> {
+    let due = fixture.schedules.due(now, None, 100).await.unwrap();
+    assert_eq!(due.next, None);
+    due.standings
+}
+
+fn keys(standings: &[Standing]) -> Vec<(Timestamp, ScheduleId)> {
+    let key = |standing: &Standing| (standing.schedule.progress.look_at.unwrap(), standing.schedule.id);
+    standings.iter().map(key).collect()
+}
+
+async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Vec<Occurrence> {
+    fixture.schedules.occurrences(schedule.id, None, 1_000).await.unwrap()
+}
+
+/// The lease as somebody holds it now; whoever held it before is pushed out.
+async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> Lease {
+    if let Some(held) = fixture.coordinator.holder(LEADER).await.unwrap() {
+        fixture.coordinator.release(&held).await.unwrap();
+    }
+    fixture.coordinator.acquire(LEADER, node, 10_000).await.unwrap().expect("it is free")
+}
