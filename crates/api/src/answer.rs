@@ -9,8 +9,9 @@ use serde::Serialize;
 use crate::problem::{Code, Problem};
 use crate::view;
 
-/// Bytes of a request from which on its reading and writing leaves the threads that serve all the others.
-const HEAVY: usize = 256 * 1024;
+/// Bytes of a request from which on its reading and writing leaves the threads that serve all the others: a fraction of a
+/// millisecond's work.
+const HEAVY: usize = 64 * 1024;
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {

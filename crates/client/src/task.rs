@@ -55,9 +55,12 @@ pub struct Task {
     /// Tasks with the same key run one at a time, in order.
     pub ordering_key: Option<String>,
     /// What it depends on.
-    #[schema(value_type = Vec<String>)]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>, required = true)]
     pub depends_on: Vec<TaskId>,
     /// What becomes of it when one of those does not complete.
+    #[serde(default)]
+    #[schema(required = true)]
     pub on_dependency_failure: OnDependencyFailure,
     /// How it is retried.
     pub retry_policy: RetryPolicy,

@@ -25,6 +25,7 @@ mod lanes;
 mod leases;
 mod list;
 mod list_source;
+mod mover;
 mod outbox;
 mod overdue;
 mod partitions;

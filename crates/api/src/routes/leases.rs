@@ -78,10 +78,16 @@ async fn lease(
     }
     let now = api.clock.now();
     api.metrics.leases.inc_by(tasks.len() as u64);
-    let size = tasks.iter().map(|task| task.body.payload.get().len()).sum();
-    let leases = tasks.into_iter().filter_map(|task| leased(&api, task, now)).collect();
-    answer::sized(size, move || json(StatusCode::OK, &LeaseAnswer { leases })).await
+    let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+    let tell = move || {
+        let leases = tasks.into_iter().filter_map(|task| leased(&api, task, now)).collect();
+        json(StatusCode::OK, &LeaseAnswer { leases })
+    };
+    answer::sized(size, tell).await
 }
+
+/// What a task takes in an answer beside its payload, roughly.
+const TASK_BYTES: usize = 1_024;
 
 /// The lease on a task that was claimed for its worker a moment ago.
 fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {

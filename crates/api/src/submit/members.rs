@@ -117,7 +117,9 @@ impl Graph {
                 if low[node] == index[node] {
                     let begin = stack.iter().rposition(|other| *other == node).unwrap_or_default();
                     let mut circle = stack.split_off(begin);
-                    circle.iter().for_each(|member| on_stack[*member] = false);
+                    for member in &circle {
+                        on_stack[*member] = false;
+                    }
                     if circle.len() > 1 || self.parents[node].contains(&node) {
                         circle.sort_unstable();
                         circles.push(circle);

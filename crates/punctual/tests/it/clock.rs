@@ -50,12 +50,12 @@ impl Cluster {
         caller_of(&self.nodes[node])
     }
 
-    /// A node as another one lists it.
+    /// A node as another one lists it; null until it has been seen there.
     async fn listed(&self, node: usize) -> Value {
         let nodes = self.caller(RIGHT).list("/v1/admin/nodes").await;
         let address = self.nodes[node].address();
         let of_it = |listed: &&Value| listed["address"].as_str().is_some_and(|listed| listed.contains(address));
-        nodes.iter().find(of_it).unwrap_or_else(|| panic!("{address} is not among {nodes:#?}")).clone()
+        nodes.iter().find(of_it).cloned().unwrap_or_default()
     }
 
     /// Waits until the nodes' clocks are told to be wrong by so much, in the list and in the metric.

@@ -74,7 +74,7 @@ async fn a_retry_a_crash_and_a_release_keep_the_order() {
     let wanted =
         json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 5, "wait_seconds": 20, "lease_seconds": 1});
     let leases = caller.lease(wanted).await;
-    assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), [first.clone()]);
+    assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), std::slice::from_ref(&first));
     let lease = lease_of(&caller, &first).await;
     caller.tell("complete", &lease, json!({})).await.expect(200);
     let lease = lease_of(&caller, &second).await;

@@ -1,10 +1,13 @@
 //! Moves what is in the write-ahead log into the database, so that the log stays small.
 //!
-//! The writer does it between transactions: it sees whether it succeeded, and no caller
-//! waits for it who is not behind it anyway. A reader that is still on an old state of the
-//! database keeps the log from being begun anew; reads are short, so that it grows by
-//! little. When it has grown too much all the same, the writer waits for the readers.
+//! The writer looks at the log after each commit. A long log is moved by a thread beside it
+//! ([`super::mover`]), since that takes as long as many small calls would otherwise wait; what was
+//! written meanwhile, and is little by then, the writer moves itself, between two transactions, so
+//! that the log can begin anew. A reader that is still on an old state of the database keeps it
+//! from that; reads are short, so that it grows by little. When it has grown too much all the
+//! same, the writer waits for the readers.
 
+use std::io;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -12,6 +15,7 @@ use tracing::warn;
 
 use super::connection::PATIENCE;
 use super::fault::Fault;
+use super::mover::Mover;
 
 /// Our own readers are done in less; somebody who reads for longer must not hold up the writer.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(250);
@@ -19,40 +23,58 @@ const PATIENCE_WITH_READERS: Duration = Duration::from_millis(250);
 /// When the log is this many times longer than wanted, the writer waits for the readers.
 const TOO_LONG: i64 = 8;
 
+/// The writer moves the rest itself when it is this part of what makes a log long.
+const LITTLE: i64 = 4;
+
 /// When to move the log into the database.
 pub(crate) struct Checkpoints {
+    mover: Mover,
     /// After so many pages.
     every: i64,
     /// At this length of the log.
     next: i64,
     /// Its length when it was last looked at.
     last: i64,
+    /// How much of it was in the database when the thread was last done.
+    moved: i64,
 }
 
 impl Checkpoints {
-    pub(crate) fn new(every: u32) -> Self {
+    /// `beside` is a connection for the thread that moves the log.
+    pub(crate) fn new(every: u32, beside: Connection) -> io::Result<Self> {
         let every = i64::from(every.max(1));
-        Self { every, next: every, last: 0 }
+        Ok(Self { mover: Mover::start(beside)?, every, next: every, last: 0, moved: 0 })
     }
 
-    /// Looks at the log after a commit, and moves it if it is long enough.
+    /// Looks at the log after a commit, and has it moved if it is long enough.
     pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
-        let length = checkpoint(connection, "PRAGMA wal_checkpoint(NOOP)")?.length;
+        let told = self.mover.told().transpose()?;
+        let Moved { length, moved, .. } = checkpoint(connection, Mode::Noop)?;
         if length < self.last {
-            self.next = self.every;
+            (self.next, self.moved) = (self.every, 0);
         }
         self.last = length;
-        if length < self.next {
+        if told.is_some() {
+            let went_on = moved > std::mem::replace(&mut self.moved, moved);
+            match length - moved {
+                0 => {}
+                left if left <= self.every / LITTLE => return checkpoint(connection, Mode::Passive).map(drop),
+                // Much was written meanwhile: the next time it is less.
+                _ if went_on => self.mover.ask(),
+                _ => {}
+            }
+        }
+        if length < self.next || self.mover.is_busy() {
             return Ok(());
         }
         // If a reader is in the way, or the disk is full, trying again at every commit would only add an fsync to each.
         self.next = length.saturating_add(self.every);
         if length < self.every.saturating_mul(TOO_LONG) {
-            checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            self.mover.ask();
             return Ok(());
         }
         connection.busy_timeout(PATIENCE_WITH_READERS)?;
-        let moved = checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)");
+        let moved = checkpoint(connection, Mode::Restart);
         connection.busy_timeout(PATIENCE)?;
         if moved?.busy {
             warn!(log.pages = length, "somebody has been reading for long: the log of the database cannot be emptied");
@@ -63,18 +85,124 @@ impl Checkpoints {
 
 /// Moves the whole log and empties it.
 pub(crate) fn truncate(connection: &Connection) -> Result<(), Fault> {
-    let Moved { busy, .. } = checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)")?;
+    let Moved { busy, .. } = checkpoint(connection, Mode::Truncate)?;
     if busy { Err(Fault::Busy) } else { Ok(()) }
 }
 
-struct Moved {
-    /// Somebody was in the way.
-    busy: bool,
-    /// How many pages are in the log.
-    length: i64,
+/// How the log is moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mode {
+    /// Not at all: it is looked at.
+    Noop,
+    /// As far as nobody is in the way.
+    Passive,
+    /// All of it, so that it begins anew.
+    Restart,
+    /// The same, and its file is emptied.
+    Truncate,
 }
 
-fn checkpoint(connection: &Connection, sql: &str) -> Result<Moved, Fault> {
+/// What came of it.
+pub(crate) struct Moved {
+    /// Somebody was in the way.
+    pub busy: bool,
+    /// How many pages are in the log.
+    pub length: i64,
+    /// How many of them are in the database.
+    pub moved: i64,
+}
+
+/// Moves the log.
+pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<Moved, Fault> {
+    let sql = match mode {
+        Mode::Noop => "PRAGMA wal_checkpoint(NOOP)",
+        Mode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        Mode::Restart => "PRAGMA wal_checkpoint(RESTART)",
+        Mode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+    };
     let mut query = connection.prepare_cached(sql)?;
-    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)? }))?)
+    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)?, moved: row.get(2)? }))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Instant;
+
+    use tempfile::TempDir;
+
+    use super::super::Options;
+    use super::super::connection::open_writer;
+    use super::*;
+
+    const EVERY: u32 = 64;
+
+    struct Log {
+        _directory: TempDir,
+        writer: Connection,
+        checkpoints: Checkpoints,
+    }
+
+    impl Log {
+        fn open() -> Self {
+            let directory = TempDir::new().unwrap();
+            let path = directory.path().join("a.db");
+            let writer = open_writer(&path, &Options::default()).unwrap();
+            writer.execute_batch("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB)").unwrap();
+            let beside = open_writer(&path, &Options::default()).unwrap();
+            Self { _directory: directory, writer, checkpoints: Checkpoints::new(EVERY, beside).unwrap() }
+        }
+
+        fn write(&self, pages: u32) {
+            let sql = "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ?1) \
+                          INSERT INTO t (b) SELECT zeroblob(3000) FROM s";
+            self.writer.execute(sql, [pages]).unwrap();
+        }
+
+        fn look(&self) -> Moved {
+            checkpoint(&self.writer, Mode::Noop).unwrap()
+        }
+
+        /// Tends until all of the log is in the database.
+        fn tend_until_moved(&mut self) {
+            let begun = Instant::now();
+            while self.look().moved < self.look().length {
+                assert!(begun.elapsed() < Duration::from_secs(30), "the log is not moved");
+                self.checkpoints.tend(&self.writer).unwrap();
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_log_is_moved_beside_the_writer_and_begins_anew() {
+        let mut log = Log::open();
+        log.write(EVERY);
+        let length = log.look().length;
+        assert!(length >= i64::from(EVERY), "{length}");
+        log.tend_until_moved();
+        log.write(1);
+        assert!(log.look().length < length, "it has begun anew");
+    }
+
+    #[test]
+    fn a_short_log_is_left_alone() {
+        let mut log = Log::open();
+        log.write(EVERY / 2);
+        log.checkpoints.tend(&log.writer).unwrap();
+        assert!(!log.checkpoints.mover.is_busy());
+        assert_eq!(log.look().moved, 0);
+    }
+
+    #[test]
+    fn what_was_written_meanwhile_is_moved_by_the_writer_when_it_is_little() {
+        let mut log = Log::open();
+        log.write(EVERY);
+        log.checkpoints.tend(&log.writer).unwrap();
+        assert!(log.checkpoints.mover.is_busy());
+        log.write(1);
+        log.tend_until_moved();
+        log.write(1);
+        assert!(log.look().length < i64::from(EVERY) / 2, "it has begun anew");
+    }
 }

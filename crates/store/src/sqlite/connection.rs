@@ -34,7 +34,7 @@ pub(crate) fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Co
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", kibibytes(options.writer_cache_bytes))?;
-    // The writer checkpoints by itself, between transactions, where it sees whether that succeeded.
+    // The log is moved where it is seen whether that succeeded (see `checkpoint`), not inside of a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     // What a long reader made the log grow to is given back.
     connection.pragma_update(None, "journal_size_limit", options.log_limit_bytes)?;

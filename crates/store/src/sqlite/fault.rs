@@ -1,5 +1,7 @@
 //! What can go wrong with the database, and what the callers are told of it.
 
+use std::io;
+
 use punctual_core::store::StoreError;
 use rusqlite::ErrorCode;
 
@@ -14,6 +16,8 @@ pub(crate) enum Fault {
     Busy,
     /// The job panicked: a fault of ours.
     Panicked,
+    /// The system gives us no thread.
+    Thread(io::Error),
 }
 
 impl Fault {
@@ -43,6 +47,7 @@ impl Fault {
             },
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
             Fault::Busy => StoreError::Unavailable("somebody else is using the database".to_owned()),
+            Fault::Thread(error) => StoreError::Unavailable(format!("the store cannot start a thread: {error}")),
             Fault::Panicked => StoreError::Unavailable("the store met a fault of its own, see its log".to_owned()),
         }
     }

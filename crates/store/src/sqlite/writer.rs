@@ -162,19 +162,16 @@ impl Thread {
         let _abandon = AbandonAtTheEnd(Arc::clone(&self.queue));
         let mut trusted = Some(connection);
         loop {
-            let connection = match trusted.take() {
-                Some(connection) => connection,
-                None => match self.reopen() {
-                    Ok(connection) => connection,
-                    Err(fault) => {
-                        warn!(fault = %fault.tell(), "the database cannot be trusted yet");
-                        let Some(group) = self.queue.take(self.portion()) else { return };
-                        tell(group, &fault);
-                        continue;
-                    }
-                },
+            let (connection, checkpoints) = match self.trust(trusted.take()) {
+                Ok(opened) => opened,
+                Err(fault) => {
+                    warn!(fault = %fault.tell(), "the database cannot be trusted yet");
+                    let Some(group) = self.queue.take(self.portion()) else { return };
+                    tell(group, &fault);
+                    continue;
+                }
             };
-            match self.serve(&connection) {
+            match self.serve(&connection, checkpoints) {
                 Ok(()) => {
                     self.finish(connection);
                     return;
@@ -186,13 +183,20 @@ impl Thread {
         }
     }
 
+    /// A connection that can be trusted, and another one for whoever moves its log.
+    fn trust(&self, connection: Option<Connection>) -> Result<(Connection, Checkpoints), Fault> {
+        let connection = connection.map_or_else(|| self.reopen(), Ok)?;
+        let beside = open_writer(&self.directory.database(), &self.options)?;
+        let checkpoints = Checkpoints::new(self.options.checkpoint_pages, beside).map_err(Fault::Thread)?;
+        Ok((connection, checkpoints))
+    }
+
     /// Serves until the queue is closed, or until the disk fails.
-    fn serve(&self, connection: &Connection) -> Result<(), Fault> {
+    fn serve(&self, connection: &Connection, mut checkpoints: Checkpoints) -> Result<(), Fault> {
         let clock = Arc::clone(&self.clock);
         let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
         session.stir = Some(Arc::clone(&self.stir));
         session.resolver = Some(Arc::clone(&self.resolver));
-        let mut checkpoints = Checkpoints::new(self.options.checkpoint_pages);
         while let Some(group) = self.queue.begin(self.portion()) {
             commit(&mut session, &self.queue, group)?;
             if std::mem::take(&mut session.found_no_room) {

@@ -27,7 +27,7 @@ async fn many_runs_begin_and_end_in_few_writes() {
     let worker = bench.start();
     sink.wait_for("/hook", 100, AMPLE).await;
     bench.stop(worker).await;
-    assert_eq!(*faulty.started.lock().unwrap(), [100], "what waits together begins together");
+    assert_eq!(*faulty.started.lock().unwrap(), [64, 36], "what waits together begins together, so many at once");
     let writes = faulty.applied.lock().unwrap().clone();
     assert_eq!(writes.iter().sum::<usize>(), 100);
     assert!(writes.len() < 100, "{writes:?}");

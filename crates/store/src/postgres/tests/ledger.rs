@@ -25,6 +25,7 @@ async fn entries_that_hold_are_not_lost_by_going_down() {
     let fixture = Fixture::open().await;
     let database = Database::connect(&fixture.url).await.unwrap();
     fixture.sql("INSERT INTO ledger VALUES ('acme', 'k', 0, 4102444800000)").await;
+    database.down(5).await.unwrap();
     match database.down(4).await {
         Err(MigrationError::Postgres(told)) => assert!(told.contains("1 entries of punctual.ledger"), "{told}"),
         other => panic!("{other:?}"),

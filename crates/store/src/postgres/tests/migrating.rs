@@ -130,6 +130,7 @@ async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
     let fixture = Fixture::open().await;
     Store::close(&fixture.store).await.unwrap();
     let database = Database::connect(&fixture.url).await.unwrap();
+    database.down(5).await.unwrap();
     let holder = connect(&fixture.url).await;
     holder.batch_execute("BEGIN; LOCK TABLE punctual.ledger IN ACCESS SHARE MODE").await.unwrap();
     let other = async {
@@ -153,6 +154,7 @@ async fn a_step_that_does_not_get_its_lock_is_named_with_what_to_look_for() {
     Store::close(&fixture.store).await.unwrap();
     let mut database = Database::connect(&fixture.url).await.unwrap();
     database.patience = Duration::ZERO;
+    database.down(5).await.unwrap();
     let holder = connect(&fixture.url).await;
     holder.batch_execute("BEGIN; LOCK TABLE punctual.inbox IN ACCESS SHARE MODE").await.unwrap();
     let told = database.down(3).await.unwrap_err().to_string();
@@ -189,8 +191,9 @@ async fn a_right_that_is_missing_is_named() {
     assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
     execute(&url, "GRANT CREATE ON SCHEMA punctual TO modest").await;
     assert_eq!(Database::connect(&modest).await.unwrap().up(START).await.unwrap().len(), STEPS.len());
-    execute(&url, "REVOKE CREATE ON SCHEMA punctual FROM modest").await;
     let database = Database::connect(&modest).await.unwrap();
+    database.down(5).await.unwrap();
+    execute(&url, "REVOKE CREATE ON SCHEMA punctual FROM modest").await;
     database.down(4).await.unwrap();
     let missing = told().await;
     assert!(missing.starts_with("migration 5 (ledger) needs a right"), "{missing}");
