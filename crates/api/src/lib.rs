@@ -11,7 +11,9 @@
 pub mod answer;
 pub mod cursor;
 pub mod deadline;
+mod explain;
 pub mod extract;
+mod forecast;
 pub mod front;
 pub mod metrics;
 pub mod openapi;

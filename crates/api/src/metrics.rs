@@ -51,6 +51,10 @@ pub struct Metrics {
     pub queues_paused: Gauge,
     /// Queues with a limit on what runs.
     pub queues_limited: Gauge,
+    /// Circuit breakers that are open.
+    pub breakers_open: Gauge,
+    /// Circuit breakers that this node has opened.
+    pub breaker_opened: Counter,
     clock_skew: Gauge<f64, AtomicU64>,
     /// One without labels, or none: a number that is not known is not shown.
     read_store_lag: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
@@ -105,6 +109,8 @@ impl Metrics {
             leader: Gauge::default(),
             queues_paused: Gauge::default(),
             queues_limited: Gauge::default(),
+            breakers_open: Gauge::default(),
+            breaker_opened: Counter::default(),
             clock_skew: Gauge::default(),
             read_store_lag: Family::default(),
             longest_wait: Family::default(),
@@ -157,6 +163,10 @@ impl Metrics {
         registry.register("punctual_queues_paused", help, self.queues_paused.clone());
         let help = "Queues with a max_concurrency or a rate_limit, of all tenants";
         registry.register("punctual_queues_limited", help, self.queues_limited.clone());
+        let help = "Circuit breakers that are open, of all tenants";
+        registry.register("punctual_breakers_open", help, self.breakers_open.clone());
+        let help = "Circuit breakers that this node has opened";
+        registry.register("punctual_breaker_opened", help, self.breaker_opened.clone());
         let help = "How far the wall clock of this machine is ahead of the store's; negative when it is behind";
         registry.register_with_unit("punctual_clock_skew", help, Unit::Seconds, self.clock_skew.clone());
         let help = "For how long the first task has waited that is due and could be claimed, by band of priorities";

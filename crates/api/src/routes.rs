@@ -1,6 +1,7 @@
 //! The routes, a file a noun. [`router`] is all of them, with their part of the OpenAPI document.
 
 pub mod admin;
+pub mod forecast;
 pub mod health;
 pub mod leases;
 pub mod metrics;
@@ -21,6 +22,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .merge(schedules::router())
         .merge(workers::router())
         .merge(queues::router())
+        .merge(forecast::router())
         .merge(admin::router())
         .merge(health::router())
         .merge(metrics::router())

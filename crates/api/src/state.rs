@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use punctual_core::breakers::Breakers;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
+use punctual_core::forecast::Forecast;
 use punctual_core::ids::NodeId;
 use punctual_core::networks::AllowedNetworks;
+use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
 use punctual_core::retry::RetryPolicy;
@@ -21,9 +24,11 @@ use punctual_core::task::limits;
 use punctual_core::workers::Registry;
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::occurrences::Occurrences;
+use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::settle::Settler;
 
+use crate::forecast::Forecasts;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::overload::Places;
 use crate::readiness::{Probes, Readiness};
@@ -47,8 +52,16 @@ pub struct Inner {
     pub partitions: Arc<dyn Partitions>,
     /// What queues are set to.
     pub queues: Arc<dyn Queues>,
+    /// The circuit breakers.
+    pub breakers: Arc<dyn Breakers>,
+    /// What keeps tasks from being claimed.
+    pub obstacles: Arc<dyn Obstacles>,
+    /// What this node can tell of the dispatch of webhooks.
+    pub outlook: Outlook,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// What will be due.
+    pub forecasts: Forecasts,
     /// Carries out what is asked of them.
     pub occurrences: Occurrences,
     /// Where pull workers wait.
@@ -88,8 +101,16 @@ pub struct Parts {
     pub partitions: Arc<dyn Partitions>,
     /// What queues are set to.
     pub queues: Arc<dyn Queues>,
+    /// The circuit breakers.
+    pub breakers: Arc<dyn Breakers>,
+    /// What keeps tasks from being claimed.
+    pub obstacles: Arc<dyn Obstacles>,
+    /// What this node can tell of the dispatch of webhooks.
+    pub outlook: Outlook,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// What will be due.
+    pub forecast: Arc<dyn Forecast>,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -184,7 +205,11 @@ impl Api {
             coordinator,
             partitions,
             queues,
+            breakers,
+            obstacles,
+            outlook,
             schedules,
+            forecast,
             desk,
             settler,
             clock,
@@ -204,7 +229,11 @@ impl Api {
             coordinator,
             partitions,
             queues,
+            breakers,
+            obstacles,
+            outlook,
             schedules,
+            forecasts: Forecasts::new(forecast),
             occurrences,
             desk,
             settler,

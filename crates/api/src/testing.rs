@@ -3,6 +3,7 @@
 mod store;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode, header};
@@ -15,7 +16,9 @@ use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
+use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
@@ -71,7 +74,16 @@ impl World {
             coordinator: sqlite.clone(),
             partitions: sqlite.clone(),
             queues: sqlite.clone(),
+            breakers: sqlite.clone(),
+            obstacles: sqlite.clone(),
+            outlook: Outlook::new(
+                Arc::new(Owned::nothing(1)),
+                Arc::new(Targets::new(1, 1_000)),
+                0,
+                Aging::new(Duration::ZERO),
+            ),
             schedules: sqlite.clone(),
+            forecast: sqlite.clone(),
             desk,
             settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
@@ -110,6 +122,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         hints,
         targets: Arc::new(Targets::new(1, 1_000)),
         owned: Arc::new(Owned::nothing(1)),
+        circuits: Arc::default(),
         waits: Arc::default(),
         node: NODE,
     };

@@ -12,8 +12,10 @@
 //! Invariant: requests refuse unknown fields and duplicate keys; answers may grow new fields.
 
 pub mod batch;
+pub mod breaker;
 pub mod cluster;
 pub mod dependency;
+pub mod forecast;
 pub mod health;
 pub mod history;
 #[cfg(feature = "http")]
@@ -36,14 +38,16 @@ mod unique;
 pub mod worker;
 
 pub use batch::{BatchAnswer, BatchItem, NewBatch};
+pub use breaker::{Breaker, BreakerState, ResetBreaker};
 pub use cluster::{Node, Partition};
 pub use dependency::{Dependency, OnDependencyFailure};
+pub use forecast::{Forecast, ForecastMinute};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
-pub use history::{Event, Explanation, Reason, Run, RunError};
+pub use history::{Event, Explanation, Reason, Run, RunError, TaskInTheWay};
 pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
 pub use new_task::{NewTask, Redrive, TaskPatch};
 pub use page::{
-    EventPage, NodePage, OccurrencePage, Page, PartitionPage, QueuePage, RunPage, SchedulePage, TaskPage,
+    BreakerPage, EventPage, NodePage, OccurrencePage, Page, PartitionPage, QueuePage, RunPage, SchedulePage, TaskPage,
     UpcomingRunPage, WorkerPage,
 };
 pub use priority::Priority;

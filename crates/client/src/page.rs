@@ -7,6 +7,7 @@ use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, SchemaType, Type};
 use utoipa::openapi::{Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::breaker::Breaker;
 use crate::cluster::{Node, Partition};
 use crate::history::{Event, Run};
 use crate::queue::Queue;
@@ -36,6 +37,8 @@ pub type WorkerPage = Page<Worker>;
 pub type NodePage = Page<Node>;
 /// A page of partitions.
 pub type PartitionPage = Page<Partition>;
+/// A page of open breakers.
+pub type BreakerPage = Page<Breaker>;
 /// A page of queues.
 pub type QueuePage = Page<Queue>;
 /// A page of schedules.

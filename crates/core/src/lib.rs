@@ -5,14 +5,17 @@
 //! [`coordinator`]; services (scheduler, worker, leader, api) call them. Only the
 //! `punctual` binary knows both sides.
 
+pub mod breakers;
 pub mod broker;
 pub mod callback;
 pub mod clock;
 pub mod coordinator;
+pub mod forecast;
 pub mod ids;
 pub mod json;
 pub mod lane;
 pub mod networks;
+pub mod obstacles;
 pub mod partitions;
 pub mod queues;
 pub mod resolver;

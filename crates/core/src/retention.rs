@@ -1,5 +1,6 @@
 //! The port through which what is over is removed: tasks that came to rest long ago with all
-//! that hangs on them, and idempotency keys that nobody can be retrying any more.
+//! that hangs on them, idempotency keys that nobody can be retrying any more, and the minutes of the
+//! forecast that are past.
 //!
 //! The leader calls it, step by step. Every step is conditional on what the rows say, so that
 //! two leaders for a moment do no harm.
@@ -16,6 +17,7 @@
 //! - `keys_past_their_life_are_free_again`: a key that was used before the instant can be used for another task.
 //! - `a_key_of_a_live_task_is_kept`: however old it is; and a younger key is, too.
 //! - `a_key_may_outlive_its_task`: it is refused then, for the same content too: what was done is not done again.
+//! - `minutes_that_are_past_go`: of the forecast, step by step; the one that lasts and those to come stay as they are.
 
 use async_trait::async_trait;
 
@@ -44,4 +46,7 @@ pub trait Retention: Send + Sync {
     async fn prune_ledger(&self, _now: Timestamp, _limit: usize) -> Result<Pruned, StoreError> {
         Ok(Pruned::default())
     }
+
+    /// Removes at most `limit` counts of minutes that are past by `now`.
+    async fn prune_forecast(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
 }

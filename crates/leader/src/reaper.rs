@@ -17,6 +17,7 @@ use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_core::workers::Registry;
+use punctual_scheduler::breakers::{Circuits, EndedRun, RunEnd};
 use tokio_util::sync::CancellationToken;
 
 use crate::membership::Pulse;
@@ -42,6 +43,7 @@ pub struct Reaper {
     clock: Arc<dyn Clock>,
     node: NodeId,
     config: Config,
+    circuits: Arc<Circuits>,
 }
 
 /// What a round did.
@@ -67,7 +69,13 @@ impl Reaper {
         node: NodeId,
         config: Config,
     ) -> Self {
-        Self { store, registry, clock, node, config }
+        Self { store, registry, clock, node, config, circuits: Arc::new(Circuits::off()) }
+    }
+
+    /// The same, and tells breakers which runs were lost.
+    #[must_use]
+    pub fn with_circuits(self, circuits: Arc<Circuits>) -> Self {
+        Self { circuits, ..self }
     }
 
     /// Reaps as the holder of `lease`, until told to stop or somebody else has held it since.
@@ -98,13 +106,16 @@ impl Reaper {
         let all_seen = loop {
             let tasks = self.store.overdue(dead.clone(), PAGE).await?;
             let found = tasks.len();
-            let changes: Vec<(TaskId, Change)> = tasks.iter().filter_map(|task| self.decide(task)).collect();
+            let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task)?)));
+            let (judged, changes): (Vec<&Task>, Vec<(TaskId, Change)>) = decided.unzip();
             let tried = changes.len();
             if tried == 0 && dead.is_empty() {
                 break true;
             }
             // Also with nothing to change, before anybody is buried: that is for the leader to do.
             let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
+            let lost = judged.iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
+            self.circuits.count(lost.filter_map(|(task, _)| lost_run(task)));
             let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
             report.reaped += done;
             report.lost_races += tried - done;
@@ -170,4 +181,12 @@ impl Reaper {
             dice: rand::random(),
         }
     }
+}
+
+/// A run that its worker lost. Of a webhook that one of our own nodes lost nothing is known, least of all that its target
+/// is to blame.
+fn lost_run(task: &Task) -> Option<EndedRun<'_>> {
+    let is_worker = task.hold.as_ref().is_some_and(|hold| hold.node.is_none());
+    let is_lost = task.state() == State::Running && !task.position.cancel_requested && is_worker;
+    is_lost.then(|| EndedRun { tenant: task.tenant(), target: "", task: task.id, end: RunEnd::Failed })
 }

@@ -1,5 +1,6 @@
 //! Removes what is over: tasks that came to rest long ago, idempotency keys that nobody can be
-//! retrying any more, and entries of the workers' ledger that have expired.
+//! retrying any more, entries of the workers' ledger that have expired, and minutes of the forecast
+//! that are past.
 //!
 //! The leader runs it, in small steps with a pause after each, so that nobody who works waits for
 //! long. What is removed depends on the clock and on the rows alone: a leader of the past that
@@ -54,12 +55,15 @@ pub struct Report {
     pub keys: u64,
     /// Entries of the ledger that were removed.
     pub ledger: u64,
+    /// Counts of past minutes that were removed.
+    pub minutes: u64,
     /// Whether there may be more.
     pub more: bool,
 }
 
 impl Report {
     fn is_empty(&self) -> bool {
+        // Minutes pass whatever happens: nobody wants to read that.
         (self.tasks, self.keys, self.ledger) == (0, 0, 0)
     }
 
@@ -67,6 +71,7 @@ impl Report {
         self.tasks += other.tasks;
         self.keys += other.keys;
         self.ledger += other.ledger;
+        self.minutes += other.minutes;
     }
 }
 
@@ -92,8 +97,8 @@ impl Pruner {
                 }
             };
             if pause == self.config.interval && !removed.is_empty() {
-                let Report { tasks, keys, ledger, .. } = std::mem::take(&mut removed);
-                tracing::info!(tasks, keys, ledger, "removed what is over");
+                let Report { tasks, keys, ledger, minutes, .. } = std::mem::take(&mut removed);
+                tracing::info!(tasks, keys, ledger, minutes, "removed what is over");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -123,6 +128,9 @@ impl Pruner {
         }
         let pruned = self.retention.prune_ledger(now, STEP).await?;
         report.ledger = pruned.removed;
+        report.more |= pruned.more;
+        let pruned = self.retention.prune_forecast(now, STEP).await?;
+        report.minutes = pruned.removed;
         report.more |= pruned.more;
         Ok(report)
     }

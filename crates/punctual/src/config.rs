@@ -3,6 +3,7 @@
 //! `punctual.default.toml` documents every setting and holds its default; the types here hold its bounds. The command
 //! line loads a [`Config`] and hands it to `serve`, which gives each part its own.
 
+mod breakers;
 mod choice;
 mod fault;
 mod reader;
@@ -23,6 +24,7 @@ use punctual_scheduler::fairness::{self, BandWeights};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
+pub use self::breakers::Breakers;
 pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, Roles, StoreChoice};
 pub use self::fault::Faults;
 use self::reader::Reader;
@@ -64,6 +66,8 @@ pub struct Config {
     pub retention: Retention,
     /// How webhooks are called.
     pub webhooks: Webhooks,
+    /// When circuit breakers open.
+    pub breakers: Breakers,
     /// The leases of pull workers.
     pub leases: Leases,
     /// Pull workers, and what their silence means.
@@ -243,6 +247,7 @@ impl Config {
             leader: Leader::read(&mut read),
             retention: Retention::read(&mut read),
             webhooks: Webhooks::read(&mut read),
+            breakers: Breakers::read(&mut read),
             leases: Leases::read(&mut read),
             workers: Workers::read(&mut read),
             shutdown: Shutdown { drain: read.seconds("shutdown.drain_seconds", Duration::ZERO..=HOUR) },

@@ -4,6 +4,7 @@ mod it {
     mod backlog;
     mod batch;
     mod bench;
+    mod breakers;
     mod client;
     mod clock;
     mod cluster;
@@ -12,7 +13,9 @@ mod it {
     mod documents;
     mod durability;
     mod enqueue;
+    mod explain;
     mod fairness;
+    mod forecast;
     mod idempotency;
     mod layering;
     mod leases;

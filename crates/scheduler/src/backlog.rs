@@ -62,6 +62,12 @@ impl Backlog {
         Some((known, rank.due_at))
     }
 
+    /// Takes the lanes out that are `wanted`; tells when their first tasks that were found are due.
+    pub fn take_if(&mut self, wanted: impl Fn(&LaneKey) -> bool) -> Vec<(Arc<Lane>, Timestamp)> {
+        let some = self.lanes.values().filter(|(_, lane)| wanted(&lane.key)).map(|(_, lane)| lane.id);
+        some.collect::<Vec<_>>().into_iter().filter_map(|lane| self.take_away(lane)).collect()
+    }
+
     /// Keeps the lanes that `concern` this node, and forgets the others.
     pub fn retain(&mut self, concern: impl Fn(&LaneKey) -> bool) {
         let gone = self.lanes.values().filter(|(_, lane)| !concern(&lane.key)).map(|(_, lane)| lane.id);

@@ -37,7 +37,7 @@ impl Shelf {
     }
 
     /// The shelves a lane that is pulled stands on when it is ready.
-    fn of(key: &LaneKey) -> [Shelf; 2] {
+    pub(crate) fn of(key: &LaneKey) -> [Shelf; 2] {
         [Shelf::Queue(key.tenant.clone(), key.queue.clone()), Shelf::Kind(key.tenant.clone(), key.kind.clone())]
     }
 }
@@ -234,6 +234,13 @@ impl Board {
         let (lane, head) = self.lanes.get(&id).map(|known| (Arc::clone(&known.lane), known.head))?;
         self.forget(id);
         Some((lane, head))
+    }
+
+    /// Takes the lanes off the board that are `wanted`; tells when their first tasks are due.
+    pub fn take_if(&mut self, wanted: impl Fn(&LaneKey) -> bool) -> Vec<(Arc<Lane>, Timestamp)> {
+        let some = self.lanes.values().filter(|known| wanted(&known.lane.key)).map(|known| known.lane.id);
+        let some: Vec<LaneId> = some.collect();
+        some.into_iter().filter_map(|lane| self.take_away(lane)).collect()
     }
 
     fn place(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {

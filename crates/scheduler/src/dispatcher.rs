@@ -30,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backlog::Backlog;
 use crate::board::{Board, Shelf};
+use crate::breakers::{Circuits, OpenSet};
+use crate::broken::Broken;
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
 use crate::fairness::{self, Aging, Band, LongestWaits, Tenants};
 use crate::gated::Gated;
@@ -41,6 +43,7 @@ use crate::waiters::{Waiters, shelves};
 mod flights;
 mod held;
 mod plan;
+mod probes;
 mod pull;
 mod push;
 mod split;
@@ -83,6 +86,8 @@ pub struct Deps {
     pub targets: Arc<Targets>,
     /// The partitions whose webhooks this node dispatches.
     pub owned: Arc<Owned>,
+    /// The breakers.
+    pub circuits: Arc<Circuits>,
     /// Where it tells for how long each band has waited.
     pub waits: Arc<LongestWaits>,
     /// This process.
@@ -104,6 +109,11 @@ pub struct Dispatcher {
     backlog: Backlog,
     /// Lanes whose queues let nothing through.
     gated: Gated,
+    /// The breakers that are open, as the lanes are sorted by, and those that are under them.
+    breakers: Arc<OpenSet>,
+    broken: Broken,
+    /// When it is looked next whether a probe can be made.
+    next_probes: Instant,
     /// Queues that may let something through again, as was heard while claims were under way.
     freed: HashSet<(String, String)>,
     freed_everywhere: bool,
@@ -168,6 +178,9 @@ impl Dispatcher {
             board: Board::new(deps.clock.now(), window),
             backlog: Backlog::new(config.backlog_per_second, Instant::now()),
             gated: Gated::default(),
+            breakers: Arc::default(),
+            broken: Broken::default(),
+            next_probes: Instant::now(),
             freed: HashSet::new(),
             freed_everywhere: false,
             generation: deps.owned.generation(),
@@ -266,6 +279,7 @@ impl Dispatcher {
             self.look_around().await?;
             self.launch_pulls();
             self.launch_push().await;
+            self.launch_probes().await;
             self.tell_waits();
             if self.flights.is_empty() && self.landed.is_empty() {
                 break;
@@ -288,6 +302,7 @@ impl Dispatcher {
         }
         self.give_back_abandoned().await;
         self.keep_what_concerns_us();
+        self.mind_breakers();
         for (lane, due_at) in self.deps.hints.take() {
             self.hear(&lane, due_at);
         }
@@ -358,7 +373,9 @@ impl Dispatcher {
                 (Flight::Pull { claims, workers, .. }, Some(answers)) => self.pulled(&claims, workers, answers, report),
                 (Flight::Push(claims), Some(answers)) => self.pushed(&claims, answers, report).await,
                 (Flight::Backlog(claims), Some(answers)) => self.pushed_backlog(&claims, answers, report).await,
+                (Flight::Probe { worker, .. }, Some(answers)) => self.probed(worker, answers, report).await,
                 // Who was not served keeps its place and looks again.
+                (Flight::Probe { .. }, None) => {}
                 (Flight::Pull { claims, .. }, None) => self.pull_bands.settle_failed(&claims, &self.board),
                 (Flight::Push(claims), None) => self.push_bands.settle_failed(&claims, &self.board),
                 (Flight::Backlog(claims), None) => self.found_bands.settle_failed(&claims, &self.board),
@@ -386,6 +403,7 @@ impl Dispatcher {
             self.board.retain(|lane| self.deps.owned.concerns(lane));
             self.backlog.retain(|lane| self.deps.owned.concerns(lane));
             self.gated.retain(|lane| self.deps.owned.concerns(lane));
+            self.broken.take_if(|lane| !self.deps.owned.concerns(lane));
             (self.sweep_after, self.next_sweep) = (None, Instant::now());
         }
     }
@@ -416,6 +434,8 @@ impl Dispatcher {
                 found.insert(head.lane.id);
                 if self.flights.is_at(&head.lane.key) {
                     self.hear(&head.lane, head.due_at);
+                } else if self.breakers.is_over(&head.lane.key) {
+                    self.note_broken(&head.lane, head.due_at, now);
                 } else if !self.gated.note(head.lane.id, head.due_at) {
                     self.board.found(&head.lane, head.due_at, now);
                 }
@@ -459,7 +479,8 @@ impl Dispatcher {
         let next = self.board.next_wakeup().into_iter().chain(self.gated.next_wakeup()).min();
         let until_due = next.map_or(MAX_WAIT, |at| at.duration_from(now));
         let until_tokens = self.backlog.wait(Instant::now()).unwrap_or(MAX_WAIT);
-        until_sweep.min(until_due).min(until_tokens).min(MAX_WAIT)
+        let until_probes = self.until_probes(now).unwrap_or(MAX_WAIT);
+        until_sweep.min(until_due).min(until_tokens).min(until_probes).min(MAX_WAIT)
     }
 
     fn take_in(&mut self, waiting: Waiting) {
@@ -467,6 +488,7 @@ impl Dispatcher {
             return waiting.answer(Err(DeskError::Crowded));
         }
         self.open.extend(shelves(&waiting));
+        self.may_probe(&waiting.ask.tenant);
         let impatient = waiting.ask.wait.is_zero();
         let worker = self.waiters.add(waiting);
         if impatient {

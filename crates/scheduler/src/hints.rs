@@ -74,6 +74,11 @@ impl Hints {
         (all, queues)
     }
 
+    /// Has the dispatcher look around.
+    pub fn nudge(&self) {
+        self.added.notify_one();
+    }
+
     /// What was hinted since the last call.
     pub fn take(&self) -> Vec<(Arc<Lane>, Timestamp)> {
         std::mem::take(&mut *self.earliest.lock()).into_values().collect()

@@ -3,6 +3,8 @@
 
 mod backlog;
 pub mod board;
+pub mod breakers;
+mod broken;
 mod bucket;
 pub mod desk;
 pub mod dispatcher;
@@ -10,6 +12,7 @@ pub mod fairness;
 mod gated;
 pub mod hints;
 pub mod occurrences;
+pub mod outlook;
 pub mod ownership;
 pub mod queues;
 pub mod resolving;

@@ -75,9 +75,14 @@ impl Owned {
         Self { count, is_shared, state: RwLock::new(state), changed: Notify::new(), asked: Notify::new() }
     }
 
+    /// The partition of a lane.
+    pub fn partition(&self, lane: &LaneKey) -> Partition {
+        Partition::of(lane, self.count)
+    }
+
     /// How this node owns the partition of a lane, if it does.
     pub fn held(&self, lane: &LaneKey) -> Option<Held> {
-        let partition = Partition::of(lane, self.count);
+        let partition = self.partition(lane);
         let state = self.state.read();
         let tenure = state.tenures.get(&partition).filter(|_| Instant::now() < state.good_until)?;
         let fence = self.is_shared.then_some((partition, tenure.term));

@@ -14,6 +14,8 @@ use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError, Step};
 
+use crate::breakers::{Circuits, EndedRun, RunEnd};
+
 /// What the holder of a token says.
 #[derive(Clone, Debug)]
 pub struct Settlement {
@@ -85,12 +87,19 @@ pub struct Settler {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     node: NodeId,
+    circuits: Arc<Circuits>,
 }
 
 impl Settler {
     /// Settles in `store`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, node: NodeId) -> Self {
-        Self { store, clock, node }
+        Self { store, clock, node, circuits: Arc::new(Circuits::off()) }
+    }
+
+    /// The same, and tells breakers how the runs ended.
+    #[must_use]
+    pub fn with_circuits(self, circuits: Arc<Circuits>) -> Self {
+        Self { circuits, ..self }
     }
 
     /// Settles many at once. Answers in order.
@@ -106,6 +115,8 @@ impl Settler {
             }
             self.look_and_settle(tenant, &items, &open, &mut answers).await?;
         }
+        self.circuits
+            .count(items.iter().zip(&answers).filter_map(|(item, answer)| ended(tenant, item, answer.as_ref())));
         let lost = Settled::Stale { state: State::Pending };
         Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| lost.clone())).collect())
     }
@@ -252,6 +263,17 @@ impl Settler {
     fn by<'a>(&self, actor: Actor<'a>) -> By<'a> {
         By { now: self.clock.now(), node: self.node, actor }
     }
+}
+
+/// The run that a settlement has ended, for the breaker of its tenant: who settles is a worker of the tenant, also where
+/// a webhook brought it the task.
+fn ended<'a>(tenant: &'a str, item: &Settlement, answer: Option<&Settled>) -> Option<EndedRun<'a>> {
+    let end = match (&item.outcome, answer?) {
+        (Outcome::Completed { .. }, Settled::Done { .. }) => RunEnd::Succeeded,
+        (Outcome::Failed { .. }, Settled::Done { .. }) => RunEnd::Failed,
+        _ => return None,
+    };
+    Some(EndedRun { tenant, target: "", task: item.id, end })
 }
 
 /// How often a settlement that loses a race is looked at again: each loss means that somebody else changed the

@@ -4,11 +4,13 @@
 //! [`migrations`] brings their databases to the schema that this binary knows. Only the
 //! `punctual` binary names this crate.
 
+mod ahead;
 mod columns;
 mod depending;
 mod gating;
 mod listing;
 pub mod migrations;
+mod obstacles;
 mod ordering;
 pub mod postgres;
 mod queue_columns;

@@ -1,5 +1,6 @@
 //! How schedules and what became of their instants are spelled in columns, whatever the database: what the stores share.
 
+use punctual_core::forecast::{Upcoming, UpcomingPage};
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedule::plan::Covers;
 use punctual_core::schedules::{
@@ -103,6 +104,30 @@ pub(crate) fn readable(columns: ScheduleColumns) -> Option<Schedule> {
         tracing::error!(schedule.id = %id, column, "a schedule cannot be read and is left out");
     }
     read.ok()
+}
+
+/// The columns of a schedule that will fire.
+pub(crate) struct UpcomingColumns {
+    pub id: Uuid,
+    pub name: String,
+    pub next_run_at: i64,
+    pub run_count: i64,
+    pub definition: String,
+}
+
+/// A page of schedules that will fire, of which `limit` were asked for; one that cannot be read stops no other.
+pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> UpcomingPage {
+    let next = columns.last().filter(|_| columns.len() >= limit).map(|last| last.name.clone());
+    let schedules = columns.into_iter().filter_map(|of| {
+        let id = ScheduleId::from_uuid(of.id);
+        let Ok(definition) = serde_json::from_str::<Definition>(&of.definition) else {
+            tracing::error!(schedule.id = %id, column = "definition", "a schedule cannot be read and is left out");
+            return None;
+        };
+        let next_run_at = Timestamp::from_millis(of.next_run_at);
+        Some(Upcoming { id, spec: definition.spec, next_run_at, run_count: of.run_count.cast_unsigned() })
+    });
+    UpcomingPage { schedules: schedules.collect(), next }
 }
 
 /// Where the next page of what is due begins, if this one is full.

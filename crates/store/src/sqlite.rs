@@ -6,6 +6,7 @@
 //! synced at every commit, and no answer is given before it.
 
 mod apply;
+mod breakers;
 mod checkpoint;
 mod claim;
 mod connection;
@@ -15,6 +16,7 @@ mod depend;
 mod directory;
 mod extend;
 mod fault;
+mod forecast;
 mod fullness;
 mod gates;
 mod get;
@@ -26,6 +28,7 @@ mod leases;
 mod list;
 mod list_source;
 mod mover;
+mod obstacles;
 mod outbox;
 mod overdue;
 mod partitions;

@@ -9,6 +9,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use punctual_core::state::State;
 
+use crate::ahead::Ahead;
+
 /// How many tasks came and went, by lane and state.
 type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
 
@@ -19,6 +21,8 @@ pub(crate) struct Tally {
     group: Counts,
     /// Of the job under way.
     job: Counts,
+    /// What will be due in later minutes.
+    pub ahead: Ahead,
 }
 
 impl Tally {
@@ -48,17 +52,20 @@ impl Tally {
         for (place, tasks) in self.job.drain() {
             *self.group.entry(place).or_default() += tasks;
         }
+        self.ahead.keep();
     }
 
     /// The job under way was rolled back.
     pub(crate) fn forget(&mut self) {
         self.job.clear();
+        self.ahead.forget();
     }
 
     /// The transaction was rolled back, or a new one begins.
     pub(crate) fn clear(&mut self) {
         self.job.clear();
         self.group.clear();
+        self.ahead.clear();
     }
 
     /// What the transaction changed, and forgets it: lane, state and how many, in a fixed order, so that writers that

@@ -28,7 +28,10 @@ mod sqlite {
                 coordinator: store.clone(),
                 partitions: store.clone(),
                 queues: store.clone(),
+                breakers: store.clone(),
+                obstacles: store.clone(),
                 schedules: store.clone(),
+                forecast: store.clone(),
                 registry: store.clone(),
                 resolver: store.clone(),
                 retention: store,
@@ -41,10 +44,25 @@ mod sqlite {
         punctual_testkit::store_conformance!(Sqlite::fresh());
     }
 
+    mod breakers {
+        use super::Sqlite;
+        punctual_testkit::breakers_conformance!(Sqlite::fresh());
+    }
+
     mod coordinator {
         use super::Sqlite;
         use punctual_testkit::coordinator::OverStore;
         punctual_testkit::coordinator_conformance!(OverStore::new(Sqlite::fresh()));
+    }
+
+    mod forecast {
+        use super::Sqlite;
+        punctual_testkit::forecast_conformance!(Sqlite::fresh());
+    }
+
+    mod obstacles {
+        use super::Sqlite;
+        punctual_testkit::obstacles_conformance!(Sqlite::fresh());
     }
 
     mod partitions {
@@ -116,7 +134,10 @@ mod postgres {
                 coordinator: store.clone(),
                 partitions: store.clone(),
                 queues: store.clone(),
+                breakers: store.clone(),
+                obstacles: store.clone(),
                 schedules: store.clone(),
+                forecast: store.clone(),
                 registry: store.clone(),
                 resolver: store.clone(),
                 retention: store,
@@ -129,10 +150,25 @@ mod postgres {
         punctual_testkit::store_conformance!(OnServer::fresh().await);
     }
 
+    mod breakers {
+        use super::OnServer;
+        punctual_testkit::breakers_conformance!(OnServer::fresh().await);
+    }
+
     mod coordinator {
         use super::OnServer;
         use punctual_testkit::coordinator::OverStore;
         punctual_testkit::coordinator_conformance!(OverStore::new(OnServer::fresh().await));
+    }
+
+    mod forecast {
+        use super::OnServer;
+        punctual_testkit::forecast_conformance!(OnServer::fresh().await);
+    }
+
+    mod obstacles {
+        use super::OnServer;
+        punctual_testkit::obstacles_conformance!(OnServer::fresh().await);
     }
 
     mod partitions {

@@ -10,13 +10,16 @@
 
 use std::time::Duration;
 
+pub mod breakers;
 pub mod broker;
 pub mod certificates;
 pub mod clock;
 pub mod coordinator;
 pub mod eventually;
 pub mod fixtures;
+pub mod forecast;
 pub mod http;
+pub mod obstacles;
 pub mod partitions;
 pub mod postgres;
 pub mod process;
@@ -71,9 +74,12 @@ mod tests {
     fn every_sentence_of_a_contract_is_stamped() {
         for (port, suite) in [
             (include_str!("../../core/src/store.rs"), include_str!("store.rs")),
+            (include_str!("../../core/src/breakers.rs"), include_str!("breakers.rs")),
             (include_str!("../../core/src/broker.rs"), include_str!("broker.rs")),
             (include_str!("../../core/src/coordinator.rs"), include_str!("coordinator.rs")),
             (include_str!("../../core/src/workers.rs"), include_str!("registry.rs")),
+            (include_str!("../../core/src/obstacles.rs"), include_str!("obstacles.rs")),
+            (include_str!("../../core/src/forecast.rs"), include_str!("forecast.rs")),
             (include_str!("../../core/src/partitions.rs"), include_str!("partitions.rs")),
             (include_str!("../../core/src/retention.rs"), include_str!("retention.rs")),
             (include_str!("../../core/src/schedules.rs"), include_str!("schedules.rs")),

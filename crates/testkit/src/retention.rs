@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use punctual_core::forecast::Minute;
 use punctual_core::ids::TaskId;
 use punctual_core::retention::Pruned;
 use punctual_core::state::{Event, State};
@@ -35,6 +36,7 @@ macro_rules! retention_conformance {
             keys_past_their_life_are_free_again,
             a_key_of_a_live_task_is_kept,
             a_key_may_outlive_its_task,
+            minutes_that_are_past_go,
 
             many_steps_find_all_that_is_over,
             work_goes_on_meanwhile,
@@ -173,6 +175,32 @@ pub async fn a_key_may_outlive_its_task(factory: &dyn StoreFactory) {
     assert!(fixture.list(all_of(TENANT), 10).await.is_empty());
     assert_eq!(prune_keys(&fixture, at(LONG_AFTER), 10).await, 1);
     created(submit(&fixture, task().key("k", 1)).await);
+}
+
+/// No step removes more than it may, and the steps together remove everything that is past, of every tenant.
+pub async fn minutes_that_are_past_go(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let wish = |number: i64| task().tenant(["a", "b"][usize::from(number % 2 == 0)]).due(at(number * 60_000)).build();
+    fixture.insert((1..=20).map(wish).collect()).await;
+    fixture.advance(10 * 60_000 + 30_000);
+    let mut removed = 0;
+    for _ in 0..100 {
+        let pruned = fixture.retention.prune_forecast(fixture.now(), 2).await.expect("prune answers");
+        assert!(pruned.removed <= 2, "{pruned:?}");
+        removed += pruned.removed;
+        if !pruned.more {
+            break;
+        }
+    }
+    assert_eq!(removed, 9);
+    let start = Minute::of(at(0));
+    for (tenant, left) in [("a", vec![11, 13, 15, 17, 19]), ("b", vec![10, 12, 14, 16, 18, 20])] {
+        let told = fixture.forecast.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
+        let minutes: Vec<i64> = told.iter().map(|(minute, _)| minute.number() - start.number()).collect();
+        assert_eq!(minutes, left, "the minute that lasts, and those to come");
+    }
+    let pruned = fixture.retention.prune_forecast(fixture.now(), 2).await.expect("prune answers");
+    assert_eq!(pruned, Pruned::default(), "there is no more");
 }
 
 /// However many there are, and however those that stay lie among them.

@@ -537,7 +537,7 @@ pub async fn many_turns_in_one_call_are_each_by_themselves(factory: &dyn StoreFa
 }
 
 /// A schedule that fires every minute, next at [`at`] zero.
-fn schedule(name: &str) -> Schedule {
+pub(crate) fn schedule(name: &str) -> Schedule {
     let cron = Cron::parse("* * * * *").expect("an expression");
     let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
     let spec = Spec {
@@ -570,14 +570,14 @@ async fn stored(fixture: &StoreFixture<'_>, name: &str) -> Schedule {
     schedule
 }
 
-fn of_schedule(schedule: &Schedule, due_at: Timestamp) -> NewTask {
+pub(crate) fn of_schedule(schedule: &Schedule, due_at: Timestamp) -> NewTask {
     let mut new = task().due(due_at).build();
     new.body.schedule_id = Some(schedule.id);
     new
 }
 
 /// A turn that leaves the next instant as it is.
-fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
+pub(crate) fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
     Turn {
         id: schedule.id,
         revision: schedule.revision,
@@ -604,7 +604,7 @@ fn record(instant: Timestamp, outcome: Recorded) -> Record {
     }
 }
 
-fn fired(instant: Timestamp, task: &NewTask) -> Record {
+pub(crate) fn fired(instant: Timestamp, task: &NewTask) -> Record {
     record(instant, Recorded::Fired { task: Box::new(task.clone()), watched: true })
 }
 

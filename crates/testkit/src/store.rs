@@ -36,9 +36,12 @@ mod tokens;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use punctual_core::breakers::Breakers;
 use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
+use punctual_core::forecast::Forecast;
 use punctual_core::ids::NodeId;
+use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
 use punctual_core::resolver::Resolver;
@@ -92,8 +95,14 @@ pub struct Ports {
     pub partitions: Arc<dyn Partitions>,
     /// The queues.
     pub queues: Arc<dyn Queues>,
+    /// The breakers.
+    pub breakers: Arc<dyn Breakers>,
+    /// What keeps tasks from being claimed.
+    pub obstacles: Arc<dyn Obstacles>,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// What will be due.
+    pub forecast: Arc<dyn Forecast>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.

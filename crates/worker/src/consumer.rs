@@ -18,6 +18,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::{Start, Store};
 use punctual_core::task::Task;
+use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::targets::{Place, Targets};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
@@ -43,6 +44,8 @@ pub struct Deps {
     pub clock: Arc<dyn Clock>,
     /// The places of webhook targets, shared with the dispatcher.
     pub targets: Arc<Targets>,
+    /// The breakers, which are told how runs end.
+    pub circuits: Arc<Circuits>,
     /// The client.
     pub webhooks: Webhooks,
     /// What is counted.
@@ -151,6 +154,7 @@ impl Consumer {
             node: self.deps.node,
             worker: self.config.worker.clone(),
             stats: Arc::clone(&self.deps.stats),
+            circuits: Arc::clone(&self.deps.circuits),
             batch: self.batch(),
         }
     }

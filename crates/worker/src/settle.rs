@@ -8,13 +8,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use punctual_core::breakers::target_of;
 use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::Lane;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
+use punctual_scheduler::breakers::{Circuits, EndedRun, RunEnd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +30,7 @@ use crate::stats::{Ended, WorkerStats};
 #[derive(Debug)]
 pub struct Finished {
     id: TaskId,
-    tenant: String,
+    lane: Arc<Lane>,
     position: Position,
     policy: RetryPolicy,
     outcome: Outcome,
@@ -38,7 +41,7 @@ impl Finished {
     /// The run of `task` ended so; nobody takes it from us before `held_until`.
     pub fn new(task: &Task, outcome: Outcome, held_until: Instant) -> Self {
         let (position, policy) = (task.position, task.body.retry_policy);
-        Self { id: task.id, tenant: task.tenant().to_owned(), position, policy, outcome, held_until }
+        Self { id: task.id, lane: Arc::clone(&task.lane), position, policy, outcome, held_until }
     }
 }
 
@@ -54,6 +57,8 @@ pub struct Settler {
     pub worker: String,
     /// What is counted.
     pub stats: Arc<WorkerStats>,
+    /// The breakers, which are told how runs end.
+    pub circuits: Arc<Circuits>,
     /// At most how many changes one write has.
     pub batch: usize,
 }
@@ -88,7 +93,7 @@ impl Settler {
             return;
         }
         let beat = |run: &Finished| Beat {
-            tenant: run.tenant.clone(),
+            tenant: run.lane.key.tenant.clone(),
             id: run.id,
             token: run.position.version,
             progress: None,
@@ -103,6 +108,7 @@ impl Settler {
         for _ in &accepted {
             self.stats.count(Ended::Accepted);
         }
+        self.circuits.count(accepted.iter().filter_map(|run| ended_run(&run.lane, run.id, Ended::Accepted)));
     }
 
     fn write(&self, finished: Finished) -> Option<Write> {
@@ -120,8 +126,8 @@ impl Settler {
             State::Cancelled => Ended::Cancelled,
             _ => Ended::DeadLettered,
         };
-        let Finished { id, tenant, position, held_until, .. } = finished;
-        Some(Write { id, tenant, token: position.version, change, ended, held_until })
+        let Finished { id, lane, position, held_until, .. } = finished;
+        Some(Write { id, lane, token: position.version, change, ended, held_until })
     }
 
     /// Applies changes; answers how those ended that were applied, and which came too late.
@@ -133,6 +139,10 @@ impl Settler {
             let ask = || self.store.apply(writes.iter().map(|write| (write.id, write.change.clone())).collect());
             match persist("cannot settle runs", until, give_up, ask).await {
                 Ok(applied) => {
+                    let settled =
+                        writes.iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
+                    let runs = settled.filter_map(|(write, _)| ended_run(&write.lane, write.id, write.ended));
+                    self.circuits.count(runs);
                     for (write, applied) in writes.into_iter().zip(applied) {
                         match applied {
                             Applied::Done(_) => {
@@ -163,7 +173,7 @@ impl Settler {
     async fn explain(&self, lost: Vec<Write>, give_up: &CancellationToken) {
         let mut by_tenant: BTreeMap<String, Vec<Write>> = BTreeMap::new();
         for write in lost {
-            by_tenant.entry(write.tenant.clone()).or_default().push(write);
+            by_tenant.entry(write.lane.key.tenant.clone()).or_default().push(write);
         }
         for (tenant, writes) in by_tenant {
             let until = writes.iter().map(|write| write.held_until).max();
@@ -195,10 +205,21 @@ impl Settler {
     }
 }
 
+/// A run as its breakers see it; none if it says nothing of its target.
+fn ended_run(lane: &Lane, task: TaskId, ended: Ended) -> Option<EndedRun<'_>> {
+    let end = match ended {
+        Ended::Completed => RunEnd::Succeeded,
+        Ended::Accepted => RunEnd::TakenOn,
+        Ended::Retried | Ended::DeadLettered => RunEnd::Failed,
+        Ended::GivenBack | Ended::Cancelled | Ended::Lost => return None,
+    };
+    Some(EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end })
+}
+
 /// A change on its way to the store.
 struct Write {
     id: TaskId,
-    tenant: String,
+    lane: Arc<Lane>,
     token: u64,
     change: Change,
     ended: Ended,

@@ -143,6 +143,8 @@ fn the_whole_contract_is_there() {
         "GET /v1/schedules/{id}/occurrences",
         "GET /v1/admin/nodes",
         "GET /v1/admin/partitions",
+        "GET /v1/admin/breakers",
+        "POST /v1/admin/breakers/reset",
         "GET /healthz",
         "GET /readyz",
         "GET /metrics",

@@ -1,7 +1,9 @@
-//! The nodes of the cluster and the partitions they own, for operators.
+//! The nodes of the cluster and the partitions they own, and open breakers, for operators.
 //!
-//! Both lists are short and told as a whole: there are as many partitions as are configured, and a node that has been
+//! The first two lists are short and told as a whole: there are as many partitions as are configured, and a node that has been
 //! silent for a while is forgotten.
+
+mod breakers;
 
 use std::collections::HashMap;
 
@@ -22,7 +24,7 @@ use crate::state::Api;
 
 /// The routes of this file.
 pub fn router() -> OpenApiRouter<Api> {
-    OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions))
+    OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions)).merge(breakers::router())
 }
 
 /// List nodes.

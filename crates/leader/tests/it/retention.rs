@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::forecast::{Forecast, Minute};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::retention::{Pruned, Retention};
 use punctual_core::state::{By, Event, transition};
@@ -102,6 +103,21 @@ async fn what_is_kept_for_ever_is_kept() {
 }
 
 #[tokio::test]
+async fn past_minutes_of_the_forecast_go_whatever_is_kept() {
+    let bench = Bench::new();
+    for minute in 1..=250 {
+        bench.submit(task().due(START.plus_millis(minute * 60_000))).await;
+    }
+    bench.pass(Duration::from_mins(200));
+    let pruner = bench.pruner(config(None, None));
+    assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 100, more: true, ..Report::default() });
+    assert_eq!(pruner.run_once().await.unwrap(), Report { minutes: 99, ..Report::default() });
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default(), "the minute that lasts stays");
+    let next = Minute::of(bench.clock.now()).plus(1);
+    assert_eq!(bench.store.waiting(TENANT, next, next.plus(1_000)).await.unwrap().len(), 50);
+}
+
+#[tokio::test]
 async fn it_goes_on_step_by_step_and_ends_when_told() {
     let bench = Bench::new();
     let mut tasks = Vec::new();
@@ -134,7 +150,7 @@ async fn it_goes_on_step_by_step_and_ends_when_told() {
 
 /// Counts the steps, of which every pass takes two.
 #[derive(Default)]
-struct Counting(Mutex<[usize; 3]>);
+struct Counting(Mutex<[usize; 4]>);
 
 impl Counting {
     fn step(&self, kind: usize) -> Pruned {
@@ -157,6 +173,10 @@ impl Retention for Counting {
     async fn prune_ledger(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
         Ok(self.step(2))
     }
+
+    async fn prune_forecast(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
+        Ok(self.step(3))
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -170,5 +190,5 @@ async fn keys_are_looked_at_less_often() {
     // the first ten minutes and the next.
     let ended = tokio::time::timeout(9 * minute + minute / 2, pruner.run(CancellationToken::new())).await;
     assert!(ended.is_err(), "it goes on until it is told to stop");
-    assert_eq!(*counting.0.lock(), [20, 2, 20], "ten looks at everything, one at the keys");
+    assert_eq!(*counting.0.lock(), [20, 2, 20, 20], "ten looks at everything, one at the keys");
 }

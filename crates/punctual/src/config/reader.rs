@@ -32,6 +32,11 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Yes or no.
+    pub fn flag(&mut self, key: &str) -> bool {
+        self.read(key, |value| value.as_bool().ok_or_else(|| "must be true or false".to_owned()))
+    }
+
     /// A duration.
     pub fn seconds(&mut self, key: &str, range: RangeInclusive<Duration>) -> Duration {
         self.read(key, |value| {

@@ -104,6 +104,7 @@ impl Settings {
             Some(Value::Integer(_)) => {
                 text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float)).ok()
             }
+            Some(Value::Boolean(_)) => text.parse().map(Value::Boolean).ok(),
             Some(Value::Array(_)) => {
                 let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
                 Some(Value::Array(items.map(|item| Value::String(item.to_owned())).collect()))
@@ -172,6 +173,7 @@ fn wanted_type(key: &str, default: &Value, value: &Value) -> Option<&'static str
         _ if default.same_type(value) => None,
         (Value::Integer(_), _) if key.ends_with("_seconds") => Some("must be a number of seconds"),
         (Value::Integer(_), _) => Some("must be a whole number"),
+        (Value::Boolean(_), _) => Some("must be true or false"),
         (Value::Array(_), _) => Some("must be a list of strings"),
         _ => Some("must be a string"),
     }

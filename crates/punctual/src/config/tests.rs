@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use punctual_core::breakers::window::Rules;
 use punctual_core::networks::is_forbidden;
 
 use super::*;
@@ -155,6 +156,25 @@ fn only_what_is_near_is_suggested() {
     ] {
         assert_eq!(load("", &[(name, "x")], &[]).unwrap_err(), advice);
     }
+}
+
+#[test]
+fn breakers_are_within_their_bounds() {
+    let told =
+        load("[breakers]\nenabled = 'yes'\nwindow_seconds = 4\nfailure_percent = 100\nprobe_seconds = 0", &[], &[]);
+    let mut told: Vec<String> = told.unwrap_err().lines().skip(1).map(|line| line.trim().to_owned()).collect();
+    told.sort_unstable();
+    let expected = [
+        "breakers.enabled = \"yes\" in punctual.toml: must be true or false",
+        "breakers.failure_percent = 100 in punctual.toml: must be between 1 and 99",
+        "breakers.probe_seconds = 0 in punctual.toml: must be between 1 and 86400 seconds",
+        "breakers.window_seconds = 4 in punctual.toml: must be between 5 and 86400 seconds",
+    ];
+    assert_eq!(told, expected);
+    assert!(!load("", &[("PUNCTUAL_BREAKERS__ENABLED", "false")], &[]).unwrap().breakers.enabled);
+    let breakers = load("", &[], &[]).unwrap().breakers;
+    let rules = Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+    assert_eq!((breakers.enabled, breakers.rules(), breakers.probe_millis()), (true, rules, 60_000));
 }
 
 #[test]

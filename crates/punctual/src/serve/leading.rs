@@ -86,7 +86,7 @@ fn reaper(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Reaper {
         pulse: (config.store != StoreChoice::Sqlite).then_some(pulse),
     };
     let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
-    Reaper::new(store, registry, clock, parts.node, config)
+    Reaper::new(store, registry, clock, parts.node, config).with_circuits(Arc::clone(&parts.circuits))
 }
 
 fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use punctual_api::metrics::Metrics;
 use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::breakers::Breakers;
 use punctual_core::broker::Broker;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
+use punctual_core::forecast::Forecast;
 use punctual_core::ids::NodeId;
+use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
 use punctual_core::resolver::Resolver;
@@ -16,6 +19,7 @@ use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 use punctual_leader::membership::Skew;
+use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::Owned;
@@ -40,8 +44,12 @@ pub struct Parts {
     pub coordinator: Arc<dyn Coordinator>,
     pub partitions: Arc<dyn Partitions>,
     pub queues: Arc<dyn Queues>,
+    pub breakers: Arc<dyn Breakers>,
+    pub circuits: Arc<Circuits>,
+    pub obstacles: Arc<dyn Obstacles>,
     pub known_queues: KnownQueues,
     pub schedules: Arc<dyn Schedules>,
+    pub forecast: Arc<dyn Forecast>,
     /// Tells the cron loop of this node that a schedule was written here.
     pub schedule_written: Arc<Notify>,
     pub registry: Arc<dyn Registry>,
@@ -68,7 +76,10 @@ impl Parts {
             coordinator,
             partitions,
             queues,
+            breakers,
+            obstacles,
             schedules,
+            forecast,
             registry,
             retention,
             resolver,
@@ -89,8 +100,12 @@ impl Parts {
             coordinator,
             partitions,
             queues,
+            circuits: Arc::new(circuits(config, &breakers)),
+            breakers,
+            obstacles,
             known_queues: KnownQueues::default(),
             schedules: Arc::new(schedules),
+            forecast,
             schedule_written,
             registry,
             retention,
@@ -116,6 +131,14 @@ impl Parts {
             metrics,
             clock,
         })
+    }
+}
+
+fn circuits(config: &Config, breakers: &Arc<dyn Breakers>) -> Circuits {
+    if config.breakers.enabled {
+        Circuits::new(Arc::clone(breakers), config.breakers.probe_millis())
+    } else {
+        Circuits::off()
     }
 }
 

@@ -14,8 +14,11 @@ use punctual_core::store::Store;
 use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, Pulse};
+use punctual_scheduler::breakers::{self, BreakerWatch};
 use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
+use punctual_scheduler::fairness::Aging;
+use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::{self, Owner};
 use punctual_scheduler::queues::QueueWatch;
 use punctual_scheduler::resolving::Resolving;
@@ -66,6 +69,15 @@ impl Running {
                 tracing::warn!(error = %error, "no partition could be taken yet");
             }
             owning.spawn("owner", |stop| owner.run(stop));
+        }
+        if config.breakers.enabled {
+            let mut watch = breaker_watch(config, &parts);
+            // Before the dispatcher's first look, so that it knows what is not to be dispatched.
+            if let Err(error) = watch.run_once().await {
+                tracing::warn!(error = %error, "the circuit breakers could not be read yet");
+            }
+            // As long as anybody settles.
+            leading.spawn("breaker watch", |stop| watch.run(stop));
         }
         let (dispatcher, desk) = dispatcher(config, &parts);
         let api = api(config, &parts, desk);
@@ -245,6 +257,19 @@ fn owner(config: &Config, parts: &Parts) -> Owner {
     Owner::new(partitions, owned, Arc::clone(&parts.clock), parts.node, config)
 }
 
+/// How long it must be seen that a breaker has to open, where several nodes count: each tells what it has every second.
+const CONFIRM: Duration = Duration::from_millis(2_500);
+
+fn breaker_watch(config: &Config, parts: &Parts) -> BreakerWatch {
+    let config = breakers::Config {
+        rules: config.breakers.rules(),
+        probe_millis: config.breakers.probe_millis(),
+        confirm: if parts.shared.is_some() { CONFIRM } else { Duration::ZERO },
+    };
+    let (store, circuits, hints) = (Arc::clone(&parts.breakers), Arc::clone(&parts.circuits), Arc::clone(&parts.hints));
+    BreakerWatch::new(store, circuits, hints, Arc::clone(&parts.clock), parts.node, config)
+}
+
 fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
     let deps = dispatcher::Deps {
         store: Arc::clone(&parts.store),
@@ -253,6 +278,7 @@ fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
         hints: Arc::clone(&parts.hints),
         targets: Arc::clone(&parts.targets),
         owned: Arc::clone(&parts.owned),
+        circuits: Arc::clone(&parts.circuits),
         waits: Arc::clone(&parts.waits),
         node: parts.node,
     };
@@ -274,6 +300,7 @@ fn consumer(config: &Config, parts: &Parts) -> Consumer {
         broker: Arc::clone(&parts.broker),
         clock: Arc::clone(&parts.clock),
         targets: Arc::clone(&parts.targets),
+        circuits: Arc::clone(&parts.circuits),
         webhooks: parts.webhooks.clone(),
         stats: Arc::clone(&parts.worker_stats),
         node: parts.node,
@@ -303,9 +330,14 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
         coordinator: Arc::clone(&parts.coordinator),
         partitions: Arc::clone(&parts.partitions),
         queues: Arc::clone(&parts.queues),
+        breakers: Arc::clone(&parts.breakers),
+        obstacles: Arc::clone(&parts.obstacles),
+        outlook: outlook(config, parts),
         schedules: Arc::clone(&parts.schedules),
+        forecast: Arc::clone(&parts.forecast),
         desk,
-        settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node),
+        settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
+            .with_circuits(Arc::clone(&parts.circuits)),
         clock: Arc::clone(&parts.clock),
         node: parts.node,
         config: ApiConfig {
@@ -327,6 +359,13 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
         metrics: parts.metrics.clone(),
         probes: Probes { broker: Some(broker), migrations: parts.shared.clone().map(schema_probe) },
     })
+}
+
+/// What this node can tell of webhooks that wait.
+fn outlook(config: &Config, parts: &Parts) -> Outlook {
+    let (owned, targets) = (Arc::clone(&parts.owned), Arc::clone(&parts.targets));
+    Outlook::new(owned, targets, config.scheduler.backlog_per_second, Aging::new(config.fairness.aging))
+        .with_breakers(config.breakers.enabled)
 }
 
 /// The embedded store is this process's alone, and up to date since it was opened; one that is shared may be taken back.

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use punctual_core::breakers::Breakers;
 use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::coordinator::Coordinator;
+use punctual_core::forecast::Forecast;
 use punctual_core::ids::NodeId;
+use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
 use punctual_core::resolver::Resolver;
@@ -33,8 +36,14 @@ pub struct Opened {
     pub partitions: Arc<dyn Partitions>,
     /// What queues are set to.
     pub queues: Arc<dyn Queues>,
+    /// The circuit breakers.
+    pub breakers: Arc<dyn Breakers>,
+    /// What keeps tasks from being claimed.
+    pub obstacles: Arc<dyn Obstacles>,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// What will be due.
+    pub forecast: Arc<dyn Forecast>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.
@@ -60,7 +69,10 @@ pub async fn open(config: &Config, node: NodeId) -> anyhow::Result<Opened> {
                 coordinator: Arc::clone(&store) as _,
                 partitions: Arc::clone(&store) as _,
                 queues: Arc::clone(&store) as _,
+                breakers: Arc::clone(&store) as _,
+                obstacles: Arc::clone(&store) as _,
                 schedules: Arc::clone(&store) as _,
+                forecast: Arc::clone(&store) as _,
                 registry: Arc::clone(&store) as _,
                 resolver: Arc::clone(&store) as _,
                 retention: store,
@@ -91,7 +103,10 @@ async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow
         coordinator: Arc::clone(&shared) as _,
         partitions: Arc::clone(&shared) as _,
         queues: Arc::clone(&shared) as _,
+        breakers: Arc::clone(&shared) as _,
+        obstacles: Arc::clone(&shared) as _,
         schedules: Arc::clone(&shared) as _,
+        forecast: Arc::clone(&shared) as _,
         registry: Arc::clone(&shared) as _,
         resolver: Arc::clone(&shared) as _,
         retention: shared,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
 use punctual_leader::membership::Skew;
+use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::fairness::{Band, LongestWaits};
 use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::queues::KnownQueues;
@@ -25,6 +26,7 @@ pub struct Tally {
     stats: Arc<WorkerStats>,
     owned: Arc<Owned>,
     queues: KnownQueues,
+    circuits: Arc<Circuits>,
     waits: Arc<LongestWaits>,
     clock: Arc<dyn Clock>,
     skew: Skew,
@@ -41,6 +43,7 @@ impl Tally {
             stats: Arc::clone(&parts.worker_stats),
             owned: Arc::clone(&parts.owned),
             queues: parts.known_queues.clone(),
+            circuits: Arc::clone(&parts.circuits),
             waits: Arc::clone(&parts.waits),
             clock: Arc::clone(&parts.clock),
             skew: Arc::clone(&parts.skew),
@@ -77,6 +80,9 @@ impl Tally {
         let (paused, limited) = self.queues.restricted(self.clock.now());
         self.metrics.queues_paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
         self.metrics.queues_limited.set(i64::try_from(limited).unwrap_or(i64::MAX));
+        self.metrics.breakers_open.set(i64::try_from(self.circuits.open().len()).unwrap_or(i64::MAX));
+        let opened = self.circuits.opened();
+        self.metrics.breaker_opened.inc_by(opened - self.metrics.breaker_opened.get());
         for band in Band::ALL {
             self.metrics.longest_wait(band.as_str(), self.waits.longest(band, self.clock.now()));
         }

@@ -11,6 +11,7 @@ fn every_file_that_a_document_names_exists() {
         "ARCHITECTURE.md",
         "CONTRIBUTING.md",
         "CHANGELOG.md",
+        "docs/breakers.md",
         "docs/operations.md",
         "docs/schedules.md",
         "docs/sql.md",

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use punctual_core::lane::{LaneId, LaneKey, Route};
+use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::store::{Claim, Claimed, Store, StoreError};
 use tokio::task::{Id, JoinSet};
 
@@ -26,6 +26,8 @@ pub(super) enum Flight {
     Push(Vec<Split>),
     /// Webhooks of the found backlog.
     Backlog(Vec<Split>),
+    /// The probe of a breaker, at a lane under it; of one that is pulled, for this worker.
+    Probe { lane: Arc<Lane>, worker: Option<u64> },
 }
 
 /// How a claim is split between the bands of its tenant.
@@ -47,18 +49,38 @@ pub(super) struct Flights {
     under_way: HashMap<Id, Flight>,
     pulling: HashSet<String>,
     is_pushing: bool,
+    /// Lanes with pushed tasks at which probes are.
+    probing: HashMap<LaneId, LaneKey>,
 }
 
 impl Flights {
     /// Makes claims.
     pub fn launch(&mut self, store: &Arc<dyn Store>, flight: Flight, claims: Vec<Claim>) {
+        let store = Arc::clone(store);
+        self.launch_call(flight, async move { store.claim(claims).await });
+    }
+
+    /// Makes a call that claims.
+    pub fn launch_call(
+        &mut self,
+        flight: Flight,
+        call: impl Future<Output = Result<Vec<Claimed>, StoreError>> + Send + 'static,
+    ) {
         match &flight {
             Flight::Pull { tenants, .. } => self.pulling.extend(tenants.iter().cloned()),
             Flight::Push(_) | Flight::Backlog(_) => self.is_pushing = true,
+            Flight::Probe { lane, .. } => self.begin_probe(lane),
         }
-        let store = Arc::clone(store);
-        let call = self.calls.spawn(async move { store.claim(claims).await });
+        let call = self.calls.spawn(call);
         self.under_way.insert(call.id(), flight);
+    }
+
+    /// A pulled lane is under the breaker of its tenant, for whom nothing else is under way then.
+    fn begin_probe(&mut self, lane: &Lane) {
+        match lane.key.route {
+            Route::Pull => drop(self.pulling.insert(lane.key.tenant.clone())),
+            Route::Push(_) => drop(self.probing.insert(lane.id, lane.key.clone())),
+        }
     }
 
     /// Returns when the next call has landed; never while none is under way. Dropping it loses nothing.
@@ -73,6 +95,10 @@ impl Flights {
             match &flight {
                 Flight::Pull { tenants, .. } => self.pulling.retain(|tenant| !tenants.contains(tenant)),
                 Flight::Push(_) | Flight::Backlog(_) => self.is_pushing = false,
+                Flight::Probe { lane, .. } if lane.key.route == Route::Pull => {
+                    self.pulling.remove(&lane.key.tenant);
+                }
+                Flight::Probe { lane, .. } => drop(self.probing.remove(&lane.id)),
             }
             return (flight, answer);
         }
@@ -107,7 +133,23 @@ impl Flights {
     pub fn is_at(&self, lane: &LaneKey) -> bool {
         match lane.route {
             Route::Pull => self.is_pulling(&lane.tenant),
-            Route::Push(_) => self.is_pushing,
+            Route::Push(_) => self.is_pushing || self.is_probing(lane),
         }
+    }
+
+    /// Whether a probe is at a lane of the same tenant and target.
+    pub fn is_probing(&self, lane: &LaneKey) -> bool {
+        match lane.route {
+            // Of the others nothing is claimed but probes, while the breaker of their tenant is open.
+            Route::Pull => self.is_pulling(&lane.tenant),
+            Route::Push(_) => {
+                self.probing.values().any(|probed| probed.tenant == lane.tenant && probed.route == lane.route)
+            }
+        }
+    }
+
+    /// How many probes are under way.
+    pub fn probes(&self) -> usize {
+        self.under_way.values().filter(|flight| matches!(flight, Flight::Probe { .. })).count()
     }
 }

@@ -44,14 +44,23 @@ impl Dispatcher {
         self.freed_everywhere &= !self.flights.is_empty();
         self.freed.retain(|(tenant, _)| self.flights.is_pushing() || self.flights.is_pulling(tenant));
         for (lane, head) in free {
-            self.board.note(&lane, head, now);
+            self.note(&lane, head, now);
         }
     }
 
     /// A task of a lane waits and is due then: the board is told, unless the lane is held back.
     pub(super) fn note(&mut self, lane: &Arc<Lane>, due_at: Timestamp, now: Timestamp) {
-        if !self.gated.note(lane.id, due_at) {
+        if self.breakers.is_over(&lane.key) {
+            self.note_broken(lane, due_at, now);
+        } else if !self.gated.note(lane.id, due_at) {
             self.board.note(lane, due_at, now);
+        }
+    }
+    /// The same of a lane under an open breaker. As on the board, what is due later than soon is not kept.
+    pub(super) fn note_broken(&mut self, lane: &Arc<Lane>, due_at: Timestamp, now: Timestamp) {
+        let window = i64::try_from(self.config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
+        if due_at <= now.plus_millis(window) {
+            self.broken.note(lane, due_at);
         }
     }
 }

@@ -153,7 +153,7 @@ impl Dispatcher {
     }
 
     /// Gives a worker what was claimed for it.
-    fn hand_out(&mut self, worker: u64, tasks: Vec<Task>) {
+    pub(super) fn hand_out(&mut self, worker: u64, tasks: Vec<Task>) {
         if tasks.is_empty() {
             return;
         }

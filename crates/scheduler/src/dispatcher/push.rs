@@ -199,7 +199,7 @@ impl Dispatcher {
     }
 
     /// Takes in what a dispatch was given: forgets partitions that are lost, and pays for what was found.
-    fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
+    pub(super) fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
         if !answer.lost.is_empty() {
             tracing::warn!(partitions = answer.lost.len(), "somebody else owns partitions that this node dispatched");
             self.deps.owned.lost(&answer.lost);
@@ -218,12 +218,12 @@ impl Dispatcher {
         room
     }
 
-    fn visibility_millis(&self) -> u64 {
+    pub(super) fn visibility_millis(&self) -> u64 {
         u64::try_from(self.config.visibility.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Publishes claimed tasks; answers how many.
-    async fn publish(&mut self, tasks: Vec<Task>) -> usize {
+    pub(super) async fn publish(&mut self, tasks: Vec<Task>) -> usize {
         if tasks.is_empty() {
             return 0;
         }

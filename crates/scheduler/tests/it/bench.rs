@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_broker::embedded::EmbeddedBroker;
+use punctual_core::breakers::window::Rules;
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
+use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
 use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
@@ -30,6 +32,16 @@ pub const PARTITIONS: u16 = 8;
 /// For how long they are owned.
 pub const LEASE: Duration = Duration::from_secs(30);
 
+/// How often breakers are probed.
+pub const PROBE_MILLIS: i64 = 60_000;
+
+/// When breakers open.
+pub const BREAKERS: breakers::Config = breakers::Config {
+    rules: Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 },
+    probe_millis: PROBE_MILLIS,
+    confirm: Duration::ZERO,
+};
+
 pub struct Bench {
     pub store: Arc<dyn Store>,
     pub sqlite: Arc<SqliteStore>,
@@ -41,6 +53,8 @@ pub struct Bench {
     pub dispatcher: Dispatcher,
     pub desk: Desk,
     pub settler: Settler,
+    pub circuits: Arc<Circuits>,
+    pub watch: BreakerWatch,
     pub waits: Arc<LongestWaits>,
     _directory: TempDir,
 }
@@ -91,6 +105,9 @@ impl Bench {
             fairness: fairness::Config::default(),
         };
         let waits = Arc::new(LongestWaits::default());
+        let circuits = Arc::new(Circuits::new(Arc::clone(&sqlite) as _, PROBE_MILLIS));
+        let (shared, told) = (Arc::clone(&circuits), Arc::clone(&hints));
+        let watch = BreakerWatch::new(Arc::clone(&sqlite) as _, shared, told, Arc::clone(&clock) as _, NODE, BREAKERS);
         configure(&mut config);
         let deps = Deps {
             store: Arc::clone(&store),
@@ -99,11 +116,13 @@ impl Bench {
             hints,
             targets: Arc::clone(&targets),
             owned,
+            circuits: Arc::clone(&circuits),
             waits: Arc::clone(&waits),
             node: NODE,
         };
         let (dispatcher, desk) = Dispatcher::new(deps, config);
         let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
+        let settler = settler.with_circuits(Arc::clone(&circuits));
         Self {
             store,
             sqlite,
@@ -115,6 +134,8 @@ impl Bench {
             dispatcher,
             desk,
             settler,
+            circuits,
+            watch,
             waits,
             _directory: directory,
         }

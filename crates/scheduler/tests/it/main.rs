@@ -3,6 +3,7 @@
 
 mod backlog;
 mod bench;
+mod breakers;
 mod dispatcher;
 mod fairness;
 mod owning;

@@ -64,6 +64,18 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/postgres/0008_schedules.up.sql"),
         down: include_str!("../../migrations/postgres/0008_schedules.down.sql"),
     },
+    Migration {
+        version: 9,
+        name: "breakers",
+        up: include_str!("../../migrations/postgres/0009_breakers.up.sql"),
+        down: include_str!("../../migrations/postgres/0009_breakers.down.sql"),
+    },
+    Migration {
+        version: 10,
+        name: "forecast",
+        up: include_str!("../../migrations/postgres/0010_forecast.up.sql"),
+        down: include_str!("../../migrations/postgres/0010_forecast.down.sql"),
+    },
 ];
 
 /// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.

@@ -45,6 +45,18 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0006_schedules.up.sql"),
         down: include_str!("../../migrations/sqlite/0006_schedules.down.sql"),
     },
+    Migration {
+        version: 7,
+        name: "breakers",
+        up: include_str!("../../migrations/sqlite/0007_breakers.up.sql"),
+        down: include_str!("../../migrations/sqlite/0007_breakers.down.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "forecast",
+        up: include_str!("../../migrations/sqlite/0008_forecast.up.sql"),
+        down: include_str!("../../migrations/sqlite/0008_forecast.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.

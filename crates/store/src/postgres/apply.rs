@@ -54,25 +54,32 @@ async fn write(
     let begin = async |hand: &Hand| if has_begun { Ok(()) } else { hand.session.run("BEGIN").await };
     let mut done: Vec<Option<Changed>> = Vec::new();
     done.resize_with(changes.len(), || None);
-    let mut lane_of: HashMap<Uuid, i64> = HashMap::new();
+    let mut stood: HashMap<Uuid, Stood> = HashMap::new();
     if let [step] = steps.as_slice()
-        && step.kind != Kind::Edit
+        && !step.moves_what_waits(changes)
     {
         let (begun, written) = tokio::join!(biased; begin(hand), step.write(hand, changes, lanes));
         begun?;
-        step.take_in(hand, changes, written?, &mut lane_of, &mut done);
+        step.take_in(hand, changes, written?, &mut stood, &mut done);
     } else if !steps.is_empty() {
         begin(hand).await?;
-        lane_of = lock(hand, changes).await?;
+        stood = lock(hand, changes).await?;
         for step in &steps {
             let written = step.write(hand, changes, lanes).await?;
-            step.take_in(hand, changes, written, &mut lane_of, &mut done);
+            step.take_in(hand, changes, written, &mut stood, &mut done);
         }
     }
     if has_begun || !steps.is_empty() {
         hand.commit().await?;
     }
-    answer(hand, changes, done, steps.len() > 1, &lane_of).await
+    answer(hand, changes, done, steps.len() > 1, &stood).await
+}
+
+/// Where a task was before a change.
+#[derive(Clone, Copy)]
+struct Stood {
+    lane: i64,
+    due_at: i64,
 }
 
 /// What becomes of the row.
@@ -121,6 +128,12 @@ fn steps(changes: &[(TaskId, Change)]) -> Vec<Step> {
 }
 
 impl Step {
+    /// Whether it matters where the tasks were before: they may leave the minute, or the lane, in which they waited.
+    fn moves_what_waits(&self, changes: &[(TaskId, Change)]) -> bool {
+        let waits = |place: &usize| changes[*place].1.from == State::Pending;
+        self.kind == Kind::Edit || (self.kind == Kind::Change && self.places.iter().any(waits))
+    }
+
     async fn write(
         &self,
         hand: &Hand,
@@ -140,25 +153,33 @@ impl Step {
         }
     }
 
-    /// Takes in what was changed. `lane_of` knows where the tasks were before, and after.
+    /// Takes in what was changed. `stood` knows where the tasks were before, and after.
     fn take_in(
         &self,
         hand: &mut Hand,
         changes: &[(TaskId, Change)],
         written: Vec<Changed>,
-        lane_of: &mut HashMap<Uuid, i64>,
+        stood: &mut HashMap<Uuid, Stood>,
         done: &mut [Option<Changed>],
     ) {
         let place_of: HashMap<Uuid, usize> =
             self.places.iter().map(|place| (changes[*place].0.uuid(), *place)).collect();
+        let now = hand.now();
         for changed in written {
             let Some(place) = place_of.get(&changed.id) else { continue };
             let change = &changes[*place].1;
-            let before = lane_of.insert(changed.id, changed.lane).unwrap_or(changed.lane);
+            let after = Stood { lane: changed.lane, due_at: changed.due_at };
+            let before = stood.insert(changed.id, after).unwrap_or(after);
             match self.kind {
                 Kind::Finish => hand.tally.add(changed.lane, change.from, -1),
-                Kind::Change | Kind::Edit => hand.tally.moved((before, change.from), (changed.lane, change.to)),
+                Kind::Change | Kind::Edit => hand.tally.moved((before.lane, change.from), (changed.lane, change.to)),
                 Kind::Redrive => hand.tally.add(changed.lane, change.to, 1),
+            }
+            if change.from == State::Pending {
+                hand.tally.ahead.leaves(before.lane, Timestamp::from_millis(before.due_at), now);
+            }
+            if change.to == State::Pending {
+                hand.tally.ahead.waits(after.lane, Timestamp::from_millis(after.due_at), now);
             }
             match self.kind {
                 Kind::Finish => hand.notes.ended(&changed, change.to),
@@ -171,12 +192,12 @@ impl Step {
     }
 }
 
-/// Locks the live tasks of a batch that needs several statements, in a fixed order; gives their lanes.
-async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, i64>, Fault> {
+/// Locks the live tasks of a batch that needs several statements, in a fixed order; gives where they are.
+async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, Stood>, Fault> {
     let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = hand.session.query(Sql::TaskLock, &[&ids]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    Ok(rows.iter().map(|row| (row.get(0), Stood { lane: row.get(1), due_at: row.get(2) })).collect())
 }
 
 /// The lanes that edits with another priority bring tasks to, by their places in the batch. All but the priority of a
@@ -209,7 +230,7 @@ async fn answer(
     changes: &[(TaskId, Change)],
     done: Vec<Option<Changed>>,
     had_locks: bool,
-    lane_of: &HashMap<Uuid, i64>,
+    stood: &HashMap<Uuid, Stood>,
 ) -> Result<Vec<Applied>, Fault> {
     let waits = |place: usize| changes[place].1.to == State::Pending;
     let waiting: Vec<(i64, i64)> = done
@@ -223,7 +244,7 @@ async fn answer(
     hand.desk.floors.wrote(expiring, []);
     if had_locks && done.iter().any(Option::is_none) {
         // A claim may have passed by what was locked here and not changed.
-        hand.desk.marks.doubt(lane_of.values().copied());
+        hand.desk.marks.doubt(stood.values().map(|stood| stood.lane));
     }
     hand.desk.notifier.tell(&waiting, hand.now());
     let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;

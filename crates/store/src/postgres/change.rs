@@ -28,6 +28,7 @@ pub(crate) struct Wanted<'a> {
 pub(crate) struct Changed {
     pub id: Uuid,
     pub lane: i64,
+    /// When it is due; of one that came to rest, when it was.
     pub due_at: i64,
     pub expires_at: Option<i64>,
     /// The name of its ordering key.
@@ -79,7 +80,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<V
     let finished = |row: &Row| Changed {
         id: row.get(0),
         lane: row.get(1),
-        due_at: 0,
+        due_at: row.get(4),
         expires_at: None,
         ordering: row.get(2),
         awaited: row.get::<_, Option<bool>>(3).unwrap_or(false),

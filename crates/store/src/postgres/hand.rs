@@ -20,6 +20,7 @@ use tracing::{error, info, warn};
 use super::address::Address;
 use super::doubts::Doubts;
 use super::fault::Fault;
+use super::forecast::Minutes;
 use super::gates::Gates;
 use super::lanes::Lanes;
 use super::lines::{Group, Jobs, Lines};
@@ -271,18 +272,19 @@ impl Hand {
     }
 }
 
-/// How the numbers of live tasks changed, as columns.
+/// How the numbers of live tasks changed, as columns, and of those that will be due.
 #[derive(Default)]
 pub(crate) struct Counts {
     lanes: Vec<i64>,
     states: Vec<i16>,
     tasks: Vec<i64>,
+    ahead: Minutes,
 }
 
 impl Counts {
     pub(crate) fn take(tally: &mut Tally) -> Self {
         tally.keep();
-        let mut counts = Self::default();
+        let mut counts = Self { ahead: Minutes::take(&mut tally.ahead), ..Self::default() };
         for (lane, state, tasks) in tally.take() {
             counts.lanes.push(lane);
             counts.states.push(i16::from(state));
@@ -296,10 +298,16 @@ impl Counts {
         self.lanes.iter().zip(states).zip(&self.tasks).map(|((lane, state), tasks)| (*lane, state, *tasks))
     }
 
+    /// Both statements are sent at once: whoever calls this sends the end of the transaction right behind them.
     pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {
-        if !self.lanes.is_empty() {
-            session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &slot]).await?;
-        }
-        Ok(())
+        let counts = async {
+            if !self.lanes.is_empty() {
+                session.execute(Sql::CountsAdd, &[&self.lanes, &self.states, &self.tasks, &slot]).await?;
+            }
+            Ok::<_, Fault>(())
+        };
+        let (counted, ahead) = tokio::join!(biased; counts, self.ahead.write(session, slot));
+        counted?;
+        ahead
     }
 }

@@ -138,10 +138,12 @@ async fn write(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], carefull
 
 /// Counts the tasks at these places, and notes that they may have the turn of their keys.
 pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Waits]) {
+    let now = hand.now();
     for place in new {
         let state = state(waits.get(*place));
         hand.tally.add(lanes[*place].id.number(), state, 1);
         if state == State::Pending {
+            hand.tally.ahead.waits(lanes[*place].id.number(), tasks[*place].due_at, now);
             hand.notes.turn(ordering_of(&tasks[*place]));
         }
     }

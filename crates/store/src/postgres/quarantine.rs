@@ -6,6 +6,7 @@
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
+use punctual_core::time::Timestamp;
 use tracing::error;
 use uuid::Uuid;
 
@@ -24,11 +25,14 @@ pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> 
     let ids: Vec<Uuid> = rows.iter().map(|(id, _)| *id).collect();
     let reasons: Vec<String> = rows.iter().map(|(_, column)| format!("its {column} cannot be read")).collect();
     hand.session.run("BEGIN").await?;
-    let now = hand.now().as_millis();
-    for row in hand.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now]).await? {
+    let now = hand.now();
+    for row in hand.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now.as_millis()]).await? {
         let (id, lane, state): (Uuid, i64, i16) = (row.get(0), row.get(1), row.get(2));
         if let Some(state) = State::from_code(i64::from(state)) {
             hand.tally.add(lane, state, -1);
+            if state == State::Pending {
+                hand.tally.ahead.leaves(lane, Timestamp::from_millis(row.get(6)), now);
+            }
         }
         // Nobody waits for what cannot be read: it will not run.
         hand.notes.turn(row.get(3));

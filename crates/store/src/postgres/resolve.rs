@@ -4,7 +4,7 @@
 mod parents;
 mod turns;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::lane::Lane;
@@ -74,6 +74,12 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, Letter
     }
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
     Ok(rows.iter().map(|row| (row.get(0), Letter { holds: row.get(1), is_completed: row.get(2) })).collect())
+}
+
+/// Those of these tasks that are dead letters whose queues hold what waits behind them.
+pub(crate) async fn holding(session: &Session, ids: &[Uuid]) -> Result<HashSet<Uuid>, Fault> {
+    let known = letters(session, ids).await?;
+    Ok(known.into_iter().filter(|(_, letter)| letter.holds).map(|(id, _)| id).collect())
 }
 
 /// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so.

@@ -7,6 +7,7 @@
 //! by block. A walk goes on where the last step ended; one that is forgotten begins anew.
 
 use async_trait::async_trait;
+use punctual_core::forecast::Minute;
 use punctual_core::retention::{Pruned, Retention};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -87,6 +88,13 @@ impl Retention for PostgresStore {
 
     async fn prune_ledger(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let removed = PostgresStore::prune_ledger(self, now, limit).await?;
+        Ok(Pruned { removed, more: is_all(removed, limit) })
+    }
+
+    async fn prune_forecast(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        let (minute, most) = (Minute::of(now).number(), column(limit));
+        let prune = async |session: &Session| session.execute(Sql::ForecastPrune, &[&minute, &most]).await;
+        let removed = self.reads().call(prune).await?;
         Ok(Pruned { removed, more: is_all(removed, limit) })
     }
 }

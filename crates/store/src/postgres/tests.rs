@@ -4,6 +4,7 @@
 mod enqueue;
 mod faults;
 mod fences;
+mod forecast;
 mod history;
 mod ledger;
 mod migrating;

@@ -63,10 +63,16 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
     };
     change_task(session, place.seq, change)?;
     session.tally.moved((place.lane, change.from), (lane, change.to));
+    let (before, after) = (Timestamp::from_millis(place.due_at), change.due_at);
+    let (after, now) = (after.unwrap_or(before), session.now());
+    if change.from == State::Pending {
+        session.tally.ahead.leaves(place.lane, before, now);
+    }
     if change.to == State::Pending {
+        session.tally.ahead.waits(lane, after, now);
         outbox::turn(session, place.ordering, None)?;
     }
-    waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
+    waits_at(session, lane, change.to, after)
 }
 
 /// Where a row stands.
@@ -160,6 +166,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     }
     let seq: i64 = row.get(5)?;
     let (ordering, awaited): (Option<Ordering>, Option<bool>) = (row.get(15)?, row.get(16)?);
+    let due_at = Timestamp::from_millis(row.get(8)?);
     let mut trail = row.get_ref(14)?.as_blob().unwrap_or_default().to_vec();
     trail.extend_from_slice(change.trail.as_bytes());
     let column = |at: usize| row.get_ref(at).map(ToSqlOutput::Borrowed);
@@ -185,6 +192,10 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     drop(rows);
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     session.tally.add(lane, change.from, -1);
+    if change.from == State::Pending {
+        let now = session.now();
+        session.tally.ahead.leaves(lane, due_at, now);
+    }
     outbox::turn(session, ordering, (change.to == State::DeadLettered).then_some(seq))?;
     if awaited == Some(true) {
         outbox::parent(session, seq, change.to)?;
@@ -233,7 +244,9 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
         }
         None => place.lane,
     };
-    waits_at(session, lane, change.to, change.due_at.map_or(place.due_at, Timestamp::as_millis))
+    let (due_at, now) = (change.due_at.unwrap_or(Timestamp::from_millis(place.due_at)), session.now());
+    session.tally.ahead.waits(lane, due_at, now);
+    waits_at(session, lane, change.to, due_at)
 }
 
 /// The name of a task's ordering key, by what was submitted.
@@ -277,11 +290,11 @@ fn edit_task(session: &mut Session<'_>, place: &Place, edit: &Edit) -> Result<i6
     Ok(lane)
 }
 
-fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: i64) -> Result<Applied, Fault> {
+fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: Timestamp) -> Result<Applied, Fault> {
     if state != State::Pending {
         return Ok(Applied::Done(None));
     }
-    Ok(Applied::Done(Some((lane_of(session, lane)?, Timestamp::from_millis(due_at)))))
+    Ok(Applied::Done(Some((lane_of(session, lane)?, due_at))))
 }
 
 /// A lane that has tasks.

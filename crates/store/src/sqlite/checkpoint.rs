@@ -49,7 +49,7 @@ impl Checkpoints {
     /// Looks at the log after a commit, and has it moved if it is long enough.
     pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
         let told = self.mover.told().transpose()?;
-        let Moved { length, moved, .. } = checkpoint(connection, Mode::Noop)?;
+        let Moved { length, done: moved, .. } = checkpoint(connection, Mode::Noop)?;
         if length < self.last {
             (self.next, self.moved) = (self.every, 0);
         }
@@ -109,7 +109,7 @@ pub(crate) struct Moved {
     /// How many pages are in the log.
     pub length: i64,
     /// How many of them are in the database.
-    pub moved: i64,
+    pub done: i64,
 }
 
 /// Moves the log.
@@ -121,7 +121,7 @@ pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<Moved, F
         Mode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
     };
     let mut query = connection.prepare_cached(sql)?;
-    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)?, moved: row.get(2)? }))?)
+    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)?, done: row.get(2)? }))?)
 }
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
         /// Tends until all of the log is in the database.
         fn tend_until_moved(&mut self) {
             let begun = Instant::now();
-            while self.look().moved < self.look().length {
+            while self.look().done < self.look().length {
                 assert!(begun.elapsed() < Duration::from_secs(30), "the log is not moved");
                 self.checkpoints.tend(&self.writer).unwrap();
                 thread::yield_now();
@@ -191,7 +191,7 @@ mod tests {
         log.write(EVERY / 2);
         log.checkpoints.tend(&log.writer).unwrap();
         assert!(!log.checkpoints.mover.is_busy());
-        assert_eq!(log.look().moved, 0);
+        assert_eq!(log.look().done, 0);
     }
 
     #[test]

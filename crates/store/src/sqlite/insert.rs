@@ -90,6 +90,8 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Waits
     ))?;
     session.tally.add(lane.id.number(), state, 1);
     if state == State::Pending {
+        let now = session.now();
+        session.tally.ahead.waits(lane.id.number(), task.due_at, now);
         outbox::turn(session, ordering, None)?;
     }
     Ok(Inserted::Created(Task {

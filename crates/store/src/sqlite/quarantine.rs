@@ -6,6 +6,7 @@
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
+use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 use tracing::error;
 use uuid::Uuid;
@@ -22,15 +23,19 @@ pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Res
     let row = query.query_row([seq], |row| {
         let ordering: Option<outbox::Ordering> = row.get(3).unwrap_or_default();
         let awaited: Option<bool> = row.get(4).unwrap_or_default();
-        Ok((row.get::<_, [u8; 16]>(0).ok(), row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, ordering, awaited))
+        let waited = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, Timestamp::from_millis(row.get(5)?));
+        Ok((row.get::<_, [u8; 16]>(0).ok(), waited, ordering, awaited))
     });
-    let Some((id, lane, state, ordering, awaited)) = row.optional()? else { return Ok(()) };
+    let Some((id, (lane, state, due_at), ordering, awaited)) = row.optional()? else { return Ok(()) };
     let reason = format!("its {column} cannot be read");
-    let now = session.now().as_millis();
-    session.statements.get(Sql::QuarantineInsert)?.execute((seq, now, &reason))?;
+    let now = session.now();
+    session.statements.get(Sql::QuarantineInsert)?.execute((seq, now.as_millis(), &reason))?;
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     if let Some(state) = State::from_code(state) {
         session.tally.add(lane, state, -1);
+        if state == State::Pending {
+            session.tally.ahead.leaves(lane, due_at, now);
+        }
     }
     // Nobody waits for what cannot be read: it will not run.
     outbox::turn(session, ordering, None)?;

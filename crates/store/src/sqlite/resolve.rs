@@ -44,7 +44,7 @@ pub(crate) fn review(session: &mut Session<'_>, reviewed: Reviewed) -> Result<Re
     }
     drop(rows);
     for (key, letter) in &held {
-        if !letter_of(session, *letter)?.is_some_and(|letter| letter.holds) {
+        if !holds(session, *letter)? {
             outbox::turn(session, Some(*key), None)?;
         }
     }
@@ -55,7 +55,7 @@ pub(crate) fn review(session: &mut Session<'_>, reviewed: Reviewed) -> Result<Re
     }
     drop(rows);
     for parent in &parents {
-        if !letter_of(session, *parent)?.is_some_and(|letter| letter.holds) {
+        if !holds(session, *parent)? {
             session.statements.get(Sql::ParentHeldRemove)?.execute([*parent])?;
             outbox::parent(session, *parent, State::DeadLettered)?;
         }
@@ -79,6 +79,11 @@ struct Letter {
 fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<Letter>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
     Ok(query.query_row([seq], |row| Ok(Letter { holds: row.get(0)?, is_completed: row.get(1)? })).optional()?)
+}
+
+/// Whether a task is a dead letter whose queue holds what waits behind it.
+pub(crate) fn holds(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
+    Ok(letter_of(session, seq)?.is_some_and(|letter| letter.holds))
 }
 
 /// Whether a task is live.

@@ -65,6 +65,10 @@ impl Retention for SqliteStore {
         self.walks().lock().keys = next;
         Ok(Pruned { removed, more })
     }
+
+    async fn prune_forecast(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        self.prune_minutes(now, limit).await
+    }
 }
 
 /// What a look at the history found.

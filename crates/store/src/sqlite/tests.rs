@@ -1,6 +1,7 @@
 //! What the conformance suite cannot see: the files, the statements, and what happens when they fail.
 
 mod faults;
+mod forecast;
 mod opening;
 mod parts;
 mod plans;

@@ -24,6 +24,7 @@ use super::connection::open_writer;
 use super::damage::Damage;
 use super::directory::Directory;
 use super::fault::Fault;
+use super::forecast;
 use super::fullness::Fullness;
 use super::gates;
 use super::job::{Job, job};
@@ -342,7 +343,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
     Ok(())
 }
 
-/// Writes how the numbers of live tasks changed; gives that.
+/// Writes how the numbers of live tasks changed, and of those that will be due; gives the former.
 fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault> {
     let changed = session.tally.take();
     if !changed.is_empty() {
@@ -351,6 +352,7 @@ fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault>
             add.execute(*change)?;
         }
     }
+    forecast::write(session)?;
     Ok(changed)
 }
 

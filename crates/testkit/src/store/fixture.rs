@@ -4,10 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use punctual_core::breakers::Breakers;
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::Coordinator;
+use punctual_core::forecast::Forecast;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
+use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
 use punctual_core::resolver::Resolver;
@@ -20,7 +23,7 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_core::workers::Registry;
 
-use super::{Ports, StoreFactory};
+use super::StoreFactory;
 use crate::fixtures::{START, TaskBuilder, json};
 
 /// How long the worker of [`StoreFixture::lease`] holds a task.
@@ -45,8 +48,14 @@ pub struct StoreFixture<'a> {
     pub partitions: Arc<dyn Partitions>,
     /// The queues.
     pub queues: Arc<dyn Queues>,
+    /// The breakers.
+    pub breakers: Arc<dyn Breakers>,
+    /// What keeps tasks from being claimed.
+    pub obstacles: Arc<dyn Obstacles>,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// What will be due.
+    pub forecast: Arc<dyn Forecast>,
     /// The workers and nodes.
     pub registry: Arc<dyn Registry>,
     /// What removes what is over.
@@ -68,28 +77,30 @@ impl<'a> StoreFixture<'a> {
 
     async fn open_with(factory: &'a dyn StoreFactory, clock: Arc<ManualClock>) -> Self {
         let node = NodeId::random();
-        let Ports { store, coordinator, partitions, queues, schedules, registry, retention, resolver } =
-            factory.open(clock.clone(), node).await;
-        Self { store, coordinator, partitions, queues, schedules, registry, retention, resolver, clock, node, factory }
+        let ports = factory.open(clock.clone(), node).await;
+        Self {
+            store: ports.store,
+            coordinator: ports.coordinator,
+            partitions: ports.partitions,
+            queues: ports.queues,
+            breakers: ports.breakers,
+            obstacles: ports.obstacles,
+            schedules: ports.schedules,
+            forecast: ports.forecast,
+            registry: ports.registry,
+            retention: ports.retention,
+            resolver: ports.resolver,
+            clock,
+            node,
+            factory,
+        }
     }
 
     /// Closes the store and opens it again, over the same data, as another process.
     pub async fn reopen(self) -> Self {
-        let Self {
-            store,
-            coordinator,
-            partitions,
-            queues,
-            schedules,
-            registry,
-            retention,
-            resolver,
-            clock,
-            factory,
-            ..
-        } = self;
-        store.close().await.expect("a store closes");
-        drop((store, coordinator, partitions, queues, schedules, registry, retention, resolver));
+        let (factory, clock) = (self.factory, Arc::clone(&self.clock));
+        self.store.close().await.expect("a store closes");
+        drop(self);
         Self::open_with(factory, clock).await
     }
 

@@ -51,6 +51,7 @@ impl Bench {
             broker: Arc::new(EmbeddedBroker::new(10_000)),
             clock,
             targets: Arc::new(Targets::new(PLACES, usize::MAX)),
+            circuits: Arc::default(),
             webhooks: webhooks(),
             stats: Arc::new(WorkerStats::new(move |millis| _ = sum.fetch_add(millis, Ordering::Relaxed))),
             node,

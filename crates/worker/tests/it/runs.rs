@@ -161,6 +161,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         hints: std::sync::Arc::default(),
         targets: bench.deps.targets.clone(),
         owned: std::sync::Arc::new(punctual_scheduler::ownership::Owned::everything()),
+        circuits: std::sync::Arc::default(),
         waits: std::sync::Arc::default(),
         node: bench.deps.node,
     };

@@ -46,8 +46,11 @@ const CALLS: &[&str] = &[
     "POST /v1/schedules/{}/backfill",
     "GET /v1/schedules/{}/preview",
     "GET /v1/schedules/{}/occurrences",
+    "GET /v1/forecast",
     "GET /v1/admin/nodes",
     "GET /v1/admin/partitions",
+    "GET /v1/admin/breakers",
+    "POST /v1/admin/breakers/reset",
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
@@ -230,13 +233,26 @@ impl Checker {
 async fn every_call_answers_as_the_document_says() {
     let caller = shared().await;
     let mut checker = Checker { document: document(&caller).await, checked: BTreeSet::new() };
-    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/v1/admin/nodes", "/v1/admin/partitions"] {
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/openapi.json",
+        "/v1/admin/nodes",
+        "/v1/admin/partitions",
+        "/v1/admin/breakers",
+    ] {
         checker.check(&format!("GET {path}"), &caller.api.get(path).await);
     }
+    let nothing = json!({"tenant": "nobody"});
+    checker.check("POST /v1/admin/breakers/reset", &caller.api.post("/v1/admin/breakers/reset", &nothing).await);
     check_tasks(&caller, &mut checker).await;
     check_runs(&caller, &mut checker).await;
     check_queues(&caller, &mut checker).await;
     check_schedules(&caller, &mut checker).await;
+    for query in ["", "?hours=48&top=3", "?hours=0"] {
+        checker.check("GET /v1/forecast", &caller.api.get(&format!("/v1/forecast{query}")).await);
+    }
     let unchecked: Vec<&&str> = CALLS.iter().filter(|call| !checker.checked.contains(**call)).collect();
     assert!(unchecked.is_empty(), "{unchecked:?} were not called");
 }

@@ -235,8 +235,10 @@ async fn write(hand: &mut Hand, decided: &Decided, released: &mut Released) -> R
         hand.session.execute(Sql::ChildCount, &[counted, counts]).await?;
     }
     released.tasks += unblocked.len() + failed.len();
+    let now = hand.now();
     for changed in change::change(&hand.session, &wanted(unblocked)).await? {
         hand.tally.moved((changed.lane, State::Blocked), (changed.lane, State::Pending));
+        hand.tally.ahead.waits(changed.lane, Timestamp::from_millis(changed.due_at), now);
         hand.notes.turn(changed.ordering);
         released.waiting.push((changed.lane, changed.due_at));
     }

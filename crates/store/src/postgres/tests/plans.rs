@@ -7,7 +7,7 @@ use super::super::statements::Sql;
 use super::Fixture;
 
 /// The tables that may be large.
-const LARGE: [&str; 12] = [
+const LARGE: [&str; 13] = [
     "tasks",
     "history",
     "history_",
@@ -20,6 +20,7 @@ const LARGE: [&str; 12] = [
     "ledger",
     "schedules",
     "occurrences",
+    "forecast",
 ];
 
 /// Statements over small tables, or that are meant to walk.
@@ -89,9 +90,33 @@ async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
     let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
         SET enable_bitmapscan = off";
     client.batch_execute(settings).await.unwrap();
-    for sql in [Sql::ClaimDue, Sql::LaneNextDue, Sql::LaneFront] {
+    for sql in [Sql::ClaimDue, Sql::LaneNextDue, Sql::LaneFront, Sql::LanesBefore] {
         let steps = steps(&client, sql).await;
         assert!(steps.iter().any(|step| step.contains("tasks_waiting")), "{sql:?}: {steps:#?}");
         assert!(!steps.iter().any(|step| step.contains("Sort")), "{sql:?}: {steps:#?}");
+    }
+}
+
+#[tokio::test]
+async fn a_forecast_is_a_range_of_the_primary_key() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_bitmapscan = off; SET enable_mergejoin = off";
+    client.batch_execute(settings).await.unwrap();
+    // Whatever is known of the table: nothing, or that others have most of it.
+    for filled in ["", "INSERT INTO forecast SELECT 't' || n % 500, n / 500, 1, 1 FROM generate_series(1, 100000) AS n"]
+    {
+        client.batch_execute(filled).await.unwrap();
+        client.batch_execute("ANALYZE forecast").await.unwrap();
+        let list = steps(&client, Sql::ForecastList).await;
+        assert!(list.iter().any(|step| step.contains("Index Scan using forecast_pkey")), "{list:#?}");
+        assert!(
+            list.iter()
+                .any(|step| step.contains("Index Cond") && step.contains("tenant") && step.contains("minute >="))
+        );
+        assert!(!list.iter().any(|step| step.contains("Sort")), "{list:#?}");
+        let prune = steps(&client, Sql::ForecastPrune).await;
+        assert!(prune.iter().any(|step| step.contains("forecast_by_minute")), "{prune:#?}");
     }
 }

@@ -16,4 +16,4 @@ SELECT
     checkpoint, has_turn, awaited, blockers, ordering, ordering_key, depends_on, on_dependency_failure, $3, reason
 FROM gone
 ON CONFLICT (id) DO UPDATE SET found_at = excluded.found_at, reason = excluded.reason
-RETURNING id, lane, state, ordering, awaited, reason
+RETURNING id, lane, state, ordering, awaited, reason, due_at

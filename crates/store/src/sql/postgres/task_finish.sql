@@ -31,4 +31,4 @@ INSERT INTO history (
     awaited, ordering, ordering_key, depends_on, on_dependency_failure
 )
 SELECT * FROM gone
-RETURNING id, lane, ordering, awaited
+RETURNING id, lane, ordering, awaited, due_at

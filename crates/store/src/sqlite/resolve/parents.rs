@@ -127,6 +127,7 @@ fn release(
         let due_at = Timestamp::from_millis(child.due_at).max(now);
         apply::change_task(session, seq, &made(&child.position, Event::Unblock(due_at), &by))?;
         session.tally.moved((child.lane, State::Blocked), (child.lane, State::Pending));
+        session.tally.ahead.waits(child.lane, due_at, now);
         outbox::turn(session, child.ordering, None)?;
         resolved.waiting.push((lane_of(session, child.lane)?, due_at));
         resolved.tasks += 1;

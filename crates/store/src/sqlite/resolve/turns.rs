@@ -11,7 +11,7 @@ use super::super::fault::Fault;
 use super::super::outbox::Ordering;
 use super::super::session::Session;
 use super::super::statements::Sql;
-use super::letter_of;
+use super::holds;
 use crate::columns::count_column;
 
 /// Notes that are worked off at once.
@@ -94,10 +94,6 @@ fn decide(session: &mut Session<'_>, key: Ordering, dead_letter: Option<i64>) ->
     let now = session.now().as_millis();
     let give = session.statements.get(Sql::TurnGive)?;
     Ok(give.query_row([next, now], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
-}
-
-fn holds(session: &mut Session<'_>, letter: i64) -> Result<bool, Fault> {
-    Ok(letter_of(session, letter)?.is_some_and(|letter| letter.holds))
 }
 
 fn look_at(session: &mut Session<'_>, seq: Option<i64>) -> Result<Option<Holder>, Fault> {

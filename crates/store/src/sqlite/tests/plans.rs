@@ -31,8 +31,25 @@ async fn every_statement_goes_down_an_index() {
         .unwrap();
 }
 
+#[tokio::test]
+async fn a_forecast_is_a_range_of_the_primary_key() {
+    let fixture = Fixture::open();
+    let plan = fixture
+        .write(|session| {
+            let mut explain =
+                session.connection.prepare(&format!("EXPLAIN QUERY PLAN {}", Sql::ForecastList.text()))?;
+            let plan = explain.query_map(("t", 1, 2), |row| row.get::<_, String>(3))?;
+            Ok(plan.collect::<Result<Vec<_>, _>>()?)
+        })
+        .await
+        .unwrap();
+    assert_eq!(plan, ["SEARCH forecast USING PRIMARY KEY (tenant=? AND minute>? AND minute<?)"]);
+}
+
 /// Statements over small tables, or that are meant to walk: listings stop by themselves.
 const MAY_WALK: &[Sql] = &[
+    Sql::BreakerCountsPrune,
+    Sql::BreakerCountsSum,
     Sql::BucketList,
     Sql::LeaseFreeAll,
     Sql::CountsList,

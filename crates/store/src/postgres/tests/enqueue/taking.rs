@@ -1,5 +1,6 @@
 //! How rows of the inbox become tasks.
 
+use punctual_core::forecast::{Forecast, Minute};
 use punctual_testkit::postgres::{Postgres, execute};
 
 use super::super::{Database, ids, lease};
@@ -26,6 +27,23 @@ async fn a_task_is_there_once_its_transaction_is() {
     assert!(fixture.store.get(TENANT, vec![gone]).await.unwrap()[0].is_none(), "it was rolled back");
     assert_eq!(fixture.number("SELECT count(*) FROM inbox").await, 0);
     fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn what_is_due_later_is_forecast() {
+    let fixture = Fixture::open().await;
+    let later = |enqueued: &Enqueued| {
+        let due_at = punctual_testkit::fixtures::at(600_000);
+        judge(enqueued).map(|new| NewTask { execute_at: due_at, due_at, ..new })
+    };
+    let _taking = Taking::judged_by(&fixture.store, Arc::new(later));
+    let client = connect(&fixture.url).await;
+    for _ in 0..3 {
+        let id = enqueue(&client, "'t', tenant => 'acme'").await;
+        until_there(&fixture.store, TENANT, id).await;
+    }
+    let minute = Minute::of(punctual_testkit::fixtures::at(600_000));
+    assert_eq!(fixture.store.waiting(TENANT, minute, minute.plus(1)).await.unwrap(), [(minute, 3)]);
 }
 
 #[tokio::test]

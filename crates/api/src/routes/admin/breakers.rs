@@ -1,0 +1,111 @@
+//! The circuit breakers that are open, for operators.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use punctual_client::{Breaker, BreakerPage, BreakerState, Page, ResetBreaker};
+use punctual_core::breakers::{Key, OpenBreaker};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::answer::json;
+use crate::cursor::Listing;
+use crate::extract::JsonBody;
+use crate::extract::query::Query;
+use crate::openapi::{Invalid, NotFound, Unavailable};
+use crate::problem::{Code, Problem};
+use crate::state::Api;
+
+/// Between the tenant and the target in a cursor; neither contains it.
+const BETWEEN: char = '\0';
+
+/// The routes of this file.
+pub fn router() -> OpenApiRouter<Api> {
+    OpenApiRouter::new().routes(routes!(list_breakers)).routes(routes!(reset_breaker))
+}
+
+/// List open circuit breakers.
+///
+/// Those of all tenants, by tenant and target. A breaker that is closed is not listed.
+#[utoipa::path(
+    get,
+    path = "/v1/admin/breakers",
+    tag = "operations",
+    params(
+        ("limit" = Option<u16>, Query, description = "Breakers on a page, 50 if absent", minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
+    responses(
+        (status = 200, description = "A page of breakers", body = BreakerPage),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
+    let (limit, cursor) = (query.limit(), query.take("cursor"));
+    query.finish()?;
+    let listing = Listing { kind: "breakers", scope: "" };
+    let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
+    // One more than the page holds tells whether there is a next one.
+    let breakers = api.breakers.open_breakers(after, limit + 1).await?;
+    let more = breakers.len() > limit;
+    let last = breakers.iter().take(limit).next_back().filter(|_| more).map(|breaker| &breaker.key);
+    let position = |key: &Key| format!("{}{BETWEEN}{}", key.tenant, key.target);
+    let next_cursor = last.map(|key| listing.seal(position(key).as_bytes()));
+    let items: Vec<Breaker> = breakers.into_iter().take(limit).map(shown).collect();
+    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+}
+
+/// Reset a circuit breaker.
+///
+/// It closes at once, whatever its probes say, and what was counted is forgotten; every node dispatches what was under it
+/// within about a second. If the target still fails it opens again.
+#[utoipa::path(
+    post,
+    path = "/v1/admin/breakers/reset",
+    tag = "operations",
+    request_body = ResetBreaker,
+    responses(
+        (status = 204, description = "It is closed"),
+        (status = 404, response = NotFound),
+        (status = 422, response = Invalid),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn reset_breaker(
+    State(api): State<Api>,
+    JsonBody(ResetBreaker { tenant, target }): JsonBody<ResetBreaker>,
+) -> Result<Response, Problem> {
+    let key = Key { tenant, target: target.unwrap_or_default() };
+    // What the store would refuse to read is not open either.
+    let is_known = !key.tenant.contains(BETWEEN) && !key.target.contains(BETWEEN);
+    if !is_known || !api.breakers.reset_breaker(&key).await? {
+        let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists those there are";
+        return Err(Problem::new(Code::NotFound, advice));
+    }
+    tracing::info!(tenant = key.tenant, target = key.target, "a breaker was reset: its tasks are dispatched again");
+    Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+fn after(listing: Listing<'_>, cursor: &str) -> Result<Key, Problem> {
+    let refused = || Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
+    let position = String::from_utf8(listing.open(cursor)?).map_err(|_| refused())?;
+    let (tenant, target) = position.split_once(BETWEEN).ok_or_else(refused)?;
+    Ok(Key::new(tenant, target))
+}
+
+fn shown(breaker: OpenBreaker) -> Breaker {
+    Breaker {
+        tenant: breaker.key.tenant,
+        target: Some(breaker.key.target).filter(|target| !target.is_empty()),
+        state: if breaker.half_open { BreakerState::HalfOpen } else { BreakerState::Open },
+        since: breaker.opened_at,
+        runs: breaker.runs.all(),
+        failures: breaker.runs.failed,
+        next_probe_at: breaker.next_probe_at,
+        probe: breaker.probe,
+        reason: breaker.reason,
+    }
+}
+
+#[cfg(test)]
+mod tests;

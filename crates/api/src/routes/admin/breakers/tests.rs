@@ -1,0 +1,87 @@
+use axum::http::StatusCode;
+use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use serde_json::{Value, json};
+
+use crate::testing::{START, World};
+
+const TARGET: &str = "https://example.com:443";
+
+async fn open(world: &World, key: Key) {
+    let breaker = OpenBreaker {
+        key,
+        opened_at: START,
+        next_probe_at: START.plus_millis(60_000),
+        runs: Runs { ok: 1, failed: 19 },
+        reason: "19 of 20 runs failed".to_owned(),
+        half_open: false,
+        probe: None,
+    };
+    assert!(world.sqlite.open_breaker(breaker).await.unwrap());
+}
+
+async fn list(world: &World, query: &str) -> Value {
+    let answer = world.send("GET", &format!("/v1/admin/breakers{query}"), None).await;
+    assert_eq!(answer.status, StatusCode::OK, "{}", answer.text);
+    answer.json().clone()
+}
+
+#[tokio::test]
+async fn open_breakers_are_shown_with_their_probes() {
+    let world = World::new();
+    assert_eq!(list(&world, "").await, json!({"items": [], "next_cursor": null}));
+    open(&world, Key::new("acme", TARGET)).await;
+    open(&world, Key::of_tenant("acme")).await;
+    let (now, next) = (START.plus_millis(60_000), START.plus_millis(120_000));
+    world.sqlite.permit_probe(&Key::new("acme", TARGET), now, next).await.unwrap();
+    let shown = |target: Value, state: &str, next_probe_at| {
+        json!({"tenant": "acme", "target": target, "state": state, "since": START, "runs": 20, "failures": 19,
+               "next_probe_at": next_probe_at, "probe": null, "reason": "19 of 20 runs failed"})
+    };
+    let expected = [shown(Value::Null, "open", now), shown(TARGET.into(), "half_open", next)];
+    assert_eq!(list(&world, "").await["items"], Value::from(expected.to_vec()));
+}
+
+#[tokio::test]
+async fn pages_follow_each_other() {
+    let world = World::new();
+    for tenant in ["a", "b"] {
+        for target in ["", "http://x:80", "http://y:80"] {
+            open(&world, Key::new(tenant, target)).await;
+        }
+    }
+    let (mut seen, mut query) = (Vec::new(), "?limit=2".to_owned());
+    for _ in 0..3 {
+        let page = list(&world, &query).await;
+        for item in page["items"].as_array().unwrap() {
+            seen.push(format!("{}/{}", item["tenant"].as_str().unwrap(), item["target"].as_str().unwrap_or_default()));
+        }
+        query = format!("?limit=2&cursor={}", page["next_cursor"].as_str().unwrap_or("none"));
+    }
+    assert_eq!(query, "?limit=2&cursor=none");
+    assert_eq!(seen, ["a/", "a/http://x:80", "a/http://y:80", "b/", "b/http://x:80", "b/http://y:80"]);
+    let answer = world.send("GET", "/v1/admin/breakers?cursor=none", None).await;
+    assert_eq!((answer.status, answer.json()["code"].as_str()), (StatusCode::BAD_REQUEST, Some("invalid_cursor")));
+}
+
+#[tokio::test]
+async fn a_breaker_is_reset_by_its_tenant_and_target() {
+    let world = World::new();
+    open(&world, Key::new("acme", TARGET)).await;
+    open(&world, Key::of_tenant("acme")).await;
+    let reset = async |body: Value| world.send("POST", "/v1/admin/breakers/reset", Some(body)).await;
+    for (body, status, code) in [
+        (json!({"tenant": "acme", "target": "https://other:443"}), StatusCode::NOT_FOUND, "not_found"),
+        (json!({"tenant": "other", "target": TARGET}), StatusCode::NOT_FOUND, "not_found"),
+        (json!({"tenant": "acme", "target": "\0"}), StatusCode::NOT_FOUND, "not_found"),
+        (json!({"target": TARGET}), StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
+        (json!({"tenant": "acme", "host": TARGET}), StatusCode::UNPROCESSABLE_ENTITY, "invalid_request"),
+    ] {
+        let answer = reset(body.clone()).await;
+        assert_eq!((answer.status, answer.json()["code"].as_str()), (status, Some(code)), "{body}: {}", answer.text);
+    }
+    assert_eq!(reset(json!({"tenant": "acme", "target": TARGET})).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(list(&world, "").await["items"].as_array().unwrap().len(), 1);
+    assert_eq!(reset(json!({"tenant": "acme"})).await.status, StatusCode::NO_CONTENT);
+    assert_eq!(reset(json!({"tenant": "acme", "target": null})).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(list(&world, "").await["items"], json!([]));
+}

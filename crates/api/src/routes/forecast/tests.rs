@@ -1,0 +1,128 @@
+use axum::body::Body;
+use axum::http::Request;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+use crate::forecast::{MOST_INSTANTS, MOST_SCHEDULES};
+use crate::testing::World;
+
+async fn submit(world: &World, seconds: u32) -> Value {
+    let answer = world.send("POST", "/v1/tasks", Some(json!({"type": "t", "delay_seconds": seconds}))).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    answer.json()
+}
+
+async fn schedule(world: &World, name: &str, cron: &str) {
+    let body = json!({"name": name, "cron": cron, "task": {"type": "t"}});
+    let answer = world.send("POST", "/v1/schedules", Some(body)).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+}
+
+async fn forecast(world: &World, query: &str) -> Value {
+    let answer = world.send("GET", &format!("/v1/forecast{query}"), None).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json()
+}
+
+fn minute(at: &str, tasks: u64, schedules: u64) -> Value {
+    json!({"at": format!("2026-05-22T{at}:00.000Z"), "tasks": tasks, "schedules": schedules})
+}
+
+#[tokio::test]
+async fn tasks_and_schedules_are_told_together() {
+    let world = World::new();
+    let empty = forecast(&world, "").await;
+    assert_eq!(
+        empty,
+        json!({
+            "from": "2026-05-22T18:01:00.000Z", "to": "2026-05-23T18:01:00.000Z", "complete": true,
+            "schedules_until": null, "schedules_missing": 0, "tasks": 0, "schedules": 0, "minutes": [], "herds": [],
+        })
+    );
+    for seconds in [0, 59, 60, 119, 600, 7_200] {
+        submit(&world, seconds).await;
+    }
+    schedule(&world, "tens", "*/10 * * * *").await;
+    schedule(&world, "threes", "*/20 10 18 * * *").await;
+    let told = forecast(&world, "?hours=1&top=2").await;
+    let minutes = [
+        minute("18:01", 2, 0),
+        minute("18:10", 1, 4),
+        minute("18:20", 0, 1),
+        minute("18:30", 0, 1),
+        minute("18:40", 0, 1),
+        minute("18:50", 0, 1),
+        minute("19:00", 0, 1),
+    ];
+    assert_eq!(told["minutes"], json!(minutes));
+    assert_eq!(told["herds"], json!([minute("18:10", 1, 4), minute("18:01", 2, 0)]));
+    assert_eq!((&told["tasks"], &told["schedules"], &told["complete"]), (&json!(3), &json!(9), &json!(true)));
+    assert_eq!(forecast(&world, "?hours=2").await["tasks"], 4);
+    assert_eq!(forecast(&world, "?top=0").await["herds"], json!([]));
+}
+
+#[tokio::test]
+async fn what_is_cancelled_or_moved_is_told_so() {
+    let world = World::new();
+    let (one, two) = (submit(&world, 300).await, submit(&world, 300).await);
+    let path = |task: &Value| format!("/v1/tasks/{}", task["task_id"].as_str().unwrap());
+    assert_eq!(world.send("DELETE", &path(&one), None).await.status, 200);
+    let patch = json!({"execute_at": "2026-05-22T19:00:00Z"});
+    assert_eq!(world.send("PATCH", &path(&two), Some(patch)).await.status, 200);
+    assert_eq!(forecast(&world, "").await["minutes"], json!([minute("19:00", 1, 0)]));
+}
+
+#[tokio::test]
+async fn a_tenant_is_told_of_its_own() {
+    let world = World::new();
+    submit(&world, 300).await;
+    schedule(&world, "mine", "* * * * *").await;
+    let request = Request::get("/v1/forecast").header("punctual-tenant", "other").body(Body::empty()).unwrap();
+    let told = world.call(request).await.json();
+    assert_eq!((&told["tasks"], &told["schedules"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn parameters_have_bounds() {
+    let world = World::new();
+    for query in ["hours=0", "hours=49", "hours=-1", "hours=1.5", "hours=", "top=101", "top=-1", "minutes=5"] {
+        let answer = world.send("GET", &format!("/v1/forecast?{query}"), None).await;
+        assert_eq!(answer.problem(), "invalid_request", "{query}");
+        let name = query.split('=').next().unwrap();
+        assert_eq!(answer.json()["errors"][0]["pointer"], format!("?{name}"));
+    }
+    let told = forecast(&world, "?hours=48&top=100").await;
+    assert_eq!(told["to"], "2026-05-24T18:01:00.000Z");
+}
+
+#[tokio::test]
+async fn of_too_many_instants_the_answer_says_how_far_they_are_counted() {
+    let world = World::new();
+    submit(&world, 40 * 3_600).await;
+    for name in ["a", "b", "c"] {
+        schedule(&world, name, "* * * * * *").await;
+    }
+    let told = forecast(&world, "?hours=48").await;
+    assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(0)));
+    // Three a second, of which the first minute is not in it.
+    let whole = (MOST_INSTANTS / 3 + 1) / 60 - 1;
+    assert_eq!(told["schedules"], whole * 180);
+    assert_eq!(told["schedules_until"], "2026-05-23T03:15:00.000Z");
+    assert_eq!(told["tasks"], 1, "what waits is counted to the end");
+}
+
+#[tokio::test]
+async fn of_too_many_schedules_the_answer_says_how_many_are_missing() {
+    let world = World::new();
+    let mut made = JoinSet::new();
+    for number in 0..MOST_SCHEDULES + 2 {
+        let body = json!({"name": format!("s{number:05}"), "cron": "0 0 * * *", "task": {"type": "t"}}).to_string();
+        let request = Request::post("/v1/schedules").header("content-type", "application/json");
+        let (router, request) = (world.router.clone(), request.body(Body::from(body)).unwrap());
+        made.spawn(async move { tower::ServiceExt::oneshot(router, request).await.unwrap().status() });
+    }
+    assert!(made.join_all().await.iter().all(|status| *status == 201));
+    let told = forecast(&world, "").await;
+    assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(2)));
+    assert_eq!((&told["schedules"], &told["schedules_until"]), (&json!(MOST_SCHEDULES), &json!(null)));
+}

@@ -1,0 +1,57 @@
+//! Circuit breakers, as an operator sees them.
+
+use punctual_core::ids::TaskId;
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::objects::objects_only;
+
+/// A circuit breaker that is open: nothing under it is dispatched, but for a probe now and then.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Breaker {
+    /// Whose tasks it holds back.
+    pub tenant: String,
+    /// To which webhook target (`scheme://host:port`); `null`: all of the tenant's, those of pull workers too.
+    pub target: Option<String>,
+    /// Whether a probe is under way.
+    pub state: BreakerState,
+    /// Since when it is open.
+    #[schema(value_type = String, format = DateTime)]
+    pub since: Timestamp,
+    /// The runs within the window when it opened.
+    pub runs: u64,
+    /// How many of them failed.
+    pub failures: u64,
+    /// When the next probe may be made. It is made as soon as there is a task to take, and somebody to take it.
+    #[schema(value_type = String, format = DateTime)]
+    pub next_probe_at: Timestamp,
+    /// The task that is the probe, while one is under way.
+    #[schema(value_type = Option<String>)]
+    pub probe: Option<TaskId>,
+    /// Why it opened.
+    pub reason: String,
+}
+
+/// What an open breaker lets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// Nothing.
+    Open,
+    /// A probe, which is under way: if it succeeds the breaker closes.
+    HalfOpen,
+}
+
+/// Which breaker is to be closed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct ResetBreaker {
+    /// Whose.
+    pub tenant: String,
+    /// Of which webhook target; that over everything of the tenant if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+}
+
+objects_only!(ResetBreaker);

@@ -1,0 +1,44 @@
+//! What will be due in which minute.
+
+use punctual_core::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What will be due, minute by minute.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Forecast {
+    /// The first minute that is counted: the one after the minute that lasts.
+    #[schema(value_type = String, format = DateTime)]
+    pub from: Timestamp,
+    /// Where it ends: the first minute that is not counted any more.
+    #[schema(value_type = String, format = DateTime)]
+    pub to: Timestamp,
+    /// Whether all schedules are in it, over the whole time. Waiting tasks always are.
+    pub complete: bool,
+    /// The instants of schedules are counted up to here, if there were too many of them to count them to the end; else
+    /// `null`.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub schedules_until: Option<Timestamp>,
+    /// How many schedules were not looked at, because there are too many: the last ones by name.
+    pub schedules_missing: u64,
+    /// How many waiting tasks are due in this time.
+    pub tasks: u64,
+    /// How many instants of schedules fall into it.
+    pub schedules: u64,
+    /// The minutes in which anything is due, in order. Those in which nothing is are left out.
+    pub minutes: Vec<ForecastMinute>,
+    /// The minutes in which the most is due, the largest first.
+    pub herds: Vec<ForecastMinute>,
+}
+
+/// What will be due in a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForecastMinute {
+    /// When the minute begins.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// How many waiting tasks are due in it.
+    pub tasks: u64,
+    /// How many instants of schedules fall into it, their jitter included; their tasks are not made yet.
+    pub schedules: u64,
+}

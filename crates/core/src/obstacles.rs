@@ -1,0 +1,85 @@
+//! Obstacles: what keeps a task from being claimed, as far as the store has it.
+//!
+//! Read to explain a task to somebody, and by nothing that decides anything. Every call is
+//! bounded, however many tasks wait; each tells of one moment, and the next call of another.
+//! Limits and pauses of queues are told by [`queues`](crate::queues).
+//!
+//! # Contract
+//! Each sentence is a test of the same name in `testkit::obstacles`.
+//!
+//! - `blockers_are_told_in_the_order_in_which_they_are_named`: the first so many of those that are still waited for, with
+//!   where they stand, and how many there are in all; of a task that waits for nobody there are none.
+//! - `a_dead_letter_that_holds_its_children_is_told`: as one that does.
+//! - `the_turn_of_a_key_is_told`: who has it, and how many wait before the task, up to a bound; whoever has the turn waits
+//!   for nobody, and a task without a key has no turn.
+//! - `a_dead_letter_that_holds_its_key_is_told`: as long as it does.
+//! - `due_tasks_before_a_task_are_counted`: of its queue, those of a higher priority and those of its own that were due
+//!   before it, up to a bound; not those that are not due, wait for a turn, or are in hands.
+//! - `the_bucket_is_told_as_claims_left_it`: none before the first claim, and where there is no rate limit.
+
+use async_trait::async_trait;
+
+use crate::ids::TaskId;
+use crate::queues::Bucket;
+use crate::state::State;
+use crate::store::StoreError;
+use crate::task::Task;
+
+/// Those that a task depends on and still waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blockers {
+    /// The first of them, in the order in which the task names them.
+    pub first: Vec<Blocker>,
+    /// How many there are in all.
+    pub count: u64,
+}
+
+/// A task that another waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    /// Its id.
+    pub id: TaskId,
+    /// Where it stands; one that has come to rest is about to be resolved, unless it holds.
+    pub state: State,
+    /// It is a dead letter, and its queue holds those that depend on it.
+    pub holds: bool,
+}
+
+/// Whose turn it is among the tasks of an ordering key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Whether the task has it.
+    pub is_own: bool,
+    /// The live task that has it; none: it is about to be decided, or nobody may have it.
+    pub holder: Option<(TaskId, State)>,
+    /// The dead letter behind which the key is held.
+    pub held_by: Option<TaskId>,
+    /// Those that wait before the task, without the one that has the turn.
+    pub ahead: Ahead,
+}
+
+/// How many tasks go before a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ahead {
+    /// So many.
+    pub tasks: u64,
+    /// Or more: nobody counted further.
+    pub or_more: bool,
+}
+
+/// Tells what keeps tasks from being claimed (see the module's contract).
+#[async_trait]
+pub trait Obstacles: Send + Sync {
+    /// Whom a task waits for: the first `first` of them, and how many.
+    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError>;
+
+    /// Whose turn it is among the tasks of a waiting task's key; none: it has no key, or does not wait. At most `most`
+    /// are counted.
+    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError>;
+
+    /// How many due tasks of its queue go before a task; at most `most` are counted.
+    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError>;
+
+    /// The bucket of a queue with a rate limit, if anybody has taken from it.
+    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;
+}

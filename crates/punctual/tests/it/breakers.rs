@@ -1,0 +1,245 @@
+//! Circuit breakers, as operators, targets and workers see them.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::process::Serve;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::{Value, json};
+
+use crate::it::cluster::Cluster;
+use crate::it::world::{Caller, SOON, World, boom, every, id_of, time, worker_id};
+
+/// So many runs have to fail, and so many tasks are submitted for that.
+const MINIMUM: usize = 5;
+
+/// A server whose breakers open soon, and are probed after so many seconds.
+fn touchy(serve: Serve, probe_seconds: u32) -> Serve {
+    serve
+        .setting("BREAKERS__MINIMUM", &MINIMUM.to_string())
+        .setting("BREAKERS__WINDOW_SECONDS", "60")
+        .setting("BREAKERS__PROBE_SECONDS", &probe_seconds.to_string())
+}
+
+/// A webhook that is tried again and again.
+fn hook(url: &str, queue: &str) -> Value {
+    json!({"type": "t", "queue": queue, "callback_url": url, "retry_policy": every(1_000, 0.2)})
+}
+
+async fn submit(caller: &Caller, url: &str, queue: &str, count: usize) -> Vec<String> {
+    let tasks = (0..count).map(|_| hook(url, queue)).collect();
+    caller.submit_all(tasks).await.iter().map(id_of).collect()
+}
+
+/// Waits until one breaker is open, and gives it.
+async fn until_open(caller: &Caller) -> Value {
+    eventually("a breaker is open", SOON, async || {
+        let mut open = caller.list("/v1/admin/breakers").await;
+        if open.len() == 1 { Ok(open.remove(0)) } else { Err(format!("{open:#?}")) }
+    })
+    .await
+}
+
+async fn until_closed(caller: &Caller) {
+    eventually("no breaker is open", SOON, async || {
+        let open = caller.list("/v1/admin/breakers").await;
+        if open.is_empty() { Ok(()) } else { Err(format!("{open:#?}")) }
+    })
+    .await;
+}
+
+async fn until_metric(caller: &Caller, wanted: &str) {
+    eventually(wanted, SOON, async || {
+        let metrics = caller.api.get("/metrics").await.text().to_owned();
+        if metrics.lines().any(|line| line == wanted) { Ok(()) } else { Err(metrics) }
+    })
+    .await;
+}
+
+/// The hits that were probes: what was on its way when the breaker opened has arrived long before the first.
+fn probes(sink: &Sink, path: &str, since: Timestamp, probe_seconds: i64) -> Vec<Timestamp> {
+    let after = since + SignedDuration::from_millis(probe_seconds * 800);
+    sink.hits(path).iter().map(|hit| hit.at).filter(|at| *at > after).collect()
+}
+
+/// Waits until there were so many probes, none of them before its time.
+async fn until_probed(sink: &Sink, path: &str, since: Timestamp, count: usize, probe_seconds: i64) -> Vec<Timestamp> {
+    let made = eventually("it was probed", SOON, async || {
+        let made = probes(sink, path, since, probe_seconds);
+        if made.len() >= count { Ok(made) } else { Err(format!("{made:?}")) }
+    })
+    .await;
+    for (before, at) in made.iter().enumerate() {
+        let earliest = since + SignedDuration::from_secs(probe_seconds * (i64::try_from(before).unwrap_or(0) + 1));
+        assert!(*at >= earliest, "probe {} of {made:?} was not to be made before {earliest}", before + 1);
+    }
+    made
+}
+
+#[tokio::test]
+async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well() {
+    let world = World::start_with(|serve| touchy(serve, 2)).await;
+    let (caller, sink, other_sink) = (world.caller(), Sink::start(), Sink::start());
+    sink.answer("/hook", Answer::status(500));
+    let first = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
+    let breaker = until_open(&caller).await;
+    let target = sink.url("");
+    let shown = json!({"tenant": "default", "target": target, "state": "open", "probe": null});
+    for (member, expected) in shown.as_object().expect("an object") {
+        assert_eq!(breaker[member], *expected, "{breaker:#}");
+    }
+    assert!(breaker["failures"].as_u64() >= Some(5) && breaker["failures"] == breaker["runs"], "{breaker:#}");
+    assert!(breaker["reason"].as_str().is_some_and(|reason| reason.contains("within 60 seconds")), "{breaker:#}");
+    let since = time(&breaker["since"]);
+    assert_eq!(time(&breaker["next_probe_at"]), since + SignedDuration::from_secs(2));
+    until_metric(&caller, "punctual_breakers_open 1").await;
+
+    let waiting = submit(&caller, &sink.url("/hook"), "q", 20).await;
+    // Neither another target nor another tenant is held up.
+    for id in submit(&caller, &other_sink.url("/hook"), "q", 3).await {
+        caller.until(&id, "COMPLETED").await;
+    }
+    let other = caller.of_tenant("other");
+    for id in submit(&other, &sink.url("/well"), "q", 3).await {
+        other.until(&id, "COMPLETED").await;
+    }
+    let made = until_probed(&sink, "/hook", since, 3, 2).await;
+    let mut untouched = 0;
+    for id in &waiting {
+        let (task, runs) = (caller.task(id).await, caller.runs(id).await);
+        assert_eq!(task["retry_count"].as_u64(), Some(runs.len() as u64), "{task:#}");
+        untouched += usize::from(runs.is_empty());
+    }
+    assert!(untouched + made.len() + 2 >= waiting.len(), "attempts were used up: {untouched} of 20 were not tried");
+    assert_eq!(caller.list("/v1/admin/breakers").await.len(), 1);
+
+    sink.answer("/hook", Answer::status(200));
+    for id in first.iter().chain(&waiting) {
+        let done = caller.until(id, "COMPLETED").await;
+        assert!(done["retry_count"].as_u64() < Some(100), "{done:#}");
+    }
+    until_closed(&caller).await;
+    until_metric(&caller, "punctual_breakers_open 0").await;
+    until_metric(&caller, "punctual_breaker_opened_total 1").await;
+    let log = world.server.log();
+    assert!(log.contains("a breaker has opened") && log.contains("a breaker has closed"), "{log}");
+}
+
+#[tokio::test]
+async fn an_operator_resets_a_breaker() {
+    let world = World::start_with(|serve| touchy(serve, 3_600)).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    sink.answer("/hook", Answer::status(500));
+    let tasks = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
+    let breaker = until_open(&caller).await;
+    sink.answer("/hook", Answer::status(200));
+    let since = time(&breaker["since"]);
+    let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
+    let reset = json!({"tenant": breaker["tenant"], "target": breaker["target"]});
+    let missing = json!({"tenant": "nobody", "target": breaker["target"]});
+    caller.api.post("/v1/admin/breakers/reset", &missing).await.problem_code(404, "not_found");
+    for id in &waiting {
+        assert_eq!(caller.task(id).await["status"], "PENDING");
+    }
+    assert_eq!(probes(&sink, "/hook", since, 1), []);
+    let answer = caller.api.post("/v1/admin/breakers/reset", &reset).await;
+    assert_eq!(answer.status(), 204, "{answer}");
+    caller.api.post("/v1/admin/breakers/reset", &reset).await.problem_code(404, "not_found");
+    for id in tasks.iter().chain(&waiting) {
+        caller.until(id, "COMPLETED").await;
+    }
+    assert!(caller.list("/v1/admin/breakers").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_breaker_outlives_a_restart() {
+    let mut world = World::start_with(|serve| touchy(serve, 3_600)).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    sink.answer("/hook", Answer::status(500));
+    submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
+    let breaker = until_open(&caller).await;
+    sink.answer("/hook", Answer::status(200));
+    let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
+    world.server.kill();
+    world.restart().await;
+    let (caller, other_sink) = (world.caller(), Sink::start());
+    assert_eq!(caller.list("/v1/admin/breakers").await, [breaker]);
+    // Whoever is not under it is dispatched by the new process, and so would they be.
+    let well = submit(&caller, &other_sink.url("/hook"), "q", 1).await.remove(0);
+    caller.until(&well, "COMPLETED").await;
+    for id in &waiting {
+        let task = caller.task(id).await;
+        assert_eq!((&task["status"], &task["retry_count"]), (&json!("PENDING"), &json!(0)));
+    }
+}
+
+#[tokio::test]
+async fn pull_workers_that_fail_everything_are_given_probes_only() {
+    let world = World::start_with(|serve| touchy(serve, 2)).await;
+    let (caller, other) = (world.caller(), world.caller().of_tenant("other"));
+    let task = || json!({"type": "t", "queue": "q", "retry_policy": every(1_000, 0.2)});
+    caller.submit_all((0..20).map(|_| task()).collect()).await;
+    other.submit_all(vec![task()]).await;
+    let wanted = |tasks: usize, seconds: u32| json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": tasks, "wait_seconds": seconds});
+    for lease in caller.lease(wanted(MINIMUM, 20)).await {
+        caller.tell("fail", &lease, boom()).await.expect(200);
+    }
+    let breaker = until_open(&caller).await;
+    assert_eq!(breaker["target"], Value::Null, "{breaker:#}");
+    let probe = caller.lease(wanted(10, 20)).await;
+    assert_eq!(probe.len(), 1);
+    let shown = caller.list("/v1/admin/breakers").await.remove(0);
+    assert_eq!((&shown["state"], &shown["probe"]), (&json!("half_open"), &probe[0]["task"]["task_id"]), "{shown:#}");
+    assert_eq!(other.lease(wanted(1, 20)).await.len(), 1, "another tenant is not held up");
+    caller.tell("fail", &probe[0], boom()).await.expect(200);
+    let probe = caller.lease(wanted(10, 20)).await;
+    assert_eq!(probe.len(), 1, "the next probe");
+    caller.tell("complete", &probe[0], json!({})).await.expect(200);
+    until_closed(&caller).await;
+    let rest = caller.lease(wanted(100, 20)).await;
+    assert!(rest.len() >= 10, "{} of the rest", rest.len());
+}
+
+#[tokio::test]
+async fn breakers_can_be_switched_off() {
+    let world = World::start_with(|serve| touchy(serve, 3_600).setting("BREAKERS__ENABLED", "false")).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    sink.answer("/hook", Answer::status(500));
+    submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
+    sink.wait_for("/hook", 10 * MINIMUM, SOON).await;
+    assert!(caller.list("/v1/admin/breakers").await.is_empty());
+}
+
+/// Each of the nodes dispatches some of the queues, and sees only some of the failures.
+#[tokio::test]
+async fn nodes_share_a_breaker_and_its_probes() {
+    let mut cluster = Cluster::start(0).await;
+    cluster.serve = touchy(cluster.serve.clone(), 4);
+    cluster.join().await;
+    cluster.join().await;
+    let (one, two, sink) = (cluster.caller(0), cluster.caller(1), Sink::start());
+    until_metric(&one, "punctual_partitions_owned 32").await;
+    until_metric(&two, "punctual_partitions_owned 32").await;
+    sink.answer("/hook", Answer::status(500));
+    let mut tasks = Vec::new();
+    for queue in 0..12 {
+        tasks.extend(submit(&one, &sink.url("/hook"), &format!("q{queue}"), 2).await);
+    }
+    let breaker = until_open(&two).await;
+    for caller in [&one, &two] {
+        until_metric(caller, "punctual_breakers_open 1").await;
+    }
+    // Of both together no more than of one.
+    until_probed(&sink, "/hook", time(&breaker["since"]), 3, 4).await;
+    sink.answer("/hook", Answer::status(200));
+    for id in &tasks {
+        one.until_within(id, "COMPLETED", Duration::from_mins(1)).await;
+    }
+    for caller in [&one, &two] {
+        until_closed(caller).await;
+        until_metric(caller, "punctual_breakers_open 0").await;
+    }
+    let opened = cluster.nodes.iter().filter(|node| node.log().contains("a breaker has opened")).count();
+    assert_eq!(opened, 1, "one of them has opened it");
+}

@@ -1,0 +1,98 @@
+//! `GET /v1/tasks/{id}/explain`: for every reason that can hold a task, the situation, and what is said of it.
+
+mod dispatch;
+mod others;
+mod queue;
+
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::world::{Caller, array, boom, every, in_seconds, merged, shared, time, worker_id, written};
+
+/// What is said of a task.
+async fn explained(caller: &Caller, id: &str) -> Value {
+    let answer = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
+    for reason in array(&answer["reasons"]) {
+        assert!(reason["code"].is_string() && reason["message"].is_string(), "{answer:#}");
+    }
+    answer
+}
+
+fn codes(answer: &Value) -> Vec<String> {
+    array(&answer["reasons"]).iter().map(|reason| reason["code"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+/// The only reason that is given, which must have this code; and the expectation.
+#[track_caller]
+fn only(answer: &Value, code: &str) -> (Value, Value) {
+    assert_eq!(codes(answer), [code], "{answer:#}");
+    (answer["reasons"][0].clone(), answer["eta"].clone())
+}
+
+#[track_caller]
+fn expect_says(reason: &Value, words: &[&str]) {
+    let message = reason["message"].as_str().unwrap_or_default();
+    for word in words {
+        assert!(message.contains(word), "{word:?} is not in {message:?}");
+    }
+}
+
+async fn put(caller: &Caller, queue: &str, settings: Value) {
+    caller.api.call("PUT", &format!("/v1/queues/{queue}")).json(&settings).send().await.expect(200);
+}
+
+/// Leases so many of a queue at once.
+async fn take(caller: &Caller, queue: &str, count: usize) -> Vec<Value> {
+    let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": count, "wait_seconds": 20});
+    let leases = caller.lease(wanted).await;
+    assert_eq!(leases.len(), count, "{leases:#?}");
+    leases
+}
+
+fn fatal() -> Value {
+    merged(boom(), json!({"retryable": false}))
+}
+
+#[tokio::test]
+async fn its_time_and_its_retry() {
+    let caller = shared().await;
+    let due = in_seconds(3_600.0);
+    let future = caller.submit_id(json!({"type": "t", "queue": "q", "execute_at": written(due)})).await;
+    let (reason, eta) = only(&explained(&caller, &future).await, "not_due_yet");
+    assert_eq!((time(&eta), time(&reason["until"])), (due, due));
+    expect_says(&reason, &[&written(due)]);
+
+    let failing = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": every(3, 600.0)})).await;
+    let lease = caller.lease_one("q").await;
+    let (reason, eta) = only(&explained(&caller, &failing).await, "running");
+    assert_eq!((&reason["worker_id"], &eta), (&lease["task"]["worker_id"], &Value::Null));
+    assert!(time(&reason["since"]) < time(&reason["until"]), "{reason:#}");
+    caller.tell("fail", &lease, boom()).await.expect(200);
+    let (reason, eta) = only(&explained(&caller, &failing).await, "waiting_for_retry");
+    assert_eq!(eta, caller.task(&failing).await["next_attempt_at"]);
+    expect_says(&reason, &["attempt 1", "boom"]);
+    caller.api.delete(&format!("/v1/tasks/{failing}")).await.expect(200);
+    only(&explained(&caller, &failing).await, "final");
+}
+
+/// Everything that the store decides, acted on one node and asked on another.
+#[tokio::test]
+async fn what_the_store_decides_is_told_by_every_node() {
+    let cluster = Cluster::start(2).await;
+    let (acting, asking) = (cluster.caller(0), cluster.caller(1));
+    others::blocked(&acting, &asking).await;
+    others::held_children(&acting, &asking).await;
+    others::turns(&acting, &asking).await;
+    others::held_keys(&acting, &asking).await;
+    queue::paused(&acting, &asking).await;
+    queue::full(&acting, &asking).await;
+    queue::slow(&acting, &asking).await;
+}
+
+#[tokio::test]
+async fn another_tenants_task_is_not_explained() {
+    let caller = shared().await;
+    let id = caller.submit_id(json!({"type": "t"})).await;
+    let path = format!("/v1/tasks/{id}/explain");
+    caller.stranger().api.get(&path).await.problem_code(404, "not_found");
+}

@@ -1,0 +1,225 @@
+//! Whoever is to take a task that is due: pull workers, or the node that dispatches webhooks.
+
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::postgres::Postgres;
+use punctual_testkit::process::Serve;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::{Value, json};
+
+use super::{codes, expect_says, explained, only};
+use crate::it::cluster::Cluster;
+use crate::it::world::{
+    Caller, PUNCTUAL, SOON, World, caller_of, id_of, in_seconds, quick, seconds_between, shared, time,
+};
+
+#[tokio::test]
+async fn nobody_asks_for_its_queue_until_somebody_does() {
+    let caller = shared().await;
+    let tasks = caller.submit_all(vec![json!({"type": "t", "queue": "lonely"}); 3]).await;
+    let last = id_of(&tasks[2]);
+    let (reason, eta) = only(&explained(&caller, &last).await, "no_worker_polling");
+    assert_eq!((&reason["queue"], &eta), (&json!("lonely"), &json!(null)));
+    expect_says(&reason, &["lonely", "type t", "last minute"]);
+    caller.lease_one("lonely").await;
+    let (reason, eta) = only(&explained(&caller, &last).await, "due_waiting_for_worker");
+    assert_eq!((&reason["position"], &eta), (&json!(2), &json!(null)));
+    expect_says(&reason, &["pull worker of queue lonely", "one other task"]);
+}
+
+async fn webhook(caller: &Caller, sink: &Sink) -> String {
+    caller.submit_id(json!({"type": "t", "queue": "q", "callback_url": sink.url("/")})).await
+}
+
+/// Without a node that dispatches anything.
+async fn nobody_dispatches(serve: &Serve) {
+    let (server, sink) = (serve.clone().arg("--roles").arg("api").start().await, Sink::start());
+    let caller = caller_of(&server);
+    let id = webhook(&caller, &sink).await;
+    let (reason, eta) = only(&explained(&caller, &id).await, "no_partition_owner");
+    assert_eq!(eta, json!(null));
+    assert!(reason["partition"].as_u64().is_some_and(|number| number < 64), "{reason:#}");
+    expect_says(&reason, &["queue q", "which no node owns", "scheduler"]);
+    drop(server);
+
+    let mut server = serve.start().await;
+    caller_of(&server).until(&id, "COMPLETED").await;
+    server.terminate();
+    server.exit(SOON).await;
+    let given_up = in_seconds(0.0);
+    let server = serve.clone().arg("--roles").arg("api").start().await;
+    let caller = caller_of(&server);
+    let id = webhook(&caller, &sink).await;
+    let (reason, _) = only(&explained(&caller, &id).await, "no_partition_owner");
+    let since = seconds_between(given_up, time(&reason["since"]));
+    assert!((-20.0..=20.0).contains(&since), "{since}: {reason:#}");
+}
+
+#[tokio::test]
+async fn its_partition_has_no_owner() {
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    nobody_dispatches(&Serve::new(PUNCTUAL, home.path().join("data"))).await;
+}
+
+#[tokio::test]
+async fn its_partition_has_no_owner_in_a_shared_database() {
+    let postgres = Postgres::start().await;
+    let home = tempfile::tempdir().expect("a temporary directory can be made");
+    nobody_dispatches(
+        &Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &postgres.create_database().await),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn it_is_of_a_backlog_that_was_found() {
+    let (home, sink) = (tempfile::tempdir().expect("a temporary directory can be made"), Sink::start());
+    let serve = Serve::new(PUNCTUAL, home.path().join("data")).setting("SCHEDULER__BACKLOG_PER_SECOND", "1");
+    let mut server = serve.clone().arg("--roles").arg("api").start().await;
+    let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
+    let tasks = caller_of(&server).submit_all(vec![task; 60]).await;
+    server.terminate();
+    server.exit(SOON).await;
+    let before = in_seconds(-1.0);
+    let server = serve.start().await;
+    let caller = caller_of(&server);
+    let (reason, eta) = only(&explained(&caller, &id_of(&tasks[59])).await, "found_backlog");
+    assert_eq!((&reason["per_second"], &reason["queue"]), (&json!(1.0), &json!("q")));
+    assert!(time(&reason["since"]) > before, "{reason:#}");
+    let position = reason["position"].as_u64().expect("a place");
+    assert!((2..=60).contains(&position), "{reason:#}");
+    let wait = seconds_between(in_seconds(0.0), time(&eta));
+    let about = f64::from(u32::try_from(position).expect("small")) - 1.0;
+    assert!((wait - about).abs() < 5.0, "{wait} s at place {position}");
+    expect_says(&reason, &["was due before this node took over", "1 a second"]);
+    // What has come due since is not of it.
+    let live = webhook(&caller, &sink).await;
+    caller.until(&live, "COMPLETED").await;
+}
+
+/// Waits until what is said of a task is only this.
+async fn until_only(caller: &Caller, id: &str, code: &str) -> Value {
+    eventually(code, SOON, async || {
+        let answer = explained(caller, id).await;
+        if codes(&answer) == [code] { Ok(answer["reasons"][0].clone()) } else { Err(format!("{answer:#}")) }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn its_target_has_no_free_place() {
+    let sink = Sink::start();
+    sink.answer("/", Answer::hang());
+    let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
+    let caller = world.caller();
+    let hanging = webhook(&caller, &sink).await;
+    caller.until(&hanging, "RUNNING").await;
+    let id = webhook(&caller, &sink).await;
+    let reason = until_only(&caller, &id, "webhook_places").await;
+    let target = sink.url("");
+    assert_eq!((&reason["crowded"], &reason["target"]), (&json!(["target"]), &json!(target)));
+    assert_eq!(reason["position"], 1);
+    expect_says(&reason, &[&target, "until a call ends"]);
+}
+
+#[tokio::test]
+async fn its_tenant_and_its_band_have_no_free_places() {
+    let sink = Sink::start();
+    sink.answer("/", Answer::hang());
+    let settings = |serve: Serve| {
+        let serve = serve.setting("WEBHOOKS__CONCURRENCY", "8").setting("WEBHOOKS__PER_TARGET", "8");
+        serve.setting("WEBHOOKS__TENANT_PERCENT", "25").setting("WEBHOOKS__BAND_PERCENT", "50")
+    };
+    let world = World::start_with(settings).await;
+    let (first, second) = (world.caller(), world.caller().of_tenant("second"));
+    // Two are a quarter of eight places.
+    for _ in 0..2 {
+        let id = webhook(&first, &sink).await;
+        first.until(&id, "RUNNING").await;
+    }
+    let id = webhook(&first, &sink).await;
+    let reason = until_only(&first, &id, "webhook_places").await;
+    let crowded = reason["crowded"].as_array().expect("a list").clone();
+    assert!(crowded.contains(&json!("tenant")), "{reason:#}");
+    expect_says(&reason, &["tenant default"]);
+    // The rest of what the band may have goes to others.
+    let id = webhook(&second, &sink).await;
+    second.until(&id, "RUNNING").await;
+    let others = world.caller().of_tenant("third");
+    let id = webhook(&others, &sink).await;
+    others.until(&id, "RUNNING").await;
+    let last = world.caller().of_tenant("fourth");
+    let id = webhook(&last, &sink).await;
+    let reason = until_only(&last, &id, "webhook_places").await;
+    let crowded = reason["crowded"].as_array().expect("a list").clone();
+    assert!(crowded.contains(&json!("band")) && !crowded.contains(&json!("tenant")), "{reason:#}");
+    expect_says(&reason, &["normal priority"]);
+}
+
+#[tokio::test]
+async fn its_breaker_is_open() {
+    let sink = Sink::start();
+    sink.answer("/", Answer::status(500));
+    let settings = |serve: Serve| serve.setting("BREAKERS__MINIMUM", "5").setting("BREAKERS__PROBE_SECONDS", "600");
+    let world = World::start_with(settings).await;
+    let caller = world.caller();
+    let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(50)});
+    caller.submit_all(vec![task; 5]).await;
+    let open = eventually("a breaker is open", SOON, async || {
+        let open = caller.list("/v1/admin/breakers").await;
+        if open.is_empty() { Err(format!("{open:#?}")) } else { Ok(open[0].clone()) }
+    })
+    .await;
+    let id = webhook(&caller, &sink).await;
+    let answer = explained(&caller, &id).await;
+    assert_eq!(codes(&answer), ["breaker_open"], "{answer:#}");
+    let reason = &answer["reasons"][0];
+    assert_eq!((&reason["target"], &reason["since"]), (&open["target"], &open["since"]));
+    assert_eq!((&reason["until"], &answer["eta"]), (&open["next_probe_at"], &open["next_probe_at"]));
+    assert_eq!(reason["reason"], open["reason"]);
+    expect_says(reason, &[&sink.url(""), "next probe"]);
+    sink.answer("/", Answer::status(200));
+    let which = json!({"tenant": "default", "target": sink.url("")});
+    let reset = caller.api.post("/v1/admin/breakers/reset", &which).await;
+    assert_eq!(reset.status(), 204, "{reset}");
+    caller.until(&id, "COMPLETED").await;
+}
+
+#[tokio::test]
+async fn another_node_dispatches_it() {
+    let (cluster, sink) = (Cluster::start(2).await, Sink::start());
+    sink.answer("/", Answer::hang());
+    let callers = [cluster.caller(0), cluster.caller(1)];
+    // Whoever dispatches it then does so for good.
+    eventually("both have their share of the partitions", SOON, async || {
+        let rows = callers[0].list("/v1/admin/partitions").await;
+        let of_first = rows.iter().filter(|row| !row["owner"].is_null() && row["owner"] == rows[0]["owner"]).count();
+        let owned = rows.iter().filter(|row| !row["owner"].is_null()).count();
+        if (of_first, owned) == (32, 64) { Ok(()) } else { Err(format!("{of_first} of {owned}")) }
+    })
+    .await;
+    // As many as a target has places, and one.
+    let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
+    callers[0].submit_all(vec![task; 65]).await;
+    let waiting = eventually("all places are taken", SOON, async || {
+        let (running, waiting) = (sink.waiting(), callers[0].list_ids("&status=PENDING").await);
+        if running == 64 && waiting.len() == 1 { Ok(waiting[0].clone()) } else { Err(format!("{running} {waiting:?}")) }
+    })
+    .await;
+    let (owner, other) = eventually("one of the nodes dispatches it", SOON, async || {
+        let answers = [explained(&callers[0], &waiting).await, explained(&callers[1], &waiting).await];
+        match [&codes(&answers[0])[..], &codes(&answers[1])[..]] {
+            [[first], [second]] if first == "webhook_places" && second == "due_waiting_for_worker" => Ok((0, 1)),
+            [[first], [second]] if first == "due_waiting_for_worker" && second == "webhook_places" => Ok((1, 0)),
+            _ => Err(format!("{answers:#?}")),
+        }
+    })
+    .await;
+    let (reason, _) = only(&explained(&callers[other], &waiting).await, "due_waiting_for_worker");
+    let nodes = callers[0].list("/v1/admin/nodes").await;
+    let node = nodes.iter().find(|node| node["address"] == cluster.nodes[owner].address()).expect("it is known");
+    assert_eq!((&reason["by"], &reason["position"]), (&node["id"], &json!(1)));
+    expect_says(&reason, &[node["id"].as_str().unwrap_or_default(), node["name"].as_str().unwrap_or_default()]);
+    let partitions = callers[0].list("/v1/admin/partitions").await;
+    let own = partitions.iter().find(|row| row["partition"] == reason["partition"]).expect("it is one of them");
+    assert_eq!(own["owner"], node["id"]);
+}

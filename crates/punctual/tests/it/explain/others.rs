@@ -1,0 +1,137 @@
+//! Those that a task waits for: what it depends on, and whoever has the turn of its ordering key.
+
+use std::time::{Duration, Instant};
+
+use punctual_testkit::eventually::eventually;
+use serde_json::{Value, json};
+
+use super::{expect_says, explained, fatal, only, put, take};
+use crate::it::world::{Caller, SOON, array, id_of, shared};
+
+fn ids(tasks: &[Value]) -> Vec<String> {
+    tasks.iter().map(id_of).collect()
+}
+
+/// Waits until what is said of a task is only this, and so.
+async fn until(caller: &Caller, id: &str, code: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    eventually(code, SOON, async || {
+        let answer = explained(caller, id).await;
+        let (reason, eta) = only(&answer, code);
+        assert_eq!(eta, Value::Null, "nobody knows for how long: {answer:#}");
+        if is_so(&reason) { Ok(reason) } else { Err(format!("{answer:#}")) }
+    })
+    .await
+}
+
+/// The first ten in the order in which they are named, and how many there are.
+pub async fn blocked(acting: &Caller, asking: &Caller) {
+    let parents = ids(&acting.submit_all(vec![json!({"type": "t", "queue": "parents"}); 12]).await);
+    let named: Vec<&String> = parents.iter().rev().collect();
+    let child = acting.submit_id(json!({"type": "t", "queue": "children", "depends_on": named})).await;
+    let told = |states: &[(&str, &str)]| -> Value {
+        states.iter().map(|(id, state)| json!({"id": id, "state": state})).collect()
+    };
+    let reason = until(asking, &child, "waiting_for_dependencies", |reason| reason["count"] == 12).await;
+    let first: Vec<(&str, &str)> = named.iter().take(10).map(|id| (id.as_str(), "PENDING")).collect();
+    assert_eq!(reason["tasks"], told(&first));
+    expect_says(&reason, &["12 tasks", named[0], "PENDING"]);
+
+    let leases = take(acting, "parents", 12).await;
+    for lease in leases.iter().filter(|lease| parents[..10].contains(&id_of(&lease["task"]))) {
+        acting.tell("complete", lease, json!({})).await.expect(200);
+    }
+    let reason = until(asking, &child, "waiting_for_dependencies", |reason| reason["count"] == 2).await;
+    assert_eq!(reason["tasks"], told(&[(named[0], "RUNNING"), (named[1], "RUNNING")]));
+}
+
+#[tokio::test]
+async fn those_it_depends_on() {
+    let caller = shared().await;
+    blocked(&caller, &caller).await;
+}
+
+/// A dead letter that its queue holds others behind.
+pub async fn held_children(acting: &Caller, asking: &Caller) {
+    put(acting, "careful", json!({"on_dead_letter": "hold"})).await;
+    let parent = acting.submit_id(json!({"type": "t", "queue": "careful"})).await;
+    let child = acting.submit_id(json!({"type": "t", "queue": "held", "depends_on": [parent]})).await;
+    acting.tell("fail", &take(acting, "careful", 1).await[0], fatal()).await.expect(200);
+    let is_held = |reason: &Value| reason["tasks"][0]["state"] == "DEAD_LETTERED";
+    let reason = until(asking, &child, "waiting_for_dependencies", is_held).await;
+    assert_eq!(reason["tasks"], json!([{"id": parent, "state": "DEAD_LETTERED", "holds": true}]));
+    expect_says(&reason, &[&parent, "dead letter", "re-drive it"]);
+    acting.api.post(&format!("/v1/tasks/{parent}/redrive"), &json!({})).await.expect(200);
+    let reason = until(asking, &child, "waiting_for_dependencies", |reason| !is_held(reason)).await;
+    assert_eq!(reason["tasks"], json!([{"id": parent, "state": "PENDING"}]));
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_holds_its_children() {
+    let caller = shared().await;
+    held_children(&caller, &caller).await;
+}
+
+#[tokio::test]
+async fn thousands_that_it_depends_on_take_no_time() {
+    const PARENTS: usize = 9_999;
+    let caller = shared().await;
+    let mut tasks = vec![json!({"type": "t", "queue": "parents"}); PARENTS];
+    tasks.push(json!({"type": "t", "depends_on": (0..PARENTS).collect::<Vec<_>>()}));
+    let answer = caller.api.post("/v1/tasks/batch?return=ids", &json!({ "tasks": tasks })).await.expect(200);
+    let items = array(&answer["items"]);
+    let child = items[PARENTS]["task_id"].as_str().expect("an id").to_owned();
+    let begun = Instant::now();
+    let (reason, _) = only(&explained(&caller, &child).await, "waiting_for_dependencies");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!((array(&reason["tasks"]).len(), &reason["count"]), (10, &json!(PARENTS)));
+    assert_eq!(reason["tasks"][0]["id"], items[0]["task_id"]);
+    expect_says(&reason, &["9,999 tasks"]);
+}
+
+/// Who has it, and the place in the line.
+pub async fn turns(acting: &Caller, asking: &Caller) {
+    let task = json!({"type": "t", "queue": "keyed", "ordering_key": "invoice 7"});
+    let tasks = ids(&acting.submit_all(vec![task; 4]).await);
+    let has = |state: &'static str| move |reason: &Value| reason["tasks"][0]["state"] == state;
+    let reason = until(asking, &tasks[3], "waiting_for_turn", has("PENDING")).await;
+    assert_eq!(
+        (&reason["tasks"], &reason["position"], &reason["ordering_key"]),
+        (&json!([{"id": tasks[0], "state": "PENDING"}]), &json!(3), &json!("invoice 7"))
+    );
+    let lease = take(acting, "keyed", 1).await.remove(0);
+    let reason = until(asking, &tasks[3], "waiting_for_turn", has("RUNNING")).await;
+    assert_eq!(reason["position"], 3);
+    expect_says(&reason, &["\"invoice 7\"", &tasks[0], "RUNNING", "2 wait before it"]);
+    let reason = until(asking, &tasks[1], "waiting_for_turn", has("RUNNING")).await;
+    assert_eq!(reason["position"], 1);
+    acting.tell("complete", &lease, json!({})).await.expect(200);
+    let reason = until(asking, &tasks[3], "waiting_for_turn", |reason| reason["position"] == 2).await;
+    assert_eq!(reason["tasks"][0]["id"], tasks[1]);
+}
+
+#[tokio::test]
+async fn whose_turn_it_is() {
+    let caller = shared().await;
+    turns(&caller, &caller).await;
+}
+
+/// Held until it is driven again.
+pub async fn held_keys(acting: &Caller, asking: &Caller) {
+    put(acting, "strict", json!({"on_dead_letter": "hold"})).await;
+    let task = json!({"type": "t", "queue": "strict", "ordering_key": "k"});
+    let tasks = ids(&acting.submit_all(vec![task; 2]).await);
+    acting.tell("fail", &take(acting, "strict", 1).await[0], fatal()).await.expect(200);
+    let is_held = |reason: &Value| reason["tasks"][0]["holds"] == true;
+    let reason = until(asking, &tasks[1], "waiting_for_turn", is_held).await;
+    assert_eq!(reason["tasks"], json!([{"id": tasks[0], "state": "DEAD_LETTERED", "holds": true}]));
+    expect_says(&reason, &[&tasks[0], "dead letter", "re-drive it"]);
+    acting.api.post(&format!("/v1/tasks/{}/redrive", tasks[0]), &json!({})).await.expect(200);
+    let has_turn = |reason: &Value| reason["tasks"] == json!([{"id": tasks[0], "state": "PENDING"}]);
+    until(asking, &tasks[1], "waiting_for_turn", has_turn).await;
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_holds_its_key() {
+    let caller = shared().await;
+    held_keys(&caller, &caller).await;
+}

@@ -1,0 +1,137 @@
+//! What the queue of a task has against it: a pause, its limits; and several of these at once.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{codes, expect_says, explained, only, put, take};
+use crate::it::world::{Caller, id_of, in_seconds, seconds_between, shared, time, worker_id, written};
+
+async fn pause(caller: &Caller, queue: &str, how: Value) -> Value {
+    caller.api.post(&format!("/v1/queues/{queue}/pause"), &how).await.expect(200)["pause"].clone()
+}
+
+/// Asks for tasks of a queue and gives up at once, so that a worker has polled.
+async fn poll(caller: &Caller, queue: &str) {
+    let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": 1, "wait_seconds": 0});
+    assert_eq!(caller.lease(wanted).await, Vec::<Value>::new());
+}
+
+/// By whom, since when, why and until when.
+pub async fn paused(acting: &Caller, asking: &Caller) {
+    poll(asking, "paused").await;
+    let until = written(in_seconds(3_600.0));
+    let pause_told = pause(acting, "paused", json!({"reason": "stocktaking", "until": until})).await;
+    let id = acting.submit_id(json!({"type": "t", "queue": "paused"})).await;
+    let (reason, eta) = only(&explained(asking, &id).await, "queue_paused");
+    assert_eq!((&reason["until"], &eta, &reason["queue"]), (&json!(until), &json!(until), &json!("paused")));
+    assert_eq!((&reason["since"], &reason["by"]), (&pause_told["paused_at"], &pause_told["paused_by"]));
+    assert_eq!(reason["reason"], "stocktaking");
+    let by = pause_told["paused_by"].as_str().unwrap_or_default();
+    expect_says(&reason, &["paused", by, &until, "stocktaking"]);
+
+    // With another reason, and later than that, and without an end.
+    let due = written(in_seconds(7_200.0));
+    let later = acting.submit_id(json!({"type": "t", "queue": "paused", "execute_at": due})).await;
+    let (_, eta) = only(&explained(asking, &later).await, "not_due_yet");
+    assert_eq!(eta, json!(due));
+    pause(acting, "paused", json!({})).await;
+    let answer = explained(asking, &later).await;
+    assert_eq!(
+        (codes(&answer), &answer["eta"]),
+        (["not_due_yet", "queue_paused"].map(str::to_owned).to_vec(), &json!(null))
+    );
+    assert_eq!(answer["reasons"][1].get("until"), None);
+}
+
+#[tokio::test]
+async fn a_pause() {
+    let caller = shared().await;
+    paused(&caller, &caller).await;
+}
+
+/// The limit, how many run, and the place in the line.
+pub async fn full(acting: &Caller, asking: &Caller) {
+    put(acting, "full", json!({"max_concurrency": 2})).await;
+    let tasks = acting.submit_all(vec![json!({"type": "t", "queue": "full"}); 6]).await;
+    let leases = take(acting, "full", 2).await;
+    // Once the worker that polled is known on the other node too, nothing else is in the way.
+    let last = id_of(&tasks[5]);
+    poll(asking, "full").await;
+    let (reason, eta) = only(&explained(asking, &last).await, "queue_concurrency");
+    assert_eq!((&reason["limit"], &reason["running"], &reason["position"]), (&json!(2), &json!(2), &json!(4)));
+    assert_eq!((&reason["queue"], &eta), (&json!("full"), &json!(null)));
+    expect_says(&reason, &["queue full runs at most 2 tasks at once, and 2 run", "3 other tasks"]);
+    // Something more urgent passes it by.
+    acting.submit(json!({"type": "t", "queue": "full", "priority": 9})).await;
+    let (reason, _) = only(&explained(asking, &last).await, "queue_concurrency");
+    assert_eq!(reason["position"], 5);
+    acting.tell("complete", &leases[0], json!({})).await.expect(200);
+    let (reason, _) = only(&explained(asking, &last).await, "queue_concurrency");
+    assert_eq!((&reason["running"], &reason["position"]), (&json!(1), &json!(5)), "others take the free place first");
+}
+
+#[tokio::test]
+async fn as_many_run_as_may() {
+    let caller = shared().await;
+    full(&caller, &caller).await;
+}
+
+/// The rate, the place in the line, and when its turn comes.
+pub async fn slow(acting: &Caller, asking: &Caller) {
+    put(acting, "slow", json!({"rate_limit": {"per_second": 0.1, "burst": 2}})).await;
+    let tasks = acting.submit_all(vec![json!({"type": "t", "queue": "slow"}); 5]).await;
+    take(acting, "slow", 2).await;
+    let begun = in_seconds(0.0);
+    poll(asking, "slow").await;
+    let (reason, eta) = only(&explained(asking, &id_of(&tasks[4])).await, "queue_rate");
+    assert_eq!((&reason["per_second"], &reason["burst"], &reason["position"]), (&json!(0.1), &json!(2), &json!(3)));
+    assert_eq!((&reason["until"], &reason["queue"]), (&eta, &json!("slow")));
+    // Three tokens at ten seconds each, from the moment that the last was taken.
+    let wait = seconds_between(begun, time(&eta));
+    assert!((25.0..31.0).contains(&wait), "{wait} s: {reason:#}");
+    expect_says(&reason, &["0.1 tasks a second", "burst 2", "2 other tasks"]);
+}
+
+#[tokio::test]
+async fn a_slow_rate() {
+    let caller = shared().await;
+    slow(&caller, &caller).await;
+}
+
+#[tokio::test]
+async fn all_that_holds_it_at_once_in_order() {
+    let caller = shared().await;
+    let settings = json!({"max_concurrency": 1, "rate_limit": {"per_second": 0.1, "burst": 1}});
+    put(&caller, "q", settings).await;
+    let tasks = caller.submit_all(vec![json!({"type": "t", "queue": "q"}); 3]).await;
+    take(&caller, "q", 1).await;
+    pause(&caller, "q", json!({"until": written(in_seconds(600.0))})).await;
+    let answer = explained(&caller, &id_of(&tasks[2])).await;
+    assert_eq!(codes(&answer), ["queue_paused", "queue_concurrency", "queue_rate"]);
+    assert_eq!(answer["eta"], json!(null), "nobody knows how long the one that runs takes");
+    // One that depends on another is held by that, its time and the pause.
+    let parent = id_of(&tasks[1]);
+    let child = json!({"type": "t", "queue": "q", "depends_on": [parent], "delay_seconds": 60});
+    let child = caller.submit_id(child).await;
+    let expected = ["waiting_for_dependencies", "not_due_yet", "queue_paused"];
+    assert_eq!(codes(&explained(&caller, &child).await), expected);
+}
+
+#[tokio::test]
+async fn nobody_counts_further_than_ten_thousand() {
+    let caller = shared().await;
+    put(&caller, "q", json!({"max_concurrency": 1})).await;
+    let mut last = String::new();
+    for _ in 0..2 {
+        let tasks = vec![json!({"type": "t", "queue": "q"}); 5_100];
+        let answer = caller.api.post("/v1/tasks/batch?return=ids", &json!({ "tasks": tasks })).await.expect(200);
+        last = answer["items"][5_099]["task_id"].as_str().expect("an id").to_owned();
+    }
+    take(&caller, "q", 1).await;
+    let begun = Instant::now();
+    let (reason, _) = only(&explained(&caller, &last).await, "queue_concurrency");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!((&reason["position"], &reason["position_or_later"]), (&json!(10_001), &json!(true)));
+    expect_says(&reason, &["10,000 or more other tasks"]);
+}

@@ -1,0 +1,228 @@
+//! Breakers, as this node has them in mind: which are open, and what it has seen since.
+//!
+//! Whoever settles runs says how they ended ([`Circuits::count`]): one short lock for a batch, and no
+//! clock and no store. The dispatcher asks which breakers are open before a lane comes on its board,
+//! and makes probes ([`Circuits::probe`]). In between is the [`BreakerWatch`]: once a second it tells
+//! the store what was counted, opens, closes, and reads what is open. Where breakers are off, all of
+//! this does nothing.
+
+mod open;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use punctual_core::breakers::{Breakers, Key, Permission, Runs};
+use punctual_core::ids::TaskId;
+use punctual_core::store::{Claimed, StoreError};
+use punctual_core::time::Timestamp;
+use tokio::sync::Notify;
+
+pub use open::OpenSet;
+pub use watch::{BreakerWatch, Config};
+
+/// Runs under open breakers that are kept in mind until the next look; those beyond are not, and a probe among them is
+/// followed by the next one.
+const MOST_ENDED: usize = 4_096;
+/// What is longer is no host that anybody could reach, and too long for a key of the store.
+const LONGEST_TARGET: usize = 512;
+/// When nothing was there to be a probe, another may be made after this.
+const LOOK_AGAIN_MILLIS: i64 = 1_000;
+
+/// How a run ended, for its breakers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// It succeeded.
+    Succeeded,
+    /// The target took it on, and what comes of it is told later: the target is well.
+    TakenOn,
+    /// It failed, timed out or was lost.
+    Failed,
+}
+
+/// A run that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedRun<'a> {
+    /// Whose.
+    pub tenant: &'a str,
+    /// To which target; empty: of a worker that tells by itself.
+    pub target: &'a str,
+    /// Of which task.
+    pub task: TaskId,
+    /// How.
+    pub end: RunEnd,
+}
+
+/// See the module.
+#[derive(Default)]
+pub struct Circuits {
+    store: Option<Arc<dyn Breakers>>,
+    probe_millis: i64,
+    open: RwLock<Arc<OpenSet>>,
+    is_any_open: AtomicBool,
+    fresh: Mutex<Fresh>,
+    /// A probe that this node has made has ended.
+    probe_ended: Notify,
+    opened: AtomicU64,
+}
+
+/// What was counted since the watch looked last.
+#[derive(Debug, Default)]
+struct Fresh {
+    runs: HashMap<String, HashMap<String, Runs>>,
+    ended: Vec<UnderOpen>,
+}
+
+/// A run that ended under an open breaker, and may have been its probe.
+#[derive(Debug)]
+struct UnderOpen {
+    key: Key,
+    task: TaskId,
+    is_success: bool,
+}
+
+impl Circuits {
+    /// Breakers that are kept in `store`, and probed again after so many milliseconds.
+    pub fn new(store: Arc<dyn Breakers>, probe_millis: i64) -> Self {
+        Self { store: Some(store), probe_millis, ..Self::default() }
+    }
+
+    /// No breakers: nothing is counted, and nothing opens.
+    pub fn off() -> Self {
+        Self::default()
+    }
+
+    /// Runs ended. What ends under an open breaker is not counted: it may be its probe.
+    pub fn count<'a>(&self, ended: impl IntoIterator<Item = EndedRun<'a>>) {
+        if self.store.is_none() {
+            return;
+        }
+        let open = self.is_any_open.load(Ordering::Relaxed).then(|| self.open());
+        let mut is_probe = false;
+        let mut fresh = self.fresh.lock();
+        for run in ended {
+            let is_success = run.end != RunEnd::Failed;
+            if let Some(open) = &open {
+                let mut is_under_open = false;
+                for breaker in open.over(run.tenant, run.target) {
+                    is_under_open = true;
+                    // Whether the run itself succeeds is not known yet, and that is what a tenant's breaker goes by.
+                    if breaker.key.is_of_tenant() && run.end == RunEnd::TakenOn {
+                        continue;
+                    }
+                    is_probe |= breaker.probe == Some(run.task);
+                    if fresh.ended.len() < MOST_ENDED {
+                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, is_success });
+                    }
+                }
+                if is_under_open {
+                    continue;
+                }
+            }
+            fresh.add(run.tenant, run.target, is_success);
+        }
+        drop(fresh);
+        if is_probe {
+            self.probe_ended.notify_one();
+        }
+    }
+
+    /// The breakers that are open.
+    pub fn open(&self) -> Arc<OpenSet> {
+        Arc::clone(&self.open.read())
+    }
+
+    /// How many breakers this node has opened.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Makes a probe of breakers that are all over the same lane: `claim` is to take one task, and is asked if all of
+    /// them permit it. Empty when they do not.
+    pub async fn probe(
+        &self,
+        keys: &[Key],
+        now: Timestamp,
+        claim: impl Future<Output = Result<Vec<Claimed>, StoreError>>,
+    ) -> Result<Vec<Claimed>, StoreError> {
+        let Some(store) = &self.store else { return Ok(Vec::new()) };
+        let next = now.plus_millis(self.probe_millis);
+        let mut permitted = Vec::new();
+        for key in keys {
+            match store.permit_probe(key, now, next).await? {
+                Permission::Given => permitted.push(key),
+                // The lane is not under it any more.
+                Permission::Closed => {}
+                Permission::NotYet => {
+                    self.name(store, &permitted, next, Err(now)).await;
+                    return Ok(Vec::new());
+                }
+            }
+        }
+        let claimed = claim.await?;
+        let probe = claimed.iter().flat_map(|answer| &answer.tasks).map(|task| task.id).next();
+        self.name(store, &permitted, next, probe.ok_or(now.plus_millis(LOOK_AGAIN_MILLIS))).await;
+        Ok(claimed)
+    }
+
+    /// Tells which task the probe is, before anybody runs it. If that fails, nobody will know it for the probe, and the
+    /// next one follows.
+    async fn name(&self, store: &Arc<dyn Breakers>, keys: &[&Key], next: Timestamp, probe: Result<TaskId, Timestamp>) {
+        for key in keys {
+            match store.name_probe(key, next, probe).await {
+                Ok(()) => self.learn_probe(key, probe.map_or_else(|again_at| again_at, |_| next), probe.ok()),
+                Err(error) => tracing::debug!(error = %error, "could not tell which task the probe of a breaker is"),
+            }
+        }
+    }
+
+    fn learn_probe(&self, key: &Key, next_probe_at: Timestamp, probe: Option<TaskId>) {
+        let mut open = self.open.write();
+        if let Some(mut breaker) = open.get(key).cloned() {
+            breaker.next_probe_at = next_probe_at;
+            (breaker.half_open, breaker.probe) = (probe.is_some(), probe);
+            Arc::make_mut(&mut open).insert(breaker);
+        }
+    }
+
+    /// These are open now; whether that is news.
+    fn know(&self, open: OpenSet) -> bool {
+        let mut known = self.open.write();
+        let is_news = **known != open;
+        if is_news {
+            self.is_any_open.store(!open.is_empty(), Ordering::Relaxed);
+            *known = Arc::new(open);
+        }
+        is_news
+    }
+
+    fn take(&self) -> Fresh {
+        std::mem::take(&mut *self.fresh.lock())
+    }
+}
+
+impl Fresh {
+    fn add(&mut self, tenant: &str, target: &str, is_success: bool) {
+        if target.len() > LONGEST_TARGET {
+            return;
+        }
+        let runs = match self.runs.get_mut(tenant).and_then(|targets| targets.get_mut(target)) {
+            Some(runs) => runs,
+            None => self.runs.entry(tenant.to_owned()).or_default().entry(target.to_owned()).or_default(),
+        };
+        if is_success {
+            runs.ok += 1;
+        } else {
+            runs.failed += 1;
+        }
+    }
+}
+
+impl std::fmt::Debug for Circuits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (is_on, open) = (self.store.is_some(), self.open.read().len());
+        f.debug_struct("Circuits").field("is_on", &is_on).field("open", &open).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,81 @@
+//! The breakers that are open, by tenant and target. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+
+use punctual_core::breakers::{Key, OpenBreaker, target_of};
+use punctual_core::lane::LaneKey;
+use punctual_core::time::Timestamp;
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenSet {
+    tenants: HashMap<String, BTreeMap<String, OpenBreaker>>,
+}
+
+impl OpenSet {
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.tenants.is_empty()
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.tenants.values().map(BTreeMap::len).sum()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &OpenBreaker> {
+        self.tenants.values().flat_map(BTreeMap::values)
+    }
+
+    /// The breaker with this key.
+    pub fn get(&self, key: &Key) -> Option<&OpenBreaker> {
+        self.tenants.get(&key.tenant)?.get(&key.target)
+    }
+
+    /// The breakers over tasks of a tenant to a target (empty: that are pulled): its tenant's and its own.
+    pub fn over<'a>(&'a self, tenant: &str, target: &str) -> impl Iterator<Item = &'a OpenBreaker> + use<'a> {
+        let of_tenant = self.tenants.get(tenant);
+        let own = of_tenant.filter(|_| !target.is_empty()).and_then(|targets| targets.get(target));
+        of_tenant.and_then(|targets| targets.get("")).into_iter().chain(own)
+    }
+
+    /// Whether a lane is under any.
+    pub fn is_over(&self, lane: &LaneKey) -> bool {
+        self.over(&lane.tenant, target_of(lane)).next().is_some()
+    }
+
+    /// Whether everything of a tenant is under one.
+    pub fn is_over_tenant(&self, tenant: &str) -> bool {
+        self.over(tenant, "").next().is_some()
+    }
+
+    /// Whether the same breakers are open in both, whatever their probes.
+    pub fn has_keys_of(&self, other: &OpenSet) -> bool {
+        self.len() == other.len() && other.iter().all(|breaker| self.get(&breaker.key).is_some())
+    }
+
+    /// When the first of them may be probed.
+    pub fn next_probe_at(&self) -> Option<Timestamp> {
+        self.iter().map(|breaker| breaker.next_probe_at).min()
+    }
+
+    /// Those whose probe could have been made before an instant, and was not.
+    pub fn idle_since(&self, before: Timestamp) -> impl Iterator<Item = &OpenBreaker> {
+        self.iter().filter(move |breaker| breaker.next_probe_at < before)
+    }
+
+    pub(super) fn insert(&mut self, breaker: OpenBreaker) {
+        let targets = self.tenants.entry(breaker.key.tenant.clone()).or_default();
+        targets.insert(breaker.key.target.clone(), breaker);
+    }
+
+    pub(super) fn remove(&mut self, key: &Key) {
+        if let Some(targets) = self.tenants.get_mut(&key.tenant) {
+            targets.remove(&key.target);
+            if targets.is_empty() {
+                self.tenants.remove(&key.tenant);
+            }
+        }
+    }
+}

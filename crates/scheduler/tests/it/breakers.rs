@@ -1,0 +1,302 @@
+//! What fails nearly always is left alone, and tried once in a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::queues::{Change, Pause, Queues};
+use punctual_core::state::State;
+use punctual_core::trail::RunError;
+use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
+use punctual_scheduler::hints::Hints;
+use punctual_scheduler::settle::{Outcome, Settlement};
+use punctual_testkit::fixtures::{START, TENANT, task};
+
+use crate::bench::{BREAKERS, Bench, PROBE_MILLIS};
+
+const DEAD: &str = "http://dead.example:80";
+const WELL: &str = "http://well.example:80";
+
+fn ended(target: &str, task: TaskId, end: RunEnd) -> EndedRun<'_> {
+    EndedRun { tenant: TENANT, target, task, end }
+}
+
+/// So many runs ended so.
+fn count(circuits: &Circuits, target: &str, end: RunEnd, times: usize) {
+    circuits.count((0..times).map(|_| ended(target, TaskId::new(), end)));
+}
+
+impl Bench {
+    /// Lets enough fail at a target to open its breaker.
+    async fn kill(&mut self, target: &str) {
+        count(&self.circuits, target, RunEnd::Failed, 20);
+        self.watch.run_once().await.unwrap();
+        self.turns().await;
+    }
+
+    async fn open(&self) -> Vec<OpenBreaker> {
+        self.sqlite.open_breakers(None, 100).await.unwrap()
+    }
+
+    /// Lets time pass, by the store's clock and by this node's.
+    async fn pass(&mut self, millis: i64) {
+        self.clock.advance_millis(millis);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        self.turns().await;
+    }
+
+    /// What is said of a run under its target's breaker is taken in.
+    async fn tell(&mut self, target: &str, task: TaskId, end: RunEnd) {
+        self.circuits.count([ended(target, task, end)]);
+        self.watch.run_once().await.unwrap();
+        self.turns().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_target_holds_up_its_own_tasks_and_nobody_elses() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    let held = bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    let well = bench.submit(task().push(WELL)).await;
+    let of_other = bench.submit(task().tenant("other").push(DEAD)).await;
+    bench.turns().await;
+    let mut published = bench.published().await;
+    published.sort_unstable();
+    let mut expected = [well, of_other];
+    expected.sort_unstable();
+    assert_eq!(published, expected);
+    bench.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(bench.depth().await, 0);
+    for id in held {
+        let held = bench.task(id).await;
+        assert_eq!((held.state(), held.position.attempts), (State::Pending, 0));
+    }
+    let breakers = bench.open().await;
+    assert_eq!(breakers.len(), 1, "{breakers:?}");
+    assert_eq!(breakers[0].key, Key::new(TENANT, DEAD));
+    assert_eq!(breakers[0].runs, Runs { ok: 0, failed: 20 });
+    assert_eq!(breakers[0].reason, "20 of 20 runs to the target failed within 300 seconds");
+    assert_eq!((bench.circuits.open().len(), bench.circuits.opened()), (1, 1));
+}
+
+/// Those are on the board when it opens, due and not due.
+#[tokio::test(start_paused = true)]
+async fn what_was_waiting_before_it_opened_is_held_up_too() {
+    let mut bench = Bench::new();
+    let tasks = bench.submit_all((0..5).map(|_| task().push(DEAD))).await;
+    let later = bench.submit(task().queue("later").push(DEAD).due(START.plus_millis(5_000))).await;
+    bench.turns().await;
+    // As many as there are places are on their way and may end.
+    assert_eq!(bench.published().await, tasks[..2]);
+    bench.kill(DEAD).await;
+    bench.pass(10_000).await;
+    assert_eq!(bench.depth().await, 0);
+    assert_eq!(bench.task(later).await.position.attempts, 0);
+    assert_eq!(bench.task(tasks[4]).await.position.attempts, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_task_is_the_probe_and_when_it_succeeds_the_breaker_closes() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.submit_all((0..2).flat_map(|_| [task().push(DEAD), task().queue("other").push(DEAD)])).await;
+    bench.pass(PROBE_MILLIS).await;
+    let first = bench.published().await;
+    assert_eq!(first.len(), 1);
+    bench.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(bench.published().await, [], "there is one probe at a time");
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((breaker.half_open, breaker.probe), (true, Some(first[0])));
+    // The first never ends, and is followed by the next.
+    bench.pass(1).await;
+    let second = bench.published().await;
+    assert_eq!(second.len(), 1);
+    for (straggler, end) in [(first[0], RunEnd::Succeeded), (TaskId::new(), RunEnd::Succeeded)] {
+        bench.tell(DEAD, straggler, end).await;
+        assert_eq!(bench.open().await.len(), 1, "only the probe closes it");
+    }
+    bench.tell(DEAD, second[0], RunEnd::Succeeded).await;
+    assert_eq!(bench.open().await, []);
+    assert_eq!(bench.published().await.len(), 2, "the rest goes on");
+    // What led to it is forgotten: one failure more does not open it again.
+    bench.tell(DEAD, TaskId::new(), RunEnd::Failed).await;
+    assert_eq!(bench.open().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    bench.pass(PROBE_MILLIS).await;
+    let probe = bench.published().await.remove(0);
+    bench.tell(DEAD, probe, RunEnd::Failed).await;
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((breaker.half_open, breaker.probe), (false, None));
+    assert_eq!(breaker.next_probe_at, START.plus_millis(2 * PROBE_MILLIS));
+    assert_eq!(breaker.runs.failed, 20, "what ends under an open breaker is not counted");
+    bench.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(bench.depth().await, 0);
+    bench.pass(1).await;
+    let probe = bench.published().await.remove(0);
+    bench.tell(DEAD, probe, RunEnd::TakenOn).await;
+    assert_eq!(bench.open().await, [], "a target that takes work on is well");
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_there_is_nothing_to_take_the_permission_is_returned() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.submit(task().queue("paused").push(DEAD)).await;
+    let pause = Pause { since: START, by: "client".to_owned(), reason: None, until: None };
+    bench.sqlite.change_queue(TENANT, "paused", Change::Pause(pause)).await.unwrap();
+    bench.pass(PROBE_MILLIS).await;
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((bench.depth().await, breaker.half_open, breaker.probe), (0, false, None));
+    assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
+    bench.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
+    bench.pass(1_000).await;
+    assert_eq!(bench.depth().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pull_workers_are_given_a_probe_and_no_more() {
+    let mut bench = Bench::new();
+    bench.submit_all((0..30).map(|_| task().queue("q"))).await;
+    let held = bench.lease("q", 20).await;
+    let settlement =
+        |task: &punctual_core::task::Task, outcome| Settlement { id: task.id, token: task.position.version, outcome };
+    let error = RunError { code: "e".into(), message: "m".into(), details: None };
+    let failed = Outcome::Failed { error, retryable: true, retry_after_millis: Some(100_000_000) };
+    let failures = held.iter().map(|task| settlement(task, failed.clone())).collect();
+    bench.settler.settle(TENANT, failures).await.unwrap();
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await[0].key, Key::of_tenant(TENANT));
+    bench.submit(task().push(WELL)).await;
+    assert_eq!(bench.lease("q", 10).await.len(), 0);
+    assert_eq!(bench.depth().await, 0, "everything of the tenant is under it");
+    bench.clock.advance_millis(PROBE_MILLIS);
+    bench.watch.run_once().await.unwrap();
+    // Nobody waits, so the webhook could be the probe: taken away, a worker has to be.
+    let probes = bench.lease("q", 10).await;
+    let pushed = bench.published().await;
+    assert_eq!(probes.len() + pushed.len(), 1, "{probes:?} {pushed:?}");
+    assert_eq!(bench.lease("q", 10).await.len(), 0);
+    match probes.first() {
+        Some(probe) => {
+            let completed = settlement(probe, Outcome::Completed { result: None });
+            bench.settler.settle(TENANT, vec![completed]).await.unwrap();
+        }
+        None => bench.circuits.count([ended(WELL, pushed[0], RunEnd::Succeeded)]),
+    }
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await, []);
+    assert_eq!(bench.lease("q", 8).await.len(), 8);
+}
+
+/// The one that is held up by both takes a probe that both permit.
+#[tokio::test(start_paused = true)]
+async fn a_probe_is_permitted_by_all_breakers_over_its_lane() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    count(&bench.circuits, "", RunEnd::Failed, 20);
+    bench.pass(30_000).await;
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await.len(), 2);
+    bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    bench.pass(PROBE_MILLIS - 30_000).await;
+    assert_eq!(bench.depth().await, 0, "the tenant's does not permit it yet");
+    bench.pass(30_000).await;
+    let probe = bench.published().await;
+    assert_eq!(probe.len(), 1);
+    bench.tell(DEAD, probe[0], RunEnd::Succeeded).await;
+    assert_eq!(bench.open().await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healthy_node_tells_nothing_and_old_counts_go() {
+    let mut bench = Bench::new();
+    count(&bench.circuits, WELL, RunEnd::Succeeded, 500);
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.sqlite.counts_since(START).await.unwrap(), []);
+    count(&bench.circuits, DEAD, RunEnd::Failed, 19);
+    bench.watch.run_once().await.unwrap();
+    let counted =
+        [(Key::of_tenant(TENANT), Runs { ok: 500, failed: 0 }), (Key::new(TENANT, DEAD), Runs { ok: 0, failed: 19 })];
+    assert_eq!(bench.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), counted);
+    bench.clock.advance_millis(300_000);
+    count(&bench.circuits, DEAD, RunEnd::Failed, 1);
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await, [], "the others are out of the window");
+    let left = [(Key::new(TENANT, DEAD), Runs { ok: 0, failed: 1 })];
+    assert_eq!(bench.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), left);
+}
+
+/// Or those of targets that nobody calls any more would stay for ever.
+#[tokio::test(start_paused = true)]
+async fn a_breaker_that_nothing_waits_under_closes_after_a_window() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.pass(PROBE_MILLIS + 300_000).await;
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await.len(), 1, "its window is not over");
+    bench.pass(1).await;
+    bench.watch.run_once().await.unwrap();
+    assert_eq!((bench.open().await.len(), bench.circuits.open().len()), (0, 0));
+}
+
+/// A node that cannot reach a target must not close it for those that can.
+#[tokio::test(start_paused = true)]
+async fn what_other_nodes_have_counted_is_waited_for() {
+    let bench = Bench::new();
+    let node = |number| {
+        let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };
+        let circuits = Arc::new(Circuits::new(Arc::clone(&bench.sqlite) as _, PROBE_MILLIS));
+        let (store, clock, shared) = (Arc::clone(&bench.sqlite), Arc::clone(&bench.clock), Arc::clone(&circuits));
+        let hints = Arc::new(Hints::default());
+        (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
+    };
+    let ((circuits, mut watch), (others, mut other)) = (node(2), node(3));
+    count(&circuits, DEAD, RunEnd::Failed, 100);
+    count(&others, DEAD, RunEnd::Succeeded, 50);
+    for _ in 0..4 {
+        watch.run_once().await.unwrap();
+        other.run_once().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(bench.open().await, []);
+    // By now nearly everything fails at both.
+    count(&circuits, DEAD, RunEnd::Failed, 1_000);
+    for _ in 0..4 {
+        watch.run_once().await.unwrap();
+        other.run_once().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(bench.open().await[0].runs, Runs { ok: 50, failed: 1_100 });
+    assert_eq!((circuits.open().len(), others.open().len()), (1, 1), "both know of it");
+    assert_eq!(circuits.opened() + others.opened(), 1, "one has opened it");
+    assert!(bench.sqlite.reset_breaker(&Key::new(TENANT, DEAD)).await.unwrap());
+    for _ in 0..4 {
+        watch.run_once().await.unwrap();
+        other.run_once().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(bench.open().await, [], "what was counted before is forgotten everywhere");
+    assert_eq!((circuits.open().len(), others.open().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn breakers_that_are_off_count_nothing() {
+    let circuits = Circuits::off();
+    count(&circuits, DEAD, RunEnd::Failed, 1_000);
+    assert!(circuits.open().is_empty());
+    assert!(
+        circuits
+            .probe(&[Key::of_tenant(TENANT)], START, async { panic!("nothing is claimed") })
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}

@@ -1,0 +1,2 @@
+DROP TABLE breaker_counts;
+DROP TABLE breakers;

@@ -1,0 +1,98 @@
+//! How many tasks will be due in which minute: how that changes in a transaction, by lane and minute.
+//!
+//! Kept beside the [`Tally`](crate::tally::Tally) and written with it. Only minutes later than the one that lasts are
+//! counted (see `punctual_core::forecast`), so that tasks which are due at once leave nothing here.
+
+use std::collections::BTreeMap;
+
+use punctual_core::forecast::Minute;
+use punctual_core::time::Timestamp;
+
+/// How many tasks came and went, by lane and minute. In order, and no hash: submitters choose the minutes.
+type Minutes = BTreeMap<(i64, Minute), i64>;
+
+/// The changes of a transaction (see the module).
+#[derive(Default)]
+pub(crate) struct Ahead {
+    /// Of the jobs that are done.
+    group: Minutes,
+    /// Of the job under way.
+    job: Minutes,
+}
+
+impl Ahead {
+    /// From now on a task of a lane waits for an instant.
+    pub(crate) fn waits(&mut self, lane: i64, due_at: Timestamp, now: Timestamp) {
+        self.add(lane, due_at, now, 1);
+    }
+
+    /// A task of a lane does not wait for an instant any more.
+    pub(crate) fn leaves(&mut self, lane: i64, due_at: Timestamp, now: Timestamp) {
+        self.add(lane, due_at, now, -1);
+    }
+
+    fn add(&mut self, lane: i64, due_at: Timestamp, now: Timestamp, tasks: i64) {
+        let minute = Minute::of(due_at);
+        if minute > Minute::of(now) {
+            *self.job.entry((lane, minute)).or_default() += tasks;
+        }
+    }
+
+    /// The job under way is done.
+    pub(crate) fn keep(&mut self) {
+        for (place, tasks) in std::mem::take(&mut self.job) {
+            *self.group.entry(place).or_default() += tasks;
+        }
+    }
+
+    /// The job under way was rolled back.
+    pub(crate) fn forget(&mut self) {
+        self.job.clear();
+    }
+
+    /// The transaction was rolled back, or a new one begins.
+    pub(crate) fn clear(&mut self) {
+        self.job.clear();
+        self.group.clear();
+    }
+
+    /// What the transaction changed, and forgets it: lane, minute and how many.
+    pub(crate) fn take(&mut self) -> impl Iterator<Item = (i64, Minute, i64)> + use<> {
+        let changed = std::mem::take(&mut self.group).into_iter().filter(|(_, tasks)| *tasks != 0);
+        changed.map(|((lane, minute), tasks)| (lane, minute, tasks))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_779_472_830_000);
+
+    #[test]
+    fn only_later_minutes_are_counted() {
+        let mut ahead = Ahead::default();
+        for millis in [-60_000, 0, 29_999] {
+            ahead.waits(1, NOW.plus_millis(millis), NOW);
+            ahead.leaves(1, NOW.plus_millis(millis), NOW);
+        }
+        ahead.waits(1, NOW.plus_millis(30_000), NOW);
+        ahead.waits(2, NOW.plus_millis(89_999), NOW);
+        ahead.keep();
+        let next = Minute::of(NOW).plus(1);
+        assert_eq!(ahead.take().collect::<Vec<_>>(), [(1, next, 1), (2, next, 1)]);
+        assert_eq!(ahead.take().count(), 0);
+    }
+
+    #[test]
+    fn what_comes_and_goes_leaves_nothing() {
+        let mut ahead = Ahead::default();
+        ahead.waits(1, NOW.plus_millis(60_000), NOW);
+        ahead.keep();
+        ahead.leaves(1, NOW.plus_millis(60_000), NOW);
+        ahead.keep();
+        ahead.waits(1, NOW.plus_millis(60_000), NOW);
+        ahead.forget();
+        assert_eq!(ahead.take().count(), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! What keeps tasks from being claimed. Each call is a few statements, and what moves between them shows in some.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use punctual_core::ids::TaskId;
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Obstacles, Turn};
+use punctual_core::queues::Bucket;
+use punctual_core::state::State;
+use punctual_core::store::StoreError;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+use super::PostgresStore;
+use super::fault::Fault;
+use super::marks::Marks;
+use super::resolve::holding;
+use super::session::Session;
+use super::statements::Sql;
+use crate::columns::count_column;
+use crate::obstacles::{LANES, Place, counted, place_before};
+
+#[async_trait]
+impl Obstacles for PostgresStore {
+    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
+        self.reads().call(async |session| blockers(session, task, first).await).await
+    }
+
+    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError> {
+        self.reads().call(async |session| turn(session, task.id, most).await).await
+    }
+
+    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError> {
+        let (marks, now) = (&self.desk().marks, self.now());
+        self.reads().call(async |session| ahead(session, marks, task, now, most).await).await
+    }
+
+    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
+        let read = async |session: &Session| session.query(Sql::BucketGet, &[&tenant, &queue]).await;
+        let rows = self.reads().call(read).await?;
+        let bucket = |row: &Row| Bucket { tokens: row.get(0), refilled_at: Timestamp::from_millis(row.get(1)) };
+        Ok(rows.first().map(bucket))
+    }
+}
+
+async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blockers, Fault> {
+    let (child, parents) = (task.id.uuid(), &task.body.dependencies.ids);
+    let rows = session.query(Sql::ChildBlockers, &[&child]).await?;
+    let blocked = rows.first().filter(|row| state_of(row, 0) == Some(State::Blocked));
+    let count = blocked.and_then(|row| row.get::<_, Option<i32>>(1)).unwrap_or(0);
+    let count = u64::try_from(count).unwrap_or(0);
+    if count == 0 {
+        return Ok(Blockers::default());
+    }
+    let parents: Vec<Uuid> = parents.iter().map(|id| id.uuid()).collect();
+    let rows = session.query(Sql::EdgeFirst, &[&child, &parents, &count_column(most)]).await?;
+    let waited_for: Vec<Uuid> = rows.iter().map(|row| row.get(0)).collect();
+    let states = states(session, &waited_for).await?;
+    let holding = holding(session, &waited_for).await?;
+    let blocker = |id: &Uuid| {
+        let state = *states.get(id)?;
+        Some(Blocker { id: TaskId::from_uuid(*id), state, holds: holding.contains(id) })
+    };
+    Ok(Blockers { first: waited_for.iter().filter_map(blocker).collect(), count })
+}
+
+async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>, Fault> {
+    let own = id.uuid();
+    let rows = session.query(Sql::TurnLook, &[&own]).await?;
+    let waiting = rows.first().filter(|row| state_of(row, 0) == Some(State::Pending));
+    let Some((row, ordering)) = waiting.and_then(|row| Some((row, row.get::<_, Option<Uuid>>(1)?))) else {
+        return Ok(None);
+    };
+    let (execute_at, seq, is_own): (i64, i64, bool) = (row.get(2), row.get(3), row.get(4));
+    let (head, letter): (Option<Uuid>, Option<Uuid>) = (row.get(5), row.get(6));
+    let head = head.filter(|head| *head != own);
+    let (heads, letters): (Vec<Uuid>, Vec<Uuid>) = (head.into_iter().collect(), letter.into_iter().collect());
+    let states = states(session, &heads).await?;
+    let holder = head.and_then(|head| Some((TaskId::from_uuid(head), *states.get(&head)?)));
+    let holding = holding(session, &letters).await?;
+    let mut ahead = Ahead::default();
+    if !is_own {
+        // Whoever has the turn may be among them.
+        let limit = count_column(most.saturating_add(2));
+        let before = session.query(Sql::TurnBefore, &[&ordering, &execute_at, &seq, &limit]).await?;
+        ahead = counted(before.iter().filter(|row| Some(row.get::<_, Uuid>(0)) != head).count(), most);
+    }
+    Ok(Some(Turn {
+        is_own,
+        holder: holder.filter(|(_, state)| !state.is_final()),
+        held_by: letter.filter(|letter| holding.contains(letter)).map(TaskId::from_uuid),
+        ahead,
+    }))
+}
+
+/// Each lane is read from its mark on: what was taken before it leaves dead entries.
+async fn ahead(session: &Session, marks: &Marks, task: &Task, now: Timestamp, most: usize) -> Result<Ahead, Fault> {
+    let rows = session.query(Sql::TaskPlace, &[&task.id.uuid()]).await?;
+    let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(Ahead::default()) };
+    let key = &task.lane.key;
+    let limit = count_column(LANES + 1);
+    let rows = session.query(Sql::QueueLanes, &[&key.tenant, &key.queue, &i16::from(key.priority), &limit]).await?;
+    let lanes: Vec<i64> = rows.iter().take(LANES).map(|row| row.get(0)).collect();
+    let after: Vec<Place> = lanes.iter().map(|lane| marks.place(*lane)).collect();
+    let before: Vec<Place> = rows
+        .iter()
+        .take(LANES)
+        .map(|row| place_before(row.get::<_, i16>(1) > i16::from(key.priority), own, now))
+        .collect();
+    let (after_due, after_seq): (Vec<i64>, Vec<i64>) = after.into_iter().unzip();
+    let (before_due, before_seq): (Vec<i64>, Vec<i64>) = before.into_iter().unzip();
+    let limit = count_column(most.saturating_add(1));
+    let parameters: [&(dyn ToSql + Sync); 6] = [&lanes, &after_due, &after_seq, &before_due, &before_seq, &limit];
+    let found = session.query(Sql::LanesBefore, &parameters).await?;
+    let found = found.first().map_or(0, |row| row.get::<_, i64>(0));
+    let ahead = counted(usize::try_from(found).unwrap_or(0), most);
+    Ok(Ahead { or_more: ahead.or_more || rows.len() > LANES, ..ahead })
+}
+
+/// Where tasks stand, of those that are there.
+async fn states(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, State>, Fault> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let mut states: HashMap<Uuid, State> = HashMap::with_capacity(ids.len());
+    for row in session.query(Sql::TaskStates, &[&ids]).await? {
+        let Some(state) = state_of(&row, 1) else { continue };
+        // One that was submitted again under its old id lives; the history tells of its past.
+        states
+            .entry(row.get(0))
+            .and_modify(|known| *known = if state.is_final() { *known } else { state })
+            .or_insert(state);
+    }
+    Ok(states)
+}
+
+fn state_of(row: &Row, column: usize) -> Option<State> {
+    State::from_code(i64::from(row.get::<_, i16>(column)))
+}

@@ -1,0 +1,6 @@
+SELECT tenant, target, sum(ok)::bigint, sum(failed)::bigint FROM breaker_counts AS counted
+WHERE slot_at >= $1 AND NOT EXISTS (
+    SELECT 1 FROM breakers WHERE breakers.tenant = counted.tenant AND breakers.target IN ('', counted.target)
+)
+GROUP BY tenant, target
+ORDER BY tenant, target

@@ -1,0 +1,1 @@
+DELETE FROM breaker_counts WHERE slot_at < ?1

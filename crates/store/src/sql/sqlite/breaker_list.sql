@@ -1,0 +1,2 @@
+SELECT tenant, target, opened_at, next_probe_at, ok, failed, reason, half_open, probe FROM breakers
+WHERE (tenant, target) > (?1, ?2) ORDER BY tenant, target LIMIT ?3

@@ -1,0 +1,202 @@
+//! Breakers and the counts they are judged by.
+
+use async_trait::async_trait;
+use punctual_core::breakers::{Breakers, Counted, Key, OpenBreaker, Permission, Runs};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use rusqlite::{OptionalExtension, Row};
+
+use crate::columns::{node_column, number_column};
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::queue::Way;
+use super::session::Session;
+use super::statements::Sql;
+use super::writer::Weight;
+
+#[async_trait]
+impl Breakers for SqliteStore {
+    async fn tell_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
+        let weight = Weight { rows: counts.len(), bytes: counts.len() * Weight::SMALL.bytes };
+        let work = move |session: &mut Session<'_>| tell_counts(session, node, &counts);
+        self.writer().call(Way::Progress, weight, work).await
+    }
+
+    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError> {
+        self.readers().call(move |session| counts_since(session, since)).await
+    }
+
+    async fn prune_counts(&self, before: Timestamp) -> Result<(), StoreError> {
+        self.writer().call(Way::Progress, Weight::SMALL, move |session| prune_counts(session, before)).await
+    }
+
+    async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError> {
+        self.writer().call(Way::Progress, Weight::SMALL, move |session| open(session, &breaker)).await
+    }
+
+    async fn open_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+        self.readers().call(move |session| list(session, after.as_ref(), limit)).await
+    }
+
+    async fn breaker_over(&self, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, StoreError> {
+        let (tenant, target) = (tenant.to_owned(), target.to_owned());
+        self.readers().call(move |session| over(session, &tenant, &target)).await
+    }
+
+    async fn permit_probe(&self, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, StoreError> {
+        let key = key.clone();
+        let work = move |session: &mut Session<'_>| permit(session, &key, now, next);
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
+    async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError> {
+        let key = key.clone();
+        let work = move |session: &mut Session<'_>| name_probe(session, &key, next, probe);
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
+    async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError> {
+        let key = key.clone();
+        let work = move |session: &mut Session<'_>| close(session, &key, Some(probe));
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
+    async fn probe_failed(&self, key: &Key, probe: TaskId) -> Result<(), StoreError> {
+        let key = key.clone();
+        let work = move |session: &mut Session<'_>| probe_failed(session, &key, probe);
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
+    async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
+        let key = key.clone();
+        self.writer().call(Way::Urgent, Weight::SMALL, move |session| close(session, &key, None)).await
+    }
+}
+
+/// What a node has counted.
+fn tell_counts(session: &mut Session<'_>, node: NodeId, counts: &[Counted]) -> Result<(), Fault> {
+    let put = session.statements.get(Sql::BreakerCountsPut)?;
+    for Counted { key, slot_at, runs } in counts {
+        let (ok, failed) = (number_column(runs.ok), number_column(runs.failed));
+        put.execute((&key.tenant, &key.target, slot_at.as_millis(), node_column(node), ok, failed))?;
+    }
+    Ok(())
+}
+
+/// The runs of every key without an open breaker.
+fn counts_since(session: &mut Session<'_>, since: Timestamp) -> Result<Vec<(Key, Runs)>, Fault> {
+    let query = session.statements.get(Sql::BreakerCountsSum)?;
+    let rows = query.query_map([since.as_millis()], |row| {
+        let runs = Runs { ok: number(row.get(2)?), failed: number(row.get(3)?) };
+        Ok((Key { tenant: row.get(0)?, target: row.get(1)? }, runs))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Removes old counts.
+fn prune_counts(session: &mut Session<'_>, before: Timestamp) -> Result<(), Fault> {
+    session.statements.get(Sql::BreakerCountsPrune)?.execute([before.as_millis()])?;
+    Ok(())
+}
+
+/// Opens a breaker; whether it was closed.
+fn open(session: &mut Session<'_>, breaker: &OpenBreaker) -> Result<bool, Fault> {
+    let opened = session.statements.get(Sql::BreakerOpen)?.execute((
+        &breaker.key.tenant,
+        &breaker.key.target,
+        breaker.opened_at.as_millis(),
+        breaker.next_probe_at.as_millis(),
+        number_column(breaker.runs.ok),
+        number_column(breaker.runs.failed),
+        &breaker.reason,
+    ))?;
+    Ok(opened > 0)
+}
+
+/// The open breakers behind a key.
+fn list(session: &mut Session<'_>, after: Option<&Key>, limit: usize) -> Result<Vec<OpenBreaker>, Fault> {
+    let (tenant, target) = after.map_or(("", ""), |key| (&key.tenant, &key.target));
+    let query = session.statements.get(Sql::BreakerList)?;
+    let rows = query.query_map((tenant, target, i64::try_from(limit).unwrap_or(i64::MAX)), breaker)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The open breaker over a target.
+fn over(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, Fault> {
+    for target in [target, ""] {
+        let found = session.statements.get(Sql::BreakerGet)?.query_row((tenant, target), breaker).optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a probe may be made.
+fn permit(session: &mut Session<'_>, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
+    let (now, next) = (now.as_millis(), next.as_millis());
+    let permit = session.statements.get(Sql::BreakerPermit)?;
+    if permit.execute((&key.tenant, &key.target, now, next))? > 0 {
+        return Ok(Permission::Given);
+    }
+    let is_open = session.statements.get(Sql::BreakerGet)?.exists((&key.tenant, &key.target))?;
+    Ok(if is_open { Permission::NotYet } else { Permission::Closed })
+}
+
+/// Which task the probe is, or that there is none.
+fn name_probe(
+    session: &mut Session<'_>,
+    key: &Key,
+    next: Timestamp,
+    probe: Result<TaskId, Timestamp>,
+) -> Result<(), Fault> {
+    let next = next.as_millis();
+    match probe {
+        Ok(task) => {
+            let name = session.statements.get(Sql::BreakerProbe)?;
+            name.execute((&key.tenant, &key.target, next, task.uuid().as_bytes()))?;
+        }
+        Err(again_at) => {
+            let give = session.statements.get(Sql::BreakerReturn)?;
+            give.execute((&key.tenant, &key.target, next, again_at.as_millis()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The probe failed.
+fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId) -> Result<(), Fault> {
+    let failed = session.statements.get(Sql::BreakerProbeFailed)?;
+    failed.execute((&key.tenant, &key.target, probe.uuid().as_bytes()))?;
+    Ok(())
+}
+
+/// Closes a breaker if this is its probe, or without one in any case; whether it was open.
+fn close(session: &mut Session<'_>, key: &Key, probe: Option<TaskId>) -> Result<bool, Fault> {
+    let probe = probe.map(|task| *task.uuid().as_bytes());
+    let close = session.statements.get(Sql::BreakerClose)?;
+    if close.execute((&key.tenant, &key.target, probe))? == 0 {
+        return Ok(false);
+    }
+    session.statements.get(Sql::BreakerCountsForget)?.execute((&key.tenant, &key.target))?;
+    Ok(true)
+}
+
+fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
+    let probe: Option<[u8; 16]> = row.get(8)?;
+    Ok(OpenBreaker {
+        key: Key { tenant: row.get(0)?, target: row.get(1)? },
+        opened_at: Timestamp::from_millis(row.get(2)?),
+        next_probe_at: Timestamp::from_millis(row.get(3)?),
+        runs: Runs { ok: number(row.get(4)?), failed: number(row.get(5)?) },
+        reason: row.get(6)?,
+        half_open: row.get(7)?,
+        probe: probe.map(|bytes| TaskId::from_uuid(uuid::Uuid::from_bytes(bytes))),
+    })
+}
+
+fn number(column: i64) -> u64 {
+    u64::try_from(column).unwrap_or(0)
+}

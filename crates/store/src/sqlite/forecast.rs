@@ -1,0 +1,104 @@
+//! What will be due in which minute: the counts that every transaction keeps (see `ahead.rs`), and the schedules that
+//! will fire.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use punctual_core::forecast::{Forecast, Minute, UpcomingPage};
+use punctual_core::lane::Lane;
+use punctual_core::retention::Pruned;
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use rusqlite::Row;
+use uuid::Uuid;
+
+use super::SqliteStore;
+use super::fault::Fault;
+use super::queue::Way;
+use super::session::Session;
+use super::statements::Sql;
+use super::writer::Weight;
+use crate::scheduling::{UpcomingColumns, upcoming_page};
+
+#[async_trait]
+impl Forecast for SqliteStore {
+    async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError> {
+        let tenant = tenant.to_owned();
+        let work = move |session: &mut Session<'_>| {
+            let query = session.statements.get(Sql::ForecastList)?;
+            let rows = query.query_map((tenant, from.number(), to.number()), |row| {
+                Ok((Minute::numbered(row.get(0)?), row.get::<_, i64>(1)?.cast_unsigned()))
+            })?;
+            Ok(rows.collect::<Result<_, _>>()?)
+        };
+        self.readers().call(work).await
+    }
+
+    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
+        let tenant = tenant.to_owned();
+        let work = move |session: &mut Session<'_>| {
+            let query = session.statements.get(Sql::ForecastSchedules)?;
+            let rows = query.query_map((tenant, after.unwrap_or_default(), column(limit)), upcoming_columns)?;
+            Ok(upcoming_page(rows.collect::<Result<_, _>>()?, limit))
+        };
+        self.readers().call(work).await
+    }
+
+    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
+        let tenant = tenant.to_owned();
+        let work = move |session: &mut Session<'_>| {
+            let query = session.statements.get(Sql::ForecastSchedulesCount)?;
+            Ok(query.query_row([tenant], |row| row.get::<_, i64>(0))?.cast_unsigned())
+        };
+        self.readers().call(work).await
+    }
+}
+
+impl SqliteStore {
+    /// Removes some minutes that are past. A reader looks first: mostly there are none, or few.
+    pub(super) async fn prune_minutes(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        let minute = Minute::of(now).number();
+        let look = move |session: &mut Session<'_>| Ok(session.statements.get(Sql::ForecastPast)?.exists([minute])?);
+        if !self.readers().call(look).await? {
+            return Ok(Pruned::default());
+        }
+        let work = move |session: &mut Session<'_>| {
+            let removed = session.statements.get(Sql::ForecastPrune)?.execute((minute, column(limit)))?;
+            Ok(Pruned { removed: removed as u64, more: removed >= limit })
+        };
+        self.writer().call(Way::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
+    }
+}
+
+/// Writes how the transaction changed what will be due.
+pub(super) fn write(session: &mut Session<'_>) -> Result<(), Fault> {
+    let mut changed: Vec<(Arc<Lane>, Minute, i64)> = Vec::new();
+    for (lane, minute, tasks) in session.tally.ahead.take() {
+        if let Some(lane) = session.lanes.get(session.connection, lane)? {
+            changed.push((lane, minute, tasks));
+        }
+    }
+    let mut of_tenants: BTreeMap<(&str, Minute), i64> = BTreeMap::new();
+    for (lane, minute, tasks) in &changed {
+        *of_tenants.entry((&lane.key.tenant, *minute)).or_default() += tasks;
+    }
+    for ((tenant, minute), tasks) in of_tenants {
+        session.statements.get(Sql::ForecastAdd)?.execute((tenant, minute.number(), tasks))?;
+    }
+    Ok(())
+}
+
+fn upcoming_columns(row: &Row<'_>) -> rusqlite::Result<UpcomingColumns> {
+    Ok(UpcomingColumns {
+        id: Uuid::from_bytes(row.get(0)?),
+        name: row.get(1)?,
+        next_run_at: row.get(2)?,
+        run_count: row.get(3)?,
+        definition: row.get(4)?,
+    })
+}
+
+fn column(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

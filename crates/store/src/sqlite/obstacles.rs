@@ -1,0 +1,151 @@
+//! What keeps tasks from being claimed, told by a reader: each call sees one state of the database.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use punctual_core::ids::TaskId;
+use punctual_core::lane::LaneKey;
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Obstacles, Turn};
+use punctual_core::queues::Bucket;
+use punctual_core::state::State;
+use punctual_core::store::StoreError;
+use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use rusqlite::{OptionalExtension, Params};
+use uuid::Uuid;
+
+use super::fault::Fault;
+use super::outbox::Ordering;
+use super::session::Session;
+use super::statements::Sql;
+use super::{SqliteStore, resolve};
+use crate::columns::count_column;
+use crate::obstacles::{LANES, counted, place_before};
+
+#[async_trait]
+impl Obstacles for SqliteStore {
+    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
+        let (child, parents) = (task.id, task.body.dependencies.ids.clone());
+        self.readers().call(move |session| blockers(session, child, &parents, first)).await
+    }
+
+    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError> {
+        let id = task.id;
+        self.readers().call(move |session| turn(session, id, most)).await
+    }
+
+    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError> {
+        let (id, lane) = (task.id, Arc::clone(&task.lane));
+        self.readers().call(move |session| ahead(session, id, &lane.key, most)).await
+    }
+
+    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
+        let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
+        self.readers().call(move |session| bucket(session, &tenant, &queue)).await
+    }
+}
+
+fn blockers(session: &mut Session<'_>, child: TaskId, parents: &[TaskId], most: usize) -> Result<Blockers, Fault> {
+    let Some(seq) = number_of(session, child)? else { return Ok(Blockers::default()) };
+    let query = session.statements.get(Sql::ChildGet)?;
+    let count = query.query_row([seq], |row| row.get::<_, Option<i64>>(6)).optional()?.flatten().unwrap_or(0);
+    let mut blockers = Blockers { first: Vec::new(), count: u64::try_from(count).unwrap_or(0) };
+    if blockers.count == 0 {
+        return Ok(blockers);
+    }
+    for id in parents {
+        if blockers.first.len() == most {
+            break;
+        }
+        let Some(parent) = number_of(session, *id)? else { continue };
+        if !session.statements.get(Sql::EdgeGet)?.exists([parent, seq])? {
+            continue;
+        }
+        if let Some((_, state)) = stands(session, parent)? {
+            let holds = resolve::holds(session, parent)?;
+            blockers.first.push(Blocker { id: *id, state, holds });
+        }
+    }
+    Ok(blockers)
+}
+
+fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Turn>, Fault> {
+    let query = session.statements.get(Sql::TurnLook)?;
+    let found = query.query_row([id.uuid().as_bytes()], |row| {
+        let (seq, ordering): (i64, Ordering) = (row.get(0)?, row.get(1)?);
+        Ok((seq, ordering, row.get::<_, i64>(2)?, row.get::<_, bool>(3)?))
+    });
+    let Some((seq, ordering, execute_at, is_own)) = found.optional()? else { return Ok(None) };
+    let query = session.statements.get(Sql::OrderGet)?;
+    let order = query.query_row([ordering], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+    let (head, letter): (Option<i64>, Option<i64>) = order.unwrap_or_default();
+    let mut turn = Turn { is_own, holder: None, held_by: None, ahead: Ahead::default() };
+    if let Some(head) = head.filter(|head| *head != seq) {
+        turn.holder = stands(session, head)?.filter(|(_, state)| !state.is_final());
+    }
+    if let Some(letter) = letter
+        && resolve::holds(session, letter)?
+    {
+        turn.held_by = stands(session, letter)?.map(|(id, _)| id);
+    }
+    if !is_own {
+        // Whoever has the turn may be among them.
+        let limit = count_column(most.saturating_add(2));
+        let before = numbers(session, Sql::TurnBefore, (ordering, execute_at, seq, limit))?;
+        turn.ahead = counted(before.iter().filter(|seq| Some(**seq) != head).count(), most);
+    }
+    Ok(Some(turn))
+}
+
+fn ahead(session: &mut Session<'_>, id: TaskId, key: &LaneKey, most: usize) -> Result<Ahead, Fault> {
+    let query = session.statements.get(Sql::TaskLook)?;
+    let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
+    let Some(own) = found else { return Ok(Ahead::default()) };
+    let now = session.now();
+    let mut lanes: Vec<(i64, u8)> = Vec::new();
+    let query = session.statements.get(Sql::QueueLanes)?;
+    let mut rows = query.query((&key.tenant, &key.queue, key.priority, count_column(LANES + 1)))?;
+    while let Some(row) = rows.next()? {
+        lanes.push((row.get(0)?, row.get(1)?));
+    }
+    drop(rows);
+    let is_cut_off = lanes.len() > LANES;
+    lanes.truncate(LANES);
+    let mut tasks = 0;
+    for (lane, priority) in lanes {
+        let (due_at, seq) = place_before(priority > key.priority, own, now);
+        let limit = count_column(most.saturating_add(1) - tasks);
+        tasks += numbers(session, Sql::LaneBefore, (lane, due_at, seq, limit))?.len();
+        if tasks > most {
+            break;
+        }
+    }
+    let ahead = counted(tasks, most);
+    Ok(Ahead { or_more: ahead.or_more || is_cut_off, ..ahead })
+}
+
+fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Bucket>, Fault> {
+    let found = session.statements.get(Sql::BucketGet)?.query_row((tenant, queue), |row| {
+        Ok(Bucket { tokens: row.get(0)?, refilled_at: Timestamp::from_millis(row.get(1)?) })
+    });
+    Ok(found.optional()?)
+}
+
+/// The number of a task, if it is there.
+fn number_of(session: &mut Session<'_>, id: TaskId) -> Result<Option<i64>, Fault> {
+    let find = session.statements.get(Sql::IdGet)?;
+    Ok(find.query_row([id.uuid().as_bytes()], |row| row.get(0)).optional()?)
+}
+
+/// Which task has a number, and where it stands.
+fn stands(session: &mut Session<'_>, seq: i64) -> Result<Option<(TaskId, State)>, Fault> {
+    let query = session.statements.get(Sql::TaskStands)?;
+    let found = query.query_row([seq], |row| Ok((Uuid::from_bytes(row.get(0)?), row.get::<_, i64>(1)?)));
+    Ok(found.optional()?.and_then(|(id, state)| Some((TaskId::from_uuid(id), State::from_code(state)?))))
+}
+
+/// The numbers that a statement gives.
+fn numbers(session: &mut Session<'_>, sql: Sql, parameters: impl Params) -> Result<Vec<i64>, Fault> {
+    let rows = session.statements.get(sql)?.query_map(parameters, |row| row.get(0))?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}

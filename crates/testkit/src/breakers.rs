@@ -1,0 +1,343 @@
+//! The conformance suite of [`punctual_core::breakers::Breakers`]: each sentence of its contract is
+//! a function here, of the same name.
+
+use std::sync::Arc;
+
+use punctual_core::breakers::{Counted, Key, OpenBreaker, Permission, Runs};
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::time::Timestamp;
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::store::{StoreFactory, StoreFixture};
+
+const TENANT: &str = "acme";
+const TARGET: &str = "https://example.com:443";
+
+/// Stamps the suite over what `$factory` (an expression that gives a `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! breakers_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { breakers, $factory;
+            counts_of_nodes_are_added_together,
+            counts_that_are_told_again_replace_the_first,
+            counts_of_open_breakers_are_not_told,
+            old_counts_are_pruned,
+            opening_succeeds_once,
+            breakers_are_listed_in_order,
+            the_breaker_over_a_target_is_found,
+            a_probe_is_permitted_to_one,
+            a_permission_can_be_returned,
+            only_its_probe_closes_a_breaker,
+            a_failed_probe_leaves_it_open,
+            closing_forgets_the_counts,
+            resetting_closes_whatever_it_is,
+            breakers_outlive_the_process,
+        }
+    };
+}
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+fn runs(ok: u64, failed: u64) -> Runs {
+    Runs { ok, failed }
+}
+
+fn counted(key: Key, slot_at: Timestamp, runs: Runs) -> Counted {
+    Counted { key, slot_at, runs }
+}
+
+fn key() -> Key {
+    Key::new(TENANT, TARGET)
+}
+
+async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<Counted>) {
+    fixture.breakers.tell_counts(NodeId::new(node), counts).await.expect("counts can be told");
+}
+
+async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(Key, Runs)> {
+    fixture.breakers.counts_since(since).await.expect("counts can be read")
+}
+
+fn breaker(key: Key) -> OpenBreaker {
+    OpenBreaker {
+        key,
+        opened_at: at(100),
+        next_probe_at: at(160),
+        runs: runs(1, 99),
+        reason: "99 of 100 runs failed".to_owned(),
+        half_open: false,
+        probe: None,
+    }
+}
+
+async fn open(fixture: &StoreFixture<'_>, key: Key) -> bool {
+    fixture.breakers.open_breaker(breaker(key)).await.expect("a breaker can be opened")
+}
+
+async fn all(fixture: &StoreFixture<'_>) -> Vec<OpenBreaker> {
+    fixture.breakers.open_breakers(None, 1_000).await.expect("breakers can be listed")
+}
+
+async fn only(fixture: &StoreFixture<'_>) -> OpenBreaker {
+    let mut all = all(fixture).await;
+    assert_eq!(all.len(), 1, "{all:?}");
+    all.remove(0)
+}
+
+async fn permit(fixture: &StoreFixture<'_>, now: i64, next: i64) -> Permission {
+    fixture.breakers.permit_probe(&key(), at(now), at(next)).await.expect("a permission can be asked for")
+}
+
+async fn name(fixture: &StoreFixture<'_>, next: i64, probe: Result<TaskId, Timestamp>) {
+    fixture.breakers.name_probe(&key(), at(next), probe).await.expect("a probe can be named");
+}
+
+async fn close(fixture: &StoreFixture<'_>, probe: TaskId) -> bool {
+    fixture.breakers.close_breaker(&key(), probe).await.expect("a breaker can be closed")
+}
+
+/// Of all nodes and slots, except for those before the window; keys in order.
+pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    assert_eq!(sums(&fixture, at(0)).await, []);
+    let of_tenant = Key::of_tenant(TENANT);
+    let first = vec![counted(key(), at(60), runs(1, 2)), counted(key(), at(120), runs(0, 4))];
+    tell(&fixture, 1, first).await;
+    let second = vec![counted(of_tenant.clone(), at(120), runs(9, 0)), counted(key(), at(120), runs(3, 8))];
+    tell(&fixture, u64::MAX, second).await;
+    tell(&fixture, 1, vec![counted(Key::new("other", TARGET), at(120), runs(0, 5))]).await;
+    tell(&fixture, 1, Vec::new()).await;
+    let other = (Key::new("other", TARGET), runs(0, 5));
+    assert_eq!(sums(&fixture, at(60)).await, [(of_tenant.clone(), runs(9, 0)), (key(), runs(4, 14)), other.clone()]);
+    assert_eq!(sums(&fixture, at(61)).await, [(of_tenant, runs(9, 0)), (key(), runs(3, 12)), other]);
+    assert_eq!(sums(&fixture, at(121)).await, []);
+}
+
+/// As often as it likes, and also with less.
+pub async fn counts_that_are_told_again_replace_the_first(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    tell(&fixture, 2, vec![counted(key(), at(60), runs(0, 1))]).await;
+    for told in [runs(1, 2), runs(1, 2), runs(5, 7), runs(0, 0)] {
+        tell(&fixture, 1, vec![counted(key(), at(60), told)]).await;
+        assert_eq!(sums(&fixture, at(60)).await, [(key(), told.plus(runs(0, 1)))]);
+    }
+}
+
+/// Of a tenant's breaker all counts of the tenant.
+pub async fn counts_of_open_breakers_are_not_told(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let keys = [Key::of_tenant(TENANT), key(), Key::new(TENANT, "https://other:443"), Key::new("other", TARGET)];
+    tell(&fixture, 1, keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect()).await;
+    open(&fixture, key()).await;
+    let told = async || sums(&fixture, at(60)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    assert_eq!(told().await, [keys[0].clone(), keys[2].clone(), keys[3].clone()]);
+    open(&fixture, Key::of_tenant(TENANT)).await;
+    assert_eq!(told().await, [keys[3].clone()]);
+}
+
+/// The slot that begins at the instant stays.
+pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let slots = [59, 60, 61].map(|slot| counted(key(), at(slot), runs(0, 1)));
+    tell(&fixture, 1, slots.to_vec()).await;
+    fixture.breakers.prune_counts(at(60)).await.expect("counts can be pruned");
+    assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
+}
+
+/// However many nodes see at once that it has to.
+pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
+    const NODES: usize = 16;
+    let fixture = StoreFixture::open(factory).await;
+    let together = Arc::new(Barrier::new(NODES));
+    let mut nodes = JoinSet::new();
+    for _ in 0..NODES {
+        let (breakers, together) = (Arc::clone(&fixture.breakers), Arc::clone(&together));
+        nodes.spawn(async move {
+            together.wait().await;
+            breakers.open_breaker(breaker(key())).await.expect("a breaker can be opened")
+        });
+    }
+    assert_eq!(nodes.join_all().await.into_iter().filter(|opened| *opened).count(), 1);
+    let later = OpenBreaker { opened_at: at(200), reason: "another".to_owned(), ..breaker(key()) };
+    assert!(!fixture.breakers.open_breaker(later).await.expect("it answers"));
+    assert_eq!(only(&fixture).await, breaker(key()));
+}
+
+/// By bytes.
+pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let mut keys = Vec::new();
+    for tenant in ["a", "B", "acme", "\u{e9}"] {
+        for target in ["https://z:1", "", "http://a:80", "https://Z:1"] {
+            keys.push(Key::new(tenant, target));
+        }
+    }
+    for key in &keys {
+        open(&fixture, key.clone()).await;
+    }
+    keys.sort_unstable();
+    let (mut listed, mut after) = (Vec::new(), None);
+    loop {
+        let page = fixture.breakers.open_breakers(after.clone(), 5).await.expect("breakers can be listed");
+        assert!(page.len() <= 5);
+        listed.extend(page.iter().map(|breaker| breaker.key.clone()));
+        if page.is_empty() {
+            break;
+        }
+        after = listed.last().cloned();
+    }
+    assert_eq!(listed, keys);
+}
+
+/// The target's own goes first, since it is closer.
+pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let over = async |tenant: &str, target: &str| {
+        let found = fixture.breakers.breaker_over(tenant, target).await.expect("breakers can be read");
+        found.map(|breaker| breaker.key)
+    };
+    open(&fixture, key()).await;
+    assert_eq!(over(TENANT, TARGET).await, Some(key()));
+    assert_eq!(over(TENANT, "https://other:443").await, None);
+    assert_eq!(over(TENANT, "").await, None);
+    assert_eq!(over("other", TARGET).await, None);
+    open(&fixture, Key::of_tenant(TENANT)).await;
+    assert_eq!(over(TENANT, TARGET).await, Some(key()));
+    for target in ["https://other:443", ""] {
+        assert_eq!(over(TENANT, target).await, Some(Key::of_tenant(TENANT)), "{target}");
+    }
+    assert_eq!(over("other", "").await, None);
+}
+
+/// Each time that it is due.
+pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
+    const NODES: usize = 16;
+    let fixture = StoreFixture::open(factory).await;
+    assert_eq!(permit(&fixture, 160, 220).await, Permission::Closed);
+    open(&fixture, key()).await;
+    assert_eq!(permit(&fixture, 159, 220).await, Permission::NotYet);
+    let together = Arc::new(Barrier::new(NODES));
+    let mut nodes = JoinSet::new();
+    for _ in 0..NODES {
+        let (breakers, together) = (Arc::clone(&fixture.breakers), Arc::clone(&together));
+        nodes.spawn(async move {
+            together.wait().await;
+            breakers.permit_probe(&key(), at(160), at(220)).await.expect("a permission can be asked for")
+        });
+    }
+    let answers = nodes.join_all().await;
+    assert_eq!(answers.iter().filter(|answer| **answer == Permission::Given).count(), 1, "{answers:?}");
+    assert!(!answers.contains(&Permission::Closed));
+    let expected = OpenBreaker { half_open: true, next_probe_at: at(220), ..breaker(key()) };
+    assert_eq!(only(&fixture).await, expected);
+    assert_eq!(permit(&fixture, 219, 280).await, Permission::NotYet);
+    // The first one's probe has not ended: it never may.
+    assert_eq!(permit(&fixture, 220, 280).await, Permission::Given);
+}
+
+/// Who found nothing to take has not made a probe.
+pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    permit(&fixture, 160, 220).await;
+    name(&fixture, 220, Err(at(161))).await;
+    assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(161), ..breaker(key()) });
+    assert_eq!(permit(&fixture, 161, 221).await, Permission::Given);
+    name(&fixture, 220, Err(at(162))).await;
+    let probe = TaskId::new();
+    name(&fixture, 221, Ok(probe)).await;
+    name(&fixture, 221, Err(at(162))).await;
+    let expected = OpenBreaker { half_open: true, next_probe_at: at(221), probe: Some(probe), ..breaker(key()) };
+    assert_eq!(only(&fixture).await, expected, "a permission of the past, or one that was used, is not returned");
+}
+
+/// Neither another task, nor the probe before the last.
+pub async fn only_its_probe_closes_a_breaker(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    let (first, second, late) = (TaskId::new(), TaskId::new(), TaskId::new());
+    assert!(!close(&fixture, first).await);
+    permit(&fixture, 160, 220).await;
+    name(&fixture, 220, Ok(first)).await;
+    permit(&fixture, 220, 280).await;
+    name(&fixture, 220, Ok(late)).await;
+    assert_eq!(only(&fixture).await.probe, None, "who was given the permission before the last names no probe");
+    name(&fixture, 280, Ok(second)).await;
+    assert!(!close(&fixture, first).await);
+    assert!(!close(&fixture, TaskId::new()).await);
+    assert!(close(&fixture, second).await);
+    assert!(!close(&fixture, second).await);
+    assert_eq!(all(&fixture).await, []);
+    open(&fixture, key()).await;
+    assert!(!close(&fixture, second).await, "it is another breaker by now");
+}
+
+/// And the next one may be made in its time.
+pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    permit(&fixture, 160, 220).await;
+    let probe = TaskId::new();
+    name(&fixture, 220, Ok(probe)).await;
+    let failed = async |task| fixture.breakers.probe_failed(&key(), task).await.expect("a failure can be told");
+    failed(TaskId::new()).await;
+    assert!(only(&fixture).await.half_open);
+    failed(probe).await;
+    assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(220), ..breaker(key()) });
+    assert!(!close(&fixture, probe).await);
+    assert_eq!(permit(&fixture, 220, 280).await, Permission::Given);
+}
+
+/// What led to it would open it at once otherwise.
+pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (of_tenant, other) = (Key::of_tenant(TENANT), Key::new("other", TARGET));
+    let keys = [of_tenant.clone(), key(), Key::new(TENANT, "https://other:443"), other.clone()];
+    let told: Vec<Counted> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
+    tell(&fixture, 1, told.clone()).await;
+    tell(&fixture, 2, told).await;
+    let left = async || sums(&fixture, at(0)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    open(&fixture, key()).await;
+    permit(&fixture, 160, 220).await;
+    let probe = TaskId::new();
+    name(&fixture, 220, Ok(probe)).await;
+    assert!(close(&fixture, probe).await);
+    assert_eq!(left().await, [keys[0].clone(), keys[2].clone(), other.clone()]);
+    open(&fixture, of_tenant.clone()).await;
+    assert!(fixture.breakers.reset_breaker(&of_tenant).await.expect("it answers"));
+    assert_eq!(left().await, [other]);
+}
+
+/// Whether or not a probe is under way; others stay.
+pub async fn resetting_closes_whatever_it_is(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let reset = async |key: Key| fixture.breakers.reset_breaker(&key).await.expect("a breaker can be reset");
+    assert!(!reset(key()).await);
+    open(&fixture, key()).await;
+    open(&fixture, Key::of_tenant(TENANT)).await;
+    permit(&fixture, 160, 220).await;
+    name(&fixture, 220, Ok(TaskId::new())).await;
+    assert!(reset(key()).await);
+    assert!(!reset(key()).await);
+    assert_eq!(only(&fixture).await.key, Key::of_tenant(TENANT));
+    assert!(reset(Key::of_tenant(TENANT)).await);
+    assert_eq!(all(&fixture).await, []);
+}
+
+/// Whoever comes next finds it as it was left, a probe that was under way included.
+pub async fn breakers_outlive_the_process(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    permit(&fixture, 160, 220).await;
+    let probe = TaskId::new();
+    name(&fixture, 220, Ok(probe)).await;
+    tell(&fixture, 1, vec![counted(Key::of_tenant(TENANT), at(60), runs(2, 3))]).await;
+    let fixture = fixture.reopen().await;
+    let expected = OpenBreaker { half_open: true, next_probe_at: at(220), probe: Some(probe), ..breaker(key()) };
+    assert_eq!(only(&fixture).await, expected);
+    assert_eq!(sums(&fixture, at(0)).await, [(Key::of_tenant(TENANT), runs(2, 3))]);
+    assert!(close(&fixture, probe).await);
+}

@@ -1,0 +1,229 @@
+//! The conformance suite of [`punctual_core::obstacles::Obstacles`]: each sentence of its contract
+//! is a function here of the same name.
+
+use punctual_core::ids::TaskId;
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Turn};
+use punctual_core::queues::{Change, OnDeadLetter, RateLimit, Settings};
+use punctual_core::state::{Event, State};
+use punctual_core::task::Task;
+
+use crate::fixtures::{TENANT, TaskBuilder, at, task};
+use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good};
+
+/// Stamps the suite over what `$factory` (an expression that gives a
+/// `StoreFactory` with a fresh place) opens.
+#[macro_export]
+macro_rules! obstacles_conformance {
+    ($factory:expr) => {
+        $crate::stamp! { obstacles, $factory;
+            blockers_are_told_in_the_order_in_which_they_are_named,
+            a_dead_letter_that_holds_its_children_is_told,
+            the_turn_of_a_key_is_told,
+            a_dead_letter_that_holds_its_key_is_told,
+            due_tasks_before_a_task_are_counted,
+            the_bucket_is_told_as_claims_left_it,
+
+            thousands_of_blockers_are_told_in_no_time,
+        }
+    };
+}
+
+async fn blockers(fixture: &StoreFixture<'_>, task: &Task, first: usize) -> (Vec<(TaskId, State, bool)>, u64) {
+    let Blockers { first, count } = fixture.obstacles.blockers(task, first).await.expect("blockers answers");
+    (first.into_iter().map(|Blocker { id, state, holds }| (id, state, holds)).collect(), count)
+}
+
+async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<Turn> {
+    fixture.obstacles.turn(task, most).await.expect("turn answers")
+}
+
+async fn ahead(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> (u64, bool) {
+    let Ahead { tasks, or_more } = fixture.obstacles.ahead(task, most).await.expect("ahead answers");
+    (tasks, or_more)
+}
+
+fn exactly(tasks: u64) -> Ahead {
+    Ahead { tasks, or_more: false }
+}
+
+async fn set(fixture: &StoreFixture<'_>, settings: Settings) {
+    fixture.queues.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+}
+
+async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {
+    set(fixture, Settings { on_dead_letter: OnDeadLetter::Hold, ..Settings::default() }).await;
+}
+
+/// Whatever order they were submitted in; what has completed is not among them.
+pub async fn blockers_are_told_in_the_order_in_which_they_are_named(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let parents = fixture.insert(task().queue("parents").times(5)).await;
+    let named: Vec<TaskId> = [3, 0, 4, 1, 2].iter().map(|place: &usize| parents[*place].id).collect();
+    let child = fixture.insert_one(task().depends_on(&named)).await;
+    let (told, count) = blockers(&fixture, &child, 10).await;
+    assert_eq!((told.iter().map(|(id, ..)| *id).collect::<Vec<_>>(), count), (named.clone(), 5));
+    assert!(told.iter().all(|(_, state, holds)| *state == State::Pending && !holds), "{told:?}");
+
+    let running = fixture.lease(parents[0].lane.id, 2).await;
+    assert_eq!(running[0].id, parents[0].id);
+    fixture.apply(&running[0], complete(None)).await;
+    let (told, count) = blockers(&fixture, &child, 2).await;
+    // Its end is not resolved yet, and it is told as what it is.
+    assert_eq!(
+        (told, count),
+        (vec![(parents[3].id, State::Pending, false), (parents[0].id, State::Completed, false)], 5)
+    );
+    fixture.resolve().await;
+    let (told, count) = blockers(&fixture, &child, 3).await;
+    let (third, second) = ((parents[3].id, State::Pending, false), (parents[1].id, State::Running, false));
+    assert_eq!((told, count), (vec![third, (parents[4].id, State::Pending, false), second], 4));
+
+    assert_eq!(blockers(&fixture, &parents[2], 10).await, (Vec::new(), 0));
+    let alone = fixture.insert_one(task().depends_on(&[parents[0].id])).await;
+    assert_eq!(blockers(&fixture, &alone, 10).await, (Vec::new(), 0), "what had completed is not waited for");
+}
+
+/// Until it is driven again.
+pub async fn a_dead_letter_that_holds_its_children_is_told(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    hold_behind_dead_letters(&fixture).await;
+    let parent = fixture.insert_one(task()).await;
+    let child = fixture.insert_one(task().queue("children").depends_on(&[parent.id])).await;
+    let running = fixture.lease(parent.lane.id, 1).await.remove(0);
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    fixture.resolve().await;
+    assert_eq!(blockers(&fixture, &child, 10).await, (vec![(parent.id, State::DeadLettered, true)], 1));
+    fixture.apply(&dead, Event::Redrive(None)).await;
+    assert_eq!(blockers(&fixture, &child, 10).await, (vec![(parent.id, State::Pending, false)], 1));
+}
+
+fn keyed(due: i64) -> TaskBuilder {
+    task().ordering_key("k").due(at(due))
+}
+
+/// Waiting or running; those of other keys, and those behind it, are not counted.
+pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let tasks = fixture.insert((0..5).map(|n| keyed(n - 5).build()).collect()).await;
+    fixture.insert((0..3).map(|n| keyed(n - 9).ordering_key("other").build()).collect()).await;
+    let undecided = Turn { is_own: false, holder: None, held_by: None, ahead: exactly(3) };
+    assert_eq!(turn(&fixture, &tasks[3], 10).await, Some(undecided), "before the turn is decided");
+    fixture.resolve().await;
+    let first = Some((tasks[0].id, State::Pending));
+    let waits = |holder, ahead| Some(Turn { is_own: false, holder, held_by: None, ahead });
+    assert_eq!(turn(&fixture, &tasks[3], 10).await, waits(first, exactly(2)));
+    assert_eq!(turn(&fixture, &tasks[1], 10).await, waits(first, exactly(0)));
+    assert_eq!(turn(&fixture, &tasks[3], 2).await, waits(first, exactly(2)));
+    assert_eq!(turn(&fixture, &tasks[3], 1).await, waits(first, Ahead { tasks: 1, or_more: true }));
+    let own = turn(&fixture, &tasks[0], 10).await.expect("it has a key");
+    assert!(own.is_own && own.holder.is_none(), "{own:?}");
+
+    let running = fixture.lease(tasks[0].lane.id, 1).await.remove(0);
+    assert_eq!(turn(&fixture, &tasks[3], 10).await, waits(Some((tasks[0].id, State::Running)), exactly(2)));
+    assert_eq!(turn(&fixture, &running, 10).await, None, "it does not wait");
+    fixture.apply(&running, complete(None)).await;
+    assert_eq!(turn(&fixture, &tasks[3], 10).await, waits(None, exactly(2)), "its end is not resolved yet");
+    let without = fixture.insert_one(task()).await;
+    assert_eq!(turn(&fixture, &without, 10).await, None);
+}
+
+/// Not after it was driven again, nor when the queue says otherwise.
+pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    hold_behind_dead_letters(&fixture).await;
+    let tasks = fixture.insert(vec![keyed(-2).build(), keyed(-1).build()]).await;
+    fixture.resolve().await;
+    let running = fixture.lease(tasks[0].lane.id, 1).await.remove(0);
+    let dead = fixture.apply(&running, fail_for_good(&running)).await;
+    fixture.resolve().await;
+    let held = Turn { is_own: false, holder: None, held_by: Some(tasks[0].id), ahead: exactly(0) };
+    assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(held));
+    set(&fixture, Settings::default()).await;
+    assert_eq!(turn(&fixture, &tasks[1], 10).await.and_then(|turn| turn.held_by), None);
+    hold_behind_dead_letters(&fixture).await;
+    fixture.apply(&dead, Event::Redrive(None)).await;
+    fixture.resolve().await;
+    let first = Turn { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
+    assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(first));
+}
+
+/// In all lanes of the queue, those that are pushed too.
+pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let before = fixture.insert((0..3).map(|n| task().due(at(n - 9)).build()).collect()).await;
+    let other_lane = fixture.insert((0..2).map(|n| task().kind("other").due(at(n - 9)).build()).collect()).await;
+    fixture.insert_one(task().push("http://127.0.0.1:1").due(at(-8))).await;
+    let own = fixture.insert_one(task().due(at(-5))).await;
+    assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
+    // Neither those behind it, nor what is less urgent, elsewhere, or somebody else's.
+    for other in [
+        task().due(at(-4)),
+        task().due(at(-5)),
+        task().kind("other").due(at(-1)),
+        task().priority(4).due(at(-9)),
+        task().queue("elsewhere").due(at(-9)),
+        task().tenant("other").due(at(-9)),
+        task().priority(9).due(at(60_000)),
+    ] {
+        fixture.insert_one(other).await;
+    }
+    assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
+    // What is more urgent goes first whenever it was due; one that waits for its turn does not, and whoever gets its turn
+    // is due from then on.
+    fixture.insert_one(task().priority(6).due(at(-1))).await;
+    fixture.insert((0..4).map(|n| keyed(n - 20).build()).collect()).await;
+    fixture.resolve().await;
+    assert_eq!(ahead(&fixture, &own, 100).await, (7, false));
+    assert_eq!(ahead(&fixture, &own, 7).await, (7, false));
+    assert_eq!(ahead(&fixture, &own, 6).await, (6, true));
+    fixture.lease(before[0].lane.id, 2).await;
+    assert_eq!(ahead(&fixture, &own, 100).await, (5, false));
+    fixture.lease(other_lane[0].lane.id, 1).await;
+    assert_eq!(ahead(&fixture, &own, 100).await, (4, false));
+    fixture.advance(1);
+    let last = fixture.insert_one(task().due(at(1))).await;
+    // All that is due and not in hands, but for what is less urgent: whoever got its turn is among them now.
+    assert_eq!(ahead(&fixture, &last, 100).await, (9, false));
+}
+
+/// By the store's clock.
+pub async fn the_bucket_is_told_as_claims_left_it(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let lane = fixture.insert(task().times(5)).await[0].lane.id;
+    let bucket = async || fixture.obstacles.bucket(TENANT, "default").await.expect("bucket answers");
+    assert_eq!(bucket().await, None);
+    set(&fixture, Settings { rate_limit: Some(RateLimit { per_second: 1.0, burst: 5 }), ..Settings::default() }).await;
+    assert_eq!(bucket().await, None);
+    assert_eq!(fixture.lease(lane, 3).await.len(), 3);
+    let left = bucket().await.expect("somebody has taken from it");
+    assert!((left.tokens - 2.0).abs() < 1e-9 && left.refilled_at == fixture.now(), "{left:?}");
+    assert_eq!(fixture.obstacles.bucket("other", "default").await.expect("bucket answers"), None);
+    set(&fixture, Settings::default()).await;
+    assert_eq!(bucket().await, None);
+}
+
+/// Also when nearly all of them are done.
+pub async fn thousands_of_blockers_are_told_in_no_time(factory: &dyn StoreFactory) {
+    const PARENTS: usize = 10_000;
+    const LEFT: usize = 3;
+    let fixture = StoreFixture::open(factory).await;
+    let parents = fixture.insert(task().queue("parents").times(PARENTS)).await;
+    let named: Vec<TaskId> = parents.iter().map(|task| task.id).collect();
+    let child = fixture.insert_one(task().depends_on(&named)).await;
+    let (told, count) = blockers(&fixture, &child, 10).await;
+    assert_eq!((told.len(), count), (10, 10_000));
+    let mut done = 0;
+    while done < PARENTS - LEFT {
+        let running = fixture.lease(parents[0].lane.id, (PARENTS - LEFT - done).min(1_000)).await;
+        done += running.len();
+        let changes = running.iter().map(|task| fixture.change(task, complete(None))).collect();
+        fixture.store.apply(changes).await.expect("apply answers");
+    }
+    fixture.resolve().await;
+    let begun = std::time::Instant::now();
+    let (told, count) = blockers(&fixture, &child, 10).await;
+    let took = begun.elapsed();
+    let left: Vec<TaskId> = told.iter().map(|(id, ..)| *id).collect();
+    assert_eq!((left.as_slice(), count), (&named[PARENTS - LEFT..], 3));
+    assert!(took < std::time::Duration::from_secs(2), "{took:?}");
+}
