@@ -1,5 +1,5 @@
 //! The port through which it is told what will be due in which minute: waiting tasks, as they are counted in the
-//! transactions that write them, and the schedules that will fire ([`instants`]). `GET /v1/forecast` asks it.
+//! transactions that write them, and the schedules that will fire ([`instants()`]). `GET /v1/forecast` asks it.
 //!
 //! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant in a later minute than the one that lasts
 //! adds one to the minute of that instant; one that ceases to wait, while that minute is still later than the one that

@@ -12,9 +12,14 @@ fn every_file_that_a_document_names_exists() {
         "CONTRIBUTING.md",
         "CHANGELOG.md",
         "docs/breakers.md",
+        "docs/explain.md",
         "docs/operations.md",
+        "docs/order.md",
+        "docs/performance.md",
+        "docs/queues.md",
         "docs/schedules.md",
         "docs/sql.md",
+        "docs/states.md",
     ] {
         let text = std::fs::read_to_string(root.join(document)).unwrap_or_else(|error| panic!("{document}: {error}"));
         let quoted = text.split('`').skip(1).step_by(2);
