@@ -2,8 +2,8 @@
 //! everything into one turn for the store.
 //!
 //! The leader's cron loop and the API's `trigger`, `backfill` and `resume` go through here. Nothing is written of a
-//! schedule but by [`Schedules::turn`], on the condition that it is as it was read. Whoever dies after tasks were ended and
-//! before the turn is written has done what the next look would do first.
+//! schedule but by [`punctual_core::schedules::Schedules::turn`], on the condition that it is as it was read. Whoever
+//! dies after tasks were ended and before the turn is written has done what the next look would do first.
 
 use std::sync::Arc;
 
