@@ -17,8 +17,9 @@ use crate::problem::{Code, Problem};
 pub const MOST_SCHEDULES: usize = 1_000;
 /// … and read at once: each comes with what it submits.
 const PAGE: usize = 100;
-/// Instants that are computed at the most, about a microsecond each: one a second for a day, and some.
-pub const MOST_INSTANTS: usize = 100_000;
+/// Instants that are computed at the most, a fraction of a microsecond each: those of 700 schedules that fire every minute
+/// for a day.
+pub const MOST_INSTANTS: usize = 1_000_000;
 /// Forecasts that are computed at once.
 const AT_ONCE: usize = 2;
 

@@ -148,6 +148,9 @@ pub struct Dispatcher {
     /// Where the sweep goes on; none when it begins anew.
     sweep_after: Option<LaneId>,
     next_sweep: Instant,
+    /// Claims in a row that took nothing although something was due, and when to try again.
+    in_vain: u32,
+    look_again_at: Option<Instant>,
     failures: u32,
 }
 
@@ -166,6 +169,10 @@ pub struct Report {
 const SWEEP_PAGE: usize = 1_000;
 /// No wait is longer than this, whatever the clocks say.
 const MAX_WAIT: Duration = Duration::from_secs(1);
+/// After a claim in vain the next one comes so soon, and twice as late after each that follows it …
+const AGAIN: Duration = Duration::from_millis(4);
+/// … so many times.
+const MOST_IN_VAIN: u32 = 8;
 
 impl Dispatcher {
     /// A dispatcher and the desk it sits at.
@@ -211,6 +218,8 @@ impl Dispatcher {
             places_full: false,
             sweep_after: None,
             next_sweep: Instant::now(),
+            in_vain: 0,
+            look_again_at: None,
             failures: 0,
         };
         (dispatcher, desk)
@@ -313,6 +322,7 @@ impl Dispatcher {
         if Instant::now() >= self.next_sweep {
             self.sweep().await?;
         }
+        self.look_again_at = self.look_again_at.filter(|at| *at > Instant::now());
         self.board.advance(self.deps.clock.now());
         self.open.extend(self.board.take_stirred());
         Ok(())
@@ -336,6 +346,7 @@ impl Dispatcher {
         let deps = &self.deps;
         let next = self.board.next_wakeup().into_iter().chain(self.gated.next_wakeup()).min();
         let until_due = next.map(|at| at.duration_from(deps.clock.now()));
+        let until_due = until_due.into_iter().chain(self.until_again()).min();
         let is_due = async {
             match until_due {
                 Some(wait) => tokio::time::sleep(wait).await,
@@ -417,7 +428,15 @@ impl Dispatcher {
             moved |= head.is_none_or(|due_at| due_at > now);
         }
         self.hold_back(answer);
-        moved || !answer.held_back.is_empty()
+        moved |= !answer.held_back.is_empty();
+        if moved {
+            self.in_vain = 0;
+        } else if !answer.next_due.is_empty() {
+            // Somebody else has it in hand, or it came to be due while the claim was under way.
+            self.look_again_at = Some(Instant::now() + AGAIN * 2_u32.pow(self.in_vain));
+            self.in_vain = (self.in_vain + 1).min(MOST_IN_VAIN);
+        }
+        moved
     }
 
     /// Looks for lanes that no hint told of: written by others, or due beyond the window when they were hinted.
@@ -480,7 +499,12 @@ impl Dispatcher {
         let until_due = next.map_or(MAX_WAIT, |at| at.duration_from(now));
         let until_tokens = self.backlog.wait(Instant::now()).unwrap_or(MAX_WAIT);
         let until_probes = self.until_probes(now).unwrap_or(MAX_WAIT);
-        until_sweep.min(until_due).min(until_tokens).min(until_probes).min(MAX_WAIT)
+        let until_again = self.until_again().unwrap_or(MAX_WAIT);
+        until_sweep.min(until_due).min(until_tokens).min(until_probes).min(until_again).min(MAX_WAIT)
+    }
+
+    fn until_again(&self) -> Option<Duration> {
+        self.look_again_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
     fn take_in(&mut self, waiting: Waiting) {

@@ -2,7 +2,7 @@
 
 use punctual_core::forecast::{Upcoming, UpcomingPage};
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan::Covers;
+use punctual_core::schedule::plan::{Covers, Spec};
 use punctual_core::schedules::{
     Definition, LookedAt, Occurrence, Outcome, Pause, Progress, Record, Schedule, Switch, Turn, origin_code,
     origin_from_code,
@@ -125,7 +125,9 @@ pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> Upco
             return None;
         };
         let next_run_at = Timestamp::from_millis(of.next_run_at);
-        Some(Upcoming { id, spec: definition.spec, next_run_at, run_count: of.run_count.cast_unsigned() })
+        // Whether it is paused its own column says: what its owner wrote may be older.
+        let spec = Spec { paused: false, ..definition.spec };
+        Some(Upcoming { id, spec, next_run_at, run_count: of.run_count.cast_unsigned() })
     });
     UpcomingPage { schedules: schedules.collect(), next }
 }

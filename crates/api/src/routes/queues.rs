@@ -175,6 +175,7 @@ async fn pause_queue(
     request_body = Option<ResumeRequest>,
     responses(
         (status = 200, description = "It is not paused", body = wire::Queue),
+        (status = 404, response = NotFound),
         (status = 422, response = Invalid),
         (status = 503, response = Unavailable),
     )
@@ -185,6 +186,8 @@ async fn resume_queue(
     QueuePath(name): QueuePath,
     MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
+    // A name that was misspelt must not become a queue.
+    told(&api, &tenant, &name).await?;
     change(&api, &tenant, &name, Change::Resume).await
 }
 

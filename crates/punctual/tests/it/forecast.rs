@@ -62,6 +62,8 @@ async fn tasks_and_schedules_are_counted_together() {
     let told = forecast(&caller, "?top=1").await;
     assert_eq!(told["minutes"], json!([minute(soon, 0, 1), minute(later, 2, 0)]));
     assert_eq!(told["herds"], json!([minute(later, 2, 0)]));
+    caller.api.call("POST", &format!("/v1/schedules/{id}/resume")).send().await.expect(200);
+    assert_eq!(forecast(&caller, "").await["minutes"], json!([minute(soon, 0, 1), minute(later, 2, 1)]));
     assert_eq!(forecast(&caller, "?hours=48").await["tasks"], 3);
     assert_eq!(forecast(&caller.stranger(), "").await["minutes"], json!([]));
     caller.api.get("/v1/forecast?hours=49").await.problem_code(422, "invalid_request");

@@ -1,6 +1,7 @@
 //! Due tasks and their takers meet.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use punctual_core::broker::{Broker, Message, WEBHOOK_POOL};
 use punctual_core::ids::TaskId;
@@ -194,4 +195,24 @@ fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
         std::task::Poll::Ready(output) => Some(output),
         std::task::Poll::Pending => None,
     }
+}
+
+/// Of what others have in hand, or what became due while the claim was under way, a claim takes nothing; it is not left
+/// until something else happens, for a second each time.
+#[tokio::test]
+async fn a_claim_in_vain_is_tried_again_soon() {
+    const TIMES: usize = 6;
+    let bench = Bench::new();
+    bench.submit(task()).await;
+    bench.spy.claim_in_vain(TIMES);
+    let (desk, stop, spy) = (bench.desk.clone(), CancellationToken::new(), Arc::clone(&bench.spy));
+    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
+    let begun = Instant::now();
+    let leased = desk.lease(ask(Wants::Queues(vec!["default".to_owned()]), 1, Duration::from_secs(30))).await.unwrap();
+    assert_eq!(leased.len(), 1);
+    assert!(begun.elapsed() < Duration::from_secs(TIMES as u64) / 2, "{:?}", begun.elapsed());
+    let claims = spy.claims.lock().unwrap().len();
+    assert_eq!(claims, TIMES + 1, "nor is it tried without a pause");
+    stop.cancel();
+    dispatcher.await.unwrap();
 }

@@ -13,6 +13,7 @@ use punctual_core::store::{
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
+use punctual_testkit::fixtures::START;
 use tokio::sync::Notify;
 
 pub struct Spy {
@@ -22,12 +23,26 @@ pub struct Spy {
     hold_over: AtomicUsize,
     holds: Notify,
     released: Notify,
+    /// So many further claims take nothing, and are told that something is due.
+    in_vain: AtomicUsize,
 }
 
 impl Spy {
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let hold_over = AtomicUsize::new(usize::MAX);
-        Self { inner, claims: Mutex::default(), hold_over, holds: Notify::new(), released: Notify::new() }
+        Self {
+            inner,
+            claims: Mutex::default(),
+            hold_over,
+            holds: Notify::new(),
+            released: Notify::new(),
+            in_vain: AtomicUsize::new(0),
+        }
+    }
+
+    /// So many further claims take nothing although something is due, as if others had it in hand.
+    pub fn claim_in_vain(&self, times: usize) {
+        self.in_vain.store(times, Relaxed);
     }
 
     /// From now on the answers of claims over this limit are held.
@@ -51,6 +66,10 @@ impl Spy {
 impl Store for Spy {
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         self.claims.lock().unwrap().extend(claims.iter().cloned());
+        if self.in_vain.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+            let told = |claim: &Claim| claim.lanes.iter().map(|(lane, _)| (*lane, Some(START))).collect();
+            return Ok(claims.iter().map(|claim| Claimed { next_due: told(claim), ..Claimed::default() }).collect());
+        }
         let is_held = claims.iter().any(|claim| claim.limit > self.hold_over.load(Relaxed));
         let answer = self.inner.claim(claims).await;
         if is_held {

@@ -99,6 +99,8 @@ async fn a_pause_tells_why_and_until_when_and_is_no_setting() {
     assert_eq!(put(&world, json!({"paused": true})).await.json()["pause"]["until"], json!(null));
     assert_eq!(world.send("POST", "/v1/queues/mail/resume", None).await.json()["paused"], false);
     assert_eq!(world.send("POST", "/v1/queues/mail/resume", None).await.status, 200, "twice is no fault");
+    assert_eq!(world.send("POST", "/v1/queues/mial/resume", None).await.status, 404);
+    assert_eq!(world.send("GET", "/v1/queues/mial", None).await.status, 404, "nothing was made of it");
 
     let until = json!({"until": "2026-05-22T18:00:05Z"});
     assert_eq!(world.send("POST", "/v1/queues/mail/pause", Some(until)).await.json()["paused"], true);
