@@ -4,22 +4,24 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use punctual_core::coordinator::{LEADER, Lease};
 use punctual_core::ids::{NodeId, ScheduleId};
-use punctual_core::schedule::plan::{Buffered, CatchUp, Covers, Origin, Overlap, Spec};
-use punctual_core::schedule::{Cron, Pattern, Rules, Timing};
+use punctual_core::schedule::plan::{Buffered, Covers, Origin, Overlap};
 use punctual_core::schedules::{
-    AT_EVERY_LOOK, Definition, Inserted, LookedAt, Occurrence, Outcome, Pause, Progress, Record, Recorded, Replaced,
-    Schedule, Standing, Switch, Turn, Turned,
+    AT_EVERY_LOOK, Inserted, LookedAt, Outcome, Pause, Progress, Record, Recorded, Replaced, Schedule, Switch, Turn,
+    Turned,
 };
 use punctual_core::state::State;
-use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::fixtures::{TENANT, at, json, task};
+use crate::fixtures::{TENANT, at, json};
 use crate::store::{StoreFactory, StoreFixture, all_of, complete};
+
+mod made;
+
+use made::{done, due, get, keys, lead, lost, occurrences, record, replace, standing, stored};
+pub(crate) use made::{fired, of_schedule, schedule, turn};
 
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
@@ -534,124 +536,4 @@ pub async fn many_turns_in_one_call_are_each_by_themselves(factory: &dyn StoreFa
     let tasks = fixture.list(all_of(TENANT), 1_000).await;
     let made: BTreeSet<ScheduleId> = tasks.iter().filter_map(|task| task.body.schedule_id).collect();
     assert_eq!((tasks.len(), made), (expected.len(), expected));
-}
-
-/// A schedule that fires every minute, next at [`at`] zero.
-pub(crate) fn schedule(name: &str) -> Schedule {
-    let cron = Cron::parse("* * * * *").expect("an expression");
-    let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
-    let spec = Spec {
-        timing,
-        overlap: Overlap::Skip,
-        catchup: CatchUp::Last,
-        catchup_window_millis: 3_600_000,
-        jitter_millis: 0,
-        max_runs: None,
-        paused: false,
-    };
-    Schedule {
-        id: ScheduleId::new(),
-        tenant: TENANT.to_owned(),
-        name: name.to_owned(),
-        version: 1,
-        revision: 1,
-        created_at: at(-1),
-        updated_at: at(-1),
-        definition: Definition { spec, pause_on_failure: false, task: json(r#"{"type":"t"}"#) },
-        pause: None,
-        progress: Progress { next_run_at: Some(at(0)), look_at: Some(at(0)), ..Progress::default() },
-    }
-}
-
-async fn stored(fixture: &StoreFixture<'_>, name: &str) -> Schedule {
-    let schedule = schedule(name);
-    assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), Inserted::Created);
-    assert_eq!(get(fixture, &schedule).await.as_ref(), Some(&schedule), "what was written is read");
-    schedule
-}
-
-pub(crate) fn of_schedule(schedule: &Schedule, due_at: Timestamp) -> NewTask {
-    let mut new = task().due(due_at).build();
-    new.body.schedule_id = Some(schedule.id);
-    new
-}
-
-/// A turn that leaves the next instant as it is.
-pub(crate) fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
-    Turn {
-        id: schedule.id,
-        revision: schedule.revision,
-        now: at(0),
-        records,
-        rested: Vec::new(),
-        next_run_at: schedule.progress.next_run_at,
-        look_at: schedule.progress.look_at,
-        skipped: 0,
-        missed: 0,
-        switch: None,
-    }
-}
-
-fn record(instant: Timestamp, outcome: Recorded) -> Record {
-    Record {
-        instant,
-        origin: Origin::Due,
-        waited: false,
-        outcome,
-        reason: "on_time".to_owned(),
-        detail: None,
-        covers: None,
-    }
-}
-
-pub(crate) fn fired(instant: Timestamp, task: &NewTask) -> Record {
-    record(instant, Recorded::Fired { task: Box::new(task.clone()), watched: true })
-}
-
-/// Writes a turn, which must be written; gives the instants that were recorded.
-async fn done(fixture: &StoreFixture<'_>, turn: Turn) -> Vec<Timestamp> {
-    match fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0) {
-        Turned::Done { recorded, .. } => recorded,
-        Turned::Lost => panic!("the turn was lost"),
-    }
-}
-
-async fn lost(fixture: &StoreFixture<'_>, turn: Turn) {
-    let turned = fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0);
-    assert!(matches!(turned, Turned::Lost), "{turned:?}");
-}
-
-async fn replace(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Replaced {
-    fixture.schedules.replace(schedule.clone()).await.unwrap()
-}
-
-async fn get(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Option<Schedule> {
-    fixture.schedules.get(&schedule.tenant, schedule.id).await.unwrap()
-}
-
-async fn standing(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Standing {
-    fixture.schedules.standing(&schedule.tenant, schedule.id).await.unwrap().expect("it is there")
-}
-
-async fn due(fixture: &StoreFixture<'_>, now: Timestamp) -> Vec<Standing> {
-    let due = fixture.schedules.due(now, None, 100).await.unwrap();
-    assert_eq!(due.next, None);
-    due.standings
-}
-
-fn keys(standings: &[Standing]) -> Vec<(Timestamp, ScheduleId)> {
-    let key = |standing: &Standing| (standing.schedule.progress.look_at.unwrap(), standing.schedule.id);
-    standings.iter().map(key).collect()
-}
-
-async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Vec<Occurrence> {
-    fixture.schedules.occurrences(schedule.id, None, 1_000).await.unwrap()
-}
-
-/// The lease as somebody holds it now; whoever held it before is pushed out.
-async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> Lease {
-    if let Some(held) = fixture.coordinator.holder(LEADER).await.unwrap() {
-        fixture.coordinator.release(&held).await.unwrap();
-    }
-    fixture.coordinator.acquire(LEADER, node, 10_000).await.unwrap().expect("it is free")
 }
