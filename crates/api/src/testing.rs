@@ -130,6 +130,7 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         prefetch_window: seconds(60),
         // Long, so that what is found is found by a hint or by the first sweep.
         sweep_interval: std::time::Duration::from_hours(1),
+        claim_ahead: Duration::ZERO,
         claim_batch: 1_000,
         visibility: seconds(60),
         waiting_workers: 100,

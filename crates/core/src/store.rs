@@ -13,6 +13,8 @@
 //! - `claim_is_bounded_in_bytes`: it stops at [`CLAIM_PAYLOAD`](crate::task::limits::CLAIM_PAYLOAD), but takes at least
 //!   one task.
 //! - `claim_takes_nothing_early`: what is due after `now` stays.
+//! - `claim_for_a_worker_takes_what_is_nearly_due_if_asked_to`: what is due by the instant that it names, which may be a
+//!   little ahead; such a task is `RUNNING` from its due instant on.
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
 //! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out, a retry
 //!   as little as the first run.
@@ -128,8 +130,14 @@ pub enum Taker {
         name: String,
         /// For how long, unless it shows signs of life.
         lease_millis: u64,
+        /// What is due by this instant, if it is a little ahead of now ([`MOST_AHEAD_MILLIS`]): the worker is told of it
+        /// then. None means what is due by now.
+        due_by: Option<Timestamp>,
     },
 }
+
+/// No claim looks further ahead than this.
+pub const MOST_AHEAD_MILLIS: i64 = 1_000;
 
 /// What a claim gave.
 #[derive(Clone, Debug, Default)]

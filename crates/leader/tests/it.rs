@@ -71,7 +71,7 @@ impl Bench {
     }
 
     async fn lease(&self, lane: LaneId) -> Task {
-        self.claim(lane, Taker::Worker { name: "w".into(), lease_millis: 10_000 }).await
+        self.claim(lane, Taker::Worker { name: "w".into(), lease_millis: 10_000, due_by: None }).await
     }
 
     async fn task(&self, id: TaskId) -> Task {

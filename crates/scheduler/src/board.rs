@@ -97,6 +97,8 @@ struct Known {
 #[derive(Debug)]
 pub struct Board {
     window_millis: i64,
+    /// Lanes that are pulled are ready so long before they are due.
+    ahead_millis: i64,
     lanes: HashMap<LaneId, Known>,
     wheel: Wheel<LaneId>,
     shelves: HashMap<Shelf, Ranks>,
@@ -114,6 +116,7 @@ impl Board {
     pub fn new(now: Timestamp, window_millis: i64) -> Self {
         Self {
             window_millis,
+            ahead_millis: 0,
             lanes: HashMap::new(),
             wheel: Wheel::new(now),
             shelves: HashMap::new(),
@@ -122,6 +125,12 @@ impl Board {
             stirred: Vec::new(),
             fired: Vec::new(),
         }
+    }
+
+    /// The same; lanes that are pulled are ready `ahead_millis` before they are due.
+    #[must_use]
+    pub fn ahead(self, ahead_millis: i64) -> Self {
+        Self { ahead_millis, ..self }
     }
 
     /// A task of `lane` waits and is due then. Only ever makes a lane earlier.
@@ -250,11 +259,15 @@ impl Board {
             return;
         }
         self.lanes.insert(lane.id, Known { lane: Arc::clone(lane), head, ready: false });
-        if head <= now {
+        let ready_at = match lane.key.route {
+            Route::Pull => head.plus_millis(-self.ahead_millis),
+            Route::Push(_) => head,
+        };
+        if ready_at <= now {
             self.wheel.cancel(lane.id);
             self.make_ready(lane.id);
         } else {
-            self.wheel.schedule(lane.id, head);
+            self.wheel.schedule(lane.id, ready_at);
         }
     }
 
@@ -346,6 +359,24 @@ mod tests {
         board.advance(at(500));
         assert_eq!(ready(&board), [1]);
         assert_eq!(board.take_stirred().len(), 2);
+    }
+
+    #[test]
+    fn a_lane_that_is_pulled_is_ready_ahead_and_one_that_is_pushed_is_not() {
+        let mut board = Board::new(at(0), 1_000).ahead(20);
+        let mut pushed = Lane::clone(&lane(2, 5));
+        pushed.key.route = Route::Push("http://a.example:80".into());
+        board.note(&lane(1, 5), at(500), at(0));
+        board.note(&Arc::new(pushed), at(500), at(0));
+        assert_eq!(board.next_wakeup().map(|at| at.as_millis() <= 480), Some(true));
+        board.advance(at(479));
+        assert!(ready(&board).is_empty());
+        board.advance(at(480));
+        assert_eq!((ready(&board), board.pushed().len()), (vec![1], 0));
+        board.advance(at(500));
+        assert_eq!((ready(&board), board.pushed().len()), (vec![1], 1));
+        board.correct(LaneId::new(1), Some(at(520)), at(500));
+        assert_eq!(ready(&board), [1], "what is due next is nearly due as well");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
 
 /// What a worker asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +57,27 @@ pub(crate) struct Waiting {
 /// dispatcher instead of waiting for their leases to expire.
 pub(crate) struct Handout {
     tasks: Vec<Task>,
+    /// They are due then; none when they are due.
+    not_before: Option<Instant>,
     returns: mpsc::UnboundedSender<Vec<Task>>,
 }
 
 impl Handout {
     pub fn new(tasks: Vec<Task>, returns: mpsc::UnboundedSender<Vec<Task>>) -> Self {
-        Self { tasks, returns }
+        Self { tasks, not_before: None, returns }
     }
 
-    fn take(mut self) -> Vec<Task> {
+    /// The same; they are not due before then.
+    pub fn not_before(mut self, due: Option<Instant>) -> Self {
+        self.not_before = due;
+        self
+    }
+
+    /// The tasks, when they are due.
+    async fn take(mut self) -> Vec<Task> {
+        if let Some(due) = self.not_before {
+            tokio::time::sleep_until(due).await;
+        }
         std::mem::take(&mut self.tasks)
     }
 }
@@ -119,8 +132,11 @@ impl Desk {
         } else {
             answer.close();
             let nothing = || self.trouble.borrow().clone().map_or(Ok(Vec::new()), |error| Err(error.into()));
-            return answer.try_recv().map_or_else(|_| nothing(), |late| late.map(Handout::take));
+            return match answer.try_recv() {
+                Ok(late) => Ok(late?.take().await),
+                Err(_) => nothing(),
+            };
         };
-        answered.unwrap_or(Err(DeskError::Closed)).map(Handout::take)
+        Ok(answered.unwrap_or(Err(DeskError::Closed))?.take().await)
     }
 }

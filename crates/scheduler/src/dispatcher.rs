@@ -20,7 +20,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::state::{By, Event, transition};
-use punctual_core::store::{Claimed, Store, StoreError};
+use punctual_core::store::{Claimed, MOST_AHEAD_MILLIS, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -59,6 +59,9 @@ pub struct Config {
     pub prefetch_window: Duration,
     /// How often every lane is looked for in the store.
     pub sweep_interval: Duration,
+    /// What pull workers wait for is claimed so long before it is due, and given to them when it is: by then it is
+    /// written. Zero means when it is due.
+    pub claim_ahead: Duration,
     /// At most how many tasks a turn claims.
     pub claim_batch: usize,
     /// How long a published task may stay unstarted.
@@ -180,9 +183,10 @@ impl Dispatcher {
         let (desk, Counter { asks, trouble }) = Desk::new(config.waiting_workers);
         let (returns, returned) = mpsc::unbounded_channel();
         let window = i64::try_from(config.prefetch_window.as_millis()).unwrap_or(i64::MAX);
+        let ahead = i64::try_from(config.claim_ahead.as_millis()).unwrap_or(i64::MAX).min(MOST_AHEAD_MILLIS);
         let fairness = config.fairness.clone();
         let dispatcher = Self {
-            board: Board::new(deps.clock.now(), window),
+            board: Board::new(deps.clock.now(), window).ahead(ahead),
             backlog: Backlog::new(config.backlog_per_second, Instant::now()),
             gated: Gated::default(),
             breakers: Arc::default(),
@@ -425,7 +429,7 @@ impl Dispatcher {
         let mut moved = !answer.tasks.is_empty();
         for (lane, head) in &answer.next_due {
             self.board.correct(*lane, *head, now);
-            moved |= head.is_none_or(|due_at| due_at > now);
+            moved |= !self.board.is_ready(*lane);
         }
         self.hold_back(answer);
         moved |= !answer.held_back.is_empty();
@@ -534,9 +538,11 @@ impl Dispatcher {
             return;
         }
         let by = By { now: self.deps.clock.now(), node: self.deps.node, actor: Actor::Scheduler };
+        // What was claimed ahead of its time is not due before it.
+        let event = |task: &Task| Event::GiveBack(due_at.max(task.due_at));
         let changes = tasks
             .into_iter()
-            .filter_map(|task| Some((task.id, transition(&task.position, Event::GiveBack(due_at), &by).ok()?)))
+            .filter_map(|task| Some((task.id, transition(&task.position, event(&task), &by).ok()?)))
             .collect();
         if let Err(error) = self.deps.store.apply(changes).await {
             tracing::warn!(error = %error, "could not give tasks back; the reaper will");

@@ -183,7 +183,7 @@ impl Bench {
     }
 
     async fn claim(&self, lane: LaneId) -> Vec<Task> {
-        let taker = Taker::Worker { name: "worker-1".into(), lease_millis: 60_000 };
+        let taker = Taker::Worker { name: "worker-1".into(), lease_millis: 60_000, due_by: None };
         let claim = Claim { lanes: vec![(lane, BATCH)], limit: BATCH, taker };
         let claimed = self.store.claim(vec![claim]).await.expect("claim answers");
         claimed.into_iter().flat_map(|claimed| claimed.tasks).collect()

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Change, Event, Position, State, transition};
-use punctual_core::store::{Start, Taker};
+use punctual_core::store::{MOST_AHEAD_MILLIS, Start, Taker};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -30,6 +30,14 @@ pub(crate) fn bound(taker: &Taker) -> i64 {
     }
 }
 
+/// By which instant tasks are due that a taker takes, if it is now.
+pub(crate) fn due_by(taker: &Taker, now: Timestamp) -> Timestamp {
+    match taker {
+        Taker::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(MOST_AHEAD_MILLIS)),
+        _ => now,
+    }
+}
+
 /// What a claim does to a task with this timeout.
 pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
@@ -42,7 +50,7 @@ pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_milli
             deadline_at: until(*visibility_millis),
             lease_millis: *visibility_millis,
         }),
-        Taker::Worker { name, lease_millis } => Event::Lease(Hold {
+        Taker::Worker { name, lease_millis, .. } => Event::Lease(Hold {
             worker: name.clone(),
             node: None,
             since: now,

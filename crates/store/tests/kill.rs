@@ -98,7 +98,7 @@ async fn the_process_that_is_killed() {
             other => panic!("not created: {other:?}"),
         };
         println!("stored {}", ids.join(" "));
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000 };
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
         let claim = Claim { lanes: vec![(lane, 5)], limit: 5, taker };
         let claimed = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
         let complete = |task: &punctual_core::task::Task| {

@@ -123,6 +123,7 @@ macro_rules! store_conformance {
             insert_handles_a_key_twice_in_one_batch,
             claim_takes_what_is_due_in_order,
             claim_takes_nothing_early,
+            claim_for_a_worker_takes_what_is_nearly_due_if_asked_to,
             claim_is_bounded_in_bytes,
             claim_gives_each_task_to_one,
             claim_fails_what_has_expired,

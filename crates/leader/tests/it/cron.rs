@@ -148,7 +148,7 @@ impl Bench {
     }
 
     async fn begin(&self, lane: LaneId) -> Task {
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000_000_000 };
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000_000_000, due_by: None };
         let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
         self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0)
     }

@@ -53,7 +53,7 @@ impl Bench {
 
     async fn done(&self, task: TaskBuilder) -> Task {
         let Inserted::Created(stored) = self.submit(task).await else { panic!("it is new") };
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 10_000 };
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 10_000, due_by: None };
         let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
         let running = self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0);
         let by = By { now: self.clock.now(), node: NODE, actor: Actor::Client };

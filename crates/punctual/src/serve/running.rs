@@ -39,6 +39,9 @@ use crate::config::{Config, Role};
 
 /// How long open requests may take to end once the drain is over; no longer than the drain itself.
 const HTTP_GOODBYE: Duration = Duration::from_secs(5);
+/// What pull workers wait for is claimed so long before it is due. Nearly every claim is written by then, also beside a
+/// flood of others.
+const CLAIM_AHEAD: Duration = Duration::from_millis(20);
 /// What a machine is called that does not say.
 const NAMELESS: &str = "unnamed";
 
@@ -285,6 +288,7 @@ fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
     let config = dispatcher::Config {
         prefetch_window: config.scheduler.prefetch_window,
         sweep_interval: config.scheduler.sweep_interval,
+        claim_ahead: CLAIM_AHEAD,
         claim_batch: config.scheduler.claim_batch,
         visibility: config.scheduler.visibility,
         waiting_workers: config.limits.waiting_workers,

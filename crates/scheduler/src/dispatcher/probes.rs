@@ -117,7 +117,7 @@ impl Dispatcher {
                 let Some(worker) = self.waiter_for(&lane) else { return };
                 let Some(waiting) = self.waiters.get(worker) else { return };
                 let (name, lease_millis) = (waiting.ask.worker.clone(), waiting.ask.lease_millis);
-                (Taker::Worker { name, lease_millis }, Some(worker))
+                (Taker::Worker { name, lease_millis, due_by: None }, Some(worker))
             }
             Route::Push(_) => {
                 let Some(held) = self.deps.owned.held(&lane.key) else { return };

@@ -7,6 +7,8 @@ use std::collections::{BTreeSet, HashMap};
 
 use punctual_core::store::{Claim, Claimed, StoreError, Taker};
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
+use tokio::time::Instant;
 
 use super::flights::{Flight, Split};
 use super::split::Candidate;
@@ -101,8 +103,9 @@ impl Dispatcher {
                 break;
             }
             let limit = asked.min(left);
-            let taker = Taker::Worker { name: waiting.ask.worker.clone(), lease_millis: waiting.ask.lease_millis };
-            let candidates = self.candidates(&shelves(waiting));
+            let (name, lease_millis) = (waiting.ask.worker.clone(), waiting.ask.lease_millis);
+            let (candidates, due_by) = self.candidates(&shelves(waiting));
+            let taker = Taker::Worker { name, lease_millis, due_by };
             let (lanes, split) = self.pull_bands.split(&served.tenant, &candidates, limit, [usize::MAX; 3]);
             served.claims.push(Claim { lanes, limit, taker });
             served.splits.push(split);
@@ -112,14 +115,18 @@ impl Dispatcher {
         served
     }
 
-    /// The ready lanes of all the shelves a worker looks at, in order, so many of each band.
-    fn candidates(&self, shelves: &[Shelf]) -> Vec<Candidate> {
+    /// The ready lanes of all the shelves a worker looks at, in order, so many of each band. Where none of them is due
+    /// yet, those that are due first, and when that is.
+    fn candidates(&self, shelves: &[Shelf]) -> (Vec<Candidate>, Option<Timestamp>) {
         let now = self.deps.clock.now();
         let levels = shelves.iter().filter_map(|shelf| self.board.ready(shelf)).flat_map(by_priority);
         let ranks = levels.flat_map(|level| level.take(LANES_PER_CLAIM));
         let mut candidates: Vec<Candidate> = ranks.map(|rank| Candidate::of(*rank, self.aging, now)).collect();
         candidates.sort_unstable();
         candidates.dedup();
+        let first_due = candidates.iter().map(|candidate| candidate.due_at).min();
+        let due_by = first_due.filter(|first| *first > now);
+        candidates.retain(|candidate| candidate.due_at <= due_by.unwrap_or(now));
         let mut left = [LANES_PER_CLAIM; Band::ALL.len()];
         candidates.retain(|candidate| {
             let left = &mut left[candidate.band() as usize];
@@ -127,7 +134,7 @@ impl Dispatcher {
             *left = left.saturating_sub(1);
             is_kept
         });
-        candidates
+        (candidates, due_by)
     }
 
     fn launch_pull(&mut self, served: Vec<Served>) {
@@ -157,7 +164,10 @@ impl Dispatcher {
         if tasks.is_empty() {
             return;
         }
-        let handout = Handout::new(tasks, self.returns.clone());
+        let now = self.deps.clock.now();
+        let last_due = tasks.iter().map(|task| task.due_at).max().filter(|due_at| *due_at > now);
+        let not_before = last_due.map(|due_at| Instant::now() + due_at.duration_from(now));
+        let handout = Handout::new(tasks, self.returns.clone()).not_before(not_before);
         if let Some(waiting) = self.waiters.remove(worker) {
             waiting.answer(Ok(handout));
         }

@@ -14,7 +14,7 @@ use crate::fairness::{Aging, Band, BandWeights, Credits};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     less_urgent: u8,
-    due_at: Timestamp,
+    pub due_at: Timestamp,
     pub lane: LaneId,
 }
 

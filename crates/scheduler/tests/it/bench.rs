@@ -98,6 +98,7 @@ impl Bench {
             prefetch_window: Duration::from_secs(30),
             // Long, so that what is found is found by a hint or by the first sweep.
             sweep_interval: Duration::from_hours(1),
+            claim_ahead: Duration::ZERO,
             claim_batch: 1_000,
             visibility: Duration::from_mins(1),
             waiting_workers: 100,

@@ -1,6 +1,7 @@
 //! The scheduler's services on the real embedded store, with a clock that is moved by hand.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
+mod ahead;
 mod backlog;
 mod bench;
 mod breakers;

@@ -119,9 +119,10 @@ async fn read(
     let lanes: Vec<i64> = need.looks.iter().map(|(reach, _)| reach.lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = need.looks.iter().map(after).unzip();
     let most: Vec<i64> = need.looks.iter().map(|(_, most)| count(*most)).collect();
-    let (now, limit) = (now.as_millis(), count(need.limit));
+    let due_by: Vec<i64> = need.looks.iter().map(|(reach, _)| picker.due_by(*reach, now).as_millis()).collect();
+    let limit = count(need.limit);
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
-        [&lanes, &after_due, &after_seq, &most, &now, &limit, &SMALL_BYTES];
+        [&lanes, &after_due, &after_seq, &most, &limit, &SMALL_BYTES, &due_by];
     session.query(Sql::ClaimDue, &parameters).await
 }
 
@@ -165,8 +166,10 @@ async fn write(
     let by: Vec<By<'_>> = claims.iter().map(|claim| hand.by(now, taking::actor(&claim.taker))).collect();
     let node = hand.desk.node;
     let taken = changes(&picker.taken, |picked, task| {
-        let event = taking::claimed(&claims[picked.claim].taker, node, now, task.body.timeout_millis);
-        made(&task.position, event, &by[picked.claim])
+        // One that is not quite due is taken when it is.
+        let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
+        let event = taking::claimed(&claims[picked.claim].taker, node, by.now, task.body.timeout_millis);
+        made(&task.position, event, &by)
     });
     let expired = changes(&picker.expired, |picked, task| made(&task.position, Event::Expire, &by[picked.claim]));
     let mut gone: Vec<Wanted<'_>> = expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
@@ -191,7 +194,7 @@ async fn write(
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
         biased;
-        take::write(session, &takes, now),
+        take::write(session, &takes),
         openings.write(session),
         take::payloads(session, &large),
         next_due(session, next),

@@ -49,7 +49,8 @@ impl Doubts {
     /// These tasks may be where a claim or a start would have brought them.
     pub(crate) fn note<'a>(&self, tasks: impl Iterator<Item = (TaskId, Position, &'a Hold)>, by: &By<'_>) {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
-            let give_back = made(&position, Event::GiveBack(by.now), by);
+            // What was taken ahead of its time is not due before it.
+            let give_back = made(&position, Event::GiveBack(hold.since.max(by.now)), by);
             Doubt { id, give_back: Change { judged: Some(Judged::of(hold)), ..give_back }, looks_left: LOOKS }
         };
         let mut noted = self.noted.lock();

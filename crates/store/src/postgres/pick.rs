@@ -165,6 +165,14 @@ impl<'a> Picker<'a> {
         }
     }
 
+    /// By when is due what is read of a lane: by now, unless a claim looks ahead.
+    pub(crate) fn due_by(&self, look: Reach, now: Timestamp) -> Timestamp {
+        let at_it = |claim: &&Claim| claim.lanes.iter().any(|(lane, _)| reach(claim, *lane) == look);
+        let of = |claim: &Claim| taking::due_by(&claim.taker, now);
+        let ahead = self.claims.iter().filter(|claim| of(claim) > now);
+        ahead.filter(at_it).map(of).max().unwrap_or(now)
+    }
+
     /// This claim is given nothing, and looks at no lane.
     pub(crate) fn refuse(&mut self, claim: usize) {
         self.refused[claim] = true;
@@ -230,7 +238,7 @@ impl<'a> Picker<'a> {
         }
         match &due.task {
             Err(Unreadable(column)) => self.unreadable.push((due.id, column)),
-            Ok(task) if task.has_expired(self.now) => {
+            Ok(task) if task.has_expired(self.now.max(task.due_at)) => {
                 self.at.expired += 1;
                 self.expired.push(Picked { claim, due });
             }

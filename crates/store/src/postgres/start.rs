@@ -102,7 +102,7 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, counted, noted, committed) = tokio::join!(
         biased;
-        take::write(session, &takes, decided.now),
+        take::write(session, &takes),
         counts.write(session, slot),
         notes.write(session),
         session.run("COMMIT"),

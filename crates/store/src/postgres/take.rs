@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use punctual_core::json::Json;
 use punctual_core::state::{Change, State};
 use punctual_core::task::Hold;
-use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -45,7 +44,7 @@ impl Take<'_> {
 }
 
 /// Writes the changes; gives how many were written.
-pub(crate) async fn write(session: &Session, takes: &[Take<'_>], now: Timestamp) -> Result<u64, Fault> {
+pub(crate) async fn write(session: &Session, takes: &[Take<'_>]) -> Result<u64, Fault> {
     if takes.is_empty() {
         return Ok(0);
     }
@@ -65,6 +64,7 @@ pub(crate) async fn write(session: &Session, takes: &[Take<'_>], now: Timestamp)
     let worker: Vec<Option<&str>> = first().map(|take| take.holder(true)).collect();
     let holder: Vec<Option<&str>> = first().map(|take| take.holder(false)).collect();
     let node: Vec<Option<i64>> = first().map(|take| take.change.hold.as_ref()?.node.map(node_column)).collect();
+    let since: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.since.as_millis())).collect();
     let until: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.expires_at.as_millis())).collect();
     let deadline: Vec<Option<i64>> = first().map(|take| take.hold(|hold| hold.deadline_at.as_millis())).collect();
     let lease: Vec<Option<i64>> = first().map(|take| take.hold(|hold| number_column(hold.lease_millis))).collect();
@@ -72,7 +72,7 @@ pub(crate) async fn write(session: &Session, takes: &[Take<'_>], now: Timestamp)
         .execute(
             Sql::TaskTake,
             &[
-                &now.as_millis(),
+                &since,
                 &tid,
                 &expected,
                 &class,

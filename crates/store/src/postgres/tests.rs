@@ -99,7 +99,7 @@ async fn insert(store: &PostgresStore, task: TaskBuilder) -> Task {
 }
 
 async fn lease(store: &PostgresStore, task: &Task, limit: usize) -> Vec<Task> {
-    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000 };
+    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
     let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, taker };
     store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
 }

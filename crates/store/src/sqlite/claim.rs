@@ -45,7 +45,8 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
             want = want.min(openings.room(session, *lane, now)?);
         }
         if want > 0 {
-            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by }, &mut claimed)?;
+            let due_by = taking::due_by(&claim.taker, now);
+            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by, due_by }, &mut claimed)?;
             openings.take(session, *lane, claimed.tasks.len() - before)?;
             visited.push(*lane);
         }
@@ -77,6 +78,14 @@ fn lost(session: &mut Session<'_>, taker: &Taker) -> Result<Vec<Partition>, Faul
 struct Taking<'a> {
     taker: &'a Taker,
     by: &'a By<'a>,
+    due_by: Timestamp,
+}
+
+impl<'a> Taking<'a> {
+    /// The moment at which a task is taken, which for one that is not quite due is when it is.
+    fn of(&self, task: &Task) -> By<'a> {
+        By { now: self.by.now.max(task.due_at), ..self.by.clone() }
+    }
 }
 
 /// Takes up to `want` due tasks of a lane.
@@ -104,7 +113,7 @@ fn take(
                 break;
             }
             match row {
-                Ok(task) if task.has_expired(taking.by.now) => {
+                Ok(task) if task.has_expired(taking.of(&task).now) => {
                     let expired = made(&task.position, Event::Expire, taking.by);
                     apply::finish(session, task.id, &expired)?;
                     claimed.expired += 1;
@@ -122,8 +131,9 @@ fn take(
 }
 
 fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking<'_>) -> Result<Task, Fault> {
-    let event = taking::claimed(taking.taker, session.node, taking.by.now, task.body.timeout_millis);
-    let change = made(&task.position, event, taking.by);
+    let by = taking.of(&task);
+    let event = taking::claimed(taking.taker, session.node, by.now, task.body.timeout_millis);
+    let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let lane = task.lane.id.number();
     session.tally.moved((lane, change.from), (lane, change.to));
@@ -151,8 +161,8 @@ fn due(
 ) -> Result<Vec<Due>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
     let most = i64::try_from(portion.rows).unwrap_or(i64::MAX);
-    let (now, from) = (taking.by.now.as_millis(), taking::bound(taking.taker));
-    let mut rows = query.query((lane.number(), now, most, from))?;
+    let (due_by, from) = (taking.due_by.as_millis(), taking::bound(taking.taker));
+    let mut rows = query.query((lane.number(), due_by, most, from))?;
     let (mut due, mut bytes) = (Vec::new(), 0);
     while bytes < portion.bytes
         && let Some(row) = rows.next()?

@@ -61,7 +61,7 @@ impl Fixture {
     }
 
     async fn lease(&self, task: &Task, limit: usize) -> Vec<Task> {
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000 };
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
         let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, taker };
         self.store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
     }

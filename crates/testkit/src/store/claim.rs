@@ -84,6 +84,38 @@ pub async fn claim_takes_nothing_early(factory: &dyn StoreFactory) {
     assert_same(&fixture.get(&late).await, &late);
 }
 
+/// A worker's claim that looks ahead takes what is due by its instant and nothing later, `RUNNING` from the due instant on;
+/// what is due already is taken now. One that does not look ahead takes nothing early, also in the same call.
+pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let due = fixture.insert_one(task().due(START)).await;
+    let soon = fixture.insert_one(task().due(at(20))).await;
+    let later = fixture.insert_one(task().due(at(21))).await;
+    let other = fixture.insert_one(task().queue("other").due(at(20))).await;
+    let far = fixture.insert_one(task().queue("far").due(at(60_000))).await;
+    let ask = |lane: LaneId, due_by| {
+        let taker = Taker::Worker { name: WORKER.into(), lease_millis: LEASE_MILLIS, due_by };
+        Claim { lanes: vec![(lane, 10)], limit: 10, taker }
+    };
+    let claims = vec![ask(other.lane.id, None), ask(due.lane.id, Some(at(20))), ask(far.lane.id, Some(at(60_000)))];
+    let mut answers = fixture.store.claim(claims).await.expect("claim answers").into_iter();
+    let (none, ahead, bounded) = (answers.next(), answers.next(), answers.next());
+    assert!(none.is_some_and(|claimed| claimed.tasks.is_empty()), "it was not asked to look ahead");
+    assert!(bounded.is_some_and(|claimed| claimed.tasks.is_empty()), "no claim looks ahead so far");
+    let ahead = ahead.expect("there are three answers");
+    assert_eq!(ids(&ahead.tasks), [due.id, soon.id]);
+    assert_eq!(ahead.next_due, [(due.lane.id, Some(later.due_at))]);
+    for (task, since) in ahead.tasks.iter().zip([START, at(20)]) {
+        let hold = task.hold.as_ref().expect("it is held");
+        assert_eq!((hold.since, hold.expires_at), (since, since.plus_millis(60_000)));
+        assert_eq!((task.started_at, task.updated_at()), (Some(since), since));
+        assert_same(&fixture.get(task).await, task);
+    }
+    assert!(fixture.lease(other.lane.id, 10).await.is_empty());
+    fixture.advance(20);
+    assert_eq!(ids(&fixture.lease(other.lane.id, 10).await), [other.id]);
+}
+
 /// Each visited lane is told once, with the first due instant that is left in it.
 pub async fn claim_tells_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;

@@ -276,7 +276,7 @@ impl<'a> StoreFixture<'a> {
 
 /// A worker of this name, for [`LEASE_MILLIS`].
 pub fn worker(name: &str) -> Taker {
-    Taker::Worker { name: name.into(), lease_millis: LEASE_MILLIS }
+    Taker::Worker { name: name.into(), lease_millis: LEASE_MILLIS, due_by: None }
 }
 
 /// The scheduler, for [`VISIBILITY_MILLIS`].

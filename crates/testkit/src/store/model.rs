@@ -131,7 +131,7 @@ impl Model {
                 row.hold = Some(hold);
                 vec![(row.position.version + 1, State::Queued)]
             }
-            Taker::Worker { name, lease_millis } => {
+            Taker::Worker { name, lease_millis, .. } => {
                 row.position.state = State::Running;
                 row.hold = Some(Hold {
                     worker: name.clone(),

@@ -106,7 +106,7 @@ impl Mischief for CancelledHandedOut {
         let asked = claims.clone();
         let mut claimed = inner.claim(claims).await?;
         for (claim, got) in asked.iter().zip(&mut claimed) {
-            let Taker::Worker { name, lease_millis } = &claim.taker else { continue };
+            let Taker::Worker { name, lease_millis, .. } = &claim.taker else { continue };
             let mut cancelled = self.cancelled.lock();
             if let Some(mut task) = claim.lanes.iter().find_map(|(lane, _)| cancelled.remove(lane)) {
                 task.position.state = State::Running;

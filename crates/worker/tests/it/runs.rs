@@ -168,6 +168,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     let config = dispatcher::Config {
         prefetch_window: Duration::from_secs(10),
         sweep_interval: Duration::from_secs(1),
+        claim_ahead: Duration::ZERO,
         claim_batch: 1_000,
         visibility: Duration::from_mins(1),
         waiting_workers: 1,

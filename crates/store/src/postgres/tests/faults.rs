@@ -133,7 +133,7 @@ async fn what_was_taken_by_a_commit_that_was_not_answered_is_given_back() {
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
     let task = fixture.insert(task()).await;
     let dispatch = || Taker::Dispatch { visibility_millis: 300_000, terms: Vec::new(), from: None };
-    let worker = Taker::Worker { name: "w".into(), lease_millis: 300_000 };
+    let worker = Taker::Worker { name: "w".into(), lease_millis: 300_000, due_by: None };
     for (taker, state) in [(dispatch(), State::Queued), (worker, State::Running)] {
         proxy.cut_next_commit(CutCommit::After);
         let answer = claim(&store, &task, taker).await;
@@ -158,7 +158,7 @@ async fn a_claim_that_was_not_committed_is_nobody_elses_loss() {
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
     let (first, other) = (fixture.insert(task()).await, fixture.insert(task().queue("other")).await);
-    let worker = |lease_millis| Taker::Worker { name: "w".into(), lease_millis };
+    let worker = |lease_millis| Taker::Worker { name: "w".into(), lease_millis, due_by: None };
     proxy.cut_next_commit(CutCommit::Before);
     assert!(claim(&store, &first, worker(300_000)).await.is_err());
     let held = eventually("its rows are free", SOON, async || {

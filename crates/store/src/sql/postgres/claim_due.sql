@@ -3,18 +3,18 @@
 -- the payload is (a large one is not read here), where the row is, and which of the lanes given it was read for.
 SELECT
     t.id, t.lane, t.state, t.version, t.attempts, t.crashes, t.cancel_requested, t.execute_at, t.due_at, t.expires_at,
-    t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, CASE WHEN octet_length(t.payload) <= $7 THEN t.payload END, t.callback_url, t.callback_headers,
+    t.worker, t.started_at, t.progress, t.checkpoint, t.trail, t.created_at, CASE WHEN octet_length(t.payload) <= $6 THEN t.payload END, t.callback_url, t.callback_headers,
     t.retry_policy, t.timeout_millis, t.metadata, t.schedule_id, t.idempotency_key,
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis, NULL::bigint, NULL::text,
     t.ordering_key, t.depends_on, t.on_dependency_failure,
     t.seq, octet_length(t.payload), t.place, l.look
-FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-    WITH ORDINALITY AS l (lane, after_due, after_seq, most, look)
+FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $7::bigint[])
+    WITH ORDINALITY AS l (lane, after_due, after_seq, most, due_by, look)
 CROSS JOIN LATERAL (
     SELECT *, ctid AS place FROM tasks
-    WHERE state = 1 AND has_turn AND lane = l.lane AND due_at <= $5 AND (due_at, seq) > (l.after_due, l.after_seq)
+    WHERE state = 1 AND has_turn AND lane = l.lane AND due_at <= l.due_by AND (due_at, seq) > (l.after_due, l.after_seq)
     ORDER BY due_at, seq
     LIMIT l.most
     FOR UPDATE SKIP LOCKED
 ) AS t
-LIMIT $6
+LIMIT $5

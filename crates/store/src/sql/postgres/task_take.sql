@@ -1,5 +1,5 @@
--- A claim or a start of tasks that this transaction has locked: the hold begins at $1. What many of them have in common
--- is said once, in the arrays from $6 on: `class` is the place in them.
+-- A claim or a start of tasks that this transaction has locked: what many of them have in common
+-- is said once, in $1 and in the arrays from $6 on: `class` is the place in them.
 UPDATE tasks AS t SET
     state = ($6::smallint[])[w.class],
     version = w.expected_version + ($7::bigint[])[w.class],
@@ -8,11 +8,11 @@ UPDATE tasks AS t SET
     worker = coalesce(($9::text[])[w.class], t.worker),
     holder = ($10::text[])[w.class],
     node = ($11::bigint[])[w.class],
-    held_since = $1,
+    held_since = ($1::bigint[])[w.class],
     lease_expires_at = ($12::bigint[])[w.class],
     deadline_at = ($13::bigint[])[w.class],
     lease_millis = ($14::bigint[])[w.class],
-    started_at = CASE WHEN ($6::smallint[])[w.class] = 3 THEN $1 ELSE t.started_at END,
+    started_at = CASE WHEN ($6::smallint[])[w.class] = 3 THEN ($1::bigint[])[w.class] ELSE t.started_at END,
     trail = t.trail || w.trail
 FROM unnest($2::tid[], $3::bigint[], $4::integer[], $5::bytea[]) AS w (place, expected_version, class, trail)
 WHERE t.ctid = w.place AND t.version = w.expected_version

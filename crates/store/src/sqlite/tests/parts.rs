@@ -24,7 +24,7 @@ async fn insert(fixture: &Fixture, queue: &str, count: usize) -> Vec<Task> {
 }
 
 async fn claim(fixture: &Fixture, lanes: &[(&Task, usize)], limit: usize) -> Claimed {
-    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000 };
+    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
     let lanes = lanes.iter().map(|(task, most)| (task.lane.id, *most)).collect();
     fixture.store.claim(vec![Claim { lanes, limit, taker }]).await.unwrap().remove(0)
 }
@@ -59,7 +59,7 @@ async fn claims_in_parts_are_made_one_after_the_other() {
     let claim = |worker: &str, limit| Claim {
         lanes: vec![(tasks[0].lane.id, limit)],
         limit,
-        taker: Taker::Worker { name: worker.to_owned(), lease_millis: 1_000 },
+        taker: Taker::Worker { name: worker.to_owned(), lease_millis: 1_000, due_by: None },
     };
     let answers = fixture.store.claim(vec![claim("x", 300), claim("y", 10), claim("z", 900)]).await.unwrap();
     let taken: Vec<usize> = answers.iter().map(|answer| answer.tasks.len()).collect();
