@@ -1,7 +1,9 @@
 //! The pull workers seen since the last flush.
 //!
-//! Every lease call is a sighting. They are kept in memory and written to the registry every
-//! few seconds in one batch, so that asking for work costs no write.
+//! Every lease call is a sighting, and whatever else a worker says where its name is known without
+//! asking the store for it. They are kept in memory and written to the registry every few seconds in
+//! one batch, so that asking for work costs no write. Who is busy and says nothing is told by the leases
+//! it holds.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -19,6 +21,8 @@ use crate::state::Api;
 /// Workers remembered between two flushes. Beyond it a new one is not shown until its next call; it gets its
 /// tasks all the same.
 const MOST: usize = 50_000;
+/// Leases that are looked at, of all tenants, to tell which workers are busy.
+pub(crate) const LEASES: usize = 10_000;
 /// How often they are written.
 const EVERY: Duration = Duration::from_secs(5);
 
@@ -35,12 +39,22 @@ struct Seen {
 impl Sightings {
     /// `worker` was seen at `now`, asking for `wants`.
     pub fn note(&self, tenant: &str, worker: &str, wants: &Wants, now: Timestamp) {
+        self.see(tenant, worker, Some(wants), now);
+    }
+
+    /// `worker` was seen at `now`, doing something else than to ask for tasks.
+    pub fn note_alive(&self, tenant: &str, worker: &str, now: Timestamp) {
+        self.see(tenant, worker, None, now);
+    }
+
+    fn see(&self, tenant: &str, worker: &str, wants: Option<&Wants>, now: Timestamp) {
         let mut seen = self.0.lock();
         if let Some(known) = seen.by_tenant.get_mut(tenant).and_then(|workers| workers.get_mut(worker)) {
             known.last_seen_at = known.last_seen_at.max(now);
             let same = match wants {
-                Wants::Queues(queues) => known.queues == *queues && known.kinds.is_empty(),
-                Wants::Kinds(kinds) => known.kinds == *kinds && known.queues.is_empty(),
+                None => true,
+                Some(Wants::Queues(queues)) => known.queues == *queues && known.kinds.is_empty(),
+                Some(Wants::Kinds(kinds)) => known.kinds == *kinds && known.queues.is_empty(),
             };
             if !same {
                 (known.queues, known.kinds) = asked_for(wants);
@@ -82,7 +96,7 @@ impl Sightings {
         for sighting in sightings {
             let workers = seen.by_tenant.entry(sighting.tenant.clone()).or_default();
             if let Some(newer) = workers.get_mut(&sighting.name) {
-                newer.first_seen_at = newer.first_seen_at.min(sighting.first_seen_at);
+                *newer = newer.clone().following(&sighting);
             } else {
                 workers.insert(sighting.name.clone(), sighting);
                 seen.workers += 1;
@@ -91,10 +105,11 @@ impl Sightings {
     }
 }
 
-fn asked_for(wants: &Wants) -> (Vec<String>, Vec<String>) {
+fn asked_for(wants: Option<&Wants>) -> (Vec<String>, Vec<String>) {
     match wants {
-        Wants::Queues(queues) => (queues.clone(), Vec::new()),
-        Wants::Kinds(kinds) => (Vec::new(), kinds.clone()),
+        None => (Vec::new(), Vec::new()),
+        Some(Wants::Queues(queues)) => (queues.clone(), Vec::new()),
+        Some(Wants::Kinds(kinds)) => (Vec::new(), kinds.clone()),
     }
 }
 
@@ -171,6 +186,21 @@ mod tests {
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].first_seen_at, seen[0].last_seen_at), (at(1), at(3)));
         assert_eq!((seen[0].queues.len(), seen[0].kinds.as_slice()), (0, ["mail".to_owned()].as_slice()));
+    }
+
+    #[test]
+    fn a_sign_of_life_keeps_what_was_asked_for() {
+        let sightings = Sightings::default();
+        sightings.note("t", "w", &queues(&["a"]), at(1));
+        sightings.note_alive("t", "w", at(2));
+        sightings.note_alive("t", "new", at(2));
+        let seen = sightings.of("t", None, 10);
+        assert_eq!((seen[0].name.as_str(), seen[0].queues.len()), ("new", 0));
+        assert_eq!((seen[1].queues.as_slice(), seen[1].last_seen_at), (["a".to_owned()].as_slice(), at(2)));
+        let taken = sightings.take();
+        sightings.note_alive("t", "w", at(3));
+        sightings.put_back(taken);
+        assert_eq!(sightings.of("t", Some("v"), 10)[0].queues, ["a"]);
     }
 
     #[test]

@@ -42,6 +42,10 @@ pub struct BatchItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error: Option<Box<Problem>>,
+    /// After how many seconds to try it again, where that may help (429, 503).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub retry_after_seconds: Option<u32>,
 }
 
 objects_only!(NewBatch);

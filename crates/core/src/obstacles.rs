@@ -12,10 +12,15 @@
 //! - `a_dead_letter_that_holds_its_children_is_told`: as one that does.
 //! - `the_turn_of_a_key_is_told`: who has it, and how many wait before the task, up to a bound; whoever has the turn waits
 //!   for nobody, and a task without a key has no turn.
+//! - `the_turn_is_told_of_a_blocked_task`: it has none yet, and those are counted that wait and would go before it.
 //! - `a_dead_letter_that_holds_its_key_is_told`: as long as it does.
 //! - `due_tasks_before_a_task_are_counted`: of its queue, those of a higher priority and those of its own that were due
 //!   before it, up to a bound; not those that are not due, wait for a turn, or are in hands.
+//! - `a_queue_of_many_lanes_is_counted_from_the_own_lane_on`: lanes in which nothing waits take no part; where more have
+//!   something than are looked at, those of the task's own are counted first, and it is told that there may be more.
 //! - `the_bucket_is_told_as_claims_left_it`: none before the first claim, and where there is no rate limit.
+//! - `workers_that_hold_tasks_are_told`: the pull workers of a tenant whose leases have not run out, how many tasks each has
+//!   and when it was last heard of; as many leases are looked at as are asked for, and it is told whether there may be more.
 
 use async_trait::async_trait;
 
@@ -24,6 +29,7 @@ use crate::queues::Bucket;
 use crate::state::State;
 use crate::store::StoreError;
 use crate::task::Task;
+use crate::time::Timestamp;
 
 /// Those that a task depends on and still waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,14 +73,34 @@ pub struct Ahead {
     pub or_more: bool,
 }
 
+/// The pull workers of a tenant that hold tasks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// Each once, by name.
+    pub workers: Vec<Holder>,
+    /// Or more: there are leases that were not looked at.
+    pub or_more: bool,
+}
+
+/// A pull worker that holds tasks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its name.
+    pub worker: String,
+    /// How many it holds.
+    pub tasks: u64,
+    /// When it last took one, or extended its lease on one: not later than it really did.
+    pub seen_at: Timestamp,
+}
+
 /// Tells what keeps tasks from being claimed (see the module's contract).
 #[async_trait]
 pub trait Obstacles: Send + Sync {
     /// Whom a task waits for: the first `first` of them, and how many.
     async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError>;
 
-    /// Whose turn it is among the tasks of a waiting task's key; none: it has no key, or does not wait. At most `most`
-    /// are counted.
+    /// Whose turn it is among the tasks of the key of a task that waits or is blocked; none: it has no key, or is neither.
+    /// At most `most` are counted.
     async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError>;
 
     /// How many due tasks of its queue go before a task; at most `most` are counted.
@@ -82,4 +108,7 @@ pub trait Obstacles: Send + Sync {
 
     /// The bucket of a queue with a rate limit, if anybody has taken from it.
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;
+
+    /// The pull workers of a tenant that hold tasks; at most `most` leases are looked at, of all tenants.
+    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError>;
 }

@@ -4,6 +4,7 @@
 //! Each sentence is a test of the same name in `testkit::registry`.
 //!
 //! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
+//! - `a_sign_of_life_keeps_what_was_asked_for`: a sighting that asks for nothing changes the last instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
 //! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are buried.
 //! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
@@ -22,7 +23,7 @@ pub struct WorkerSighting {
     pub tenant: String,
     /// Its name.
     pub name: String,
-    /// The queues it asks for.
+    /// The queues it asks for. Neither these nor types: it was seen otherwise than asking.
     pub queues: Vec<String>,
     /// The types it asks for.
     pub kinds: Vec<String>,
@@ -30,6 +31,18 @@ pub struct WorkerSighting {
     pub first_seen_at: Timestamp,
     /// When it was last seen.
     pub last_seen_at: Timestamp,
+}
+
+impl WorkerSighting {
+    /// This sighting after an older one of the same worker.
+    #[must_use]
+    pub fn following(self, older: &WorkerSighting) -> Self {
+        let is_sign_of_life = self.queues.is_empty() && self.kinds.is_empty();
+        let (queues, kinds) =
+            if is_sign_of_life { (older.queues.clone(), older.kinds.clone()) } else { (self.queues, self.kinds) };
+        let first_seen_at = self.first_seen_at.min(older.first_seen_at);
+        Self { queues, kinds, first_seen_at, last_seen_at: self.last_seen_at.max(older.last_seen_at), ..self }
+    }
 }
 
 /// A process of ours, as it was last seen.
@@ -56,7 +69,8 @@ pub struct NodeSighting {
 /// Remembers workers and nodes (see the module's contract).
 #[async_trait]
 pub trait Registry: Send + Sync {
-    /// Remembers workers; of an existing one the first sighting is kept.
+    /// Remembers workers; of an existing one the first sighting is kept, and of one that asks for nothing what it asked
+    /// for before.
     async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
 
     /// The workers of a tenant, by name, strictly after `after`.

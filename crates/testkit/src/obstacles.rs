@@ -1,6 +1,8 @@
 //! The conformance suite of [`punctual_core::obstacles::Obstacles`]: each sentence of its contract
 //! is a function here of the same name.
 
+mod workers;
+
 use punctual_core::ids::TaskId;
 use punctual_core::obstacles::{Ahead, Blocker, Blockers, Turn};
 use punctual_core::queues::{Change, OnDeadLetter, RateLimit, Settings};
@@ -9,6 +11,8 @@ use punctual_core::task::Task;
 
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good};
+
+pub use workers::workers_that_hold_tasks_are_told;
 
 /// Stamps the suite over what `$factory` (an expression that gives a
 /// `StoreFactory` with a fresh place) opens.
@@ -19,9 +23,12 @@ macro_rules! obstacles_conformance {
             blockers_are_told_in_the_order_in_which_they_are_named,
             a_dead_letter_that_holds_its_children_is_told,
             the_turn_of_a_key_is_told,
+            the_turn_is_told_of_a_blocked_task,
             a_dead_letter_that_holds_its_key_is_told,
             due_tasks_before_a_task_are_counted,
+            a_queue_of_many_lanes_is_counted_from_the_own_lane_on,
             the_bucket_is_told_as_claims_left_it,
+            workers_that_hold_tasks_are_told,
 
             thousands_of_blockers_are_told_in_no_time,
         }
@@ -127,6 +134,21 @@ pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, &without, 10).await, None);
 }
 
+/// Whoever would go behind it is not counted.
+pub async fn the_turn_is_told_of_a_blocked_task(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let tasks = fixture.insert((0..3).map(|n| keyed(n - 5).build()).collect()).await;
+    let parent = fixture.insert_one(task().queue("parents")).await;
+    let child = fixture.insert_one(keyed(-1).depends_on(&[parent.id])).await;
+    fixture.insert_one(keyed(0)).await;
+    fixture.resolve().await;
+    let holder = Some((tasks[0].id, State::Pending));
+    let waits = Turn { is_own: false, holder, held_by: None, ahead: exactly(2) };
+    assert_eq!(turn(&fixture, &child, 10).await, Some(waits));
+    let without = fixture.insert_one(task().depends_on(&[parent.id])).await;
+    assert_eq!(turn(&fixture, &without, 10).await, None);
+}
+
 /// Not after it was driven again, nor when the queue says otherwise.
 pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -184,6 +206,21 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     let last = fixture.insert_one(task().due(at(1))).await;
     // All that is due and not in hands, but for what is less urgent: whoever got its turn is among them now.
     assert_eq!(ahead(&fixture, &last, 100).await, (9, false));
+}
+
+/// A thousand lanes are looked at.
+pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn StoreFactory) {
+    const LANES: usize = 1_000;
+    let fixture = StoreFixture::open(factory).await;
+    let others = |due: i64| (0..LANES).map(|n| task().kind(&format!("k{n}")).due(at(due)).build()).collect();
+    let idle = fixture.insert(others(-9)).await;
+    let own = fixture.insert(vec![task().due(at(-5)).build(), task().due(at(-4)).build()]).await;
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1_000, true), "its own, and 999 others");
+    let cancel = idle.iter().map(|task| fixture.change(task, Event::Cancel)).collect();
+    fixture.store.apply(cancel).await.expect("apply answers");
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, false), "nothing waits in the others");
+    fixture.insert(others(60_000)).await;
+    assert_eq!(ahead(&fixture, &own[1], 10_000).await, (1, true), "what waits there is not due");
 }
 
 /// By the store's clock.

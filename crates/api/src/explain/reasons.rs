@@ -1,16 +1,18 @@
 //! What follows from what is known of a task: every reason that holds, and when it could run. Pure.
 //!
 //! Reasons stand in the order in which a task passes them: the tasks it depends on, its time, its turn, the limits of its
-//! queue, and then whoever is to take it.
+//! queue, and then whoever is to take it. What does not hold it yet stands behind what does, and says so.
 
 mod breaker;
+mod line;
+mod others;
 mod queue;
 mod taker;
 #[cfg(test)]
 mod tests;
+mod time;
 
-use punctual_client::{Explanation, Reason, TaskInTheWay};
-use punctual_core::obstacles::{Ahead, Blocker};
+use punctual_client::{Explanation, Reason};
 use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -20,29 +22,37 @@ use super::facts::Facts;
 /// The explanation.
 pub(crate) fn explain(facts: &Facts) -> Explanation {
     let task = &facts.task;
-    let (reasons, eta) = match task.state() {
+    let (reasons, eta, expires_at) = match task.state() {
         State::Blocked | State::Pending => {
-            let reasons = waiting(facts);
-            // Past its expiry it would not run but fail.
-            let eta = eta(&reasons).filter(|eta| task.expires_at.is_none_or(|expires_at| *eta < expires_at));
-            (reasons, eta)
+            let mut reasons = waiting(facts);
+            let expiry = time::expiry(facts, &reasons);
+            let eta = eta(&reasons).filter(|_| expiry.is_none());
+            // First of all: nothing else matters to a task that will not live to see it.
+            reasons.splice(0..0, expiry);
+            (reasons, eta, task.expires_at)
         }
-        state => (vec![under_way(task, state)], None),
+        state => (vec![under_way(task, state)], None, None),
     };
-    Explanation { state: task.state().into(), reasons, eta }
+    Explanation { state: task.state().into(), reasons, eta, expires_at }
 }
 
 /// All that a task waits for.
 fn waiting(facts: &Facts) -> Vec<Reason> {
     let mut reasons: Vec<Reason> =
-        [dependencies(facts), time(facts), turn(facts), queue::pause(facts)].into_iter().flatten().collect();
+        [others::dependencies(facts), time::due(facts), others::turn(facts), queue::pause(facts)]
+            .into_iter()
+            .flatten()
+            .collect();
+    reasons.extend(facts.breakers.iter().map(|breaker| breaker::open(breaker, facts.now)));
     if facts.is_claimable() {
-        let limits = [breaker::open(facts), queue::concurrency(facts), queue::rate(facts)];
-        reasons.extend(limits.into_iter().flatten());
+        let limits = [queue::concurrency(facts), queue::rate(facts)];
+        let (next, hold): (Vec<Reason>, Vec<Reason>) = limits.into_iter().flatten().partition(|limit| limit.comes_next);
+        reasons.extend(hold);
         reasons.extend(taker::obstacles(facts));
         if reasons.is_empty() {
             reasons.push(taker::about_to_be_taken(facts));
         }
+        reasons.extend(next);
     }
     reasons
 }
@@ -63,7 +73,7 @@ fn under_way(task: &Task, state: State) -> Reason {
         State::Queued => ("queued", "it was handed to the webhook workers and is about to start"),
         State::Running if task.position.cancel_requested => ("stopping", "it runs, and was asked to stop"),
         State::Running => ("running", "it runs"),
-        state => return reason("final", format!("it is {} and will not run again by itself", state.as_str())),
+        state => return at_rest(task, state),
     };
     let hold = task.hold.as_ref();
     Reason {
@@ -74,115 +84,15 @@ fn under_way(task: &Task, state: State) -> Reason {
     }
 }
 
-fn dependencies(facts: &Facts) -> Option<Reason> {
-    if facts.task.state() != State::Blocked {
-        return None;
+/// With the last error, unless it succeeded after all.
+fn at_rest(task: &Task, state: State) -> Reason {
+    let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
+    let why = error.as_ref().map(|error| format!("; its last error is {}", error.code)).unwrap_or_default();
+    let message = format!("it is {} and will not run again by itself{why}", state.as_str());
+    Reason {
+        since: task.completed_at,
+        error_code: error.as_ref().map(|error| error.code.clone().into_owned()),
+        reason: error.map(|error| error.message.into_owned()).filter(|message| !message.is_empty()),
+        ..reason("final", message)
     }
-    let blockers = &facts.blockers;
-    let waits = match (blockers.count, blockers.first.first()) {
-        (0, _) => "all that it depends on has come to rest: it is about to be released".to_owned(),
-        (count, Some(first)) => {
-            let whom = if count == 1 { "a task".to_owned() } else { format!("{} tasks", thousands(count)) };
-            let (id, state) = (first.id, first.state.as_str());
-            format!("it depends on {whom} that did not come to rest yet; the first is {id}, {state}")
-        }
-        (count, None) => format!("it depends on {} tasks that did not come to rest yet", thousands(count)),
-    };
-    let holding = blockers.first.iter().filter(|blocker| blocker.holds);
-    let held = holding
-        .map(|letter| format!("{} is a dead letter, and its queue holds what depends on it: re-drive it", letter.id));
-    let message = [waits].into_iter().chain(held).collect::<Vec<String>>().join("; ");
-    let tasks = blockers.first.iter().map(in_the_way).collect();
-    Some(Reason { tasks, count: Some(blockers.count), ..reason("waiting_for_dependencies", message) })
-}
-
-fn in_the_way(blocker: &Blocker) -> TaskInTheWay {
-    TaskInTheWay { id: blocker.id, state: blocker.state.into(), holds: blocker.holds }
-}
-
-fn time(facts: &Facts) -> Option<Reason> {
-    let (task, due_at) = (&facts.task, facts.task.due_at);
-    if due_at <= facts.now {
-        return None;
-    }
-    let told = match task.trail.last_error() {
-        Some((_, error)) if task.position.attempts > 0 => {
-            let attempts = task.position.attempts;
-            reason(
-                "waiting_for_retry",
-                format!("attempt {attempts} failed ({}); the next is due at {due_at}", error.code),
-            )
-        }
-        _ => reason("not_due_yet", format!("it is due at {due_at}")),
-    };
-    Some(Reason { until: Some(due_at), ..told })
-}
-
-fn turn(facts: &Facts) -> Option<Reason> {
-    let turn = facts.turn.as_ref().filter(|turn| !turn.is_own)?;
-    let key = facts.task.body.ordering_key.clone().unwrap_or_default();
-    let mut tasks = Vec::new();
-    let mut says = Vec::new();
-    if let Some((id, state)) = turn.holder {
-        tasks.push(TaskInTheWay { id, state: state.into(), holds: false });
-        says.push(format!("{id} has it, {}", state.as_str()));
-    }
-    if let Some(id) = turn.held_by {
-        tasks.push(TaskInTheWay { id, state: State::DeadLettered.into(), holds: true });
-        says.push(format!("{id} is a dead letter, and its queue holds what is behind it: re-drive it"));
-    }
-    if says.is_empty() {
-        says.push("whose it is, is about to be decided".to_owned());
-    }
-    let before = match turn.ahead {
-        Ahead { tasks: 0, .. } => "nobody waits before it".to_owned(),
-        ahead => format!("{} before it", wait(ahead)),
-    };
-    let message =
-        format!("it waits for its turn among the tasks with ordering key {key:?}: {}; {before}", says.join("; "));
-    let told = Reason { ordering_key: Some(key), tasks, ..reason("waiting_for_turn", message) };
-    Some(in_line(told, turn.ahead))
-}
-
-/// A reason that tells the place of the task in its line.
-fn in_line(told: Reason, ahead: Ahead) -> Reason {
-    Reason { position: Some(ahead.tasks.saturating_add(1)), position_or_later: ahead.or_more, ..told }
-}
-
-/// How many go before it, for a sentence.
-fn others(ahead: Ahead) -> String {
-    match ahead {
-        Ahead { tasks: 0, or_more: false } => "it is the next".to_owned(),
-        Ahead { tasks: 1, or_more: false } => "one other task of the queue goes before it".to_owned(),
-        ahead => format!("{} other tasks of the queue go before it", number(ahead)),
-    }
-}
-
-fn wait(ahead: Ahead) -> String {
-    if ahead == (Ahead { tasks: 1, or_more: false }) { "1 waits".to_owned() } else { format!("{} wait", number(ahead)) }
-}
-
-fn number(ahead: Ahead) -> String {
-    let or_more = if ahead.or_more { " or more" } else { "" };
-    format!("{}{or_more}", thousands(ahead.tasks))
-}
-
-/// A number as people write it.
-fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// The instant so many tasks later, at so many a second.
-fn later(now: Timestamp, tasks: f64, per_second: f64) -> Timestamp {
-    #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and so does the instant")]
-    let millis = (tasks.max(0.0) / per_second * 1_000.0).ceil() as i64;
-    now.plus_millis(millis)
 }

@@ -1,11 +1,12 @@
 //! The pull workers of a tenant, as they were last seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Page, Worker, WorkerPage};
+use punctual_core::obstacles::Holder;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::WorkerSighting;
 use utoipa_axum::router::OpenApiRouter;
@@ -16,6 +17,7 @@ use crate::cursor::Listing;
 use crate::extract::Tenant;
 use crate::extract::query::Query;
 use crate::problem::{Code, Problem};
+use crate::sightings::LEASES;
 use crate::state::Api;
 
 /// The routes of this file.
@@ -25,7 +27,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List workers.
 ///
-/// Everybody who has asked for leases, by name. A worker that has not asked for a while is `lost`.
+/// Everybody who has asked for leases, by name. A worker that was not seen for a while and holds no task is `lost`; it is
+/// seen when it asks, sends a heartbeat or settles.
 #[utoipa::path(
     get,
     path = "/v1/workers",
@@ -50,7 +53,19 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query:
     }
     let more = workers.len() > limit;
     let lost_before = lost_before(&api);
-    let items: Vec<Worker> = workers.into_values().take(limit).map(|sighting| shown(sighting, lost_before)).collect();
+    let held: HashMap<String, Holder> = api
+        .obstacles
+        .holders(&tenant, LEASES)
+        .await?
+        .workers
+        .into_iter()
+        .map(|holder| (holder.worker.clone(), holder))
+        .collect();
+    let shown = |sighting: WorkerSighting| {
+        let holder = held.get(&sighting.name);
+        shown(sighting, holder, lost_before)
+    };
+    let items: Vec<Worker> = workers.into_values().take(limit).map(shown).collect();
     let next_cursor = items.last().filter(|_| more).map(|last| listing.seal(last.worker_id.as_bytes()));
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
@@ -62,9 +77,11 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
 
 /// What was seen since the last flush is newer than what is in the registry, which knows the first sighting.
 fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) {
-    let first_seen_at =
-        workers.get(&newer.name).map_or(newer.first_seen_at, |older| older.first_seen_at.min(newer.first_seen_at));
-    workers.insert(newer.name.clone(), WorkerSighting { first_seen_at, ..newer });
+    let merged = match workers.get(&newer.name) {
+        Some(older) => newer.following(older),
+        None => newer,
+    };
+    workers.insert(merged.name.clone(), merged);
 }
 
 fn lost_before(api: &Api) -> Timestamp {
@@ -72,15 +89,18 @@ fn lost_before(api: &Api) -> Timestamp {
     api.clock.now().plus_millis(lost_after.saturating_neg())
 }
 
-fn shown(sighting: WorkerSighting, lost_before: Timestamp) -> Worker {
-    let status = if sighting.last_seen_at < lost_before { "lost" } else { "active" };
+/// Whoever holds a task is there, however long ago it asked: it has one lease, and no place for more.
+fn shown(sighting: WorkerSighting, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
+    let last_seen_at = holder.map_or(sighting.last_seen_at, |holder| holder.seen_at.max(sighting.last_seen_at));
+    let is_lost = holder.is_none() && last_seen_at < lost_before;
     Worker {
         worker_id: sighting.name,
-        status: status.to_owned(),
+        status: if is_lost { "lost" } else { "active" }.to_owned(),
         queues: sighting.queues,
         types: sighting.kinds,
+        running: holder.map_or(0, |holder| holder.tasks),
         first_seen_at: sighting.first_seen_at,
-        last_seen_at: sighting.last_seen_at,
+        last_seen_at,
     }
 }
 

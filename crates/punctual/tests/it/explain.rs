@@ -2,12 +2,13 @@
 
 mod dispatch;
 mod others;
+mod own;
 mod queue;
 
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::world::{Caller, array, boom, every, in_seconds, merged, shared, time, worker_id, written};
+use super::world::{Caller, array, boom, merged, shared, worker_id};
 
 /// What is said of a task.
 async fn explained(caller: &Caller, id: &str) -> Value {
@@ -53,28 +54,6 @@ fn fatal() -> Value {
     merged(boom(), json!({"retryable": false}))
 }
 
-#[tokio::test]
-async fn its_time_and_its_retry() {
-    let caller = shared().await;
-    let due = in_seconds(3_600.0);
-    let future = caller.submit_id(json!({"type": "t", "queue": "q", "execute_at": written(due)})).await;
-    let (reason, eta) = only(&explained(&caller, &future).await, "not_due_yet");
-    assert_eq!((time(&eta), time(&reason["until"])), (due, due));
-    expect_says(&reason, &[&written(due)]);
-
-    let failing = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": every(3, 600.0)})).await;
-    let lease = caller.lease_one("q").await;
-    let (reason, eta) = only(&explained(&caller, &failing).await, "running");
-    assert_eq!((&reason["worker_id"], &eta), (&lease["task"]["worker_id"], &Value::Null));
-    assert!(time(&reason["since"]) < time(&reason["until"]), "{reason:#}");
-    caller.tell("fail", &lease, boom()).await.expect(200);
-    let (reason, eta) = only(&explained(&caller, &failing).await, "waiting_for_retry");
-    assert_eq!(eta, caller.task(&failing).await["next_attempt_at"]);
-    expect_says(&reason, &["attempt 1", "boom"]);
-    caller.api.delete(&format!("/v1/tasks/{failing}")).await.expect(200);
-    only(&explained(&caller, &failing).await, "final");
-}
-
 /// Everything that the store decides, acted on one node and asked on another.
 #[tokio::test]
 async fn what_the_store_decides_is_told_by_every_node() {
@@ -84,6 +63,8 @@ async fn what_the_store_decides_is_told_by_every_node() {
     others::held_children(&acting, &asking).await;
     others::turns(&acting, &asking).await;
     others::held_keys(&acting, &asking).await;
+    others::chains(&acting, &asking).await;
+    others::blocked_with_a_key(&acting, &asking).await;
     queue::paused(&acting, &asking).await;
     queue::full(&acting, &asking).await;
     queue::slow(&acting, &asking).await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use punctual_core::ids::TaskId;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Obstacles, Turn};
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, Obstacles, Turn};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -44,6 +44,11 @@ impl Obstacles for PostgresStore {
         let bucket = |row: &Row| Bucket { tokens: row.get(0), refilled_at: Timestamp::from_millis(row.get(1)) };
         Ok(rows.first().map(bucket))
     }
+
+    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
+        let now = self.now();
+        self.reads().call(async |session| holders(session, tenant, now, most).await).await
+    }
 }
 
 async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blockers, Fault> {
@@ -70,7 +75,7 @@ async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blocker
 async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>, Fault> {
     let own = id.uuid();
     let rows = session.query(Sql::TurnLook, &[&own]).await?;
-    let waiting = rows.first().filter(|row| state_of(row, 0) == Some(State::Pending));
+    let waiting = rows.first().filter(|row| matches!(state_of(row, 0), Some(State::Pending | State::Blocked)));
     let Some((row, ordering)) = waiting.and_then(|row| Some((row, row.get::<_, Option<Uuid>>(1)?))) else {
         return Ok(None);
     };
@@ -101,15 +106,18 @@ async fn ahead(session: &Session, marks: &Marks, task: &Task, now: Timestamp, mo
     let rows = session.query(Sql::TaskPlace, &[&task.id.uuid()]).await?;
     let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(Ahead::default()) };
     let key = &task.lane.key;
-    let limit = count_column(LANES + 1);
-    let rows = session.query(Sql::QueueLanes, &[&key.tenant, &key.queue, &i16::from(key.priority), &limit]).await?;
-    let lanes: Vec<i64> = rows.iter().take(LANES).map(|row| row.get(0)).collect();
-    let after: Vec<Place> = lanes.iter().map(|lane| marks.place(*lane)).collect();
-    let before: Vec<Place> = rows
-        .iter()
-        .take(LANES)
-        .map(|row| place_before(row.get::<_, i16>(1) > i16::from(key.priority), own, now))
-        .collect();
+    let (own_lane, limit) = (task.lane.id.number(), count_column(LANES));
+    let priority = i16::from(key.priority);
+    let parameters: [&(dyn ToSql + Sync); 5] = [&key.tenant, &key.queue, &priority, &limit, &own_lane];
+    let rows = session.query(Sql::QueueLanes, &parameters).await?;
+    // Its own first: whatever else there is, those before it there are counted.
+    let others = rows.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i16>(1)));
+    let lanes: Vec<(i64, i16)> = [(own_lane, priority)].into_iter().chain(others).collect();
+    let is_cut_off = lanes.len() > LANES;
+    let lanes = &lanes[..lanes.len().min(LANES)];
+    let after: Vec<Place> = lanes.iter().map(|(lane, _)| marks.place(*lane)).collect();
+    let before: Vec<Place> = lanes.iter().map(|(_, urgency)| place_before(*urgency > priority, own, now)).collect();
+    let lanes: Vec<i64> = lanes.iter().map(|(lane, _)| *lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = after.into_iter().unzip();
     let (before_due, before_seq): (Vec<i64>, Vec<i64>) = before.into_iter().unzip();
     let limit = count_column(most.saturating_add(1));
@@ -117,7 +125,26 @@ async fn ahead(session: &Session, marks: &Marks, task: &Task, now: Timestamp, mo
     let found = session.query(Sql::LanesBefore, &parameters).await?;
     let found = found.first().map_or(0, |row| row.get::<_, i64>(0));
     let ahead = counted(usize::try_from(found).unwrap_or(0), most);
-    Ok(Ahead { or_more: ahead.or_more || rows.len() > LANES, ..ahead })
+    Ok(Ahead { or_more: ahead.or_more || is_cut_off, ..ahead })
+}
+
+/// One more lease than `most` is enough to know that there are more.
+async fn holders(session: &Session, tenant: &str, now: Timestamp, most: usize) -> Result<Holders, Fault> {
+    let limit = count_column(most.saturating_add(1));
+    let rows = session.query(Sql::WorkerHolds, &[&tenant, &now.as_millis(), &limit]).await?;
+    let mut holders = Holders::default();
+    for row in rows {
+        let (worker, count): (Option<String>, i64) = (row.get(0), row.get(1));
+        match worker {
+            Some(worker) => {
+                let (tasks, seen_at) = (u64::try_from(count).unwrap_or(0), Timestamp::from_millis(row.get(2)));
+                holders.workers.push(Holder { worker, tasks, seen_at });
+            }
+            None => holders.or_more = usize::try_from(count).is_ok_and(|leases| leases > most),
+        }
+    }
+    holders.workers.sort_unstable_by(|one, other| one.worker.cmp(&other.worker));
+    Ok(holders)
 }
 
 /// Where tasks stand, of those that are there.

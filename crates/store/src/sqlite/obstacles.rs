@@ -1,11 +1,12 @@
 //! What keeps tasks from being claimed, told by a reader: each call sees one state of the database.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_core::ids::TaskId;
-use punctual_core::lane::LaneKey;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Obstacles, Turn};
+use punctual_core::lane::Lane;
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, Obstacles, Turn};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -36,12 +37,17 @@ impl Obstacles for SqliteStore {
 
     async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError> {
         let (id, lane) = (task.id, Arc::clone(&task.lane));
-        self.readers().call(move |session| ahead(session, id, &lane.key, most)).await
+        self.readers().call(move |session| ahead(session, id, &lane, most)).await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
         let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
         self.readers().call(move |session| bucket(session, &tenant, &queue)).await
+    }
+
+    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| holders(session, &tenant, most)).await
     }
 }
 
@@ -97,14 +103,16 @@ fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Tur
     Ok(Some(turn))
 }
 
-fn ahead(session: &mut Session<'_>, id: TaskId, key: &LaneKey, most: usize) -> Result<Ahead, Fault> {
+fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, most: usize) -> Result<Ahead, Fault> {
+    let key = &lane.key;
     let query = session.statements.get(Sql::TaskLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
     let Some(own) = found else { return Ok(Ahead::default()) };
     let now = session.now();
-    let mut lanes: Vec<(i64, u8)> = Vec::new();
+    // Its own first: whatever else there is, those before it there are counted.
+    let mut lanes: Vec<(i64, u8)> = vec![(lane.id.number(), key.priority)];
     let query = session.statements.get(Sql::QueueLanes)?;
-    let mut rows = query.query((&key.tenant, &key.queue, key.priority, count_column(LANES + 1)))?;
+    let mut rows = query.query((&key.tenant, &key.queue, key.priority, count_column(LANES), lane.id.number()))?;
     while let Some(row) = rows.next()? {
         lanes.push((row.get(0)?, row.get(1)?));
     }
@@ -129,6 +137,24 @@ fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option
         Ok(Bucket { tokens: row.get(0)?, refilled_at: Timestamp::from_millis(row.get(1)?) })
     });
     Ok(found.optional()?)
+}
+
+/// One more lease than `most` is enough to know that there are more.
+fn holders(session: &mut Session<'_>, tenant: &str, most: usize) -> Result<Holders, Fault> {
+    let (now, limit) = (session.now().as_millis(), count_column(most.saturating_add(1)));
+    let mut rows = session.statements.get(Sql::WorkerHolds)?.query((now, limit))?;
+    let (mut leases, mut held) = (0, BTreeMap::new());
+    while let Some(row) = rows.next()? {
+        leases += 1;
+        let is_own = row.get_ref(0)?.as_str().is_ok_and(|of| of == tenant);
+        if let (true, Some(worker)) = (is_own, row.get::<_, Option<String>>(1)?) {
+            let (tasks, seen_at) = held.entry(worker).or_insert((0, i64::MIN));
+            *tasks += 1;
+            *seen_at = row.get::<_, i64>(2)?.max(*seen_at);
+        }
+    }
+    let holder = |(worker, (tasks, seen_at))| Holder { worker, tasks, seen_at: Timestamp::from_millis(seen_at) };
+    Ok(Holders { workers: held.into_iter().map(holder).collect(), or_more: leases > most })
 }
 
 /// The number of a task, if it is there.

@@ -3,7 +3,8 @@
 use punctual_client::Reason;
 use punctual_core::obstacles::Ahead;
 
-use super::{in_line, later, others, reason, thousands};
+use super::line::{in_line, later, many, others, thousands};
+use super::reason;
 use crate::explain::facts::Facts;
 
 /// A pause that is over before the task is due is not in its way.
@@ -26,40 +27,42 @@ pub(super) fn pause(facts: &Facts) -> Option<Reason> {
     })
 }
 
-/// As many run as may, or those before it take the places that are left.
+/// As many run as may; or those before it will take the places that are left, which comes next.
 pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.max_concurrency?;
     let free = u64::from(limit).saturating_sub(facts.held);
-    if facts.ahead.tasks < free && !facts.ahead.or_more {
+    if facts.ahead.tasks < free {
         return None;
     }
-    let queue = facts.queue.name.clone();
-    let message = format!(
-        "queue {queue} runs at most {} at once, and {} run; {}",
-        tasks(u64::from(limit)),
-        thousands(facts.held),
-        others(facts.ahead)
-    );
+    let (queue, most) = (facts.queue.name.clone(), many(u64::from(limit), "task"));
+    let (running, line) = (thousands(facts.held), others(facts.ahead));
+    let message = if free == 0 {
+        format!("queue {queue} runs at most {most} at once, and {running} run; {line}")
+    } else {
+        format!("after that: queue {queue} runs at most {most} at once, of which {running} run now; {line}")
+    };
     let told = Reason {
         queue: Some(queue),
         limit: Some(limit),
         running: Some(facts.held),
+        comes_next: free > 0,
         ..reason("queue_concurrency", message)
     };
     Some(in_line(told, facts.ahead))
 }
 
-/// There is no token for it, or those before it take those that there are.
+/// There is no token left; or those before it will take those that there are, which comes next.
 pub(super) fn rate(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.rate_limit?;
     let bucket = facts.bucket.map_or_else(|| limit.full(facts.now), |bucket| limit.refill(bucket, facts.now));
     let Ahead { tasks, or_more } = facts.ahead;
-    if usize::try_from(tasks).is_ok_and(|tasks| tasks < bucket.whole()) && !or_more {
+    if usize::try_from(tasks).is_ok_and(|tasks| tasks < bucket.whole()) {
         return None;
     }
-    let queue = facts.queue.name.clone();
+    let (queue, comes_next) = (facts.queue.name.clone(), bucket.whole() > 0);
     let message = format!(
-        "queue {queue} begins {} tasks a second (burst {}); {}",
+        "{}queue {queue} begins {} tasks a second (burst {}); {}",
+        if comes_next { "after that: " } else { "" },
         limit.per_second,
         thousands(u64::from(limit.burst)),
         others(facts.ahead)
@@ -71,11 +74,8 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         queue: Some(queue),
         per_second: Some(limit.per_second),
         burst: Some(limit.burst),
+        comes_next,
         ..reason("queue_rate", message)
     };
     Some(in_line(told, facts.ahead))
-}
-
-fn tasks(count: u64) -> String {
-    if count == 1 { "1 task".to_owned() } else { format!("{} tasks", thousands(count)) }
 }

@@ -6,36 +6,30 @@ use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
 
-use super::{in_line, later, others, reason, thousands};
-use crate::explain::facts::{Facts, Taker};
+use super::line::{in_line, later, many, or_more, others, thousands};
+use super::reason;
+use crate::explain::facts::{Facts, Owner, Taker, Workers};
 
 /// What keeps a task from being taken that its queue would let go.
 pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
     match &facts.taker {
-        Some(Taker::Workers { are_polling: false }) => vec![nobody_polls(facts)],
+        Some(Taker::Workers(workers @ Workers { known: 0, .. })) => vec![nobody_polls(facts, *workers)],
         Some(Taker::Nobody { partition, since }) => vec![nobody_owns(facts, *partition, *since)],
         Some(Taker::Here(Dispatch { found, crowded })) => {
             let found = found.map(|found| found_backlog(facts, found));
             found.into_iter().chain((!crowded.is_empty()).then(|| no_place(facts, crowded))).collect()
         }
-        Some(Taker::Workers { are_polling: true } | Taker::Elsewhere { .. }) | None => Vec::new(),
+        Some(Taker::Workers(_) | Taker::Elsewhere(_)) | None => Vec::new(),
     }
 }
 
-/// Nothing is in its way: somebody is about to take it.
+/// Nothing is in its way but that somebody takes it.
 pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     let key = &facts.task.lane.key;
     let line = others(facts.ahead);
     let told = match (&facts.taker, &key.route) {
-        (Some(Taker::Elsewhere { partition, node, name }), _) => {
-            let (number, named) = (partition.number(), name.as_deref().unwrap_or("of an unknown name"));
-            let message = format!(
-                "it is due and dispatched by node {named} ({node}), which owns partition {number} of its queue: whether \
-                 that has a place for it, only that node can tell; {line}"
-            );
-            let by = Some(node.to_string());
-            Reason { by, partition: Some(number), ..reason("due_waiting_for_worker", message) }
-        }
+        (Some(Taker::Elsewhere(owner)), _) => dispatched_elsewhere(facts, owner),
+        (Some(Taker::Workers(workers)), _) => waits_for_workers(facts, *workers),
         (_, Route::Push(target)) => {
             let message = format!("it is due and about to be handed to a webhook worker for {target}; {line}");
             Reason { target: Some(target.clone()), ..reason("due_waiting_for_worker", message) }
@@ -48,10 +42,72 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     in_line(Reason { queue: Some(key.queue.clone()), ..told }, facts.ahead)
 }
 
-fn nobody_polls(facts: &Facts) -> Reason {
+/// Places and the found backlog are known to the node that dispatches it, so that one is named with all that is known.
+fn dispatched_elsewhere(facts: &Facts, Owner { partition, node, seen }: &Owner) -> Reason {
+    let (number, line) = (partition.number(), others(facts.ahead));
+    let name = seen.as_ref().map(|seen| seen.name.clone());
+    let address = seen.as_ref().map(|seen| seen.address.clone()).filter(|address| !address.is_empty());
+    let last_seen_at = seen.as_ref().map(|seen| seen.last_seen_at);
+    let named = name.as_deref().unwrap_or("of an unknown name");
+    let when = last_seen_at.map(|at| format!(" and was last seen at {at}")).unwrap_or_default();
+    let ask = match &address {
+        Some(address) => format!("ask it at {address} for the explanation of this task"),
+        None => "where it listens is not known".to_owned(),
+    };
+    let message = format!(
+        "it is due and dispatched by node {named} ({node}), which owns partition {number} of its queue{when}: whether that \
+         has a place for it, only that node can tell; {ask}; {line}"
+    );
+    Reason {
+        by: Some(node.to_string()),
+        node: name,
+        address,
+        last_seen_at,
+        partition: Some(number),
+        ..reason("due_waiting_for_worker", message)
+    }
+}
+
+/// Workers that ask for such tasks are there. If all of them hold some, that is why nobody takes it.
+fn waits_for_workers(facts: &Facts, workers: Workers) -> Reason {
+    let Workers { known, busy, tasks, or_more: more } = workers;
+    let (key, line) = (&facts.task.lane.key, others(facts.ahead));
+    let (code, message) = if busy == known {
+        let who = match known {
+            1 if !more => "the only worker that asks".to_owned(),
+            _ if more => format!("all {} workers that were looked at and ask", thousands(known)),
+            _ => format!("all {} workers that ask", thousands(known)),
+        };
+        let held = if more { format!("{} tasks", or_more(tasks, more)) } else { many(tasks, "task") };
+        let message = format!(
+            "it is due, and {who} for queue {} or type {} {} busy with {held}: it is taken when one of them asks for more, \
+             or another comes; {line}",
+            key.queue,
+            key.kind,
+            if known == 1 && !more { "is" } else { "are" },
+        );
+        ("workers_busy", message)
+    } else {
+        let message = format!(
+            "it is due and waits for a pull worker of queue {} to take it; workers that ask for such tasks: {}, of which {} \
+             hold tasks; {line}",
+            key.queue,
+            or_more(known, more),
+            thousands(busy),
+        );
+        ("due_waiting_for_worker", message)
+    };
+    Reason { workers: Some(known), busy: Some(busy), ..reason(code, message) }
+}
+
+fn nobody_polls(facts: &Facts, workers: Workers) -> Reason {
     let key = &facts.task.lane.key;
-    let message =
-        format!("it is due, but no worker has asked for queue {} or type {} in the last minute", key.queue, key.kind);
+    let missed = if workers.or_more { "; not all workers were looked at" } else { "" };
+    let message = format!(
+        "it is due, but no worker has asked for queue {} or type {} in the last minute, and none that did before holds a \
+         task{missed}",
+        key.queue, key.kind
+    );
     Reason { queue: Some(key.queue.clone()), ..reason("no_worker_polling", message) }
 }
 

@@ -1,22 +1,21 @@
 //! `POST /v1/tasks/batch`: many tasks in one request, each judged by itself, the good ones
 //! stored in one write.
 
+mod told;
+
 use std::cell::Cell;
-use std::collections::HashMap;
 
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::response::Response;
 use bytes::Bytes;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
-use punctual_core::task::{NewTask, Task, limits};
+use punctual_core::task::{NewTask, limits};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
-use super::submit::{key_reused, queue_full, unanswered, unknown_dependency};
 use crate::answer;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
@@ -25,7 +24,6 @@ use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::submit::members::{self, Verdict};
 use crate::submit::{Among, Submitter, key};
-use crate::view;
 
 /// Submits many tasks.
 ///
@@ -68,7 +66,7 @@ pub async fn submit_batch(
     drop(turn);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
-    answer::sized(size, move || tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
+    answer::sized(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
 }
 
 /// Every task of the batch, or why not, and the ids that they have among each other.
@@ -127,46 +125,6 @@ fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     });
     let refusals = refusals.collect();
     (tasks, refusals)
-}
-
-/// An item for each task of the batch.
-fn tell(
-    refusals: Vec<Option<Problem>>,
-    inserted: Vec<Inserted>,
-    ids: &[TaskId],
-    ids_only: bool,
-) -> Result<Response, Problem> {
-    let mut place_of: Option<HashMap<TaskId, usize>> = None;
-    let mut inserted = inserted.into_iter();
-    let items = refusals.into_iter().map(|refusal| {
-        let told = match refusal {
-            Some(problem) => refused(&problem),
-            None => match inserted.next().ok_or_else(unanswered)? {
-                Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
-                Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
-                Inserted::KeyReused(_) => refused(&key_reused()),
-                Inserted::UnknownDependency(id) => {
-                    let places = place_of.get_or_insert_with(|| ids.iter().copied().zip(0..).collect());
-                    let member = places.get(&id).copied().map(members::depends_on_refused);
-                    refused(&member.unwrap_or_else(|| unknown_dependency(id)))
-                }
-                Inserted::QueueFull => refused(&queue_full()),
-            },
-        };
-        Ok(told)
-    });
-    let items = items.collect::<Result<_, Problem>>()?;
-    Ok(answer::json(StatusCode::OK, &wire::BatchAnswer { items }))
-}
-
-fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {
-    let (task_id, task) = if ids_only { (Some(task.id), None) } else { (None, Some(Box::new(view::task(task)))) };
-    wire::BatchItem { status: status.as_u16(), task, task_id, error: None }
-}
-
-fn refused(problem: &Problem) -> wire::BatchItem {
-    let (status, error) = (problem.status().as_u16(), Some(Box::new(problem.to_wire())));
-    wire::BatchItem { status, task: None, task_id: None, error }
 }
 
 /// The document, its tasks still text: each is read by itself, so that a bad one does not spoil the others.

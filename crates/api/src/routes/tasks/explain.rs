@@ -15,10 +15,11 @@ use crate::state::Api;
 
 /// Explains why a task has not run yet.
 ///
-/// Every reason that holds is told, in the order in which a task passes them. Codes: `waiting_for_dependencies`,
-/// `not_due_yet`, `waiting_for_retry`, `waiting_for_turn`, `queue_paused`, `breaker_open`, `queue_concurrency`,
-/// `queue_rate`, `no_worker_polling`, `no_partition_owner`, `found_backlog`, `webhook_places`, `due_waiting_for_worker`;
-/// and of a task that waits no longer `queued`, `running`, `stopping`, `final`.
+/// Every reason that holds is told, in the order in which a task passes them; one with `comes_next` holds it only after
+/// those before it. Codes: `expires_first`, `waiting_for_dependencies`, `not_due_yet`, `waiting_for_retry`,
+/// `waiting_for_turn`, `queue_paused`, `breaker_open`, `queue_concurrency`, `queue_rate`, `no_worker_polling`,
+/// `no_partition_owner`, `found_backlog`, `webhook_places`, `workers_busy`, `due_waiting_for_worker`; and of a task that
+/// waits no longer `queued`, `running`, `stopping`, `final`.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/explain", tag = "tasks", operation_id = "explain_task",
     params(("id" = String, Path, description = "The task's id")),
@@ -35,3 +36,6 @@ pub async fn explain_task(
     let facts = gather(&api, find(&api, &tenant, id).await?).await?;
     Ok(answer::json(StatusCode::OK, &explain(&facts)))
 }
+
+#[cfg(test)]
+mod tests;

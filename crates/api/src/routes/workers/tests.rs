@@ -29,9 +29,9 @@ async fn workers_are_shown_before_and_after_they_are_written() {
     assert_eq!(
         workers,
         [
-            json!({"worker_id": "a", "status": "active", "queues": [], "types": ["x.y"],
+            json!({"worker_id": "a", "status": "active", "queues": [], "types": ["x.y"], "running": 0,
                    "first_seen_at": START.plus_millis(30_000), "last_seen_at": START.plus_millis(30_000)}),
-            json!({"worker_id": "b", "status": "lost", "queues": ["mail"], "types": [],
+            json!({"worker_id": "b", "status": "lost", "queues": ["mail"], "types": [], "running": 0,
                    "first_seen_at": START, "last_seen_at": START}),
         ]
     );

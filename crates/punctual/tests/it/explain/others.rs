@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
 
-use super::{expect_says, explained, fatal, only, put, take};
-use crate::it::world::{Caller, SOON, array, id_of, shared};
+use super::{codes, expect_says, explained, fatal, only, put, take};
+use crate::it::world::{Caller, SOON, array, boom, every, id_of, merged, shared};
 
 fn ids(tasks: &[Value]) -> Vec<String> {
     tasks.iter().map(id_of).collect()
@@ -134,4 +134,53 @@ pub async fn held_keys(acting: &Caller, asking: &Caller) {
 async fn a_dead_letter_that_holds_its_key() {
     let caller = shared().await;
     held_keys(&caller, &caller).await;
+}
+
+/// What the first in the way waits for itself.
+pub async fn chains(acting: &Caller, asking: &Caller) {
+    let parent = json!({"type": "t", "queue": "failing", "retry_policy": every(3, 600.0)});
+    let parent = acting.submit_id(parent).await;
+    let child = acting.submit_id(json!({"type": "t", "queue": "children", "depends_on": [parent]})).await;
+    acting.tell("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
+    let retry_at = acting.task(&parent).await["next_attempt_at"].as_str().unwrap_or_default().to_owned();
+    let (reason, _) = only(&explained(asking, &child).await, "waiting_for_dependencies");
+    expect_says(&reason, &[&format!("{parent}, PENDING, which waits for its retry at {retry_at}"), "boom"]);
+    let grandchild = acting.submit_id(json!({"type": "t", "queue": "children", "depends_on": [child]})).await;
+    let (reason, _) = only(&explained(asking, &grandchild).await, "waiting_for_dependencies");
+    expect_says(&reason, &[&format!("{child}, BLOCKED, which waits itself for tasks that it depends on")]);
+
+    let task = json!({"type": "t", "queue": "failing", "ordering_key": "retried", "retry_policy": every(3, 600.0)});
+    let tasks = ids(&acting.submit_all(vec![task; 2]).await);
+    acting.tell("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
+    let retry_at = acting.task(&tasks[0]).await["next_attempt_at"].as_str().unwrap_or_default().to_owned();
+    let has_turn = |reason: &Value| reason["tasks"][0]["id"] == tasks[0].as_str();
+    let reason = until(asking, &tasks[1], "waiting_for_turn", has_turn).await;
+    expect_says(&reason, &[&format!("{} has it, PENDING, which waits for its retry at {retry_at}", tasks[0])]);
+}
+
+#[tokio::test]
+async fn what_the_first_in_the_way_waits_for() {
+    let caller = shared().await;
+    chains(&caller, &caller).await;
+}
+
+/// Both are told, and which comes first.
+pub async fn blocked_with_a_key(acting: &Caller, asking: &Caller) {
+    let keyed = json!({"type": "t", "queue": "both", "ordering_key": "both"});
+    let holder = acting.submit_id(keyed.clone()).await;
+    take(acting, "both", 1).await;
+    let parent = acting.submit_id(json!({"type": "t", "queue": "parents-of-both", "delay_seconds": 600})).await;
+    let child = acting.submit_id(merged(keyed, json!({"depends_on": [parent]}))).await;
+    let answer = explained(asking, &child).await;
+    assert_eq!(codes(&answer), ["waiting_for_dependencies", "waiting_for_turn"], "{answer:#}");
+    let turn = &answer["reasons"][1];
+    assert_eq!((&turn["comes_next"], &turn["ordering_key"]), (&json!(true), &json!("both")));
+    expect_says(turn, &["after that it waits for its turn", &holder, "RUNNING"]);
+    expect_says(&answer["reasons"][0], &[&parent, "which is due at"]);
+}
+
+#[tokio::test]
+async fn its_dependencies_and_its_ordering_key() {
+    let caller = shared().await;
+    blocked_with_a_key(&caller, &caller).await;
 }

@@ -67,8 +67,12 @@ pub async fn full(acting: &Caller, asking: &Caller) {
     let (reason, _) = only(&explained(asking, &last).await, "queue_concurrency");
     assert_eq!(reason["position"], 5);
     acting.tell("complete", &leases[0], json!({})).await.expect(200);
-    let (reason, _) = only(&explained(asking, &last).await, "queue_concurrency");
-    assert_eq!((&reason["running"], &reason["position"]), (&json!(1), &json!(5)), "others take the free place first");
+    // There is a free place, so that it is not the limit that holds it; others take the place first.
+    let answer = explained(asking, &last).await;
+    assert_eq!(codes(&answer), ["due_waiting_for_worker", "queue_concurrency"], "{answer:#}");
+    let next = &answer["reasons"][1];
+    assert_eq!((&next["running"], &next["position"], &next["comes_next"]), (&json!(1), &json!(5), &json!(true)));
+    expect_says(next, &["after that", "at most 2 tasks at once, of which 1 run now"]);
 }
 
 #[tokio::test]
@@ -134,4 +138,22 @@ async fn nobody_counts_further_than_ten_thousand() {
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!((&reason["position"], &reason["position_or_later"]), (&json!(10_001), &json!(true)));
     expect_says(&reason, &["10,000 or more other tasks"]);
+}
+
+/// A queue with a limit that is far from full, and tasks of more types than are looked at.
+#[tokio::test]
+async fn a_limit_that_is_not_full_stands_behind_the_cause_and_the_place_is_honest() {
+    const TYPES: usize = 1_100;
+    let caller = shared().await;
+    put(&caller, "q", json!({"max_concurrency": 500})).await;
+    let tasks: Vec<Value> = (0..TYPES).map(|n| json!({"type": format!("t{n}"), "queue": "q"})).collect();
+    let last = id_of(&caller.submit_all(tasks).await[TYPES - 1]);
+    let begun = Instant::now();
+    let answer = explained(&caller, &last).await;
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(codes(&answer), ["no_worker_polling", "queue_concurrency"], "{answer:#}");
+    let limit = &answer["reasons"][1];
+    assert_eq!((&limit["running"], &limit["comes_next"]), (&json!(0), &json!(true)));
+    assert_eq!((&limit["position"], &limit["position_or_later"]), (&json!(1_000), &json!(true)));
+    expect_says(limit, &["999 or more other tasks"]);
 }

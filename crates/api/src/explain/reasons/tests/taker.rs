@@ -1,0 +1,143 @@
+//! Whoever is to take it.
+
+use punctual_core::partitions::Partition;
+use punctual_core::workers::NodeSighting;
+use punctual_scheduler::fairness::Band;
+
+use super::*;
+use crate::explain::facts::Owner;
+
+#[test]
+fn nobody_who_asks_for_it() {
+    let mut facts = Facts { taker: Some(Taker::Workers(Workers::default())), ..pulled() };
+    let (reason, eta) = told(&facts);
+    assert_eq!((&reason["code"], &reason["queue"], eta), (&json!("no_worker_polling"), &json!("mail"), None));
+    let expected = "it is due, but no worker has asked for queue mail or type send in the last minute, and none that did \
+                    before holds a task";
+    assert_eq!(reason["message"], expected);
+    facts.taker = Some(Taker::Workers(Workers { or_more: true, ..Workers::default() }));
+    assert_eq!(message(&told(&facts).0), format!("{expected}; not all workers were looked at"));
+}
+
+#[test]
+fn workers_that_are_all_busy() {
+    let busy = |known, tasks, or_more| Some(Taker::Workers(Workers { known, busy: known, tasks, or_more }));
+    let mut facts = Facts { taker: busy(3, 1_200, false), ahead: ahead(1), ..pulled() };
+    let expected = json!({
+        "code": "workers_busy",
+        "message": "it is due, and all 3 workers that ask for queue mail or type send are busy with 1,200 tasks: it is taken \
+                    when one of them asks for more, or another comes; one other task of the queue goes before it",
+        "queue": "mail",
+        "workers": 3,
+        "busy": 3,
+        "position": 2,
+    });
+    assert_eq!(told(&facts), (expected, None));
+    facts.taker = busy(1, 1, false);
+    let only = "the only worker that asks for queue mail or type send is busy with 1 task:";
+    assert!(message(&told(&facts).0).contains(only), "{:?}", told(&facts));
+    facts.taker = busy(1, 1, true);
+    assert!(
+        message(&told(&facts).0).contains(
+            "all 1 workers that were looked at and ask for queue mail or type send are busy with 1 or more tasks:"
+        ),
+        "{:?}",
+        told(&facts)
+    );
+    // Where something else holds it, it is that.
+    facts.queue.settings.max_concurrency = Some(0);
+    assert_eq!(codes(&facts), ["queue_concurrency"]);
+}
+
+#[test]
+fn a_partition_without_an_owner() {
+    let partition = Partition::new(7);
+    let facts = Facts { taker: Some(Taker::Nobody { partition, since: Some(NOW) }), ..pushed() };
+    let (reason, eta) = told(&facts);
+    assert_eq!((&reason["code"], &reason["partition"], eta), (&json!("no_partition_owner"), &json!(7), None));
+    assert_eq!(reason["since"], "2026-05-22T18:00:00.000Z");
+    let message = reason["message"].as_str().unwrap();
+    assert!(message.contains("partition 7, which no node has owned since 2026-05-22T18:00:00.000Z"), "{message}");
+    let facts = Facts { taker: Some(Taker::Nobody { partition, since: None }), ..facts };
+    assert!(told(&facts).0["message"].as_str().unwrap().contains("which no node owns"));
+}
+
+#[test]
+fn the_found_backlog() {
+    let found = Some(Found { since: NOW.plus_millis(-500), per_second: 10 });
+    let here = Dispatch { found, crowded: Vec::new() };
+    let mut facts = Facts { taker: Some(Taker::Here(here)), ahead: ahead(25), ..pushed() };
+    let (reason, eta) = told(&facts);
+    assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
+    assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
+    assert_eq!(reason["since"], "2026-05-22T17:59:59.500Z");
+    facts.ahead.or_more = true;
+    assert_eq!(told(&facts).1, None);
+}
+
+#[test]
+fn no_free_place_for_a_webhook() {
+    let crowded = vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)];
+    let facts = Facts { taker: Some(Taker::Here(Dispatch { found: None, crowded })), ..pushed() };
+    let expected = json!({
+        "code": "webhook_places",
+        "message": format!(
+            "no webhook worker of this node is free for it: the places that target {TARGET} and tenant acme and tasks of \
+             normal priority may have are taken until a call ends; it is the next"
+        ),
+        "target": TARGET,
+        "crowded": ["target", "tenant", "band"],
+        "position": 1,
+    });
+    assert_eq!(told(&facts), (expected, None));
+}
+
+#[test]
+fn nothing_but_whoever_takes_it() {
+    let (reason, eta) = told(&Facts { ahead: ahead(1), ..pulled() });
+    assert_eq!((&reason["code"], &reason["position"], eta), (&json!("due_waiting_for_worker"), &json!(2), None));
+    assert_eq!(
+        reason["message"],
+        "it is due and waits for a pull worker of queue mail to take it; workers that ask for such tasks: 2, of which 1 hold \
+         tasks; one other task of the queue goes before it"
+    );
+    assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));
+    assert_eq!(told(&pushed()).0["target"], TARGET);
+}
+
+#[test]
+fn the_node_that_can_tell_is_named_with_all_that_is_known() {
+    let seen = NodeSighting {
+        id: NodeId::new(2),
+        name: "b".into(),
+        address: "10.0.0.2:7400".into(),
+        roles: Vec::new(),
+        version: String::new(),
+        skew_millis: 0,
+        first_seen_at: NOW,
+        last_seen_at: NOW.plus_millis(-1_000),
+    };
+    let owner = |seen| Owner { partition: Partition::new(7), node: NodeId::new(2), seen };
+    let mut facts = Facts { taker: Some(Taker::Elsewhere(owner(Some(seen.clone())))), ..pushed() };
+    let expected = json!({
+        "code": "due_waiting_for_worker",
+        "message": "it is due and dispatched by node b (node_0000000000000002), which owns partition 7 of its queue and was \
+                    last seen at 2026-05-22T17:59:59.000Z: whether that has a place for it, only that node can tell; ask it \
+                    at 10.0.0.2:7400 for the explanation of this task; it is the next",
+        "by": "node_0000000000000002",
+        "node": "b",
+        "address": "10.0.0.2:7400",
+        "last_seen_at": "2026-05-22T17:59:59.000Z",
+        "queue": "mail",
+        "partition": 7,
+        "position": 1,
+    });
+    assert_eq!(told(&facts), (expected, None));
+    facts.taker = Some(Taker::Elsewhere(owner(Some(NodeSighting { address: String::new(), ..seen }))));
+    let (reason, _) = told(&facts);
+    assert_eq!((reason.get("address"), &reason["node"]), (None, &json!("b")));
+    facts.taker = Some(Taker::Elsewhere(owner(None)));
+    let (reason, _) = told(&facts);
+    assert!(message(&reason).contains("node of an unknown name (node_0000000000000002), which owns partition 7"));
+    assert!(message(&reason).contains("where it listens is not known") && reason.get("last_seen_at").is_none());
+}

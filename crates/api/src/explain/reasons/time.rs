@@ -1,0 +1,72 @@
+//! The instants of a task itself: when it is due, and when it expires.
+
+use punctual_client::Reason;
+use punctual_core::state::State;
+use punctual_core::task::Task;
+use punctual_core::trail::Step;
+
+use super::reason;
+use crate::explain::facts::Facts;
+
+/// Its time has not come, or that of its retry.
+pub(super) fn due(facts: &Facts) -> Option<Reason> {
+    let (task, due_at) = (&facts.task, facts.task.due_at);
+    if due_at <= facts.now {
+        return None;
+    }
+    let told = match failed_attempt(task) {
+        Some(failed) => reason("waiting_for_retry", format!("{failed}; the next is due at {due_at}")),
+        None => reason("not_due_yet", format!("it is due at {due_at}{}", spread(facts))),
+    };
+    Some(Reason { until: Some(due_at), ..told })
+}
+
+/// The attempt after which it waits for a retry, for a sentence.
+pub(super) fn failed_attempt(task: &Task) -> Option<String> {
+    let attempts = task.position.attempts;
+    let (_, error) = task.trail.last_error()?;
+    if attempts > 0 {
+        return Some(format!("attempt {attempts} failed ({})", error.code));
+    }
+    // One that failed under an open breaker was not counted.
+    let is_uncounted = task.trail.last().is_some_and(|entry| entry.uncounted().is_some());
+    is_uncounted.then(|| format!("an attempt failed and was not counted ({})", error.code))
+}
+
+/// Who put its time off from the instant that was asked for, for the end of a sentence.
+fn spread(facts: &Facts) -> String {
+    let (task, execute_at) = (&facts.task, facts.task.execute_at);
+    let by_schedule = task
+        .scheduled_for()
+        .filter(|instant| *instant < execute_at)
+        .map(|instant| format!("; it stands for {instant}, and its schedule spreads its tasks (jitter_seconds)"));
+    // One that was given back waits for something else.
+    let is_given_back = task.trail.last().is_some_and(|entry| matches!(entry.step, Step::GivenBack));
+    let by_queue = (task.due_at > execute_at && !is_given_back).then(|| {
+        let (queue, jitter) = (&facts.queue.name, facts.queue.settings.dispatch_jitter_millis);
+        let most = if jitter > 0 { format!(" over {} s", seconds(jitter)) } else { String::new() };
+        format!("; it was to run at {execute_at}, and queue {queue} spreads its tasks{most} (dispatch_jitter_seconds)")
+    });
+    by_schedule.into_iter().chain(by_queue).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a jitter is an hour at the most")]
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1_000.0
+}
+
+/// It expires before it can run, as far as the ends of the other reasons are known.
+pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
+    let expires_at = facts.task.expires_at?;
+    let failed = State::Failed.as_str();
+    if expires_at <= facts.now {
+        let message = format!("it expired at {expires_at}, and is about to be {failed} with the code expired");
+        return Some(Reason { since: Some(expires_at), ..reason("expires_first", message) });
+    }
+    let earliest = reasons.iter().filter_map(|reason| reason.until).max().filter(|until| *until >= expires_at)?;
+    let message = format!(
+        "it expires at {expires_at}, and as things stand it cannot run before {earliest}: it will be {failed} with the code \
+         expired, unless its expires_at is changed"
+    );
+    Some(reason("expires_first", message))
+}

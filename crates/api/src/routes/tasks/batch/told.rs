@@ -1,0 +1,151 @@
+//! What became of each task of a batch.
+//!
+//! A member that depends on another which was refused was not stored either. It is refused as that one was where the two may
+//! be tried again, and otherwise for good. Linear, however long the chains are.
+
+use std::collections::HashMap;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use punctual_client as wire;
+use punctual_core::ids::TaskId;
+use punctual_core::store::Inserted;
+use punctual_core::task::Task;
+
+use crate::answer;
+use crate::problem::Problem;
+use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
+use crate::submit::members;
+use crate::view;
+
+/// An item for each task of the batch: of what was judged before it was stored, and of what the store said of the rest.
+pub(super) fn tell(
+    judged: Vec<Option<Problem>>,
+    inserted: Vec<Inserted>,
+    ids: &[TaskId],
+    ids_only: bool,
+) -> Result<Response, Problem> {
+    let mut of_children = refusals_of_children(&judged, &inserted, ids);
+    let mut inserted = inserted.into_iter();
+    let items = judged.into_iter().enumerate().map(|(place, refusal)| {
+        let told = match refusal {
+            Some(problem) => refused(&problem),
+            None => match inserted.next().ok_or_else(unanswered)? {
+                Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
+                Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
+                Inserted::KeyReused(_) => refused(&key_reused()),
+                Inserted::UnknownDependency(id) => {
+                    refused(&of_children.remove(&place).unwrap_or_else(|| unknown_dependency(id)))
+                }
+                Inserted::QueueFull => refused(&queue_full()),
+            },
+        };
+        Ok(told)
+    });
+    let items = items.collect::<Result<_, Problem>>()?;
+    Ok(answer::json(StatusCode::OK, &wire::BatchAnswer { items }))
+}
+
+fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {
+    let (task_id, task) = if ids_only { (Some(task.id), None) } else { (None, Some(Box::new(view::task(task)))) };
+    wire::BatchItem { status: status.as_u16(), task, task_id, error: None, retry_after_seconds: None }
+}
+
+fn refused(problem: &Problem) -> wire::BatchItem {
+    let (status, error) = (problem.status().as_u16(), Some(Box::new(problem.to_wire())));
+    let retry_after_seconds = problem.retry_after_seconds();
+    wire::BatchItem { status, task: None, task_id: None, error, retry_after_seconds }
+}
+
+/// By their places, the refusals of those that depend on a member which was not stored.
+fn refusals_of_children(judged: &[Option<Problem>], inserted: &[Inserted], ids: &[TaskId]) -> HashMap<usize, Problem> {
+    if !inserted.iter().any(|inserted| matches!(inserted, Inserted::UnknownDependency(_))) {
+        return HashMap::new();
+    }
+    let place_of: HashMap<TaskId, usize> = ids.iter().copied().zip(0..).collect();
+    let (mut parents, mut put_off) = (HashMap::new(), HashMap::new());
+    let stored = judged.iter().enumerate().filter(|(_, refusal)| refusal.is_none()).map(|(place, _)| place);
+    for (place, inserted) in stored.zip(inserted) {
+        match inserted {
+            Inserted::UnknownDependency(id) => {
+                if let Some(parent) = place_of.get(id) {
+                    parents.insert(place, *parent);
+                }
+            }
+            Inserted::QueueFull => drop(put_off.insert(place, queue_full())),
+            _ => {}
+        }
+    }
+    refusals(parents, put_off)
+}
+
+/// The refusals of those that have parents, given which members were refused for now.
+fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Problem>) -> HashMap<usize, Problem> {
+    let mut refusals = HashMap::with_capacity(parents.len());
+    let children: Vec<usize> = parents.keys().copied().collect();
+    for child in children {
+        // Up to one of which it is known, each taken out on the way, so that none is met twice; and down again.
+        let mut path = Vec::new();
+        let mut at = child;
+        while let Some(parent) = parents.remove(&at) {
+            path.push((at, parent));
+            at = parent;
+        }
+        for (child, parent) in path.into_iter().rev() {
+            let problem = match put_off.get(&parent) {
+                Some(refusal) => {
+                    let problem = members::depends_on_put_off(parent, refusal);
+                    put_off.insert(child, problem.clone());
+                    problem
+                }
+                None => members::depends_on_refused(parent),
+            };
+            refusals.insert(child, problem);
+        }
+    }
+    refusals
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_refused_as_the_parent_of_its_parent_is() {
+        // 0 → 1 → 2, which found no room; 3 → 4, which is refused for good.
+        let parents = HashMap::from([(0, 1), (1, 2), (3, 4)]);
+        let told = refusals(parents, HashMap::from([(2, queue_full())]));
+        let told = |place: usize| refused(&told[&place]);
+        for (place, parent) in [(0, 1), (1, 2)] {
+            let item = told(place);
+            assert_eq!((item.status, item.retry_after_seconds), (429, Some(1)));
+            let error = item.error.unwrap();
+            assert_eq!(error.code, "queue_full");
+            assert!(error.detail.contains(&format!("depends on task {parent} of the batch")), "{}", error.detail);
+        }
+        assert_eq!((told(3).status, told(3).retry_after_seconds), (422, None));
+        assert_eq!(told(3).error.unwrap().code, "unknown_dependency");
+    }
+
+    #[test]
+    fn a_long_chain_takes_no_time() {
+        const LENGTH: usize = 10_000;
+        let parents = (0..LENGTH).map(|place| (place, place + 1)).collect();
+        let begun = std::time::Instant::now();
+        let told = refusals(parents, HashMap::from([(LENGTH, queue_full())]));
+        assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(told.len(), LENGTH);
+        assert!(told.values().all(|problem| problem.status() == 429));
+    }
+
+    #[test]
+    fn one_that_is_nobodys_is_named_and_one_that_was_judged_before_has_its_place() {
+        let (own, foreign) = ([TaskId::new(), TaskId::new(), TaskId::new()], TaskId::new());
+        let judged = [None, Some(key_reused()), None];
+        let inserted = [Inserted::UnknownDependency(foreign), Inserted::UnknownDependency(own[1])];
+        let told = refusals_of_children(&judged, &inserted, &own);
+        assert_eq!(told.keys().collect::<Vec<_>>(), [&2], "the first is told with the id it names");
+        assert_eq!(told[&2].status(), 422);
+        assert!(told[&2].detail().contains("task 1 of the batch"), "{}", told[&2].detail());
+    }
+}

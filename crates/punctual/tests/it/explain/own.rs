@@ -1,0 +1,86 @@
+//! What a task itself says: its time, its retry, its expiry, its last error.
+
+use punctual_testkit::eventually::eventually;
+use serde_json::{Value, json};
+
+use super::{codes, expect_says, explained, fatal, only, put};
+use crate::it::world::{SOON, boom, every, in_seconds, shared, time, written};
+
+#[tokio::test]
+async fn its_time_and_its_retry() {
+    let caller = shared().await;
+    let due = in_seconds(3_600.0);
+    let future = caller.submit_id(json!({"type": "t", "queue": "q", "execute_at": written(due)})).await;
+    let (reason, eta) = only(&explained(&caller, &future).await, "not_due_yet");
+    assert_eq!((time(&eta), time(&reason["until"])), (due, due));
+    expect_says(&reason, &[&written(due)]);
+
+    let failing = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": every(3, 600.0)})).await;
+    let lease = caller.lease_one("q").await;
+    let (reason, eta) = only(&explained(&caller, &failing).await, "running");
+    assert_eq!((&reason["worker_id"], &eta), (&lease["task"]["worker_id"], &Value::Null));
+    assert!(time(&reason["since"]) < time(&reason["until"]), "{reason:#}");
+    caller.tell("fail", &lease, boom()).await.expect(200);
+    let (reason, eta) = only(&explained(&caller, &failing).await, "waiting_for_retry");
+    assert_eq!(eta, caller.task(&failing).await["next_attempt_at"]);
+    expect_says(&reason, &["attempt 1", "boom"]);
+    caller.api.delete(&format!("/v1/tasks/{failing}")).await.expect(200);
+    let (reason, _) = only(&explained(&caller, &failing).await, "final");
+    assert_eq!(reason["error_code"], "boom");
+}
+
+#[tokio::test]
+async fn the_error_of_a_task_that_has_come_to_rest() {
+    let caller = shared().await;
+    let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
+    caller.tell("fail", &caller.lease_one("q").await, fatal()).await.expect(200);
+    let (reason, eta) = only(&explained(&caller, &id).await, "final");
+    let task = caller.task(&id).await;
+    assert_eq!((&reason["error_code"], &reason["since"]), (&json!("boom"), &task["completed_at"]));
+    assert_eq!((&reason["reason"], &eta), (&task["last_error"]["message"], &Value::Null));
+    expect_says(&reason, &["DEAD_LETTERED", "its last error is boom"]);
+    let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
+    caller.tell("complete", &caller.lease_one("q").await, json!({})).await.expect(200);
+    let (reason, _) = only(&explained(&caller, &id).await, "final");
+    assert_eq!(reason.get("error_code"), None);
+}
+
+#[tokio::test]
+async fn it_expires_before_it_can_run() {
+    let caller = shared().await;
+    let (expires_at, until) = (written(in_seconds(600.0)), written(in_seconds(3_600.0)));
+    let id = caller.submit_id(json!({"type": "t", "queue": "q", "expires_at": expires_at})).await;
+    let answer = explained(&caller, &id).await;
+    only(&answer, "no_worker_polling");
+    assert_eq!(answer["expires_at"], expires_at.as_str(), "nobody knows whether it does");
+    caller.api.post("/v1/queues/q/pause", &json!({"until": until})).await.expect(200);
+    let answer = explained(&caller, &id).await;
+    assert_eq!(codes(&answer), ["expires_first", "queue_paused", "no_worker_polling"]);
+    assert_eq!((&answer["eta"], &answer["expires_at"]), (&Value::Null, &json!(expires_at)));
+    expect_says(&answer["reasons"][0], &[&expires_at, &until, "FAILED", "expired"]);
+    let change = json!({"expires_at": written(in_seconds(7_200.0))});
+    caller.api.call("PATCH", &format!("/v1/tasks/{id}")).json(&change).send().await.expect(200);
+    assert_eq!(codes(&explained(&caller, &id).await), ["queue_paused", "no_worker_polling"]);
+}
+
+#[tokio::test]
+async fn who_put_its_time_off() {
+    let caller = shared().await;
+    put(&caller, "herd", json!({"dispatch_jitter_seconds": 3600})).await;
+    let at = written(in_seconds(3_600.0));
+    let id = caller.submit_id(json!({"type": "t", "queue": "herd", "execute_at": at})).await;
+    let (reason, eta) = only(&explained(&caller, &id).await, "not_due_yet");
+    assert_eq!(eta, caller.task(&id).await["next_attempt_at"]);
+    expect_says(&reason, &[&at, "queue herd spreads its tasks over 3600 s (dispatch_jitter_seconds)"]);
+
+    let schedule =
+        json!({"name": "s", "interval_seconds": 1, "jitter_seconds": 86_400, "task": {"type": "t", "queue": "q"}});
+    let schedule = caller.api.post("/v1/schedules", &schedule).await.expect(201).clone();
+    let query = format!("&schedule_id={}", schedule["schedule_id"].as_str().unwrap_or_default());
+    let made = eventually("it fires", SOON, async || {
+        caller.list_ids(&query).await.first().cloned().ok_or_else(|| "no task".to_owned())
+    })
+    .await;
+    let (reason, _) = only(&explained(&caller, &made).await, "not_due_yet");
+    expect_says(&reason, &["its schedule spreads its tasks (jitter_seconds)"]);
+}
