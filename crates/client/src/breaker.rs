@@ -31,6 +31,13 @@ pub struct Breaker {
     pub probe: Option<TaskId>,
     /// Why it opened.
     pub reason: String,
+    /// When it was seen that the last probe had failed; `null`: none has yet.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_probe_at: Option<Timestamp>,
+    /// What went wrong with it, the first 500 bytes.
+    #[serde(default)]
+    pub last_probe_error: Option<String>,
 }
 
 /// What an open breaker lets through.
@@ -49,7 +56,7 @@ pub enum BreakerState {
 pub struct ResetBreaker {
     /// Whose.
     pub tenant: String,
-    /// Of which webhook target; that over everything of the tenant if absent.
+    /// Of which webhook target, spelled like any URL of it; that over everything of the tenant if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }

@@ -3,8 +3,9 @@
 //! A breaker stands over a webhook target of a tenant, or over everything of a tenant, pull workers
 //! included. Nodes count how runs end and tell the store ([`Breakers::tell_counts`]); whoever sees by
 //! all counts together ([`window`]) that nearly everything fails opens the breaker. While it is open
-//! no node takes what is under it, so no attempts are used up, except for a *probe*: one task, by a
-//! permission that one node is given at a time. When that run succeeds the breaker closes.
+//! no node takes what is under it, except for a *probe*: one task, by a permission that one node is
+//! given at a time. When that run succeeds the breaker closes; when it fails that costs its task no
+//! attempt (`Failure::is_under_breaker`).
 //!
 //! An open breaker is a row, a closed one is none. Nothing here is needed to get a task right: what
 //! is lost (counts of a node that dies, a probe that never ends) costs time and nothing else.
@@ -23,7 +24,7 @@
 //! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next one's time comes later.
 //! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
 //! - `only_its_probe_closes_a_breaker`: the run of the task that was named last, and only once.
-//! - `a_failed_probe_leaves_it_open`: and ends the probe.
+//! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the breaker, until it closes.
 //! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
 //! - `resetting_closes_whatever_it_is`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
@@ -123,6 +124,34 @@ pub struct OpenBreaker {
     pub half_open: bool,
     /// The task that is the probe, once it is known.
     pub probe: Option<TaskId>,
+    /// How the last probe failed, if one has.
+    pub last_probe: Option<FailedProbe>,
+}
+
+/// A probe that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailedProbe {
+    /// When that was seen.
+    pub at: Timestamp,
+    /// What went wrong, in the words of its run.
+    pub error: String,
+}
+
+impl FailedProbe {
+    /// Bytes of the error that are kept.
+    pub const LONGEST_ERROR: usize = 500;
+
+    /// One that failed so; the error is cut to its bound, and has nothing in it that a store could not keep.
+    pub fn new(at: Timestamp, error: &str) -> Self {
+        let mut kept = String::new();
+        for c in error.chars().map(|c| if c.is_control() { ' ' } else { c }) {
+            if kept.len() + c.len_utf8() > Self::LONGEST_ERROR {
+                break;
+            }
+            kept.push(c);
+        }
+        Self { at, error: kept }
+    }
 }
 
 /// The answer to a node that wants to make a probe.
@@ -168,9 +197,23 @@ pub trait Breakers: Send + Sync {
     /// The run of a task succeeded: if that is the probe, the breaker closes. Whether it did.
     async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError>;
 
-    /// The run of a task failed: if that is the probe, it has ended.
-    async fn probe_failed(&self, key: &Key, probe: TaskId) -> Result<(), StoreError>;
+    /// The run of a task failed so: if that is the probe, it has ended.
+    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError>;
 
     /// Closes a breaker whatever its probes say; false when it is not open.
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_probe_is_bounded_plain_text() {
+        let at = Timestamp::from_millis(1);
+        let kept = |error: &str| FailedProbe::new(at, error).error;
+        assert_eq!(kept("connection\n\0refused"), "connection  refused");
+        assert_eq!(kept(&"a".repeat(FailedProbe::LONGEST_ERROR)).len(), FailedProbe::LONGEST_ERROR);
+        assert_eq!(kept(&format!("a{}", "\u{e9}".repeat(4_096))), format!("a{}", "\u{e9}".repeat(249)));
+    }
 }

@@ -175,6 +175,8 @@ pub struct Failure<'a> {
     pub policy: RetryPolicy,
     /// Lost workers that make a task poison; zero means never.
     pub poison_after: u32,
+    /// Whether a circuit breaker is open over the task: then the attempt is not counted, if another could succeed.
+    pub is_under_breaker: bool,
     /// A random number, for the jitter.
     pub dice: u64,
 }
@@ -268,6 +270,10 @@ pub struct Illegal {
 /// The delays a worker or webhook may ask for are cut to a day.
 pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
 
+/// From this version on failures under a breaker count like all others, or the trail of the only task under one would grow
+/// for as long as its target is down. A run is three changes, so that is more than two days of a probe a minute.
+pub const COUNTED_FROM_VERSION: u64 = 10_000;
+
 /// Decides what becomes of a task at `position` when `event` happens.
 pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
@@ -341,6 +347,13 @@ impl By<'_> {
         trail.push(&self.entry(1, state, Step::Submitted));
         trail
     }
+
+    /// The trail of a task that a schedule makes for one of its instants.
+    pub fn scheduled(&self, instant: Timestamp) -> Trail {
+        let mut trail = Trail::default();
+        trail.push(&self.entry(1, State::Pending, Step::Scheduled { instant }));
+        trail
+    }
 }
 
 /// What every change has in common: one step from where the task stands.
@@ -375,10 +388,14 @@ impl Draft<'_> {
 
     /// Another attempt after a delay, or the dead letters.
     fn failed(&self, failure: Failure<'_>) -> Change {
-        let Position { attempts, crashes, .. } = *self.position;
+        let Position { attempts, crashes, version, .. } = *self.position;
         let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
         let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
-        let retry = failure.retryable && !poisoned && failure.policy.allows_retry_after(attempts);
+        let mendable = failure.retryable && !poisoned;
+        // Without any retries a task is never to be run again, whoever is to blame.
+        let is_spared = failure.is_under_breaker && failure.policy.max_retries > 0 && version < COUNTED_FROM_VERSION;
+        let uncounted = mendable && is_spared;
+        let retry = uncounted || (mendable && failure.policy.allows_retry_after(attempts));
         let error = if poisoned {
             let message =
                 format!("the worker was lost {crashes} times while it ran this task; last: {}", failure.error.message);
@@ -386,14 +403,20 @@ impl Draft<'_> {
         } else {
             failure.error
         };
-        let step = Step::Failed { outcome: failure.how, error, http_status: failure.http_status };
+        let (outcome, http_status) = (failure.how, failure.http_status);
+        let step = if uncounted {
+            Step::FailedUncounted { outcome, error, http_status }
+        } else {
+            Step::Failed { outcome, error, http_status }
+        };
         let to = if retry { State::Pending } else { State::DeadLettered };
         let delay = failure.retry_after_millis.map_or_else(
             || failure.policy.delay_millis(attempts, failure.dice),
             |asked| asked.min(MAX_RETRY_AFTER_MILLIS),
         );
         let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));
-        Change { crashes: Some(crashes), due_at, ..self.step(to, step) }
+        let attempts = uncounted.then(|| attempts.saturating_sub(1));
+        Change { attempts, crashes: Some(crashes), due_at, ..self.step(to, step) }
     }
 }
 

@@ -99,6 +99,21 @@ pub enum Step<'a> {
     RunNow,
     /// It was taken out of the dead letters.
     Redriven,
+    /// The task was made by a schedule.
+    Scheduled {
+        /// The instant of the schedule that it stands for.
+        instant: Timestamp,
+    },
+    /// The run failed, timed out or was lost while a circuit breaker was open over the task: the attempt was not counted.
+    FailedUncounted {
+        /// How the run ended.
+        outcome: FailedHow,
+        /// What went wrong.
+        #[serde(borrow)]
+        error: RunError<'a>,
+        /// The status a webhook answered, if it was one.
+        http_status: Option<u16>,
+    },
 }
 
 /// How a run that did not complete ended.
@@ -110,6 +125,17 @@ pub enum FailedHow {
     TimedOut,
     /// The worker was not heard of any more.
     Lost,
+}
+
+impl FailedHow {
+    /// The name on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FailedHow::Failed => "failed",
+            FailedHow::TimedOut => "timed_out",
+            FailedHow::Lost => "lost",
+        }
+    }
 }
 
 /// An error as it is kept: bounded texts.
@@ -142,7 +168,7 @@ impl RunError<'_> {
 pub struct Run<'a> {
     /// Its id.
     pub id: RunId,
-    /// From 1; an attempt that was given back is counted again.
+    /// From 1; an attempt that was given back or not counted is counted again.
     pub attempt: u32,
     /// The fencing token its worker held.
     pub token: u64,
@@ -165,6 +191,8 @@ pub struct RunEnd<'a> {
     pub error: Option<RunError<'a>>,
     /// The status a webhook answered.
     pub http_status: Option<u16>,
+    /// Why it failed and yet the attempt was not counted: [`Entry::uncounted`].
+    pub uncounted: Option<&'static str>,
 }
 
 impl Trail {
@@ -218,6 +246,14 @@ impl Trail {
         self.entries().last()
     }
 
+    /// The instant of its schedule that the task stands for, which the first step tells.
+    pub fn scheduled_for(&self) -> Option<Timestamp> {
+        match self.entries().next()?.step {
+            Step::Scheduled { instant } => Some(instant),
+            _ => None,
+        }
+    }
+
     /// The step that brought the task to `version`.
     pub fn at_version(&self, version: u64) -> Option<Entry<'_>> {
         self.entries().find(|entry| entry.version == version)
@@ -253,12 +289,12 @@ impl<'a> Entry<'a> {
     /// A word for the step, as the audit trail shows it.
     pub fn reason(&self) -> Cow<'a, str> {
         match &self.step {
-            Step::Submitted => "submitted".into(),
+            Step::Submitted | Step::Scheduled { .. } => "submitted".into(),
             Step::Unblocked => "unblocked".into(),
             Step::Claimed => "claimed".into(),
             Step::Started { .. } => "started".into(),
             Step::Completed { .. } => "completed".into(),
-            Step::Failed { error, .. } => error.code.clone(),
+            Step::Failed { error, .. } | Step::FailedUncounted { error, .. } => error.code.clone(),
             Step::GivenBack => "given_back".into(),
             Step::CancelRequested => "cancel_requested".into(),
             Step::Cancelled => "cancelled".into(),
@@ -276,24 +312,29 @@ impl<'a> Entry<'a> {
             Some(RunError { code: Cow::Borrowed(code), message: Cow::Borrowed(message), details: None })
         };
         match &self.step {
-            Step::Failed { error, .. } => Some(error.clone()),
+            Step::Failed { error, .. } | Step::FailedUncounted { error, .. } => Some(error.clone()),
             Step::Expired => fixed("expired", "the task was not started by its expires_at"),
             Step::DependencyFailed => fixed("dependency_failed", "a task that this one depends on did not complete"),
             _ => None,
         }
     }
 
+    /// Why the attempt that this step ended was not counted, though the run failed: a word, none where it was.
+    pub fn uncounted(&self) -> Option<&'static str> {
+        matches!(self.step, Step::FailedUncounted { .. }).then_some("breaker_open")
+    }
+
     fn run_end(&self) -> Option<RunEnd<'a>> {
         let (outcome, http_status) = match &self.step {
             Step::Completed { http_status } => ("completed", *http_status),
-            Step::Failed { outcome: FailedHow::Failed, http_status, .. } => ("failed", *http_status),
-            Step::Failed { outcome: FailedHow::TimedOut, http_status, .. } => ("timed_out", *http_status),
-            Step::Failed { outcome: FailedHow::Lost, http_status, .. } => ("lost", *http_status),
+            Step::Failed { outcome, http_status, .. } | Step::FailedUncounted { outcome, http_status, .. } => {
+                (outcome.as_str(), *http_status)
+            }
             Step::GivenBack => ("released", None),
             Step::Cancelled => ("cancelled", None),
             _ => return None,
         };
-        Some(RunEnd { at: self.at, outcome, error: self.error(), http_status })
+        Some(RunEnd { at: self.at, outcome, error: self.error(), http_status, uncounted: self.uncounted() })
     }
 }
 
@@ -334,6 +375,50 @@ mod tests {
         assert_eq!(trail.at_version(2).unwrap().step, Step::Claimed);
     }
 
+    /// What an earlier version wrote is read by their numbers.
+    #[test]
+    fn steps_keep_their_numbers() {
+        let Step::Failed { outcome, error, http_status } = failed() else { unreachable!("it is one") };
+        let instant = Timestamp::from_millis(77);
+        let steps = [
+            Step::Submitted,
+            Step::Unblocked,
+            Step::Claimed,
+            Step::Started { attempt: 1 },
+            Step::Completed { http_status: None },
+            failed(),
+            Step::GivenBack,
+            Step::CancelRequested,
+            Step::Cancelled,
+            Step::Expired,
+            Step::DependencyFailed,
+            Step::Edited,
+            Step::RunNow,
+            Step::Redriven,
+            Step::Scheduled { instant },
+            Step::FailedUncounted { outcome, error, http_status },
+        ];
+        for (number, step) in (0_u8..).zip(steps) {
+            assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_that_was_not_counted_is_told_as_one() {
+        let Step::Failed { outcome, error, http_status } = failed() else { unreachable!("it is one") };
+        let mut trail = Trail::default();
+        trail.push(&entry(3, State::Running, Step::Started { attempt: 1 }));
+        trail.push(&entry(4, State::Pending, Step::FailedUncounted { outcome, error, http_status }));
+        trail.push(&entry(6, State::Running, Step::Started { attempt: 1 }));
+        trail.push(&entry(7, State::Pending, failed()));
+        assert_eq!(trail.entries().nth(1).unwrap().reason(), "boom");
+        assert_eq!(trail.last_error().unwrap().1.message, "it broke");
+        let runs = trail.runs(TaskId::new());
+        let ends: Vec<_> = runs.iter().map(|run| run.end.as_ref().unwrap()).collect();
+        assert_eq!((runs[0].attempt, ends[0].outcome, ends[0].http_status), (1, "failed", Some(500)));
+        assert_eq!((ends[0].uncounted, ends[1].uncounted), (Some("breaker_open"), None));
+    }
+
     #[test]
     fn the_first_state_can_be_another() {
         let mut trail = Trail::default();
@@ -342,6 +427,21 @@ mod tests {
         let blocked = trail.beginning_in(State::Blocked);
         assert_eq!(blocked.entries().map(|entry| entry.to).collect::<Vec<_>>(), [State::Blocked, State::Cancelled]);
         assert_eq!(blocked.beginning_in(State::Pending), trail);
+    }
+
+    #[test]
+    fn the_instant_of_a_schedule_is_told_by_the_first_step() {
+        let instant = Timestamp::from_millis(77);
+        let mut trail = Trail::default();
+        assert_eq!(trail.scheduled_for(), None);
+        trail.push(&entry(1, State::Pending, Step::Scheduled { instant }));
+        trail.push(&entry(2, State::Queued, Step::Claimed));
+        assert_eq!(trail.scheduled_for(), Some(instant));
+        assert_eq!(trail.beginning_in(State::Blocked).scheduled_for(), Some(instant));
+        assert_eq!(trail.entries().next().unwrap().reason(), "submitted");
+        let mut other = Trail::default();
+        other.push(&entry(1, State::Pending, Step::Submitted));
+        assert_eq!(other.scheduled_for(), None);
     }
 
     #[test]

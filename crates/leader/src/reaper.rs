@@ -107,15 +107,16 @@ impl Reaper {
             let tasks = self.store.overdue(dead.clone(), PAGE).await?;
             let found = tasks.len();
             let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task)?)));
-            let (judged, changes): (Vec<&Task>, Vec<(TaskId, Change)>) = decided.unzip();
+            let decided = decided.map(|(task, (id, change))| (lost_run(task, &change), (id, change)));
+            let (runs, changes): (Vec<Option<EndedRun<'_>>>, Vec<(TaskId, Change)>) = decided.unzip();
             let tried = changes.len();
             if tried == 0 && dead.is_empty() {
                 break true;
             }
             // Also with nothing to change, before anybody is buried: that is for the leader to do.
             let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
-            let lost = judged.iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
-            self.circuits.count(lost.filter_map(|(task, _)| lost_run(task)));
+            let lost = runs.into_iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
+            self.circuits.count(lost.filter_map(|(run, _)| run));
             let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
             report.reaped += done;
             report.lost_races += tried - done;
@@ -178,15 +179,17 @@ impl Reaper {
             retry_after_millis: None,
             policy: task.body.retry_policy,
             poison_after,
+            is_under_breaker: self.circuits.is_open_over(&task.lane.key),
             dice: rand::random(),
         }
     }
 }
 
-/// A run that its worker lost. Of a webhook that one of our own nodes lost nothing is known, least of all that its target
-/// is to blame.
-fn lost_run(task: &Task) -> Option<EndedRun<'_>> {
+/// A run that its worker lost, if the change says so. Of a webhook that one of our own nodes lost nothing is known, least of
+/// all that its target is to blame.
+fn lost_run<'a>(task: &'a Task, change: &Change) -> Option<EndedRun<'a>> {
     let is_worker = task.hold.as_ref().is_some_and(|hold| hold.node.is_none());
     let is_lost = task.state() == State::Running && !task.position.cancel_requested && is_worker;
-    is_lost.then(|| EndedRun { tenant: task.tenant(), target: "", task: task.id, end: RunEnd::Failed })
+    let error = || change.trail.last_error().map(|(_, error)| error.message.into_owned().into());
+    is_lost.then(|| EndedRun { tenant: task.tenant(), target: "", task: task.id, end: RunEnd::Failed, error: error() })
 }

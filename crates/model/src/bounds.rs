@@ -25,6 +25,8 @@ pub struct Bounds {
     pub redrives: usize,
     /// How often each task may go back uncounted.
     pub give_backs: usize,
+    /// How many failures of each task a breaker spares: it is open until then.
+    pub spared: usize,
     /// Operations of workers, clients and dispatchers that have read and not yet written.
     pub clients: usize,
     /// How often the server crashes.
@@ -48,6 +50,7 @@ impl Bounds {
             expires_in: None,
             redrives: 1,
             give_backs: 1,
+            spared: 0,
             clients: 1,
             crashes: 1,
         }
@@ -63,6 +66,11 @@ impl Bounds {
         Self { expires_in: Some(2), poison_after: 1, crashes: 0, ..Self::life(route) }
     }
 
+    /// One task whose first failure happens under a breaker; lost workers are counted all the same.
+    pub fn under_breaker(route: Route) -> Self {
+        Self { spared: 1, redrives: 0, give_backs: 0, poison_after: 2, ..Self::life(route) }
+    }
+
     /// Two tasks, one of each route, under one clock and one server.
     pub fn two_tasks() -> Self {
         let tasks = vec![Route::Pull, Route::Push];
@@ -75,7 +83,7 @@ impl Bounds {
     }
 
     /// Every world in which the tests see that the protocol holds, by name.
-    pub fn all() -> [(&'static str, Self); 7] {
+    pub fn all() -> [(&'static str, Self); 9] {
         [
             ("a life, pulled", Self::life(Route::Pull)),
             ("a life, pushed", Self::life(Route::Push)),
@@ -83,6 +91,8 @@ impl Bounds {
             ("races, pushed", Self::races(Route::Push)),
             ("expiring, pulled", Self::expiring(Route::Pull)),
             ("expiring, pushed", Self::expiring(Route::Push)),
+            ("under a breaker, pulled", Self::under_breaker(Route::Pull)),
+            ("under a breaker, pushed", Self::under_breaker(Route::Push)),
             ("two tasks", Self::two_tasks()),
         ]
     }

@@ -42,6 +42,8 @@ pub enum Bug {
     AttemptCountedAtCompletion,
     /// A task that was given back keeps the attempt.
     GiveBackCounts,
+    /// A failure under a breaker keeps the attempt.
+    SparedCounts,
     /// A lease, two steps in one write, leaves the first out of the trail.
     LeaseSkipsAStep,
     /// The policy allows one retry more than it says.
@@ -78,7 +80,7 @@ pub enum Bug {
 
 impl Bug {
     /// Every bug.
-    pub const ALL: [Bug; 28] = [
+    pub const ALL: [Bug; 29] = [
         Bug::TokenIgnored,
         Bug::HeartbeatIgnoresToken,
         Bug::HeartbeatPassesDeadline,
@@ -91,6 +93,7 @@ impl Bug {
         Bug::ReaperJudgesStaleHold,
         Bug::AttemptCountedAtCompletion,
         Bug::GiveBackCounts,
+        Bug::SparedCounts,
         Bug::LeaseSkipsAStep,
         Bug::OneRetryTooMany,
         Bug::CancelKeepsVersion,
@@ -118,7 +121,7 @@ impl Bug {
             Bug::TokenIsAttempt | Bug::RedriveResetsVersion => Law::TokensGrow,
             Bug::RedriveKeepsExpiry => Law::RedrivenRuns,
             Bug::ExpiryOffByOne | Bug::ReaperJudgesStaleHold => Law::LeaseKept,
-            Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts => Law::AttemptsCounted,
+            Bug::AttemptCountedAtCompletion | Bug::GiveBackCounts | Bug::SparedCounts => Law::AttemptsCounted,
             Bug::LeaseSkipsAStep => Law::TrailGapless,
             Bug::OneRetryTooMany => Law::AttemptsBounded,
             Bug::CancelKeepsVersion | Bug::StopIgnoredByCompletion | Bug::ReaperIgnoresVersion => Law::StopIsKept,
@@ -137,6 +140,7 @@ impl Bug {
         match self {
             Bug::StartsTwice | Bug::UnstartedNotReaped | Bug::ReaperJudgesStaleHold => Bounds::life(Route::Push),
             Bug::RedriveKeepsExpiry => Bounds::expiring(Route::Pull),
+            Bug::SparedCounts => Bounds::under_breaker(Route::Pull),
             _ => Bounds::life(Route::Pull),
         }
     }

@@ -77,7 +77,9 @@ impl Law {
             Law::Fenced => "once a token was handed out nothing is changed by an older one",
             Law::FinalAbsorbs => "a final state is left only by the re-drive of a dead letter",
             Law::AttemptsBounded => "between two re-drives there are at most max_retries + 1 attempts",
-            Law::AttemptsCounted => "every claim that was not given back is counted once, and every lost worker",
+            Law::AttemptsCounted => {
+                "every claim is counted once, unless it was given back or failed under a breaker, and every lost worker"
+            }
             Law::NoLeaseAfterCancel => "what was cancelled is never claimed",
             Law::StopIsKept => "a run that was asked to stop ends cancelled, whatever its worker says",
             Law::TrailGapless => "the versions in the trail have no gap and end with the task's",
@@ -176,14 +178,15 @@ fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &Row, author: Author)
 fn counts(broken: &mut Laws, bounds: &Bounds, after: &Row) {
     let generation = after.generation();
     let times = |deed: Deed| generation.iter().filter(|mark| mark.deed == deed).count();
+    let spared = generation.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count();
     broken.add_unless(times(Deed::Completed) <= 1, Law::OneCompletion);
-    let attempts = times(Deed::Claimed) - times(Deed::GivenBack).min(times(Deed::Claimed));
+    let attempts = times(Deed::Claimed).saturating_sub(times(Deed::GivenBack) + spared);
     broken.add_unless(attempts <= usize::from(bounds.max_retries) + 1, Law::AttemptsBounded);
     let started = match after.trail.last().map(|mark| mark.deed) {
         Some(Deed::Started(attempt)) => attempt == after.stand.attempts,
         _ => true,
     };
-    let lost = times(Deed::Failed(Cause::Lost)) == usize::from(after.stand.crashes);
+    let lost = times(Deed::Failed(Cause::Lost)) + times(Deed::Spared(Cause::Lost)) == usize::from(after.stand.crashes);
     broken.add_unless(attempts == usize::from(after.stand.attempts) && started && lost, Law::AttemptsCounted);
 }
 
@@ -201,7 +204,7 @@ fn legal(last: Mark, mark: Mark) -> bool {
         (Running, Deed::Cancelled, Cancelled) => asked,
         (Running, Deed::CancelRequested, Running)
         | (Running, Deed::Completed, Completed)
-        | (Running, Deed::GivenBack, Pending)
+        | (Running, Deed::GivenBack | Deed::Spared(_), Pending)
         | (Running, Deed::Failed(_), Pending | DeadLettered) => !asked,
         _ => false,
     }
@@ -212,7 +215,10 @@ pub(crate) fn is_told(row: &Row, token: Version, said: Said) -> bool {
     let next = row.mark_at(token + 1).map(|mark| mark.deed);
     match said {
         Said::Completed(letter) => next == Some(Deed::Completed) && row.result == Some(letter),
-        Said::Failed { retryable } => next == Some(Deed::Failed(Cause::Told { retryable })),
+        Said::Failed { retryable } => {
+            let cause = Cause::Told { retryable };
+            next == Some(Deed::Failed(cause)) || (retryable && next == Some(Deed::Spared(cause)))
+        }
         Said::Released => next == Some(Deed::GivenBack),
         Said::Heartbeat => true,
     }

@@ -36,6 +36,8 @@ pub enum Happening {
         max_retries: u8,
         /// Lost workers that make a task poison.
         poison_after: u8,
+        /// Whether a breaker is open over the task.
+        is_under_breaker: bool,
     },
     /// [`Event::GiveBack`], due at once.
     GiveBack,
@@ -106,7 +108,7 @@ fn event(happening: Happening) -> Event<'static> {
         Happening::Start(left) => Event::Start(hold(left)),
         Happening::Lease(left) => Event::Lease(hold(left)),
         Happening::Complete(letter) => Event::Complete { result: Some(document(letter)), http_status: None },
-        Happening::Fail { cause, max_retries, poison_after } => Event::Fail(Failure {
+        Happening::Fail { cause, max_retries, poison_after, is_under_breaker } => Event::Fail(Failure {
             how: match cause {
                 Cause::Told { .. } => FailedHow::Failed,
                 Cause::TimedOut => FailedHow::TimedOut,
@@ -124,6 +126,7 @@ fn event(happening: Happening) -> Event<'static> {
                 jitter: Jitter::None,
             },
             poison_after: u32::from(poison_after),
+            is_under_breaker,
             dice: 0,
         }),
         Happening::GiveBack => Event::GiveBack(NOW),

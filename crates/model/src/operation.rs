@@ -85,11 +85,11 @@ impl Operation {
 }
 
 impl Protocol {
-    /// What an operation tells the state machine.
-    pub(crate) fn happening(&self, operation: &Operation) -> Happening {
+    /// What an operation on a task tells the state machine.
+    pub(crate) fn happening(&self, operation: &Operation, row: &Row) -> Happening {
         match operation.what {
             What::Settle { said: Said::Completed(letter), .. } => Happening::Complete(letter),
-            What::Settle { said: Said::Failed { retryable }, .. } => self.failure(Cause::Told { retryable }, 0),
+            What::Settle { said: Said::Failed { retryable }, .. } => self.failure(row, Cause::Told { retryable }, 0),
             What::Settle { said: Said::Released, .. } | What::GiveBack | What::Reap(Reaped::Unstarted) => {
                 Happening::GiveBack
             }
@@ -98,9 +98,9 @@ impl Protocol {
             What::Cancel => Happening::Cancel,
             What::Redrive => Happening::Redrive,
             What::Reap(Reaped::Expired) => Happening::Expire,
-            What::Reap(Reaped::TimedOut) => self.failure(Cause::TimedOut, self.bounds.poison_after),
+            What::Reap(Reaped::TimedOut) => self.failure(row, Cause::TimedOut, self.bounds.poison_after),
             What::Reap(Reaped::Lost { of_node }) => {
-                self.failure(Cause::Lost, if of_node { 0 } else { self.bounds.poison_after })
+                self.failure(row, Cause::Lost, if of_node { 0 } else { self.bounds.poison_after })
             }
         }
     }
@@ -115,9 +115,12 @@ impl Protocol {
         if ignored { Guard::StateOnly } else { Guard::Full }
     }
 
-    fn failure(&self, cause: Cause, poison_after: u8) -> Happening {
+    /// A breaker is open over the task until so many failures were spared. (Who has read another row than this one loses,
+    /// whatever it makes of that.)
+    fn failure(&self, row: &Row, cause: Cause, poison_after: u8) -> Happening {
         let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
-        Happening::Fail { cause, max_retries, poison_after }
+        let is_under_breaker = row.times_spared() < self.bounds.spared;
+        Happening::Fail { cause, max_retries, poison_after, is_under_breaker }
     }
 }
 

@@ -76,6 +76,11 @@ fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
             any(world, |row| row.stand.state == State::Completed && row.times(Deed::GivenBack) > 0)
         }));
     }
+    if bounds.spared > 0 {
+        sights.push(Property::sometimes("a task completes after a failure that was spared", |_, world: &World| {
+            any(world, |row| row.stand.state == State::Completed && row.times_spared() > 0)
+        }));
+    }
     if bounds.crashes > 0 {
         sights.push(Property::sometimes("a task completes after a crash", |_, world: &World| {
             world.crashes == 0 && any(world, |row| row.stand.state == State::Completed)

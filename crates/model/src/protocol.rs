@@ -172,7 +172,7 @@ impl Protocol {
         if !reaps && !self.has_room(world) {
             return None;
         }
-        decide(operation.read, self.happening(&operation))?;
+        decide(operation.read, self.happening(&operation, &world.rows[operation.task]))?;
         let mut after = world.clone();
         if reaps {
             after.reaper = Some(operation);
@@ -199,8 +199,8 @@ impl Protocol {
             return None;
         }
         let task = operation.task;
-        let write = decide(operation.read, self.happening(operation))?;
         let row = &world.rows[task];
+        let write = decide(operation.read, self.happening(operation, row))?;
         let held = self.is_still_held(row, operation.judged);
         let mut after = match self.apply(row, &write, self.guard(operation)).filter(|_| held) {
             Some(mut row) => {

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use punctual_core::state::{Position, State};
-use punctual_core::trail::{Entry, FailedHow, Step, Trail};
+use punctual_core::trail::{Entry, FailedHow, RunError, Step, Trail};
 
 /// A version, and so a fencing token.
 pub type Version = u8;
@@ -101,6 +101,15 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The cause that a step tells.
+    fn read(outcome: FailedHow, error: &RunError<'_>) -> Self {
+        match outcome {
+            FailedHow::TimedOut => Cause::TimedOut,
+            FailedHow::Lost => Cause::Lost,
+            FailedHow::Failed => Cause::Told { retryable: error.code == Cause::Told { retryable: true }.code() },
+        }
+    }
+
     /// The code under which a worker tells its error.
     pub(crate) const fn code(self) -> &'static str {
         match self {
@@ -125,6 +134,8 @@ pub enum Deed {
     Completed,
     /// [`Step::Failed`].
     Failed(Cause),
+    /// [`Step::FailedUncounted`].
+    Spared(Cause),
     /// [`Step::GivenBack`].
     GivenBack,
     /// [`Step::CancelRequested`].
@@ -156,15 +167,12 @@ impl Mark {
 
     fn of(entry: &Entry<'_>) -> Mark {
         let deed = match &entry.step {
-            Step::Submitted => Deed::Submitted,
+            Step::Submitted | Step::Scheduled { .. } => Deed::Submitted,
             Step::Claimed => Deed::Claimed,
             Step::Started { attempt } => Deed::Started(small(*attempt)),
             Step::Completed { .. } => Deed::Completed,
-            Step::Failed { outcome: FailedHow::TimedOut, .. } => Deed::Failed(Cause::TimedOut),
-            Step::Failed { outcome: FailedHow::Lost, .. } => Deed::Failed(Cause::Lost),
-            Step::Failed { outcome: FailedHow::Failed, error, .. } => {
-                Deed::Failed(Cause::Told { retryable: error.code == Cause::Told { retryable: true }.code() })
-            }
+            Step::Failed { outcome, error, .. } => Deed::Failed(Cause::read(*outcome, error)),
+            Step::FailedUncounted { outcome, error, .. } => Deed::Spared(Cause::read(*outcome, error)),
             Step::GivenBack => Deed::GivenBack,
             Step::CancelRequested => Deed::CancelRequested,
             Step::Cancelled => Deed::Cancelled,
@@ -258,6 +266,11 @@ impl Row {
     /// How often a step was taken.
     pub fn times(&self, deed: Deed) -> usize {
         self.trail.iter().filter(|mark| mark.deed == deed).count()
+    }
+
+    /// How often it failed and that was not counted.
+    pub fn times_spared(&self) -> usize {
+        self.trail.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count()
     }
 
     /// The step that brought it to `version`.

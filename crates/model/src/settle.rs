@@ -87,7 +87,9 @@ impl Protocol {
             {
                 Reply::Accepted
             }
-            (Deed::Failed(cause), Said::Failed { retryable }) if cause == (Cause::Told { retryable }) => {
+            (Deed::Failed(cause) | Deed::Spared(cause), Said::Failed { retryable })
+                if cause == (Cause::Told { retryable }) =>
+            {
                 Reply::Accepted
             }
             (Deed::GivenBack, Said::Released) => Reply::Accepted,

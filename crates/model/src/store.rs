@@ -155,6 +155,7 @@ impl Protocol {
             mark.version = base + mark.version - write.expected_version;
         }
         let does = |deed: Deed| write.marks.iter().any(|mark| mark.deed == deed);
+        let spares = write.marks.iter().any(|mark| matches!(mark.deed, Deed::Spared(_)));
         if self.has(Bug::CancelKeepsVersion) && does(Deed::CancelRequested) {
             renumber(&mut write, base);
         } else if self.has(Bug::RedriveResetsVersion) && does(Deed::Redriven) {
@@ -163,7 +164,7 @@ impl Protocol {
             write.attempts = None;
         } else if self.has(Bug::AttemptCountedAtCompletion) && does(Deed::Completed) {
             write.attempts = Some(row.stand.attempts + 1);
-        } else if self.has(Bug::GiveBackCounts) && does(Deed::GivenBack) {
+        } else if (self.has(Bug::GiveBackCounts) && does(Deed::GivenBack)) || (self.has(Bug::SparedCounts) && spares) {
             write.attempts = None;
         } else if self.has(Bug::RedriveKeepsExpiry) {
             write.expiry_gone = false;

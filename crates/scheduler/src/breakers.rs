@@ -9,13 +9,15 @@
 mod open;
 mod watch;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{Breakers, Key, Permission, Runs};
+use punctual_core::breakers::{Breakers, FailedProbe, Key, Permission, Runs};
 use punctual_core::ids::TaskId;
+use punctual_core::lane::LaneKey;
 use punctual_core::store::{Claimed, StoreError};
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
@@ -43,7 +45,7 @@ pub enum RunEnd {
 }
 
 /// A run that ended.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct EndedRun<'a> {
     /// Whose.
     pub tenant: &'a str,
@@ -53,6 +55,8 @@ pub struct EndedRun<'a> {
     pub task: TaskId,
     /// How.
     pub end: RunEnd,
+    /// What went wrong, if it failed: operators see it of a probe.
+    pub error: Option<Cow<'a, str>>,
 }
 
 /// See the module.
@@ -80,7 +84,8 @@ struct Fresh {
 struct UnderOpen {
     key: Key,
     task: TaskId,
-    is_success: bool,
+    /// None: it succeeded.
+    error: Option<String>,
 }
 
 impl Circuits {
@@ -114,7 +119,8 @@ impl Circuits {
                     }
                     is_probe |= breaker.probe == Some(run.task);
                     if fresh.ended.len() < MOST_ENDED {
-                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, is_success });
+                        let error = (!is_success).then(|| bounded(run.error.as_deref().unwrap_or_default()));
+                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, error });
                     }
                 }
                 if is_under_open {
@@ -127,6 +133,12 @@ impl Circuits {
         if is_probe {
             self.probe_ended.notify_one();
         }
+    }
+
+    /// Whether a breaker is open over a lane, as far as this node knows: then a run of it that fails does not use up an
+    /// attempt. Where none is open at all that takes no lock.
+    pub fn is_open_over(&self, lane: &LaneKey) -> bool {
+        self.is_any_open.load(Ordering::Relaxed) && self.open.read().is_over(lane)
     }
 
     /// The breakers that are open.
@@ -201,6 +213,11 @@ impl Circuits {
     fn take(&self) -> Fresh {
         std::mem::take(&mut *self.fresh.lock())
     }
+}
+
+/// As much of an error as is kept of a probe's: there may be thousands of them until the next look.
+fn bounded(error: &str) -> String {
+    error[..error.floor_char_boundary(FailedProbe::LONGEST_ERROR)].to_owned()
 }
 
 impl Fresh {

@@ -248,6 +248,7 @@ impl Settler {
                     retry_after_millis: *retry_after_millis,
                     policy: task.body.retry_policy,
                     poison_after: 0,
+                    is_under_breaker: self.circuits.is_open_over(&task.lane.key),
                     dice: rand::random(),
                 }),
                 Outcome::Released => Event::GiveBack(by.now),
@@ -267,13 +268,13 @@ impl Settler {
 
 /// The run that a settlement has ended, for the breaker of its tenant: who settles is a worker of the tenant, also where
 /// a webhook brought it the task.
-fn ended<'a>(tenant: &'a str, item: &Settlement, answer: Option<&Settled>) -> Option<EndedRun<'a>> {
-    let end = match (&item.outcome, answer?) {
-        (Outcome::Completed { .. }, Settled::Done { .. }) => RunEnd::Succeeded,
-        (Outcome::Failed { .. }, Settled::Done { .. }) => RunEnd::Failed,
+fn ended<'a>(tenant: &'a str, item: &'a Settlement, answer: Option<&Settled>) -> Option<EndedRun<'a>> {
+    let (end, error) = match (&item.outcome, answer?) {
+        (Outcome::Completed { .. }, Settled::Done { .. }) => (RunEnd::Succeeded, None),
+        (Outcome::Failed { error, .. }, Settled::Done { .. }) => (RunEnd::Failed, Some(error.message.as_ref().into())),
         _ => return None,
     };
-    Some(EndedRun { tenant, target: "", task: item.id, end })
+    Some(EndedRun { tenant, target: "", task: item.id, end, error })
 }
 
 /// How often a settlement that loses a race is looked at again: each loss means that somebody else changed the
@@ -294,11 +295,11 @@ fn answer_from_history(item: &Settlement, task: &Task) -> Settled {
     match (&next.step, &item.outcome) {
         (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => Settled::Repeated,
         // A failure for good is not the one after which the task was to be tried again.
-        (Step::Failed { outcome: FailedHow::Failed, error, .. }, Outcome::Failed { error: said, retryable, .. })
-            if error == said && (*retryable || next.to == State::DeadLettered) =>
-        {
-            Settled::Repeated
-        }
+        (
+            Step::Failed { outcome: FailedHow::Failed, error, .. }
+            | Step::FailedUncounted { outcome: FailedHow::Failed, error, .. },
+            Outcome::Failed { error: said, retryable, .. },
+        ) if error == said && (*retryable || next.to == State::DeadLettered) => Settled::Repeated,
         (Step::GivenBack, Outcome::Released) => Settled::Repeated,
         (Step::CancelRequested, _) => Settled::Cancelled,
         _ => stale,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::breakers::{Counted, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use tokio::sync::Barrier;
@@ -70,6 +70,7 @@ fn breaker(key: Key) -> OpenBreaker {
         reason: "99 of 100 runs failed".to_owned(),
         half_open: false,
         probe: None,
+        last_probe: None,
     }
 }
 
@@ -275,20 +276,36 @@ pub async fn only_its_probe_closes_a_breaker(factory: &dyn StoreFactory) {
     assert!(!close(&fixture, second).await, "it is another breaker by now");
 }
 
-/// And the next one may be made in its time.
+/// And the next one may be made in its time. A breaker that opens anew knows nothing of it.
 pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
     permit(&fixture, 160, 220).await;
     let probe = TaskId::new();
     name(&fixture, 220, Ok(probe)).await;
-    let failed = async |task| fixture.breakers.probe_failed(&key(), task).await.expect("a failure can be told");
-    failed(TaskId::new()).await;
-    assert!(only(&fixture).await.half_open);
-    failed(probe).await;
-    assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(220), ..breaker(key()) });
+    let failed = async |task, seconds, error: &str| {
+        let failed = FailedProbe::new(at(seconds), error);
+        fixture.breakers.probe_failed(&key(), task, failed).await.expect("a failure can be told");
+    };
+    failed(TaskId::new(), 161, "another").await;
+    let under_way = only(&fixture).await;
+    assert_eq!((under_way.half_open, under_way.last_probe), (true, None));
+    failed(probe, 162, "br\u{f6}ken\0").await;
+    let last_probe = Some(FailedProbe { at: at(162), error: "br\u{f6}ken ".to_owned() });
+    let expected = OpenBreaker { next_probe_at: at(220), last_probe: last_probe.clone(), ..breaker(key()) };
+    assert_eq!(only(&fixture).await, expected);
+    assert_eq!(fixture.breakers.breaker_over(TENANT, TARGET).await.expect("it answers"), Some(expected));
     assert!(!close(&fixture, probe).await);
     assert_eq!(permit(&fixture, 220, 280).await, Permission::Given);
+    let probe = TaskId::new();
+    name(&fixture, 280, Ok(probe)).await;
+    assert_eq!(only(&fixture).await.last_probe, last_probe, "it is told until the next one has failed");
+    failed(probe, 221, "refused").await;
+    let last_probe = FailedProbe { at: at(221), error: "refused".to_owned() };
+    assert_eq!(only(&fixture).await.last_probe, Some(last_probe));
+    assert!(fixture.breakers.reset_breaker(&key()).await.expect("it answers"));
+    open(&fixture, key()).await;
+    assert_eq!(only(&fixture).await, breaker(key()));
 }
 
 /// What led to it would open it at once otherwise.

@@ -16,7 +16,7 @@ use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Beat, Store};
 use punctual_core::task::Task;
-use punctual_core::trail::Actor;
+use punctual_core::trail::{Actor, Trail};
 use punctual_scheduler::breakers::{Circuits, EndedRun, RunEnd};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -108,7 +108,7 @@ impl Settler {
         for _ in &accepted {
             self.stats.count(Ended::Accepted);
         }
-        self.circuits.count(accepted.iter().filter_map(|run| ended_run(&run.lane, run.id, Ended::Accepted)));
+        self.circuits.count(accepted.iter().filter_map(|run| ended_run(&run.lane, run.id, Ended::Accepted, None)));
     }
 
     fn write(&self, finished: Finished) -> Option<Write> {
@@ -117,7 +117,10 @@ impl Settler {
             Outcome::GivenBack => (Actor::Node, true),
             _ => (Actor::Worker(self.worker.as_str().into()), false),
         };
-        let event = finished.outcome.event(finished.policy, now, rand::random())?;
+        let mut event = finished.outcome.event(finished.policy, now, rand::random())?;
+        if let Event::Fail(failure) = &mut event {
+            failure.is_under_breaker = self.circuits.is_open_over(&finished.lane.key);
+        }
         let change = transition(&finished.position, event, &By { now, node: self.node, actor }).ok()?;
         let ended = match change.to {
             State::Completed => Ended::Completed,
@@ -141,7 +144,9 @@ impl Settler {
                 Ok(applied) => {
                     let settled =
                         writes.iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
-                    let runs = settled.filter_map(|(write, _)| ended_run(&write.lane, write.id, write.ended));
+                    let runs = settled.filter_map(|(write, _)| {
+                        ended_run(&write.lane, write.id, write.ended, Some(&write.change.trail))
+                    });
                     self.circuits.count(runs);
                     for (write, applied) in writes.into_iter().zip(applied) {
                         match applied {
@@ -205,15 +210,17 @@ impl Settler {
     }
 }
 
-/// A run as its breakers see it; none if it says nothing of its target.
-fn ended_run(lane: &Lane, task: TaskId, ended: Ended) -> Option<EndedRun<'_>> {
+/// A run as its breakers see it, with the error in the steps that ended it; none if it says nothing of its target.
+fn ended_run<'a>(lane: &'a Lane, task: TaskId, ended: Ended, steps: Option<&'a Trail>) -> Option<EndedRun<'a>> {
     let end = match ended {
         Ended::Completed => RunEnd::Succeeded,
         Ended::Accepted => RunEnd::TakenOn,
         Ended::Retried | Ended::DeadLettered => RunEnd::Failed,
         Ended::GivenBack | Ended::Cancelled | Ended::Lost => return None,
     };
-    Some(EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end })
+    let steps = steps.filter(|_| end == RunEnd::Failed);
+    let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);
+    Some(EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end, error })
 }
 
 /// A change on its way to the store.

@@ -51,8 +51,14 @@ fn failure(how: FailedHow) -> Failure<'static> {
         retry_after_millis: None,
         policy: policy(3),
         poison_after: 3,
+        is_under_breaker: false,
         dice: 0,
     }
+}
+
+/// The same under an open breaker.
+fn under_breaker(how: FailedHow) -> Failure<'static> {
+    Failure { is_under_breaker: true, ..failure(how) }
 }
 
 fn step(position: &Position, event: Event<'_>) -> Change {
@@ -138,6 +144,52 @@ fn after_the_last_retry_a_task_is_a_dead_letter() {
 }
 
 #[test]
+fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
+    for how in [FailedHow::Failed, FailedHow::TimedOut, FailedHow::Lost] {
+        // The last attempt, and one that a policy of an earlier time would not have allowed.
+        for attempts in [1, 3, 4, 9] {
+            let change = step(&Position { attempts, ..at(State::Running) }, Event::Fail(under_breaker(how)));
+            assert_eq!((change.to, change.attempts), (State::Pending, Some(attempts - 1)));
+            let wait = i64::from(attempts) * 1_000;
+            assert_eq!(change.due_at, Some(NOW.plus_millis(wait)), "it waits as after the attempt that it was");
+            let told = change.trail.last().unwrap();
+            assert!(
+                matches!(told.step, Step::FailedUncounted { outcome, http_status: Some(500), .. } if outcome == how)
+            );
+            assert_eq!((told.uncounted(), error_of(&change).0.as_str()), (Some("breaker_open"), "boom"));
+            assert_eq!(change.crashes, Some(u32::from(how == FailedHow::Lost)), "lost workers are counted as ever");
+        }
+    }
+    let asked = Failure { retry_after_millis: Some(7), ..under_breaker(FailedHow::Failed) };
+    assert_eq!(step(&at(State::Running), Event::Fail(asked)).due_at, Some(NOW.plus_millis(7)));
+}
+
+/// What no other attempt would mend, what kills its workers, and what is to be run once only, are dead letters as ever.
+#[test]
+fn a_breaker_spares_only_what_another_attempt_could_mend() {
+    let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));
+    let counted = |change: &Change| {
+        let told = change.trail.last().unwrap();
+        change.attempts.is_none() && matches!(told.step, Step::Failed { .. }) && told.uncounted().is_none()
+    };
+    let hopeless = Failure { retryable: false, ..under_breaker(FailedHow::Failed) };
+    let once = Failure { policy: policy(0), ..under_breaker(FailedHow::Failed) };
+    let poison = Failure { poison_after: 1, ..under_breaker(FailedHow::Lost) };
+    for failure in [hopeless, once, poison] {
+        let change = fail(at(State::Running), failure);
+        assert!(change.to == State::DeadLettered && counted(&change), "{change:?}");
+    }
+    let last = |version| Position { version, attempts: 4, ..at(State::Running) };
+    let spared = fail(last(COUNTED_FROM_VERSION - 1), under_breaker(FailedHow::Failed));
+    assert_eq!((spared.to, spared.attempts), (State::Pending, Some(3)));
+    let worn_out = fail(last(COUNTED_FROM_VERSION), under_breaker(FailedHow::Failed));
+    assert!(worn_out.to == State::DeadLettered && counted(&worn_out), "a trail has a bound");
+    let early = Position { attempts: 1, ..last(COUNTED_FROM_VERSION) };
+    let change = fail(early, under_breaker(FailedHow::Failed));
+    assert!(change.to == State::Pending && counted(&change), "{change:?}");
+}
+
+#[test]
 fn a_retry_waits_as_the_policy_or_the_worker_says() {
     let due = |attempts, retry_after_millis| {
         let failure = Failure { retry_after_millis, ..failure(FailedHow::Failed) };
@@ -169,6 +221,7 @@ fn a_run_asked_to_stop_ends_cancelled_whatever_its_outcome() {
         Event::Fail(failure(FailedHow::Failed)),
         Event::Fail(failure(FailedHow::TimedOut)),
         Event::Fail(failure(FailedHow::Lost)),
+        Event::Fail(under_breaker(FailedHow::Failed)),
         Event::Fail(Failure { retryable: false, ..failure(FailedHow::Failed) }),
         Event::GiveBack(NOW),
         Event::Stopped,

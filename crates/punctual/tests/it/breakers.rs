@@ -9,7 +9,7 @@ use punctual_testkit::sink::{Answer, Sink};
 use serde_json::{Value, json};
 
 use crate::it::cluster::Cluster;
-use crate::it::world::{Caller, SOON, World, boom, every, id_of, time, worker_id};
+use crate::it::world::{Caller, SOON, World, boom, every, id_of, merged, time, worker_id};
 
 /// So many runs have to fail, and so many tasks are submitted for that.
 const MINIMUM: usize = 5;
@@ -108,7 +108,8 @@ async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well(
     let mut untouched = 0;
     for id in &waiting {
         let (task, runs) = (caller.task(id).await, caller.runs(id).await);
-        assert_eq!(task["retry_count"].as_u64(), Some(runs.len() as u64), "{task:#}");
+        let counted = runs.iter().filter(|run| !run["outcome"].is_null() && run["uncounted"].is_null()).count();
+        assert_eq!(task["retry_count"].as_u64(), Some(counted as u64), "{task:#} {runs:#?}");
         untouched += usize::from(runs.is_empty());
     }
     assert!(untouched + made.len() + 2 >= waiting.len(), "attempts were used up: {untouched} of 20 were not tried");
@@ -126,6 +127,116 @@ async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well(
     assert!(log.contains("a breaker has opened") && log.contains("a breaker has closed"), "{log}");
 }
 
+/// Opens the breaker of a target with tasks that are tried once, so that nothing waits under it.
+async fn until_broken(caller: &Caller, url: &str, queue: &str) -> Value {
+    let task = || json!({"type": "t", "queue": queue, "callback_url": url, "retry_policy": every(0, 0.2)});
+    for task in caller.submit_all((0..MINIMUM).map(|_| task()).collect()).await {
+        caller.until(&id_of(&task), "DEAD_LETTERED").await;
+    }
+    until_open_and_known(caller).await
+}
+
+/// The same, once its node has it in mind.
+async fn until_open_and_known(caller: &Caller) -> Value {
+    let breaker = until_open(caller).await;
+    until_metric(caller, "punctual_breakers_open 1").await;
+    breaker
+}
+
+/// Waits under an open breaker: it may just be the probe, but no attempt is used up.
+async fn expect_spared(caller: &Caller, id: &str) -> Vec<Value> {
+    let (task, runs) = (caller.task(id).await, caller.runs(id).await);
+    assert!(["PENDING", "QUEUED", "RUNNING"].iter().any(|live| task["status"] == *live), "{task:#}");
+    assert_eq!(task["retry_count"], 0, "{task:#}");
+    let ended: Vec<Value> = runs.into_iter().filter(|run| !run["outcome"].is_null()).collect();
+    for run in &ended {
+        assert_eq!((&run["attempt"], &run["outcome"]), (&json!(1), &json!("failed")), "{run:#}");
+        assert_eq!(run["uncounted"], "breaker_open", "{run:#}");
+        assert_eq!(run["error"]["code"], "http_500", "{run:#}");
+    }
+    ended
+}
+
+/// Not of the probes either, however often it is probed.
+#[tokio::test]
+async fn attempts_are_not_used_up_while_a_breaker_is_open() {
+    const TASKS: usize = 3;
+    let world = World::start_with(|serve| touchy(serve, 1)).await;
+    let (caller, sink) = (world.caller(), Sink::start());
+    sink.answer("/hook", Answer::status(500));
+    let since = time(&until_broken(&caller, &sink.url("/hook"), "q").await["since"]);
+    let of_two = |queue: &str| json!({"type": "t", "queue": queue, "callback_url": sink.url("/hook"), "retry_policy": every(1, 0.2)});
+    // A task that is never to be run twice is not, whatever is open.
+    let once = caller.submit_id(merged(of_two("q"), json!({"retry_policy": every(0, 0.2)}))).await;
+    let tasks: Vec<String> =
+        caller.submit_all((0..TASKS).map(|_| of_two("q")).collect()).await.iter().map(id_of).collect();
+    // More than all of their attempts.
+    until_probed(&sink, "/hook", since, 2 * TASKS + 3, 1).await;
+    let mut runs = Vec::new();
+    for id in &tasks {
+        runs.push(expect_spared(&caller, id).await.len());
+        let events = caller.trail(id).await;
+        let uncounted = events.iter().filter(|event| event["uncounted"] == "breaker_open").count();
+        assert!(uncounted >= runs[runs.len() - 1], "{events:#?}");
+    }
+    assert!(runs.iter().any(|runs| *runs > 2), "{runs:?} runs of two attempts");
+    caller.until(&once, "DEAD_LETTERED").await;
+    let counted = caller.runs(&once).await;
+    assert_eq!((counted.len(), counted[0].get("uncounted")), (1, None), "{counted:#?}");
+    let shown = caller.list("/v1/admin/breakers?tenant=default").await;
+    assert_eq!(shown.len(), 1, "{shown:#?}");
+    assert_eq!(shown[0]["last_probe_error"], "the webhook answered 500", "{shown:#?}");
+    assert!(time(&shown[0]["last_probe_at"]) > since, "{shown:#?}");
+    assert!(caller.list("/v1/admin/breakers?tenant=other").await.is_empty());
+
+    sink.answer("/hook", Answer::status(200));
+    for id in &tasks {
+        let done = caller.until(id, "COMPLETED").await;
+        assert_eq!(done["retry_count"], 0, "{done:#}");
+    }
+    until_closed(&caller).await;
+}
+
+/// The same of pull workers, whose tasks are under the breaker of their tenant.
+#[tokio::test]
+async fn failing_as_the_probe_of_pull_workers_uses_up_no_attempt() {
+    let world = World::start_with(|serve| touchy(serve, 1)).await;
+    let caller = world.caller();
+    let task = |retries: u32| json!({"type": "t", "queue": "q", "retry_policy": every(retries, 0.2)});
+    let wanted =
+        |tasks: usize| json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": tasks, "wait_seconds": 20});
+    caller.submit_all((0..MINIMUM).map(|_| task(0)).collect()).await;
+    for lease in caller.lease(wanted(MINIMUM)).await {
+        assert_eq!(caller.tell("fail", &lease, boom()).await.expect(200)["status"], "DEAD_LETTERED");
+    }
+    assert_eq!(until_open_and_known(&caller).await["target"], Value::Null);
+    let tasks: Vec<String> = caller.submit_all(vec![task(1), task(1)]).await.iter().map(id_of).collect();
+    for _ in 0..5 {
+        let probe = caller.lease(wanted(10)).await;
+        assert_eq!((probe.len(), &probe[0]["attempt"]), (1, &json!(1)), "{probe:#?}");
+        for _ in 0..2 {
+            // Said again it is what it was.
+            assert_eq!(caller.tell("fail", &probe[0], boom()).await.expect(200)["status"], "PENDING");
+        }
+    }
+    let mut spared = 0;
+    for id in &tasks {
+        let runs = caller.runs(id).await;
+        assert!(runs.iter().all(|run| run["uncounted"] == "breaker_open" && run["attempt"] == 1), "{runs:#?}");
+        spared += runs.len();
+    }
+    assert_eq!(spared, 5);
+    assert_eq!(caller.list("/v1/admin/breakers").await[0]["last_probe_error"], "it broke");
+    // One that no retry would mend is a dead letter as ever.
+    let probe = caller.lease(wanted(10)).await.remove(0);
+    let hopeless = merged(boom(), json!({"retryable": false}));
+    assert_eq!(caller.tell("fail", &probe, hopeless).await.expect(200)["status"], "DEAD_LETTERED");
+    let probe = caller.lease(wanted(10)).await.remove(0);
+    caller.tell("complete", &probe, json!({})).await.expect(200);
+    assert_eq!(caller.task(&id_of(&probe["task"])).await["retry_count"], 0);
+    until_closed(&caller).await;
+}
+
 #[tokio::test]
 async fn an_operator_resets_a_breaker() {
     let world = World::start_with(|serve| touchy(serve, 3_600)).await;
@@ -136,7 +247,11 @@ async fn an_operator_resets_a_breaker() {
     sink.answer("/hook", Answer::status(200));
     let since = time(&breaker["since"]);
     let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
-    let reset = json!({"tenant": breaker["tenant"], "target": breaker["target"]});
+    // However it is spelled.
+    let target = sink.url("/another?path=1").replace("http://", "HTTP://");
+    let reset = json!({"tenant": breaker["tenant"], "target": target});
+    let unreadable = json!({"tenant": breaker["tenant"], "target": "127.0.0.1"});
+    caller.api.post("/v1/admin/breakers/reset", &unreadable).await.problem_code(422, "invalid_request");
     let missing = json!({"tenant": "nobody", "target": breaker["target"]});
     caller.api.post("/v1/admin/breakers/reset", &missing).await.problem_code(404, "not_found");
     for id in &waiting {
@@ -230,12 +345,19 @@ async fn nodes_share_a_breaker_and_its_probes() {
     for caller in [&one, &two] {
         until_metric(caller, "punctual_breakers_open 1").await;
     }
+    let known = Timestamp::now();
     // Of both together no more than of one.
     until_probed(&sink, "/hook", time(&breaker["since"]), 3, 4).await;
     sink.answer("/hook", Answer::status(200));
+    let mut spared = 0;
     for id in &tasks {
         one.until_within(id, "COMPLETED", Duration::from_mins(1)).await;
+        let runs = one.runs(id).await;
+        let probes = runs.iter().filter(|run| time(&run["started_at"]) > known && run["outcome"] == "failed");
+        assert!(probes.clone().all(|run| run["uncounted"] == "breaker_open"), "{runs:#?}");
+        spared += probes.count();
     }
+    assert!(spared >= 2, "whichever node settles a probe, it uses up no attempt: {spared}");
     for caller in [&one, &two] {
         until_closed(caller).await;
         until_metric(caller, "punctual_breakers_open 0").await;

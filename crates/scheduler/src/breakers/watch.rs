@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, Windows};
-use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
@@ -121,7 +121,7 @@ impl BreakerWatch {
             }
         }
         let mut open = self.read().await?;
-        self.settle_probes(&mut open).await?;
+        self.settle_probes(now, &mut open).await?;
         self.close_idle(now, &mut open).await?;
         for breaker in self.circuits.open().iter().filter(|breaker| open.get(&breaker.key).is_none()) {
             self.windows.forget(&breaker.key);
@@ -158,11 +158,11 @@ impl BreakerWatch {
     }
 
     /// Closes breakers whose probes succeeded.
-    async fn settle_probes(&mut self, open: &mut OpenSet) -> Result<(), StoreError> {
-        while let Some(UnderOpen { key, task, is_success }) = self.ended.last() {
+    async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
+        while let Some(UnderOpen { key, task, error }) = self.ended.last() {
             if open.get(key).is_some_and(|breaker| breaker.probe == Some(*task)) {
-                if !is_success {
-                    self.store.probe_failed(key, *task).await?;
+                if let Some(error) = error {
+                    self.store.probe_failed(key, *task, FailedProbe::new(now, error)).await?;
                 } else if self.store.close_breaker(key, *task).await? {
                     tracing::info!(
                         tenant = key.tenant,
@@ -244,7 +244,8 @@ impl BreakerWatch {
         let whose = if key.is_of_tenant() { "of the tenant" } else { "to the target" };
         let reason = format!("{} of {} runs {whose} failed within {seconds} seconds", runs.failed, runs.all());
         let next_probe_at = now.plus_millis(self.config.probe_millis);
-        OpenBreaker { key, opened_at: now, next_probe_at, runs, reason, half_open: false, probe: None }
+        let (half_open, probe, last_probe) = (false, None, None);
+        OpenBreaker { key, opened_at: now, next_probe_at, runs, reason, half_open, probe, last_probe }
     }
 
     /// Once a slot, what is before the window is removed.

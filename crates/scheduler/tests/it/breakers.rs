@@ -3,15 +3,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Change, Pause, Queues};
+use punctual_core::retry::RetryPolicy;
 use punctual_core::state::State;
+use punctual_core::task::Task;
 use punctual_core::trail::RunError;
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::settle::{Outcome, Settlement};
-use punctual_testkit::fixtures::{START, TENANT, task};
+use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
 use crate::bench::{BREAKERS, Bench, PROBE_MILLIS};
 
@@ -19,7 +21,18 @@ const DEAD: &str = "http://dead.example:80";
 const WELL: &str = "http://well.example:80";
 
 fn ended(target: &str, task: TaskId, end: RunEnd) -> EndedRun<'_> {
-    EndedRun { tenant: TENANT, target, task, end }
+    let error = (end == RunEnd::Failed).then(|| "connection refused".into());
+    EndedRun { tenant: TENANT, target, task, end, error }
+}
+
+/// What a worker says of a task that it holds.
+fn settlement(task: &Task, outcome: Outcome) -> Settlement {
+    Settlement { id: task.id, token: task.position.version, outcome }
+}
+
+fn failed(retryable: bool, retry_after_millis: Option<u64>) -> Outcome {
+    let error = RunError { code: "e".into(), message: "m".into(), details: None };
+    Outcome::Failed { error, retryable, retry_after_millis }
 }
 
 /// So many runs ended so.
@@ -137,6 +150,8 @@ async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(2 * PROBE_MILLIS));
     assert_eq!(breaker.runs.failed, 20, "what ends under an open breaker is not counted");
+    let why = FailedProbe { at: START.plus_millis(PROBE_MILLIS), error: "connection refused".to_owned() };
+    assert_eq!(breaker.last_probe, Some(why));
     bench.pass(PROBE_MILLIS - 1).await;
     assert_eq!(bench.depth().await, 0);
     bench.pass(1).await;
@@ -166,11 +181,7 @@ async fn pull_workers_are_given_a_probe_and_no_more() {
     let mut bench = Bench::new();
     bench.submit_all((0..30).map(|_| task().queue("q"))).await;
     let held = bench.lease("q", 20).await;
-    let settlement =
-        |task: &punctual_core::task::Task, outcome| Settlement { id: task.id, token: task.position.version, outcome };
-    let error = RunError { code: "e".into(), message: "m".into(), details: None };
-    let failed = Outcome::Failed { error, retryable: true, retry_after_millis: Some(100_000_000) };
-    let failures = held.iter().map(|task| settlement(task, failed.clone())).collect();
+    let failures = held.iter().map(|task| settlement(task, failed(true, Some(100_000_000)))).collect();
     bench.settler.settle(TENANT, failures).await.unwrap();
     bench.watch.run_once().await.unwrap();
     assert_eq!(bench.open().await[0].key, Key::of_tenant(TENANT));
@@ -194,6 +205,37 @@ async fn pull_workers_are_given_a_probe_and_no_more() {
     bench.watch.run_once().await.unwrap();
     assert_eq!(bench.open().await, []);
     assert_eq!(bench.lease("q", 8).await.len(), 8);
+}
+
+/// They were on their way when it opened: neither they nor a probe are to blame.
+#[tokio::test(start_paused = true)]
+async fn a_failure_under_a_breaker_uses_up_no_attempt() {
+    let mut bench = Bench::new();
+    let policy = RetryPolicy { max_retries: 1, ..retry_policy() };
+    bench.submit_all((0..3).map(|_| task().queue("q").retry_policy(policy))).await;
+    let once = RetryPolicy { max_retries: 0, ..policy };
+    bench.submit(task().queue("q").retry_policy(once)).await;
+    let held = bench.lease("q", 4).await;
+    let settle = async |task: &Task, outcome| {
+        bench.settler.settle(TENANT, vec![settlement(task, outcome)]).await.unwrap().remove(0)
+    };
+    let before = settle(&held[0], failed(true, None)).await;
+    assert_eq!(before, Settled::Done { to: State::Pending });
+    assert_eq!(bench.task(held[0].id).await.position.attempts, 1, "no breaker is open yet");
+    count(&bench.circuits, "", RunEnd::Failed, 20);
+    bench.watch.run_once().await.unwrap();
+    for _ in 0..2 {
+        let answer = settle(&held[1], failed(true, None)).await;
+        assert!(matches!(answer, Settled::Done { to: State::Pending } | Settled::Repeated), "{answer:?}");
+    }
+    let spared = bench.task(held[1].id).await;
+    assert_eq!((spared.position.attempts, spared.retry_count()), (0, 0));
+    let last = spared.trail.last().unwrap();
+    assert_eq!((last.uncounted(), last.reason().as_ref()), (Some("breaker_open"), "e"));
+    for (task, outcome) in [(&held[2], failed(false, None)), (&held[3], failed(true, None))] {
+        assert_eq!(settle(task, outcome).await, Settled::Done { to: State::DeadLettered });
+        assert_eq!(bench.task(task.id).await.trail.last().unwrap().uncounted(), None);
+    }
 }
 
 /// The one that is held up by both takes a probe that both permit.

@@ -1,7 +1,7 @@
 //! Breakers and the counts they are judged by. Each call is a statement, or two that stand by themselves.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{Breakers, Counted, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{Breakers, Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -51,8 +51,8 @@ impl Breakers for PostgresStore {
         self.reads().call(async |session| close(session, key, Some(probe)).await).await
     }
 
-    async fn probe_failed(&self, key: &Key, probe: TaskId) -> Result<(), StoreError> {
-        self.reads().call(async |session| probe_failed(session, key, probe).await).await
+    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError> {
+        self.reads().call(async |session| probe_failed(session, key, probe, &failed).await).await
     }
 
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
@@ -143,8 +143,9 @@ async fn name_probe(
 }
 
 /// The probe failed.
-async fn probe_failed(session: &Session, key: &Key, probe: TaskId) -> Result<(), Fault> {
-    session.execute(Sql::BreakerProbeFailed, &[&key.tenant, &key.target, &probe.uuid()]).await?;
+async fn probe_failed(session: &Session, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
+    let (tenant, target, probe, at) = (&key.tenant, &key.target, probe.uuid(), failed.at.as_millis());
+    session.execute(Sql::BreakerProbeFailed, &[tenant, target, &probe, &at, &failed.error]).await?;
     Ok(())
 }
 
@@ -156,6 +157,7 @@ async fn close(session: &Session, key: &Key, probe: Option<TaskId>) -> Result<bo
 }
 
 fn breaker(row: &Row) -> OpenBreaker {
+    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(9), row.get(10));
     OpenBreaker {
         key: Key { tenant: row.get(0), target: row.get(1) },
         opened_at: Timestamp::from_millis(row.get(2)),
@@ -164,6 +166,8 @@ fn breaker(row: &Row) -> OpenBreaker {
         reason: row.get(6),
         half_open: row.get(7),
         probe: row.get::<_, Option<uuid::Uuid>>(8).map(TaskId::from_uuid),
+        last_probe: failed_at
+            .map(|at| FailedProbe { at: Timestamp::from_millis(at), error: error.unwrap_or_default() }),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Breakers and the counts they are judged by.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{Breakers, Counted, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{Breakers, Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -63,9 +63,9 @@ impl Breakers for SqliteStore {
         self.writer().call(Way::Progress, Weight::SMALL, work).await
     }
 
-    async fn probe_failed(&self, key: &Key, probe: TaskId) -> Result<(), StoreError> {
+    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError> {
         let key = key.clone();
-        let work = move |session: &mut Session<'_>| probe_failed(session, &key, probe);
+        let work = move |session: &mut Session<'_>| probe_failed(session, &key, probe, &failed);
         self.writer().call(Way::Progress, Weight::SMALL, work).await
     }
 
@@ -167,9 +167,10 @@ fn name_probe(
 }
 
 /// The probe failed.
-fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId) -> Result<(), Fault> {
-    let failed = session.statements.get(Sql::BreakerProbeFailed)?;
-    failed.execute((&key.tenant, &key.target, probe.uuid().as_bytes()))?;
+fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
+    let (probe, at) = (probe.uuid(), failed.at.as_millis());
+    let end = session.statements.get(Sql::BreakerProbeFailed)?;
+    end.execute((&key.tenant, &key.target, probe.as_bytes(), at, &failed.error))?;
     Ok(())
 }
 
@@ -186,6 +187,7 @@ fn close(session: &mut Session<'_>, key: &Key, probe: Option<TaskId>) -> Result<
 
 fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
     let probe: Option<[u8; 16]> = row.get(8)?;
+    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(9)?, row.get(10)?);
     Ok(OpenBreaker {
         key: Key { tenant: row.get(0)?, target: row.get(1)? },
         opened_at: Timestamp::from_millis(row.get(2)?),
@@ -194,6 +196,8 @@ fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
         reason: row.get(6)?,
         half_open: row.get(7)?,
         probe: probe.map(|bytes| TaskId::from_uuid(uuid::Uuid::from_bytes(bytes))),
+        last_probe: failed_at
+            .map(|at| FailedProbe { at: Timestamp::from_millis(at), error: error.unwrap_or_default() }),
     })
 }
 

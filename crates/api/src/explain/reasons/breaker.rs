@@ -2,26 +2,32 @@
 
 use punctual_client::Reason;
 use punctual_core::breakers::OpenBreaker;
+use punctual_core::time::Timestamp;
 
 use super::reason;
-use crate::explain::facts::Facts;
 
-/// Nothing is taken but a probe. While one is under way, nobody knows how long that lasts.
-pub(super) fn open(facts: &Facts) -> Option<Reason> {
-    let breaker = facts.breaker.as_ref()?;
+/// Nothing is taken but a probe. While one is under way, nobody knows how long that lasts; and which task is the next one
+/// is not decided before it is taken, so that there is no place in a line to tell.
+pub(super) fn open(breaker: &OpenBreaker, now: Timestamp) -> Reason {
     let OpenBreaker { key, opened_at, next_probe_at, .. } = breaker;
     let over = if key.is_of_tenant() { format!("tenant {}", key.tenant) } else { format!("target {}", key.target) };
     let next = match breaker.probe {
         Some(probe) if breaker.half_open => format!("{probe} runs as a probe, and closes it if it succeeds"),
         _ if breaker.half_open => "a probe is under way, and closes it if it succeeds".to_owned(),
-        _ => format!("the next probe, which may be this task, is made at {next_probe_at}"),
+        _ => format!(
+            "at {next_probe_at} at the earliest one task under it is tried, which may be this one or another; the others \
+             follow if that succeeds, and wait for the next probe if not"
+        ),
     };
-    let message = format!("the circuit breaker of {over} is open since {opened_at} ({}); {next}", breaker.reason);
-    Some(Reason {
+    let last = breaker.last_probe.as_ref();
+    let last =
+        last.map(|probe| format!("; the last probe failed at {}: {}", probe.at, probe.error)).unwrap_or_default();
+    let message = format!("the circuit breaker of {over} is open since {opened_at} ({}); {next}{last}", breaker.reason);
+    Reason {
         since: Some(*opened_at),
-        until: Some(*next_probe_at).filter(|at| !breaker.half_open && *at > facts.now),
+        until: Some(*next_probe_at).filter(|at| !breaker.half_open && *at > now),
         reason: Some(breaker.reason.clone()),
         target: (!key.is_of_tenant()).then(|| key.target.clone()),
         ..reason("breaker_open", message)
-    })
+    }
 }

@@ -3,8 +3,11 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use punctual_client::problem::Fault;
 use punctual_client::{Breaker, BreakerPage, BreakerState, Page, ResetBreaker};
 use punctual_core::breakers::{Key, OpenBreaker};
+use punctual_core::callback;
+use punctual_core::store::StoreError;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -26,27 +29,35 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List open circuit breakers.
 ///
-/// Those of all tenants, by tenant and target. A breaker that is closed is not listed.
+/// Those of all tenants, or of one, by tenant and target. A breaker that is closed is not listed.
 #[utoipa::path(
     get,
     path = "/v1/admin/breakers",
     tag = "operations",
     params(
+        ("tenant" = Option<String>, Query, description = "Only breakers of this tenant"),
         ("limit" = Option<u16>, Query, description = "Breakers on a page, 50 if absent", minimum = 1, maximum = 1000),
         ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
     ),
     responses(
         (status = 200, description = "A page of breakers", body = BreakerPage),
+        (status = 422, response = Invalid),
         (status = 503, response = Unavailable),
     )
 )]
 async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
     let (limit, cursor) = (query.limit(), query.take("cursor"));
+    let tenant = query.read("tenant", |name| {
+        if name.is_empty() { Err("must name a tenant; leave it out for all".to_owned()) } else { Ok(name.to_owned()) }
+    });
     query.finish()?;
-    let listing = Listing { kind: "breakers", scope: "" };
+    let listing = Listing { kind: "breakers", scope: tenant.as_deref().unwrap_or_default() };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
     // One more than the page holds tells whether there is a next one.
-    let breakers = api.breakers.open_breakers(after, limit + 1).await?;
+    let breakers = match &tenant {
+        Some(tenant) => of_tenant(&api, tenant, after, limit + 1).await?,
+        None => api.breakers.open_breakers(after, limit + 1).await?,
+    };
     let more = breakers.len() > limit;
     let last = breakers.iter().take(limit).next_back().filter(|_| more).map(|breaker| &breaker.key);
     let position = |key: &Key| format!("{}{BETWEEN}{}", key.tenant, key.target);
@@ -58,7 +69,8 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 /// Reset a circuit breaker.
 ///
 /// It closes at once, whatever its probes say, and what was counted is forgotten; every node dispatches what was under it
-/// within about a second. If the target still fails it opens again.
+/// within about a second. If the target still fails it opens again. `target` is any URL of it: only its scheme, host and
+/// port count.
 #[utoipa::path(
     post,
     path = "/v1/admin/breakers/reset",
@@ -75,15 +87,31 @@ async fn reset_breaker(
     State(api): State<Api>,
     JsonBody(ResetBreaker { tenant, target }): JsonBody<ResetBreaker>,
 ) -> Result<Response, Problem> {
-    let key = Key { tenant, target: target.unwrap_or_default() };
+    let target = target.map(|url| callback::target_of(&url)).transpose().map_err(|fault| {
+        let advice = "write it like a callback URL, or leave it out for the breaker over all of the tenant";
+        Problem::invalid(vec![Fault::new("/target", format!("{fault}; {advice}"))])
+    })?;
+    let key = Key { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
     // What the store would refuse to read is not open either.
-    let is_known = !key.tenant.contains(BETWEEN) && !key.target.contains(BETWEEN);
+    let is_known = !key.tenant.contains(BETWEEN);
     if !is_known || !api.breakers.reset_breaker(&key).await? {
         let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists those there are";
         return Err(Problem::new(Code::NotFound, advice));
     }
     tracing::info!(tenant = key.tenant, target = key.target, "a breaker was reset: its tasks are dispatched again");
     Ok(StatusCode::NO_CONTENT.into_response())
+}
+
+/// The breakers of a tenant behind a key: first its own, which is before those of its targets.
+async fn of_tenant(api: &Api, tenant: &str, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+    let own = match after {
+        Some(_) => None,
+        None => api.breakers.breaker_over(tenant, "").await?,
+    };
+    let after = after.unwrap_or_else(|| Key::of_tenant(tenant));
+    let targets = api.breakers.open_breakers(Some(after), limit).await?;
+    let targets = targets.into_iter().take_while(|breaker| breaker.key.tenant == tenant);
+    Ok(own.into_iter().chain(targets).take(limit).collect())
 }
 
 fn after(listing: Listing<'_>, cursor: &str) -> Result<Key, Problem> {
@@ -94,6 +122,7 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<Key, Problem> {
 }
 
 fn shown(breaker: OpenBreaker) -> Breaker {
+    let (last_probe_at, last_probe_error) = breaker.last_probe.map(|failed| (failed.at, failed.error)).unzip();
     Breaker {
         tenant: breaker.key.tenant,
         target: Some(breaker.key.target).filter(|target| !target.is_empty()),
@@ -104,6 +133,8 @@ fn shown(breaker: OpenBreaker) -> Breaker {
         next_probe_at: breaker.next_probe_at,
         probe: breaker.probe,
         reason: breaker.reason,
+        last_probe_at,
+        last_probe_error,
     }
 }
 

@@ -55,12 +55,14 @@ impl Row {
 
 fn events() -> impl Strategy<Value = Event<'static>> {
     let how = prop_oneof![Just(FailedHow::Failed), Just(FailedHow::TimedOut), Just(FailedHow::Lost)];
-    let failures = (how, prop::bool::weighted(0.9), prop::option::of(any::<u64>()), any::<u64>()).prop_map(
-        |(how, retryable, retry_after_millis, dice)| {
+    let flags = (prop::bool::weighted(0.9), prop::bool::weighted(0.3));
+    let failures = (how, flags, prop::option::of(any::<u64>()), any::<u64>()).prop_map(
+        |(how, (retryable, is_under_breaker), retry_after_millis, dice)| {
             let policy = RetryPolicy { jitter: Jitter::Full, ..policy(MAX_RETRIES) };
             Event::Fail(Failure {
                 retryable,
                 retry_after_millis,
+                is_under_breaker,
                 dice,
                 policy,
                 poison_after: POISON_AFTER,
@@ -88,6 +90,16 @@ fn events() -> impl Strategy<Value = Event<'static>> {
         1 => Just(Event::RunNow),
         4 => Just(Event::Redrive(None)),
     ]
+}
+
+/// The attempts that a trail tells of: claims since the last re-drive, but for those that were given back or not counted.
+fn counted(entries: &[Entry<'_>]) -> u32 {
+    entries.iter().fold(0, |counted, entry| match entry.step {
+        Step::Redriven => 0,
+        Step::Claimed => counted + 1,
+        Step::GivenBack | Step::FailedUncounted { .. } => counted - 1,
+        _ => counted,
+    })
 }
 
 proptest! {
@@ -118,6 +130,7 @@ proptest! {
         let entries: Vec<Entry<'_>> = row.trail.entries().collect();
         prop_assert!(entries.iter().map(|entry| entry.version).eq(1..=row.position.version), "no gap in the trail");
         prop_assert_eq!(entries.last().unwrap().to, row.position.state);
+        prop_assert_eq!(counted(&entries), row.position.attempts, "{:?}", entries);
         for pair in entries.windows(2) {
             prop_assert!(EDGES.contains(&(pair[0].to, pair[1].to)), "{:?} to {:?}", pair[0].to, pair[1]);
         }

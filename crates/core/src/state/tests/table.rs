@@ -17,6 +17,7 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
         ("fail, retries left", Event::Fail(failure(FailedHow::Failed))),
         ("fail, retries used up", Event::Fail(used_up)),
         ("fail, not worth a retry", Event::Fail(hopeless)),
+        ("fail while a breaker is open", Event::Fail(under_breaker(FailedHow::Failed))),
         ("time out, retries left", Event::Fail(failure(FailedHow::TimedOut))),
         ("worker lost, retries left", Event::Fail(failure(FailedHow::Lost))),
         ("worker lost too often", Event::Fail(poison)),
@@ -67,7 +68,7 @@ const FAI: Option<State> = Some(Failed);
 const DEA: Option<State> = Some(DeadLettered);
 
 #[rustfmt::skip]
-const TABLE: [Row; 20] = [
+const TABLE: [Row; 21] = [
     //                                  BLO  PEN  QUE  RUN  stop COM CAN FAI DEA
     ("unblock",                         [PEN, NO,  NO,  NO,  NO,  NO, NO, NO, NO ]),
     ("claim",                           [NO,  QUE, NO,  NO,  NO,  NO, NO, NO, NO ]),
@@ -77,6 +78,7 @@ const TABLE: [Row; 20] = [
     ("fail, retries left",              [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
     ("fail, retries used up",           [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),
     ("fail, not worth a retry",         [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),
+    ("fail while a breaker is open",    [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
     ("time out, retries left",          [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
     ("worker lost, retries left",       [NO,  NO,  NO,  PEN, CAN, NO, NO, NO, NO ]),
     ("worker lost too often",           [NO,  NO,  NO,  DEA, CAN, NO, NO, NO, NO ]),

@@ -1,0 +1,65 @@
+//! Open circuit breakers.
+
+use punctual_core::breakers::{FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::obstacles::Turn;
+
+use super::*;
+
+fn breaker(target: &str, probe_in_millis: i64) -> OpenBreaker {
+    OpenBreaker {
+        key: Key::new("acme", target),
+        opened_at: NOW.plus_millis(-1_000),
+        next_probe_at: NOW.plus_millis(probe_in_millis),
+        runs: Runs { ok: 0, failed: 20 },
+        reason: "20 of 20 failed".into(),
+        half_open: false,
+        probe: None,
+        last_probe: None,
+    }
+}
+
+#[test]
+fn an_open_breaker() {
+    let mut facts = Facts { breakers: vec![breaker(TARGET, 3_000)], ..pushed() };
+    let expected = json!({
+        "code": "breaker_open",
+        "message": format!(
+            "the circuit breaker of target {TARGET} is open since 2026-05-22T17:59:59.000Z (20 of 20 failed); at \
+             2026-05-22T18:00:03.000Z at the earliest one task under it is tried, which may be this one or another; the \
+             others follow if that succeeds, and wait for the next probe if not"
+        ),
+        "since": "2026-05-22T17:59:59.000Z",
+        "until": "2026-05-22T18:00:03.000Z",
+        "reason": "20 of 20 failed",
+        "target": TARGET,
+    });
+    assert_eq!(told(&facts), (expected, Some(3_000)));
+    let probe = TaskId::new();
+    facts.breakers = vec![OpenBreaker { half_open: true, probe: Some(probe), ..breaker(TARGET, 3_000) }];
+    let (reason, eta) = told(&facts);
+    assert!(message(&reason).contains(&format!("{probe} runs as a probe")), "{reason}");
+    assert_eq!((eta, reason.get("position")), (None, None));
+    let last_probe = Some(FailedProbe::new(NOW, "connection refused"));
+    facts.breakers = vec![OpenBreaker { last_probe, ..breaker("", 3_000) }];
+    let (reason, _) = told(&facts);
+    assert!(message(&reason).starts_with("the circuit breaker of tenant acme"), "{reason}");
+    assert!(message(&reason).ends_with("; the last probe failed at 2026-05-22T18:00:00.000Z: connection refused"));
+    assert_eq!(reason.get("target"), None);
+}
+
+#[test]
+fn both_breakers_over_a_task() {
+    let facts = Facts { breakers: vec![breaker("", 9_000), breaker(TARGET, 3_000)], ..pushed() };
+    let explained = explain(&facts);
+    assert_eq!(codes(&facts), ["breaker_open", "breaker_open"]);
+    let targets: Vec<Option<&str>> = explained.reasons.iter().map(|reason| reason.target.as_deref()).collect();
+    assert_eq!(targets, [None, Some(TARGET)]);
+    assert_eq!(explained.eta, Some(NOW.plus_millis(9_000)), "neither lets it go before");
+}
+
+#[test]
+fn a_breaker_over_a_task_that_waits_for_its_turn() {
+    let turn = Turn { is_own: false, holder: Some((TaskId::new(), State::Running)), held_by: None, ahead: ahead(0) };
+    let facts = Facts { turn: Some(turn), breakers: vec![breaker(TARGET, 3_000)], ..pushed() };
+    assert_eq!(codes(&facts), ["waiting_for_turn", "breaker_open"]);
+}

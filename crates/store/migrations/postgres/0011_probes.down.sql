@@ -1,0 +1,1 @@
+ALTER TABLE breakers DROP COLUMN last_probe_at, DROP COLUMN last_probe_error;
