@@ -19,6 +19,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+use punctual_core::schedule::database_release;
 use punctual_core::schedules::Outcome;
 use punctual_core::time::Timestamp;
 
@@ -262,8 +263,9 @@ fn register_process(registry: &mut Registry, started_at: Timestamp) {
     let seconds = started_at.as_millis() as f64 / 1_000.0;
     let help = "When the process began, in seconds since 1970";
     registry.register_with_unit("process_start_time", help, Unit::Seconds, ConstGauge::new(seconds));
-    let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-    registry.register("punctual_build", "The version of the server", version);
+    let version = Info::new([("version", env!("CARGO_PKG_VERSION")), ("tz_database", database_release())]);
+    let help = "The version of the server, and the release of the time zone database in it";
+    registry.register("punctual_build", help, version);
 }
 
 #[cfg(test)]
@@ -301,7 +303,11 @@ mod tests {
             "punctual_http_request_seconds_count{method=\"POST\",route=\"/v1/tasks/{id}\"} 1",
             "# TYPE punctual_webhooks_in_flight gauge",
             "process_start_time_seconds 1779472800.5",
-            concat!("punctual_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
+            &format!(
+                "punctual_build_info{{version=\"{}\",tz_database=\"{}\"}} 1",
+                env!("CARGO_PKG_VERSION"),
+                database_release()
+            ),
         ] {
             assert!(text.lines().any(|other| other == line), "{line}\n{text}");
         }

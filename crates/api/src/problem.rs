@@ -93,6 +93,8 @@ codes! {
     NotDeadLettered = CONFLICT, "not_dead_lettered", "The task is no dead letter";
     /// Another schedule has this name.
     NameTaken = CONFLICT, "name_taken", "Another schedule has this name";
+    /// The queue has live tasks.
+    QueueNotEmpty = CONFLICT, "queue_not_empty", "The queue has live tasks";
     /// The task kept changing while we tried to change it.
     Conflict = CONFLICT, "conflict", "It kept changing";
     /// Somebody else holds the task now, or it came to rest otherwise.
@@ -192,6 +194,11 @@ impl Problem {
     /// The sentence about this occurrence.
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// After how many seconds the caller is asked to come back, if that may help.
+    pub fn retry_after_seconds(&self) -> Option<u32> {
+        self.retry_after_seconds
     }
 
     /// The faults it names.

@@ -10,6 +10,7 @@ use punctual_core::task::Task;
 pub fn task(task: Task) -> wire::Task {
     let retry_count = task.retry_count();
     let (updated_at, last_error) = (task.updated_at(), last_error(&task));
+    let scheduled_for = task.scheduled_for();
     let state = task.state();
     let key = &task.lane.key;
     let holder = task.hold.filter(|_| state == State::Running).map(|hold| hold.worker);
@@ -43,6 +44,7 @@ pub fn task(task: Task) -> wire::Task {
         completed_at: task.completed_at,
         worker_id: holder.or(task.worker),
         schedule_id: task.body.schedule_id,
+        scheduled_for,
         result: task.result,
         progress: task.progress,
         last_error,

@@ -15,6 +15,7 @@ pub mod batch;
 pub mod breaker;
 pub mod cluster;
 pub mod dependency;
+pub mod explanation;
 pub mod forecast;
 pub mod health;
 pub mod history;
@@ -41,9 +42,10 @@ pub use batch::{BatchAnswer, BatchItem, NewBatch};
 pub use breaker::{Breaker, BreakerState, ResetBreaker};
 pub use cluster::{Node, Partition};
 pub use dependency::{Dependency, OnDependencyFailure};
+pub use explanation::{Explanation, Reason, TaskInTheWay};
 pub use forecast::{Forecast, ForecastMinute};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
-pub use history::{Event, Explanation, Reason, Run, RunError, TaskInTheWay};
+pub use history::{Event, Run, RunError};
 pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
 pub use new_task::{NewTask, Redrive, TaskPatch};
 pub use page::{
@@ -58,7 +60,7 @@ pub use queue::{
 pub use retry::{Backoff, Jitter, RetryPolicy, RetryPolicyFields};
 pub use schedule::{
     Backfill, BackfillAnswer, Catchup, Covers, DstFold, DstGap, NewSchedule, Occurrence, Origin, Outcome,
-    OverlapPolicy, PauseSchedule, Schedule, SchedulePatch, UpcomingRun,
+    OverlapPolicy, PauseSchedule, ResumeSchedule, Schedule, SchedulePatch, TriggerSchedule, UpcomingRun,
 };
 pub use seconds::Seconds;
 pub use settle::{Complete, Fail, Heartbeat, HeartbeatAnswer, Release};

@@ -7,8 +7,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 
 /// Takes an object and hands it on.
 pub(crate) struct ObjectsOnly<T, R>(pub R, pub PhantomData<T>);
@@ -21,7 +20,7 @@ impl<T, R> ObjectsOnly<T, R> {
 
 /// Reads a `T` out of an object.
 pub(crate) trait Read<'de, T> {
-    fn read<A: MapAccess<'de>>(self, object: MapAccessDeserializer<A>) -> Result<T, A::Error>;
+    fn read<A: MapAccess<'de>>(self, object: A) -> Result<T, A::Error>;
 }
 
 impl<'de, T, R: Read<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
@@ -32,13 +31,44 @@ impl<'de, T, R: Read<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
-        self.0.read(MapAccessDeserializer::new(map))
+        self.0.read(map)
     }
 }
 
-/// For types whose derives are `remote = "Self"`: reads them from objects only, and writes them as ever.
+/// An object without some of its members: what an answer has besides, and whoever sends it back means nothing by.
+pub(crate) struct Without<A> {
+    object: A,
+    names: &'static [&'static str],
+}
+
+impl<A> Without<A> {
+    pub(crate) fn new(object: A, names: &'static [&'static str]) -> Self {
+        Self { object, names }
+    }
+}
+
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Without<A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        while let Some(name) = self.object.next_key::<String>()? {
+            if !self.names.contains(&name.as_str()) {
+                return seed.deserialize(name.into_deserializer()).map(Some);
+            }
+            self.object.next_value::<IgnoredAny>()?;
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.object.next_value_seed(seed)
+    }
+}
+
+/// For types whose derives are `remote = "Self"`: reads them from objects only, and writes them as ever. Members that a type
+/// is named `without` are passed over.
 macro_rules! objects_only {
-    ($($name:ident),+) => {
+    ($($name:ident $(without $names:expr)?),+ $(,)?) => {
         const _: () = {
             use std::marker::PhantomData;
 
@@ -51,7 +81,9 @@ macro_rules! objects_only {
             struct Derived<T>(PhantomData<T>);
             $(
                 impl<'de> Read<'de, $name> for Derived<$name> {
-                    fn read<A: MapAccess<'de>>(self, object: MapAccessDeserializer<A>) -> Result<$name, A::Error> {
+                    fn read<A: MapAccess<'de>>(self, object: A) -> Result<$name, A::Error> {
+                        $(let object = $crate::objects::Without::new(object, $names);)?
+                        let object = MapAccessDeserializer::new(object);
                         // The derived, inherent function, which comes before the trait's.
                         $name::deserialize(object)
                     }
@@ -76,7 +108,7 @@ pub(crate) use objects_only;
 
 #[cfg(test)]
 mod tests {
-    use crate::{NewTask, RetryPolicyFields, SettleRequest};
+    use crate::{NewTask, QueueSettings, RetryPolicyFields, SettleRequest};
 
     #[test]
     fn a_list_is_not_an_object() {
@@ -87,6 +119,17 @@ mod tests {
         assert!(serde_json::from_str::<RetryPolicyFields>(r#"[1,"fixed",1,1,"none"]"#).is_err());
         assert!(serde_json::from_str::<NewTask>(r#"{"type":"a","retry_policy":[1]}"#).is_err());
         assert!(serde_json::from_str::<SettleRequest>("[[]]").is_err());
+    }
+
+    #[test]
+    fn what_an_answer_has_besides_is_passed_over() {
+        let text = r#"{"version":3,"counts":{"a":[1]},"max_depth":5,"name":"q","pause":null}"#;
+        let settings: QueueSettings = serde_json::from_str(text).unwrap();
+        assert_eq!((settings.max_depth, settings.name.as_deref()), (Some(5), Some("q")));
+        let fault = serde_json::from_str::<QueueSettings>(r#"{"version":3,"depth":5}"#).unwrap_err().to_string();
+        assert!(fault.starts_with("unknown field `depth`"), "{fault}");
+        let twice = serde_json::from_str::<QueueSettings>(r#"{"max_depth":1,"max_depth":2}"#).unwrap_err().to_string();
+        assert!(twice.starts_with("duplicate field"), "{twice}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Queue {
     pub paused: bool,
     /// The pause it is in; `null` when it is not paused.
     pub pause: Option<Pause>,
-    /// How often it was set, paused or resumed.
+    /// How often it was set, paused, resumed or removed; also its `ETag`.
     pub version: u64,
     /// Its live tasks.
     pub counts: QueueCounts,
@@ -88,9 +88,14 @@ pub enum OnDeadLetter {
 }
 
 /// What a queue is to be set to. What is absent is the default again.
+///
+/// What else a queue is shown with (`pause`, `version`, `counts`) may be there and is passed over.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct QueueSettings {
+    /// Its name; where it is given it is the one in the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// At most so many of its tasks run at once; any number if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
@@ -169,4 +174,7 @@ impl From<OnDeadLetter> for core::OnDeadLetter {
     }
 }
 
-objects_only!(QueueSettings, RateLimitFields, PauseRequest, ResumeRequest);
+/// What a queue is shown with and cannot be set to: passed over, so that what was read can be written back.
+const READ_ONLY: &[&str] = &["pause", "version", "counts"];
+
+objects_only!(QueueSettings without READ_ONLY, RateLimitFields, PauseRequest, ResumeRequest);

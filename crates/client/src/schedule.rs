@@ -13,6 +13,9 @@ use crate::objects::objects_only;
 use crate::seconds::Seconds;
 
 /// A schedule to make. `name`, `task` and one of `cron` and `interval_seconds` are required.
+///
+/// What else a schedule is shown with (`schedule_id`, `tenant`, `paused_at`, `pause_reason`, `next_run_at`, `last_run_at`, its
+/// counts, `version`, `created_at`, `updated_at`) may be there and is passed over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewSchedule {
@@ -156,6 +159,16 @@ pub struct PauseSchedule {
     pub reason: Option<String>,
 }
 
+/// How a schedule is triggered: nothing can be said about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct TriggerSchedule {}
+
+/// How a schedule is resumed: nothing can be said about it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, remote = "Self")]
+pub struct ResumeSchedule {}
+
 /// The time whose instants are to run now.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
@@ -228,7 +241,7 @@ pub struct Schedule {
     /// The last instant that ran.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_run_at: Option<Timestamp>,
-    /// How many tasks it has made.
+    /// How many tasks it has made, those of backfills apart; `max_runs` is held against it.
     pub run_count: u64,
     /// How many instants were missed, or coalesced into a later one.
     pub missed_count: u64,
@@ -372,7 +385,7 @@ words! {
         Skipped,
         /// Nobody was there at its time.
         Missed,
-        /// A later one ran for it.
+        /// It was left to a later one.
         Coalesced,
     }
 
@@ -387,4 +400,20 @@ words! {
     }
 }
 
-objects_only!(NewSchedule, SchedulePatch, PauseSchedule, Backfill);
+/// What a schedule is shown with and nobody can write: passed over, so that what was read can be written back.
+const READ_ONLY: &[&str] = &[
+    "schedule_id",
+    "tenant",
+    "paused_at",
+    "pause_reason",
+    "next_run_at",
+    "last_run_at",
+    "run_count",
+    "missed_count",
+    "skipped_count",
+    "version",
+    "created_at",
+    "updated_at",
+];
+
+objects_only!(NewSchedule without READ_ONLY, SchedulePatch, PauseSchedule, ResumeSchedule, TriggerSchedule, Backfill);

@@ -87,6 +87,9 @@ pub struct Task {
     /// The schedule that made it.
     #[schema(value_type = Option<String>)]
     pub schedule_id: Option<ScheduleId>,
+    /// The instant of that schedule which it stands for, whenever it runs; of a run that was triggered, when it was.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub scheduled_for: Option<Timestamp>,
     /// What its run returned.
     #[schema(value_type = serde_json::Value)]
     pub result: Option<Json>,

@@ -9,12 +9,14 @@ use utoipa::ToSchema;
 pub struct Worker {
     /// Its name.
     pub worker_id: String,
-    /// `active`, or `lost` when it was not seen for a while.
+    /// `active`, or `lost` when it was not seen for a while and holds no task.
     pub status: String,
     /// The queues it asks for.
     pub queues: Vec<String>,
     /// The types it asks for.
     pub types: Vec<String>,
+    /// How many tasks it holds, as far as leases were looked at.
+    pub running: u64,
     /// When it was first seen.
     #[schema(value_type = String, format = DateTime)]
     pub first_seen_at: Timestamp,

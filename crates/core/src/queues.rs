@@ -11,6 +11,9 @@
 //! - `put_replaces_the_settings`: what was set before is gone, every change makes the version grow, and a pause stays.
 //! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
 //! - `a_queue_exists_from_its_first_use`: it is told from its first task, setting or pause on, and not before.
+//! - `a_removed_queue_is_told_while_something_is_in_it`: it is set to nothing and not paused, its version grows, and the next
+//!   setting or pause brings it back.
+//! - `a_change_may_need_a_version`: otherwise nothing changes, and the version it is at is told.
 //! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, and each with its tasks by state.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue is nobody else's.
 //! - `special_tells_every_queue_that_is_set_or_paused`: of all tenants.
@@ -121,15 +124,17 @@ pub struct Queue {
     pub settings: Settings,
     /// The last pause that was not ended by anybody; it may be over.
     pub pause: Option<Pause>,
-    /// How often it was set, paused or resumed.
+    /// How often it was set, paused, resumed or removed.
     pub version: u64,
+    /// Whether it was removed, and not set or paused since: it is told only while something is in it.
+    pub removed: bool,
 }
 
 impl Queue {
     /// One that nobody has set.
     pub fn unset(tenant: &str, name: &str) -> Self {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        Self { tenant, name, settings: Settings::default(), pause: None, version: 0 }
+        Self { tenant, name, settings: Settings::default(), pause: None, version: 0, removed: false }
     }
 
     /// The pause that it is in at `now`.
@@ -156,6 +161,18 @@ pub struct Live {
     pub running: u64,
 }
 
+impl Live {
+    /// How many there are.
+    pub fn total(&self) -> u64 {
+        self.blocked.saturating_add(self.pending).saturating_add(self.queued).saturating_add(self.running)
+    }
+
+    /// Whether there is any.
+    pub fn any(&self) -> bool {
+        self.total() > 0
+    }
+}
+
 /// A queue and its live tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Told {
@@ -174,6 +191,8 @@ pub enum Change {
     Pause(Pause),
     /// It goes on.
     Resume,
+    /// It is set to nothing, not paused, and not told while nothing is in it.
+    Remove,
 }
 
 impl Change {
@@ -184,12 +203,22 @@ impl Change {
         match self {
             Change::Put(settings, pause) => {
                 let pause = pause.unwrap_or(before.pause);
-                Queue { settings, pause, version, ..before }
+                Queue { settings, pause, version, removed: false, ..before }
             }
-            Change::Pause(pause) => Queue { pause: Some(pause), version, ..before },
+            Change::Pause(pause) => Queue { pause: Some(pause), version, removed: false, ..before },
             Change::Resume => Queue { pause: None, version, ..before },
+            Change::Remove => Queue { version, removed: true, ..Queue::unset(&before.tenant, &before.name) },
         }
     }
+}
+
+/// What became of a change that needed a version.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Changed {
+    /// It is written; the queue as it is then.
+    Done(Queue),
+    /// The queue is at another version, and as it was.
+    AtAnother(Queue),
 }
 
 /// What may have happened since it was asked last. Hints: they may be lost, and may be wrong.
@@ -205,7 +234,20 @@ pub struct Stirred {
 #[async_trait]
 pub trait Queues: Send + Sync {
     /// Changes a queue; answers what it is then.
-    async fn change_queue(&self, tenant: &str, name: &str, change: Change) -> Result<Queue, StoreError>;
+    async fn change_queue(&self, tenant: &str, name: &str, change: Change) -> Result<Queue, StoreError> {
+        self.change_queue_at(tenant, name, None, change).await.map(|changed| match changed {
+            Changed::Done(queue) | Changed::AtAnother(queue) => queue,
+        })
+    }
+
+    /// Changes a queue that is at one of these versions; at any, if none are given. One that nobody has set is at 0.
+    async fn change_queue_at(
+        &self,
+        tenant: &str,
+        name: &str,
+        versions: Option<Vec<u64>>,
+        change: Change,
+    ) -> Result<Changed, StoreError>;
 
     /// A queue that exists.
     async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError>;

@@ -18,4 +18,4 @@ pub use cron::{Cron, CronError};
 pub use interval::{Interval, IntervalError};
 pub use jitter::jitter_millis;
 pub use timing::{DstFold, DstGap, Pattern, Rules, Timing};
-pub use zone::{Zone, ZoneError};
+pub use zone::{Zone, ZoneError, database_release};

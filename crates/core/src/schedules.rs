@@ -24,6 +24,11 @@
 //! - `what_waits_is_told_in_its_order`: occurrences by their time before those of a backfill, each by instant.
 //! - `what_fired_is_watched_until_it_rests`: with the state of its task, until a turn says that it has come to rest.
 //! - `a_turn_of_a_removed_schedule_is_lost`: and no task is made.
+//! - `a_backfill_is_none_of_the_runs`: its tasks are not counted among them, so that `max_runs` is for the others.
+//! - `a_key_is_asked_under_once`: of a turn whose key stands for something else already nothing is written; the key of one
+//!   whose instant has a record already is given back.
+//! - `what_waits_knows_the_task_of_its_key`: until it has fired, or will not.
+//! - `a_turn_edits_in_the_same_write`: the version grows by one; a name that is taken leaves everything as it was.
 //! - `occurrences_page_from_the_newest`: without gap or repeat.
 //! - `occurrences_past_their_time_go`: in small steps; what waits and what is watched stays.
 //!
@@ -42,7 +47,7 @@ use crate::retention::Pruned;
 use crate::schedule::plan::{Buffered, Covers, Origin, Overlap, Spec};
 use crate::state::State;
 use crate::store::StoreError;
-use crate::task::NewTask;
+use crate::task::{Idempotency, NewTask};
 use crate::time::Timestamp;
 
 /// Characters of a reason for a pause.
@@ -127,7 +132,7 @@ pub struct Progress {
     pub look_at: Option<Timestamp>,
     /// The last instant that fired.
     pub last_run_at: Option<Timestamp>,
-    /// How many have fired.
+    /// How many have fired, those of backfills apart.
     pub run_count: u64,
     /// How many were missed or coalesced.
     pub missed_count: u64,
@@ -144,6 +149,15 @@ pub struct Standing {
     pub buffered: Vec<Buffered>,
     /// Its tasks that are not known to have come to rest, the oldest [`TURN`](crate::schedule::plan::TURN).
     pub watched: Vec<Watched>,
+    /// Of what waits and was asked for under a key: the instants, and the tasks that they will be.
+    pub promised: Vec<(Timestamp, TaskId)>,
+}
+
+impl Standing {
+    /// The task that what waits for this instant will be, if it was asked for under a key.
+    pub fn promised_task(&self, instant: Timestamp) -> Option<TaskId> {
+        self.promised.iter().find(|(at, _)| *at == instant).map(|(_, task)| *task)
+    }
 }
 
 /// A task of a schedule whose end matters.
@@ -194,6 +208,23 @@ pub struct Turn {
     pub missed: u64,
     /// It is paused from now on, or goes on.
     pub switch: Option<Switch>,
+    /// The run that somebody asked for under a key; such a turn is written by itself.
+    pub asked: Option<Asked>,
+    /// The schedule as it is to be, as far as the rest of the turn does not say; such a turn is written by itself.
+    pub edited: Option<Box<Schedule>>,
+}
+
+/// A run that somebody asked for under an idempotency key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose key it is.
+    pub tenant: String,
+    /// The key, and a digest of what was asked for.
+    pub idempotency: Idempotency,
+    /// The instant of the run.
+    pub instant: Timestamp,
+    /// The task that it is, or will be when it has waited.
+    pub task: TaskId,
 }
 
 /// Whether a schedule is paused from now on.
@@ -224,6 +255,13 @@ pub struct Record {
     pub covers: Option<Covers>,
 }
 
+impl Record {
+    /// Whether it counts among the runs of its schedule: a backfill is what somebody wants beside them.
+    pub fn is_run(&self) -> bool {
+        self.origin != Origin::Backfill && self.outcome.task().is_some()
+    }
+}
+
 /// The outcome of an occurrence as it is written, with the task of one that fires.
 #[derive(Clone, Debug)]
 pub enum Recorded {
@@ -240,7 +278,7 @@ pub enum Recorded {
     Skipped,
     /// Nobody was there.
     Missed,
-    /// A later one runs for it.
+    /// It is left to a later one.
     Coalesced,
 }
 
@@ -277,7 +315,7 @@ pub enum Outcome {
     Skipped,
     /// Nobody was there at its time.
     Missed,
-    /// A later one ran for it.
+    /// It was left to a later one.
     Coalesced,
 }
 
@@ -367,8 +405,19 @@ pub enum Turned {
         /// The instants that were recorded; those missing had a record already.
         recorded: Vec<Timestamp>,
     },
-    /// The schedule is at another revision, or gone: nothing happened.
+    /// The schedule is at another revision, or gone, or the key of what was asked for is taken: nothing happened.
     Lost,
+    /// The edit gives it a name that another one has: nothing happened.
+    NameTaken,
+}
+
+/// What a key stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOwner {
+    /// The task that was, or will be, made under it.
+    pub task: TaskId,
+    /// A digest of what was asked for.
+    pub fingerprint: [u8; 32],
 }
 
 /// A page of what is due.
@@ -409,6 +458,9 @@ pub trait Schedules: Send + Sync {
 
     /// Lists the schedules of a tenant by name, strictly after `after`.
     async fn list(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError>;
+
+    /// What a tenant's idempotency key stands for.
+    async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError>;
 
     /// What of a schedule a turn is decided by.
     async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError>;

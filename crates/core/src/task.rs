@@ -234,6 +234,12 @@ impl Task {
         &self.lane.key.tenant
     }
 
+    /// The instant that it stands for, if a schedule made it.
+    pub fn scheduled_for(&self) -> Option<Timestamp> {
+        // Most tasks are nobody's, and their trails are not read for it.
+        self.body.schedule_id.and_then(|_| self.trail.scheduled_for())
+    }
+
     /// Retries used so far: attempts beyond the first, the one it waits for included.
     pub fn retry_count(&self) -> u32 {
         let attempts = self.position.attempts;

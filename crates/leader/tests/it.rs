@@ -9,10 +9,13 @@ mod it {
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::breakers::window::Rules;
+use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
+use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Claim, Inserted, Start, Store, Taker};
 use punctual_core::task::Task;
@@ -21,9 +24,10 @@ use punctual_core::workers::{NodeSighting, Registry};
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, Pulse};
 use punctual_leader::reaper::{Config, Reaper, Report};
+use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, at, task};
+use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, at, retry_policy, task};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -137,6 +141,46 @@ async fn a_lost_worker_costs_an_attempt_and_the_third_makes_poison() {
             );
         } else {
             assert_eq!((now.state(), last_error(&now).as_str()), (State::DeadLettered, "poisoned"));
+        }
+        bench.clock.advance_millis(1_000);
+    }
+}
+
+/// It may well be the task that kills them, whatever else is broken.
+#[tokio::test]
+async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_poison() {
+    let bench = Bench::new(true);
+    let circuits = Arc::new(Circuits::new(Arc::clone(&bench.store) as _, 60_000));
+    let bench = Bench { reaper: bench.reaper.with_circuits(Arc::clone(&circuits)), ..bench };
+    let breaker = OpenBreaker {
+        key: Key::of_tenant(TENANT),
+        opened_at: START,
+        next_probe_at: START,
+        runs: Runs { ok: 0, failed: 20 },
+        reason: "20 of 20 failed".into(),
+        half_open: false,
+        probe: None,
+        last_probe: None,
+    };
+    bench.store.open_breaker(breaker).await.unwrap();
+    let rules = Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+    let config = breakers::Config { rules, probe_millis: 60_000, confirm: Duration::ZERO };
+    let (store, clock) = (Arc::clone(&bench.store) as _, Arc::clone(&bench.clock) as _);
+    BreakerWatch::new(store, circuits, Arc::default(), clock, NODE, config).run_once().await.unwrap();
+    let policy = RetryPolicy { max_retries: 1, ..retry_policy() };
+    let task = bench.submit(task().retry_policy(policy)).await;
+    for lost in 1..=3 {
+        bench.lease(task.lane.id).await;
+        bench.clock.advance_millis(10_000);
+        assert_eq!(bench.reap().await.reaped, 1);
+        let now = bench.task(task.id).await;
+        let last = now.trail.last().unwrap();
+        if lost < 3 {
+            assert_eq!((now.state(), now.position.attempts, now.position.crashes), (State::Pending, 0, lost));
+            assert_eq!((last.uncounted(), last.reason().as_ref()), (Some("breaker_open"), "worker_lost"));
+        } else {
+            assert_eq!((now.state(), last.uncounted()), (State::DeadLettered, None));
+            assert_eq!(last.reason(), "poisoned");
         }
         bench.clock.advance_millis(1_000);
     }

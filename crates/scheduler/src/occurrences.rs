@@ -17,9 +17,20 @@ use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
-/// Makes the task of an occurrence that is due at an instant, or says why it cannot be made: the rules are those of every
-/// submission, and not known here.
-pub type Maker = Arc<dyn Fn(&Schedule, Timestamp, Timestamp) -> Result<NewTask, String> + Send + Sync>;
+/// Makes the task of an occurrence, or says why it cannot be made: the rules are those of every submission, and not known
+/// here.
+pub type Maker = Arc<dyn Fn(&Schedule, &Firing) -> Result<NewTask, String> + Send + Sync>;
+
+/// An occurrence that fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Firing {
+    /// The instant that its task stands for.
+    pub instant: Timestamp,
+    /// When the task is due.
+    pub execute_at: Timestamp,
+    /// Now.
+    pub now: Timestamp,
+}
 
 /// See the module.
 #[derive(Clone)]
@@ -95,7 +106,7 @@ impl Occurrences {
     /// The turn that writes `plan`, whose tasks to end are ended.
     pub fn turn(&self, standing: &Standing, plan: &Plan, now: Timestamp) -> Turn {
         let schedule = &standing.schedule;
-        let records: Vec<Record> = plan.decisions.iter().map(|decision| self.record(schedule, decision, now)).collect();
+        let records: Vec<Record> = plan.decisions.iter().map(|decision| self.record(standing, decision, now)).collect();
         let fires = records.iter().filter(|record| record.outcome.task().is_some()).count() as u64;
         let refused = plan.fired.saturating_sub(fires);
         let ended = |task: &TaskId| plan.end.contains(task);
@@ -116,10 +127,13 @@ impl Occurrences {
             skipped: plan.skipped + refused,
             missed: plan.missed,
             switch: None,
+            asked: None,
+            edited: None,
         }
     }
 
-    fn record(&self, schedule: &Schedule, decision: &Decision, now: Timestamp) -> Record {
+    fn record(&self, standing: &Standing, decision: &Decision, now: Timestamp) -> Record {
+        let schedule = &standing.schedule;
         let mut record = Record {
             instant: decision.instant,
             origin: decision.origin,
@@ -134,14 +148,19 @@ impl Occurrences {
             plan::Outcome::Skipped => Recorded::Skipped,
             plan::Outcome::Missed => Recorded::Missed,
             plan::Outcome::Coalesced => Recorded::Coalesced,
-            plan::Outcome::Fired { execute_at } => match (self.make)(schedule, execute_at, now) {
-                Ok(task) => Recorded::Fired { task: Box::new(task), watched: schedule.watches() },
-                Err(fault) => {
-                    TASK_REFUSED.clone_into(&mut record.reason);
-                    record.detail = Some(format!("Its task is not one that can be submitted any more: {fault}."));
-                    Recorded::Skipped
+            plan::Outcome::Fired { execute_at } => {
+                match (self.make)(schedule, &Firing { instant: decision.instant, execute_at, now }) {
+                    Ok(mut task) => {
+                        task.id = standing.promised_task(decision.instant).unwrap_or(task.id);
+                        Recorded::Fired { task: Box::new(task), watched: schedule.watches() }
+                    }
+                    Err(fault) => {
+                        TASK_REFUSED.clone_into(&mut record.reason);
+                        record.detail = Some(format!("Its task is not one that can be submitted any more: {fault}."));
+                        Recorded::Skipped
+                    }
                 }
-            },
+            }
         };
         record
     }
@@ -224,6 +243,8 @@ fn failed(standing: &Standing, now: Timestamp) -> Option<Turn> {
         skipped: 0,
         missed: 0,
         switch: Some(Switch::Pause(reason)),
+        asked: None,
+        edited: None,
     })
 }
 

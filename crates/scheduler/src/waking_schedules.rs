@@ -8,7 +8,7 @@ use punctual_core::coordinator::Lease;
 use punctual_core::ids::ScheduleId;
 use punctual_core::retention::Pruned;
 use punctual_core::schedules::{
-    Due, Inserted, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned,
+    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned,
 };
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -69,6 +69,9 @@ impl Schedules for WakingSchedules {
     }
     async fn list(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError> {
         self.inner.list(tenant, after, limit).await
+    }
+    async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError> {
+        self.inner.key_owner(tenant, key).await
     }
     async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
         self.inner.standing(tenant, id).await

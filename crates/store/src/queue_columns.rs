@@ -4,6 +4,9 @@ use punctual_core::queues::{Live, Pause, Queue, Settings};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
+/// What is written for the settings of a queue that was removed; statements know it.
+const REMOVED: &str = r#"{"removed":true}"#;
+
 /// The columns of a row of `queues`, in this order.
 pub(crate) struct QueueRow {
     pub tenant: String,
@@ -23,7 +26,11 @@ impl QueueRow {
         Self {
             tenant: queue.tenant.clone(),
             name: queue.name.clone(),
-            settings: serde_json::to_string(&queue.settings).expect("invariant: settings are numbers and words"),
+            settings: if queue.removed {
+                REMOVED.to_owned()
+            } else {
+                serde_json::to_string(&queue.settings).expect("invariant: settings are numbers and words")
+            },
             paused_at: pause.map(|pause| pause.since.as_millis()),
             paused_by: pause.map(|pause| pause.by.clone()),
             pause_reason: pause.and_then(|pause| pause.reason.clone()),
@@ -43,7 +50,8 @@ impl QueueRow {
             until: self.paused_until.map(Timestamp::from_millis),
         });
         let version = u64::try_from(self.version).unwrap_or(0);
-        Ok(Queue { tenant: self.tenant, name: self.name, settings, pause, version })
+        let removed = self.settings == REMOVED;
+        Ok(Queue { tenant: self.tenant, name: self.name, settings, pause, version, removed })
     }
 }
 

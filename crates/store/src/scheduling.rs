@@ -159,7 +159,8 @@ impl<'a> RecordColumns<'a> {
         Self {
             instant: record.instant.as_millis(),
             decided_at: turn.now.as_millis(),
-            task_id: task.map(|(task, _)| task.id.uuid()),
+            // What waits keeps the task that it will be, if somebody knows it by a key.
+            task_id: task.map(|(task, _)| task.id).or_else(|| promised(turn, record)).map(TaskId::uuid),
             covers_until: record.covers.map(|covers| covers.until.as_millis()),
             covers_at_least: record.covers.map(|covers| number_column(covers.at_least)),
             origin: origin_code(record.origin),
@@ -169,6 +170,12 @@ impl<'a> RecordColumns<'a> {
             detail: record.detail.as_deref(),
         }
     }
+}
+
+/// The task that a record of what waits promises.
+fn promised(turn: &Turn, record: &Record) -> Option<TaskId> {
+    let asked = turn.asked.as_ref().filter(|asked| asked.instant == record.instant)?;
+    (record.outcome.outcome() == Outcome::Buffered).then_some(asked.task)
 }
 
 /// The columns of a pause after a turn that switches it.
@@ -207,13 +214,16 @@ impl OccurrenceColumns {
             until: Timestamp::from_millis(until),
             at_least: at_least.cast_unsigned(),
         });
+        let outcome = Outcome::from_code(self.outcome).ok_or(Unreadable("outcome"))?;
+        // What waits may know the task that it will be, and there is none yet.
+        let task = self.task_id.filter(|_| outcome == Outcome::Fired).map(TaskId::from_uuid);
         Ok(Occurrence {
             instant: Timestamp::from_millis(self.instant),
             origin: origin_from_code(self.origin).ok_or(Unreadable("origin"))?,
-            outcome: Outcome::from_code(self.outcome).ok_or(Unreadable("outcome"))?,
+            outcome,
             reason: self.reason,
             detail: self.detail,
-            task: self.task_id.map(TaskId::from_uuid),
+            task,
             covers,
             decided_at: Timestamp::from_millis(self.decided_at),
         })

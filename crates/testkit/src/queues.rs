@@ -32,6 +32,8 @@ macro_rules! queues_conformance {
             put_replaces_the_settings,
             settings_and_pauses_outlive_the_process,
             a_queue_exists_from_its_first_use,
+            a_removed_queue_is_told_while_something_is_in_it,
+            a_change_may_need_a_version,
             queues_are_listed_by_name_with_their_live_tasks,
             queues_of_tenants_are_apart,
             special_tells_every_queue_that_is_set_or_paused,

@@ -15,6 +15,7 @@ macro_rules! registry_conformance {
     ($factory:expr) => {
         $crate::stamp! { registry, $factory;
             a_sighting_is_remembered,
+            a_sign_of_life_keeps_what_was_asked_for,
             workers_are_listed_by_tenant,
             nodes_are_listed_as_they_were_last_seen,
             nodes_that_are_silent_are_dead,
@@ -46,6 +47,21 @@ pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
 
     let fixture = fixture.reopen().await;
     assert_eq!(one(&fixture, "w-é").await, known);
+}
+
+/// Also twice in a batch; whoever only ever showed a sign of life asks for nothing.
+pub async fn a_sign_of_life_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let saw_all = async |seen| fixture.registry.saw_workers(seen).await.expect("they are remembered");
+    saw_all(vec![saw("queues", &["q"], &[], START), saw("types", &[], &["k"], START)]).await;
+    let signs = ["queues", "types", "new"].map(|name| saw(name, &[], &[], at(5_000)));
+    saw_all(signs.to_vec()).await;
+    let at_last = |seen: WorkerSighting, last_seen_at| WorkerSighting { last_seen_at, ..seen };
+    assert_eq!(one(&fixture, "queues").await, at_last(saw("queues", &["q"], &[], START), at(5_000)));
+    assert_eq!(one(&fixture, "types").await, at_last(saw("types", &[], &["k"], START), at(5_000)));
+    assert_eq!(one(&fixture, "new").await, saw("new", &[], &[], at(5_000)));
+    saw_all(vec![saw("queues", &[], &["x"], at(6_000)), saw("queues", &[], &[], at(7_000))]).await;
+    assert_eq!(one(&fixture, "queues").await, at_last(saw("queues", &[], &["x"], START), at(7_000)));
 }
 
 /// A tenant's workers are listed by name, page by page, and nobody else's.

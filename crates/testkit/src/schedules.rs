@@ -18,8 +18,10 @@ use tokio::task::JoinSet;
 use crate::fixtures::{TENANT, at, json};
 use crate::store::{StoreFactory, StoreFixture, all_of, complete};
 
+mod asked;
 mod made;
 
+pub use asked::*;
 use made::{done, due, get, keys, lead, lost, occurrences, record, replace, standing, stored};
 pub(crate) use made::{fired, of_schedule, schedule, turn};
 
@@ -48,6 +50,10 @@ macro_rules! schedules_conformance {
             what_waits_is_told_in_its_order,
             what_fired_is_watched_until_it_rests,
             a_turn_of_a_removed_schedule_is_lost,
+            a_backfill_is_none_of_the_runs,
+            a_key_is_asked_under_once,
+            what_waits_knows_the_task_of_its_key,
+            a_turn_edits_in_the_same_write,
             occurrences_page_from_the_newest,
             occurrences_past_their_time_go,
 

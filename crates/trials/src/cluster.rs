@@ -5,6 +5,7 @@
 //! well. [`run`] is called by the program `trials` (hundreds of faults) and by the tests (each fault once).
 
 mod nemesis;
+mod owners;
 mod witness;
 
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ pub struct Plan {
     pub seed: u64,
     /// Who does what.
     pub load: Load,
-    /// How long something stays frozen: longer than every lease.
+    /// How long something stays frozen: longer than every lease. A node stays so until the others own what was its.
     pub freeze: Duration,
     /// How long the cluster has to bring everything to its end.
     pub drain: Duration,

@@ -170,7 +170,7 @@ impl Machine {
             command.env(Bug::VARIABLE, bug.name());
         }
         if let Some(store) = &self.store {
-            command.env("PUNCTUAL_STORE", store);
+            command.env("PUNCTUAL_STORE", store).env("PUNCTUAL_NAME", &self.name);
         }
         self.act("start");
         self.process = Some(Process::spawn(command));

@@ -128,6 +128,8 @@ impl Outcome {
                 policy,
                 // Only lost workers count against a task's life, and this one is here to tell.
                 poison_after: 0,
+                // Of breakers only whoever writes it knows.
+                is_under_breaker: false,
                 dice,
             })),
         }

@@ -40,6 +40,12 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp, signer: 
     ] {
         insert(&mut headers, name, value);
     }
+    if let Some(schedule) = task.body.schedule_id {
+        insert(&mut headers, "punctual-schedule-id", schedule.to_string());
+    }
+    if let Some(instant) = task.scheduled_for() {
+        insert(&mut headers, "punctual-scheduled-for", instant.to_string());
+    }
     if let Some(signature) = signature {
         insert(&mut headers, "webhook-signature", signature);
     }

@@ -45,13 +45,25 @@ fn explain<'de, T: Deserialize<'de>>(text: &'de str, error: &serde_json::Error) 
     }
 }
 
-/// The reader's own words, without its line and column: the pointer says where.
+/// The reader's own words, without its line and column: the pointer says where. What it calls types of numbers is told in
+/// plain words.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    match text.rfind(" at line ") {
+    let text = match text.rfind(" at line ") {
         Some(at) if error.line() > 0 => text[..at].to_owned(),
         _ => text,
-    }
+    };
+    let Some((before, expected)) = text.rsplit_once(", expected ") else { return text };
+    let plain = match expected {
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number that is not negative",
+        "f32" | "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "a map" => "an object",
+        _ => return text,
+    };
+    format!("{before}, expected {plain}")
 }
 
 /// The fault at `path`; missing and unknown fields are pointed at themselves.
@@ -141,6 +153,11 @@ mod tests {
             ("{}", "/type", "is required"),
             (r#"{"type":"a","tenant":"b"}"#, "/tenant", "is not a known field"),
             (r#"{"type":"a","a/b~c":1}"#, "/a~1b~0c", "is not a known field"),
+            (
+                r#"{"type":"a","retry_policy":{"max_retries":"3"}}"#,
+                "/retry_policy/max_retries",
+                "invalid type: string \"3\", expected a whole number",
+            ),
             (r#"{"type":"a","metadata":{"k":1}}"#, "/metadata/k", "invalid type: integer `1`, expected a string"),
             (r#"{"type":"a","retry_policy":{"retries":1}}"#, "/retry_policy/retries", "is not a known field"),
             (

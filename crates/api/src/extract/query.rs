@@ -67,11 +67,16 @@ impl Query {
 
     /// Takes `limit`: 1 to 1000, 50 if absent.
     pub fn limit(&mut self) -> usize {
+        self.given_limit().unwrap_or(DEFAULT_LIMIT)
+    }
+
+    /// Takes `limit`, 1 to 1000, if it is there.
+    pub fn given_limit(&mut self) -> Option<usize> {
         let parse = |text: &str| {
             let number = text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n));
             number.ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
         };
-        self.read("limit", parse).unwrap_or(DEFAULT_LIMIT)
+        self.read("limit", parse)
     }
 
     /// Notes a fault of a parameter.

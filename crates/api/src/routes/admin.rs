@@ -1,9 +1,10 @@
 //! The nodes of the cluster and the partitions they own, and open breakers, for operators.
 //!
-//! The first two lists are short and told as a whole: there are as many partitions as are configured, and a node that has been
-//! silent for a while is forgotten.
+//! The first two lists are short and told as a whole unless somebody wants them in pages: there are as many partitions as
+//! are configured, and a node that has been silent for a while is forgotten.
 
 mod breakers;
+mod paged;
 
 use std::collections::HashMap;
 
@@ -22,6 +23,8 @@ use crate::openapi::Unavailable;
 use crate::problem::Problem;
 use crate::state::Api;
 
+use paged::Paging;
+
 /// The routes of this file.
 pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(list_nodes)).routes(routes!(list_partitions)).merge(breakers::router())
@@ -30,25 +33,34 @@ pub fn router() -> OpenApiRouter<Api> {
 /// List nodes.
 ///
 /// Every process that shares the store, by the instant it was first seen; one that has ended is listed until the leader
-/// has taken back what it was doing. All of them are on one page.
+/// has taken back what it was doing. All of them are on one page, unless there is a `limit`.
 #[utoipa::path(
     get,
     path = "/v1/admin/nodes",
     tag = "operations",
+    params(
+        ("limit" = Option<u16>, Query, description = "Nodes on a page, all if absent", minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
     responses(
         (status = 200, description = "The nodes", body = NodePage),
         (status = 503, response = Unavailable),
     )
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
-    query.finish()?;
+    let paging = Paging::read("nodes", query)?;
     let leader = api.coordinator.holder(LEADER).await?.map(|lease| lease.holder);
     let now = api.clock.now();
     let mut owned: HashMap<NodeId, usize> = HashMap::new();
     for owner in api.partitions.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {
         *owned.entry(owner).or_default() += 1;
     }
-    let nodes = api.registry.nodes().await?.into_iter().map(|node| Node {
+    let nodes = api.registry.nodes().await?;
+    let (nodes, next_cursor) = paging.page(nodes, |node| {
+        let seen = u64::try_from(node.first_seen_at.as_millis()).unwrap_or(0);
+        (seen, node.id.number())
+    });
+    let nodes = nodes.into_iter().map(|node| Node {
         id: node.id.to_string(),
         name: node.name,
         address: Some(node.address).filter(|address| !address.is_empty()),
@@ -60,28 +72,34 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
         first_seen_at: node.first_seen_at,
         last_seen_at: node.last_seen_at,
     });
-    Ok(json(StatusCode::OK, &Page { items: nodes.collect(), next_cursor: None }))
+    Ok(json(StatusCode::OK, &Page { items: nodes.collect(), next_cursor }))
 }
 
 /// List partitions.
 ///
 /// The queues are divided into partitions; whoever owns one dispatches the webhooks of its queues. Every partition that
-/// was ever owned, by number, all of them on one page.
+/// was ever owned, by number, all of them on one page, unless there is a `limit`.
 #[utoipa::path(
     get,
     path = "/v1/admin/partitions",
     tag = "operations",
+    params(
+        ("limit" = Option<u16>, Query, description = "Partitions on a page, all if absent", minimum = 1, maximum = 1000),
+        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ),
     responses(
         (status = 200, description = "The partitions", body = PartitionPage),
         (status = 503, response = Unavailable),
     )
 )]
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
-    query.finish()?;
+    let paging = Paging::read("partitions", query)?;
     let now = api.clock.now();
     let names: HashMap<NodeId, String> =
         api.registry.nodes().await?.into_iter().map(|node| (node.id, node.name)).collect();
-    let partitions = api.partitions.ownership().await?.into_iter().map(|row| {
+    let rows = api.partitions.ownership().await?;
+    let (rows, next_cursor) = paging.page(rows, |row| (u64::from(row.partition.number()), 0));
+    let partitions = rows.into_iter().map(|row| {
         let owner = row.owner_at(now);
         Partition {
             partition: row.partition.number(),
@@ -91,7 +109,7 @@ async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Respons
             expires_at: row.expires_at,
         }
     });
-    Ok(json(StatusCode::OK, &Page { items: partitions.collect(), next_cursor: None }))
+    Ok(json(StatusCode::OK, &Page { items: partitions.collect(), next_cursor }))
 }
 
 #[cfg(test)]

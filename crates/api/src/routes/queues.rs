@@ -3,11 +3,12 @@
 mod settings;
 
 use axum::extract::{FromRequestParts, Path, State};
-use axum::http::StatusCode;
+use axum::http::header::ETAG;
 use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
-use punctual_core::queues::{Change, Pause, Told, limits};
+use punctual_core::queues::{Change, Changed, Pause, Told, limits};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -17,6 +18,7 @@ use crate::extract::query::Query;
 use crate::extract::{JsonBody, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound, Unavailable};
 use crate::problem::{Code, Problem};
+use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 use crate::submit::fields::{Faults, NAME_RULE, is_name};
 
@@ -27,7 +29,7 @@ const CLIENT: &str = "client";
 pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(list_queues))
-        .routes(routes!(get_queue, put_queue))
+        .routes(routes!(get_queue, put_queue, delete_queue))
         .routes(routes!(pause_queue))
         .routes(routes!(resume_queue))
 }
@@ -81,7 +83,7 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
     get, path = "/v1/queues/{name}", tag = "queues",
     params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
     responses(
-        (status = 200, description = "The queue", body = wire::Queue),
+        (status = 200, description = "The queue", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
         (status = 404, response = NotFound),
         (status = 422, response = Invalid),
     )
@@ -100,10 +102,14 @@ async fn get_queue(
 /// everything that begins after the answer; what runs already goes on. A pause stays unless `paused` is given.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues",
-    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    params(
+        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
+        ("If-Match" = Option<String>, Header, description = "Set it only at this version"),
+    ),
     request_body = QueueSettings,
     responses(
-        (status = 200, description = "The queue as it is now", body = wire::Queue),
+        (status = 200, description = "The queue as it is now", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
         (status = 503, response = Unavailable),
     )
@@ -112,9 +118,13 @@ async fn put_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
+    if_match: IfMatch,
     JsonBody(wanted): JsonBody<QueueSettings>,
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
+    if wanted.name.as_ref().is_some_and(|given| *given != name) {
+        faults.add("/name", "must be the one in the path, or be left out");
+    }
     let settings = faults.queue_settings(&wanted, &api.config);
     faults.finish()?;
     let pause = match wanted.paused {
@@ -126,7 +136,7 @@ async fn put_queue(
             _ => Some(Some(Pause { since: api.clock.now(), by: CLIENT.to_owned(), reason: None, until: None })),
         },
     };
-    change(&api, &tenant, &name, Change::Put(settings, pause)).await
+    change(&api, &tenant, &name, &if_match, Change::Put(settings, pause)).await
 }
 
 /// Pauses a queue.
@@ -135,10 +145,14 @@ async fn put_queue(
 /// `until`, and outlives every restart.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/pause", tag = "queues",
-    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    params(
+        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
+        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
+    ),
     request_body = Option<PauseRequest>,
     responses(
-        (status = 200, description = "It is paused", body = wire::Queue),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 200, description = "It is paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
         (status = 422, response = Invalid),
         (status = 503, response = Unavailable),
     )
@@ -147,6 +161,7 @@ async fn pause_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
+    if_match: IfMatch,
     MaybeJsonBody(wanted): MaybeJsonBody<PauseRequest>,
 ) -> Result<Response, Problem> {
     let now = api.clock.now();
@@ -163,7 +178,7 @@ async fn pause_queue(
     }
     faults.finish()?;
     let pause = Pause { since: now, by: CLIENT.to_owned(), reason: wanted.reason, until };
-    change(&api, &tenant, &name, Change::Pause(pause)).await
+    change(&api, &tenant, &name, &if_match, Change::Pause(pause)).await
 }
 
 /// Resumes a queue.
@@ -171,10 +186,14 @@ async fn pause_queue(
 /// What became due while it was paused begins at once, as fast as its limits allow. One that is not paused stays as it is.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/resume", tag = "queues",
-    params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
+    params(
+        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
+        ("If-Match" = Option<String>, Header, description = "Resume it only at this version"),
+    ),
     request_body = Option<ResumeRequest>,
     responses(
-        (status = 200, description = "It is not paused", body = wire::Queue),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 200, description = "It is not paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
         (status = 404, response = NotFound),
         (status = 422, response = Invalid),
         (status = 503, response = Unavailable),
@@ -184,25 +203,92 @@ async fn resume_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
+    if_match: IfMatch,
     MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
     // A name that was misspelt must not become a queue.
     told(&api, &tenant, &name).await?;
-    change(&api, &tenant, &name, Change::Resume).await
+    change(&api, &tenant, &name, &if_match, Change::Resume).await
 }
 
-async fn change(api: &Api, tenant: &str, name: &str, change: Change) -> Result<Response, Problem> {
-    let queue = api.queues.change_queue(tenant, name, change).await?;
-    // Whoever submits to this node next finds it.
-    api.config.queues.learn([queue]);
+/// Removes a queue.
+///
+/// It is set to nothing and not paused any more, and it is not listed while nothing is in it. A task that is submitted to
+/// it later finds it as if nobody had ever set it. One with live tasks is not removed.
+#[utoipa::path(
+    delete, path = "/v1/queues/{name}", tag = "queues",
+    params(
+        ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
+        ("If-Match" = Option<String>, Header, description = "Remove it only at this version"),
+    ),
+    responses(
+        (status = 200, description = "The queue as it was", body = wire::Queue),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`queue_not_empty`: it has live tasks", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
+        (status = 503, response = Unavailable),
+    )
+)]
+async fn delete_queue(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    QueuePath(name): QueuePath,
+    if_match: IfMatch,
+) -> Result<Response, Problem> {
+    let there = find(&api, &tenant, &name).await?;
+    // A task that comes in between is in a queue that is set to nothing: that is all there is to it.
+    if there.live.any() {
+        let detail = format!(
+            "the queue has {} live tasks ({} waiting, {} blocked, {} queued, {} running); nothing was done. Cancel them or let \
+             them end first",
+            there.live.total(),
+            there.live.pending,
+            there.live.blocked,
+            there.live.queued,
+            there.live.running
+        );
+        return Err(Problem::new(Code::QueueNotEmpty, detail));
+    }
+    write(&api, &tenant, &name, &if_match, Change::Remove).await?;
+    Ok(answered(&api, there))
+}
+
+async fn change(api: &Api, tenant: &str, name: &str, if_match: &IfMatch, change: Change) -> Result<Response, Problem> {
+    write(api, tenant, name, if_match, change).await?;
     told(api, tenant, name).await
 }
 
-async fn told(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
-    let told = api.queues.queue(tenant, name).await?.ok_or_else(|| {
+async fn write(api: &Api, tenant: &str, name: &str, if_match: &IfMatch, change: Change) -> Result<(), Problem> {
+    match api.queues.change_queue_at(tenant, name, if_match.versions(), change).await? {
+        Changed::Done(queue) => {
+            // Whoever submits to this node next finds it.
+            api.config.queues.learn([queue]);
+            Ok(())
+        }
+        Changed::AtAnother(queue) => {
+            let detail = format!("the queue is at version {}; nothing was done", queue.version);
+            Err(Problem::new(Code::VersionMismatch, detail))
+        }
+    }
+}
+
+async fn find(api: &Api, tenant: &str, name: &str) -> Result<Told, Problem> {
+    api.queues.queue(tenant, name).await?.ok_or_else(|| {
         Problem::new(Code::NotFound, "there is no queue with this name: it exists from its first task or setting on")
-    })?;
-    Ok(json(StatusCode::OK, &shown(api, told)))
+    })
+}
+
+async fn told(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
+    Ok(answered(api, find(api, tenant, name).await?))
+}
+
+/// The answer that shows a queue, with its version as `ETag`.
+fn answered(api: &Api, told: Told) -> Response {
+    let tag = HeaderValue::try_from(format!("\"{}\"", told.queue.version));
+    let mut response = json(StatusCode::OK, &shown(api, told));
+    response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
+    response
 }
 
 fn shown(api: &Api, told: Told) -> wire::Queue {

@@ -43,7 +43,7 @@ impl<'a> Among<'a> {
         };
         let place = usize::try_from(place).unwrap_or(usize::MAX);
         match batch.ids.get(place) {
-            Some(_) if place == batch.own => Err("must not be the task itself".to_owned()),
+            // Its own as well: a circle of one, which is refused with the others.
             Some(id) => Ok(*id),
             None => Err(format!(
                 "must be the place of another task of the batch, from 0 to {}",

@@ -22,9 +22,11 @@ pub fn refuse_impossible(verdicts: &mut [Verdict], ids: &[TaskId]) {
     let Some(graph) = Graph::of(verdicts, ids) else { return };
     for circle in graph.circles() {
         let members = named(&circle);
-        for place in circle {
-            let detail =
-                format!("it waits for itself: the tasks {members} of the batch depend on each other in a circle");
+        for place in circle.iter().copied() {
+            let detail = match &circle[..] {
+                [_] => "it waits for itself: its depends_on names its own place in the batch".to_owned(),
+                _ => format!("it waits for itself: the tasks {members} of the batch depend on each other in a circle"),
+            };
             let pointer = format!("/tasks/{place}/depends_on");
             verdicts[place] =
                 Err(Problem::new(Code::DependencyCycle, detail).at(pointer, "must not lead back to the task"));
@@ -39,6 +41,14 @@ pub fn refuse_impossible(verdicts: &mut [Verdict], ids: &[TaskId]) {
             }
         }
     }
+}
+
+/// The refusal of a task that depends on another of its batch, for which there is no room now: the two can be tried again.
+pub fn depends_on_put_off(parent: usize, refusal: &Problem) -> Problem {
+    let detail = format!(
+        "it depends on task {parent} of the batch, which was refused for now; nothing was stored of it, try both again later"
+    );
+    Problem::new(refusal.code(), detail).retry_after(refusal.retry_after_seconds().unwrap_or(1))
 }
 
 /// The refusal of a task that depends on another of its batch, which is refused.

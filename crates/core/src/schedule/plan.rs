@@ -21,8 +21,8 @@
 //!   that waits for its jitter or its retry is live.
 //! - Of several that are due at once under `cancel_other` or `terminate_other` the last is let through; the others, and
 //!   what still waits, are superseded by it.
-//! - `max_runs` is held against every run there was, also one asked for by hand; but only occurrences by their time are
-//!   held back by it, and those that wait have their run already reserved. When it is reached nothing comes any more
+//! - `max_runs` is held against every run there was, also one asked for by hand, but for those of a backfill; and only
+//!   occurrences by their time are held back by it, those that wait having their run already reserved. When it is reached nothing comes any more
 //!   (`next_run_at` is none) and no further occurrence is recorded.
 //! - While it is paused nothing fires and nothing is decided; [`resume`] records what went by.
 //! - `next_run_at` only grows, and the stored one is pinned: it fires also if another release of the time zone
@@ -110,7 +110,7 @@ pub struct Spec {
 pub struct Known {
     /// The first instant that is not yet decided; none when nothing is to come.
     pub next_run_at: Option<Timestamp>,
-    /// How many have fired.
+    /// How many have fired, those of backfills apart.
     pub run_count: u64,
     /// What waits, in the module's order; the first [`TURN`] are enough.
     pub buffered: Vec<Buffered>,
@@ -155,7 +155,7 @@ pub struct Plan {
     pub decisions: Vec<Decision>,
     /// The first instant that is not decided now either; none when the schedule has nothing more to come.
     pub next_run_at: Option<Timestamp>,
-    /// To be added to the schedule's count of runs: the decisions that fired.
+    /// The decisions that fired.
     pub fired: u64,
     /// To be added to its count of skipped ones.
     pub skipped: u64,
@@ -270,8 +270,8 @@ pub enum Reason {
     NoCatchUp,
     /// Missed: further back than catching up goes.
     OutsideWindow,
-    /// Coalesced: the last one that was due runs for it.
-    LastRunsForIt,
+    /// Coalesced: of those that were due only the last one was let through.
+    LeftToLast,
 }
 
 impl Reason {
@@ -292,7 +292,7 @@ impl Reason {
         Reason::RunsUsedUp,
         Reason::NoCatchUp,
         Reason::OutsideWindow,
-        Reason::LastRunsForIt,
+        Reason::LeftToLast,
     ];
 
     /// The word in the store and on the wire.
@@ -313,7 +313,7 @@ impl Reason {
             Reason::RunsUsedUp => "runs_used_up",
             Reason::NoCatchUp => "no_catch_up",
             Reason::OutsideWindow => "outside_window",
-            Reason::LastRunsForIt => "last_runs_for_it",
+            Reason::LeftToLast => "left_to_last",
         }
     }
 
@@ -340,7 +340,9 @@ impl Reason {
             Reason::RunsUsedUp => "max_runs was reached before its turn came.",
             Reason::NoCatchUp => "Nobody was there at its time, and catchup is none.",
             Reason::OutsideWindow => "Nobody was there at its time, and it was over before catchup_window_seconds.",
-            Reason::LastRunsForIt => "Nobody was there at its time; the last one that was due runs for it.",
+            Reason::LeftToLast => {
+                "Nobody was there at its time; of those that were due only the last counts, and its own record says what became of it."
+            }
         }
     }
 }

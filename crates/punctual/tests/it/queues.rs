@@ -4,6 +4,7 @@ mod depth;
 mod pauses;
 mod places;
 mod rates;
+mod removal;
 mod settings;
 
 use serde_json::{Value, json};

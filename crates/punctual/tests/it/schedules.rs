@@ -1,8 +1,11 @@
 //! Recurring schedules, as their owners, the workers and a webhook's target meet them.
 
+mod again;
 mod catchup;
 mod failover;
 mod firing;
+mod instants;
+mod keys;
 mod manual;
 mod overlap;
 mod surface;

@@ -76,6 +76,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/postgres/0010_forecast.up.sql"),
         down: include_str!("../../migrations/postgres/0010_forecast.down.sql"),
     },
+    Migration {
+        version: 11,
+        name: "probes",
+        up: include_str!("../../migrations/postgres/0011_probes.up.sql"),
+        down: include_str!("../../migrations/postgres/0011_probes.down.sql"),
+    },
 ];
 
 /// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.

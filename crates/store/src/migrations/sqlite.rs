@@ -57,6 +57,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0008_forecast.up.sql"),
         down: include_str!("../../migrations/sqlite/0008_forecast.down.sql"),
     },
+    Migration {
+        version: 9,
+        name: "probes",
+        up: include_str!("../../migrations/sqlite/0009_probes.up.sql"),
+        down: include_str!("../../migrations/sqlite/0009_probes.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.

@@ -8,7 +8,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
-use punctual_core::queues::{Change as QueueChange, Queue, Queues, Stirred, Told};
+use punctual_core::queues::{Change as QueueChange, Changed, Queue, Queues, Stirred, Told};
 use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -22,6 +22,7 @@ use super::apply::Led;
 use super::lines::Weight;
 use super::notifier::{partitions_are_free, queues_have_changed};
 use super::resolve::Step;
+use super::session::Session;
 use super::{PostgresStore, get, leases, list, overdue, partitions, queues, reads, registry};
 use crate::turns::Turn;
 
@@ -233,14 +234,23 @@ impl Partitions for PostgresStore {
 
 #[async_trait]
 impl Queues for PostgresStore {
-    async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
+    async fn change_queue_at(
+        &self,
+        tenant: &str,
+        name: &str,
+        versions: Option<Vec<u64>>,
+        change: QueueChange,
+    ) -> Result<Changed, StoreError> {
         let (news, gates) = (queues_have_changed(self.node()), &self.desk().gates);
         let changes = &self.shared.changes;
-        let queue =
-            changes.transact(async |session| queues::change(session, tenant, name, change, &news).await).await?;
-        gates.learn([&queue]);
-        gates.stir.changed();
-        Ok(queue)
+        let versions = versions.as_deref();
+        let change = async |session: &Session| queues::change(session, tenant, name, versions, change, &news).await;
+        let changed = changes.transact(change).await?;
+        if let Changed::Done(queue) = &changed {
+            gates.learn([queue]);
+            gates.stir.changed();
+        }
+        Ok(changed)
     }
 
     async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {

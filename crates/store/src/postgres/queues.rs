@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use punctual_core::queues::{Change, Live, Queue, Told};
+use punctual_core::queues::{Change, Changed, Live, Queue, Told};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
@@ -17,15 +17,20 @@ pub(crate) async fn change(
     session: &Session,
     tenant: &str,
     name: &str,
+    versions: Option<&[u64]>,
     change: Change,
     news: &str,
-) -> Result<Queue, Fault> {
+) -> Result<Changed, Fault> {
     let (begin, names) = (gates::begin_change(tenant, name), [name]);
     let names = names.as_slice();
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenant, &names];
     let (begun, rows) = tokio::join!(biased; session.run(&begin), session.query(Sql::QueueGet, &parameters));
     begun?;
     let before = rows?.first().map(queue_of).transpose()?.unwrap_or_else(|| Queue::unset(tenant, name));
+    if versions.is_some_and(|versions| !versions.contains(&before.version)) {
+        session.run("ROLLBACK").await?;
+        return Ok(Changed::AtAnother(before));
+    }
     let queue = change.apply(before);
     let notify: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&news];
     let (put, gated, told, committed) = tokio::join!(
@@ -39,7 +44,7 @@ pub(crate) async fn change(
     gated?;
     told?;
     committed?;
-    Ok(queue)
+    Ok(Changed::Done(queue))
 }
 
 async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {
@@ -86,7 +91,7 @@ pub(crate) async fn queue(session: &Session, tenant: &str, name: &str) -> Result
     {
         return Ok(None);
     }
-    Ok(told)
+    Ok(told.filter(|told| !told.queue.removed || told.live.any()))
 }
 
 /// The queues of a tenant by name.

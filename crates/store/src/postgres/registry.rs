@@ -14,21 +14,21 @@ use crate::columns::{names, names_column, node_column, node_from_column};
 /// Remembers workers. Of one that was seen several times the last wishes count; they come sorted, so that nobody waits
 /// in a circle.
 pub(crate) async fn saw_workers(session: &Session, sightings: &[WorkerSighting]) -> Result<(), Fault> {
-    let mut last: BTreeMap<(&str, &str), (&WorkerSighting, i64, i64)> = BTreeMap::new();
+    let mut last: BTreeMap<(&str, &str), WorkerSighting> = BTreeMap::new();
     for sighting in sightings {
-        let (first, latest) = (sighting.first_seen_at.as_millis(), sighting.last_seen_at.as_millis());
-        let seen = last.entry((&sighting.tenant, &sighting.name)).or_insert((sighting, first, latest));
-        *seen = (sighting, seen.1, seen.2.max(latest));
+        let key = (sighting.tenant.as_str(), sighting.name.as_str());
+        let seen = last.get(&key).map_or_else(|| sighting.clone(), |older| sighting.clone().following(older));
+        last.insert(key, seen);
     }
     if last.is_empty() {
         return Ok(());
     }
     let tenants: Vec<&str> = last.keys().map(|(tenant, _)| *tenant).collect();
     let worker_names: Vec<&str> = last.keys().map(|(_, name)| *name).collect();
-    let queues: Vec<String> = last.values().map(|(sighting, ..)| names_column(&sighting.queues)).collect();
-    let kinds: Vec<String> = last.values().map(|(sighting, ..)| names_column(&sighting.kinds)).collect();
-    let first: Vec<i64> = last.values().map(|(_, first, _)| *first).collect();
-    let latest: Vec<i64> = last.values().map(|(.., latest)| *latest).collect();
+    let queues: Vec<String> = last.values().map(|sighting| names_column(&sighting.queues)).collect();
+    let kinds: Vec<String> = last.values().map(|sighting| names_column(&sighting.kinds)).collect();
+    let first: Vec<i64> = last.values().map(|sighting| sighting.first_seen_at.as_millis()).collect();
+    let latest: Vec<i64> = last.values().map(|sighting| sighting.last_seen_at.as_millis()).collect();
     session.execute(Sql::WorkerSaw, &[&tenants, &worker_names, &queues, &kinds, &first, &latest]).await?;
     Ok(())
 }

@@ -15,7 +15,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::retention::Pruned;
 use punctual_core::schedule::plan::{Buffered, TURN};
 use punctual_core::schedules::{
-    Due, Inserted, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
+    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
     origin_from_code,
 };
 use punctual_core::state::State;
@@ -70,6 +70,18 @@ impl Schedules for PostgresStore {
             .call(async |session| session.query(Sql::ScheduleList, &[&tenant, &after, &limit]).await)
             .await?;
         Ok(rows.iter().map(schedule_columns).filter_map(readable).collect())
+    }
+
+    async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError> {
+        let (tenants, keys) = (vec![tenant], vec![key]);
+        let look = async |session: &Session| {
+            let rows = session.query(Sql::IdempotencyGet, &[&tenants, &keys]).await?;
+            let Some(row) = rows.first() else { return Ok(None) };
+            let fingerprint = row.get::<_, &[u8]>(2).try_into();
+            let fingerprint = fingerprint.map_err(|_| Fault::Corrupt(format!("the digest of {key} cannot be read")))?;
+            Ok(Some(KeyOwner { task: TaskId::from_uuid(row.get(1)), fingerprint }))
+        };
+        self.reads().call(look).await
     }
 
     async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
@@ -214,11 +226,15 @@ async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<St
         session.query(Sql::OccurrenceWatched, &parameters)
     );
     let mut buffered: HashMap<Uuid, Vec<Buffered>> = HashMap::new();
+    let mut promised: HashMap<Uuid, Vec<(Timestamp, TaskId)>> = HashMap::new();
     for row in waiting? {
         let origin = origin_from_code(i64::from(row.get::<_, i16>(2)));
         let origin = origin.ok_or_else(|| unreadable(Unreadable("origin")))?;
-        let one = Buffered { instant: Timestamp::from_millis(row.get(1)), origin };
-        buffered.entry(row.get(0)).or_default().push(one);
+        let instant = Timestamp::from_millis(row.get(1));
+        buffered.entry(row.get(0)).or_default().push(Buffered { instant, origin });
+        if let Some(task) = row.get::<_, Option<Uuid>>(3) {
+            promised.entry(row.get(0)).or_default().push((instant, TaskId::from_uuid(task)));
+        }
     }
     let mut watched: HashMap<Uuid, Vec<Watched>> = HashMap::new();
     for row in tasks? {
@@ -233,8 +249,12 @@ async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<St
     }
     let standing = |schedule: Schedule| {
         let id = schedule.id.uuid();
-        let (buffered, watched) = (buffered.remove(&id).unwrap_or_default(), watched.remove(&id).unwrap_or_default());
-        Standing { schedule, buffered, watched }
+        Standing {
+            schedule,
+            buffered: buffered.remove(&id).unwrap_or_default(),
+            watched: watched.remove(&id).unwrap_or_default(),
+            promised: promised.remove(&id).unwrap_or_default(),
+        }
     };
     Ok(schedules.into_iter().map(standing).collect())
 }

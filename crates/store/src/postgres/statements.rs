@@ -178,6 +178,7 @@ statements! {
     TurnTake => include_str!("../sql/postgres/turn_take.sql"),
     UpkeepLock => include_str!("../sql/postgres/upkeep_lock.sql"),
     WorkerForget => include_str!("../sql/postgres/worker_forget.sql"),
+    WorkerHolds => include_str!("../sql/postgres/worker_holds.sql"),
     WorkerList => include_str!("../sql/postgres/worker_list.sql"),
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
 }

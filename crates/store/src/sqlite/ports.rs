@@ -5,7 +5,7 @@ use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
-use punctual_core::queues::{Change as QueueChange, Queue, Queues, Stirred, Told};
+use punctual_core::queues::{Change as QueueChange, Changed, Queue, Queues, Stirred, Told};
 use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -202,12 +202,19 @@ impl Resolver for SqliteStore {
 
 #[async_trait]
 impl Queues for SqliteStore {
-    async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
+    async fn change_queue_at(
+        &self,
+        tenant: &str,
+        name: &str,
+        versions: Option<Vec<u64>>,
+        change: QueueChange,
+    ) -> Result<Changed, StoreError> {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, change);
-        let queue = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
+        let work =
+            move |session: &mut Session<'_>| queues::change(session, &tenant, &name, versions.as_deref(), change);
+        let changed = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
         self.shared.stir.changed();
-        Ok(queue)
+        Ok(changed)
     }
 
     async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use punctual_core::queues::{Change, Live, Queue, Told};
+use punctual_core::queues::{Change, Changed, Live, Queue, Told};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
@@ -13,8 +13,17 @@ use super::session::Session;
 use super::statements::Sql;
 
 /// Changes a queue. It is done by the writer, which takes tasks as well: none is taken meanwhile.
-pub(crate) fn change(session: &mut Session<'_>, tenant: &str, name: &str, change: Change) -> Result<Queue, Fault> {
+pub(crate) fn change(
+    session: &mut Session<'_>,
+    tenant: &str,
+    name: &str,
+    versions: Option<&[u64]>,
+    change: Change,
+) -> Result<Changed, Fault> {
     let before = get(session, tenant, name)?.unwrap_or_else(|| Queue::unset(tenant, name));
+    if versions.is_some_and(|versions| !versions.contains(&before.version)) {
+        return Ok(Changed::AtAnother(before));
+    }
     let queue = change.apply(before);
     let row = QueueRow::of(&queue);
     session.statements.get(Sql::QueuePut)?.execute((
@@ -31,7 +40,7 @@ pub(crate) fn change(session: &mut Session<'_>, tenant: &str, name: &str, change
         session.statements.get(Sql::BucketDrop)?.execute((tenant, name))?;
     }
     session.gates.forget();
-    Ok(queue)
+    Ok(Changed::Done(queue))
 }
 
 /// A queue that exists.
@@ -41,7 +50,8 @@ pub(crate) fn queue(session: &mut Session<'_>, tenant: &str, name: &str) -> Resu
         return Ok(None);
     }
     let queue = set.unwrap_or_else(|| Queue::unset(tenant, name));
-    Ok(Some(Told { queue, live: live(session, tenant, name)? }))
+    let live = live(session, tenant, name)?;
+    Ok((!queue.removed || live.any()).then_some(Told { queue, live }))
 }
 
 /// The queues of a tenant by name.

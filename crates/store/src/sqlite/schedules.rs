@@ -10,7 +10,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::retention::Pruned;
 use punctual_core::schedule::plan::{Buffered, TURN};
 use punctual_core::schedules::{
-    Due, Inserted, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
+    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
     origin_from_code,
 };
 use punctual_core::state::State;
@@ -67,6 +67,19 @@ impl Schedules for SqliteStore {
             let rows = list.query_map((tenant, after.unwrap_or_default(), count(limit)), schedule_columns)?;
             let columns: Vec<ScheduleColumns> = rows.collect::<Result<_, _>>()?;
             Ok(columns.into_iter().filter_map(readable).collect())
+        };
+        self.readers().call(work).await
+    }
+
+    async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError> {
+        let (tenant, key) = (tenant.to_owned(), key.to_owned());
+        let work = move |session: &mut Session<'_>| {
+            let query = session.statements.get(Sql::IdempotencyGet)?;
+            let owner = query.query_row((tenant, key), |row| {
+                let task = TaskId::from_uuid(Uuid::from_bytes(row.get(0)?));
+                Ok(KeyOwner { task, fingerprint: row.get(1)? })
+            });
+            Ok(owner.optional()?)
         };
         self.readers().call(work).await
     }
@@ -213,8 +226,11 @@ fn due(session: &mut Session<'_>, now: Timestamp, after: Option<LookedAt>, limit
 fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, Fault> {
     let id = schedule.id.uuid();
     let query = session.statements.get(Sql::OccurrenceBuffered)?;
-    let rows = query.query_map((id.as_bytes(), count(TURN)), |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let buffered: Vec<(i64, i64)> = rows.collect::<Result<_, _>>()?;
+    let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
+        let task: Option<[u8; 16]> = row.get(2)?;
+        Ok((row.get(0)?, row.get(1)?, task))
+    })?;
+    let waiting: Vec<(i64, i64, Option<[u8; 16]>)> = rows.collect::<Result<_, _>>()?;
     let query = session.statements.get(Sql::OccurrenceWatched)?;
     let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
         let state: Option<i64> = row.get(2)?;
@@ -226,12 +242,14 @@ fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, F
         })
     })?;
     let watched = rows.collect::<Result<_, _>>()?;
-    let waiting = |(instant, origin): (i64, i64)| {
+    let (mut buffered, mut promised) = (Vec::with_capacity(waiting.len()), Vec::new());
+    for (instant, origin, task) in waiting {
+        let instant = Timestamp::from_millis(instant);
         let origin = origin_from_code(origin).ok_or_else(|| unreadable(Unreadable("origin")))?;
-        Ok(Buffered { instant: Timestamp::from_millis(instant), origin })
-    };
-    let buffered = buffered.into_iter().map(waiting).collect::<Result<_, Fault>>()?;
-    Ok(Standing { schedule, buffered, watched })
+        buffered.push(Buffered { instant, origin });
+        promised.extend(task.map(|bytes| (instant, TaskId::from_uuid(Uuid::from_bytes(bytes)))));
+    }
+    Ok(Standing { schedule, buffered, watched, promised })
 }
 
 fn schedule_columns(row: &Row<'_>) -> rusqlite::Result<ScheduleColumns> {

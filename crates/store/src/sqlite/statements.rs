@@ -197,6 +197,7 @@ statements! {
     TurnTake => include_str!("../sql/sqlite/turn_take.sql"),
     WaitingExpired => include_str!("../sql/sqlite/waiting_expired.sql"),
     WorkerForget => include_str!("../sql/sqlite/worker_forget.sql"),
+    WorkerHolds => include_str!("../sql/sqlite/worker_holds.sql"),
     WorkerList => include_str!("../sql/sqlite/worker_list.sql"),
     WorkerSaw => include_str!("../sql/sqlite/worker_saw.sql"),
 }

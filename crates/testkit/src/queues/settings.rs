@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use punctual_core::queues::{Change, Live, OnDeadLetter, Queue, RateLimit, Settings};
+use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings};
 use punctual_core::store::{Claim, Restraint};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use super::{QUEUE, TENANT, change, claim, held, mail, pause, put, taken};
 use crate::fixtures::{retry_policy, task};
-use crate::store::{StoreFactory, StoreFixture, worker};
+use crate::store::{StoreFactory, StoreFixture, complete, worker};
 
 fn all() -> Settings {
     Settings {
@@ -82,6 +82,52 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
         assert!(exists(name).await, "{name}");
     }
     assert!(!exists("other").await);
+}
+
+/// Whether it was used or only set; and nobody goes by what it was set to.
+pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let names = async || {
+        let queues = fixture.queues.queues(TENANT, None, 10).await.expect("it answers");
+        queues.into_iter().map(|told| told.queue.name).collect::<Vec<_>>()
+    };
+    let exists = async |name: &str| fixture.queues.queue(TENANT, name).await.expect("it answers").is_some();
+    put(&fixture, Settings { max_concurrency: Some(1), ..all() }).await;
+    fixture.queues.change_queue(TENANT, "only-set", Change::Put(all(), None)).await.expect("it answers");
+    let lane = fixture.insert_one(mail()).await.lane.id;
+    assert_eq!(names().await, [QUEUE, "only-set"]);
+    fixture.queues.change_queue(TENANT, "only-set", Change::Remove).await.expect("it answers");
+    assert_eq!((names().await, exists("only-set").await), (vec![QUEUE.to_owned()], false));
+
+    let removed = change(&fixture, Change::Remove).await;
+    assert_eq!((&removed.settings, removed.version, removed.removed), (&Settings::default(), 2, true));
+    assert_eq!((names().await, told(&fixture).await), (vec![QUEUE.to_owned()], removed), "something is in it");
+    for running in taken(&fixture, lane).await {
+        fixture.apply(&running, complete(None)).await;
+    }
+    assert_eq!((names().await, exists(QUEUE).await), (vec![], false));
+    fixture.insert_one(mail()).await;
+    assert_eq!((names().await, exists(QUEUE).await), (vec![QUEUE.to_owned()], true));
+    let queue = put(&fixture, all()).await;
+    assert_eq!((queue.version, queue.removed, queue.settings), (3, false, all()));
+    fixture.queues.change_queue(TENANT, "only-set", Change::Pause(pause(&fixture, None))).await.expect("it answers");
+    assert_eq!(names().await, [QUEUE, "only-set"]);
+}
+
+/// One that nobody has set is at none.
+pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let at = async |versions: &[u64]| {
+        let change = Change::Put(all(), None);
+        fixture.queues.change_queue_at(TENANT, QUEUE, Some(versions.to_vec()), change).await.expect("it answers")
+    };
+    assert_eq!(at(&[1, 2]).await, Changed::AtAnother(Queue::unset(TENANT, QUEUE)));
+    assert_eq!(fixture.queues.queue(TENANT, QUEUE).await.expect("it answers"), None);
+    let Changed::Done(queue) = at(&[5, 0]).await else { panic!("it is at 0") };
+    assert_eq!(at(&[]).await, Changed::AtAnother(queue.clone()));
+    assert_eq!(at(&[0]).await, Changed::AtAnother(queue.clone()));
+    assert_eq!(told(&fixture).await, queue);
+    assert!(matches!(at(&[1]).await, Changed::Done(queue) if queue.version == 2));
 }
 
 /// By name, strictly after a name, as many as are asked for; of several lanes the sum.

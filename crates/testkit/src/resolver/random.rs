@@ -8,7 +8,7 @@ use punctual_core::state::{Event, State};
 use punctual_core::task::{Edit, Task};
 
 use crate::fixtures::{Dice, at, task};
-use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good};
+use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good, fail_under_breaker};
 
 const SEEDS: u64 = 6;
 const STEPS: usize = 250;
@@ -130,11 +130,12 @@ impl Model<'_> {
             .collect();
         for id in running {
             let task = self.live[&id].task.clone();
-            let event = match self.dice.below(6) {
+            let event = match self.dice.below(7) {
                 0 => continue,
                 1 => fail(&task),
                 2 => fail_for_good(&task),
-                3 => Event::GiveBack(self.fixture.now().plus_millis(500)),
+                3 => fail_under_breaker(&task),
+                4 => Event::GiveBack(self.fixture.now().plus_millis(500)),
                 _ => complete(None),
             };
             let task = self.fixture.apply(&task, event).await;

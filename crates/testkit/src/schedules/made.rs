@@ -66,6 +66,8 @@ pub(crate) fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
         skipped: 0,
         missed: 0,
         switch: None,
+        asked: None,
+        edited: None,
     }
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn fired(instant: Timestamp, task: &NewTask) -> Record {
 pub(crate) async fn done(fixture: &StoreFixture<'_>, turn: Turn) -> Vec<Timestamp> {
     match fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0) {
         Turned::Done { recorded, .. } => recorded,
-        Turned::Lost => panic!("the turn was lost"),
+        turned => panic!("{turned:?}"),
     }
 }
 

@@ -60,7 +60,7 @@ pub async fn many_at_once_leave_every_task_whole(factory: &dyn StoreFactory) {
 
 /// Whether a step is written by `insert`, `claim` or `start`, and not by `apply`.
 fn by_claim(step: &Step<'_>) -> bool {
-    matches!(step, Step::Submitted | Step::Claimed | Step::Started { .. })
+    matches!(step, Step::Submitted | Step::Scheduled { .. } | Step::Claimed | Step::Started { .. })
 }
 
 /// What callers were answered.

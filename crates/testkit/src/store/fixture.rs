@@ -299,6 +299,11 @@ pub fn fail(task: &Task) -> Event<'static> {
     Event::Fail(failure(task, FailedHow::Failed, true))
 }
 
+/// A run that failed while a breaker was open over its task.
+pub fn fail_under_breaker(task: &Task) -> Event<'static> {
+    Event::Fail(Failure { is_under_breaker: true, ..failure(task, FailedHow::Failed, true) })
+}
+
 /// A run that failed for good.
 pub fn fail_for_good(task: &Task) -> Event<'static> {
     Event::Fail(failure(task, FailedHow::Failed, false))
@@ -316,6 +321,7 @@ pub fn failure(task: &Task, how: FailedHow, retryable: bool) -> Failure<'static>
         retry_after_millis: None,
         policy: task.body.retry_policy,
         poison_after: 3,
+        is_under_breaker: false,
         dice: 0,
     }
 }

@@ -4,11 +4,11 @@ use punctual_core::ids::TaskId;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{Change, Event, Position, State, transition};
 
-use super::{StoreFactory, StoreFixture, complete, fail, fail_for_good, is_done};
+use super::{StoreFactory, StoreFixture, complete, fail, fail_for_good, fail_under_breaker, is_done};
 use crate::fixtures::{retry_policy, task};
 
 /// Over many claims, give-backs, failures and re-drives every token is greater than all before, attempts count what
-/// was claimed and not given back, and the trail has no gap.
+/// was claimed and neither given back nor failed under a breaker, and the trail has no gap.
 pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let policy = RetryPolicy { max_retries: 1_000, backoff_millis: 1, ..retry_policy() };
@@ -34,9 +34,10 @@ pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
                 attempts = 0;
                 fixture.apply(&dead, Event::Redrive(None)).await
             }
+            2 => fixture.apply(&running, fail_under_breaker(&running)).await,
             _ => fixture.apply(&running, fail(&running)).await,
         };
-        attempts -= u32::from(round % 4 == 0);
+        attempts -= u32::from(round % 2 == 0);
         assert_eq!((waiting.state(), waiting.position.attempts), (State::Pending, attempts));
         assert!(waiting.position.version > token);
         let versions: Vec<u64> = waiting.trail.entries().map(|entry| entry.version).collect();

@@ -33,7 +33,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// 1, 2, 3 …, a released attempt once more, from 1 again after a re-drive, never more than allowed.
+/// 1, 2, 3 …, an attempt that was released or failed under a breaker once more, from 1 again after a re-drive, never more than allowed.
 fn counted(case: &Case<'_>, dumped: &Dumped, findings: &mut Findings) {
     let mut runs = dumped.runs.iter();
     let mut expected = 1;
@@ -45,7 +45,8 @@ fn counted(case: &Case<'_>, dumped: &Dumped, findings: &mut Findings) {
         findings.demand(run.attempt == expected && run.attempt <= dumped.max_retries + 1, Law::AttemptsCounted, || {
             format!("attempt {expected} of at most {} expected: {:?}", dumped.max_retries + 1, dumped.runs)
         });
-        expected = if run.outcome.as_deref() == Some("released") { run.attempt } else { run.attempt + 1 };
+        let is_repeated = run.outcome.as_deref() == Some("released") || run.uncounted.is_some();
+        expected = if is_repeated { run.attempt } else { run.attempt + 1 };
     }
 }
 

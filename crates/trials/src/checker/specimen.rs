@@ -197,6 +197,7 @@ impl Specimen {
             started_at: at(millis),
             outcome: Some(outcome.to_owned()),
             http_status: None,
+            uncounted: None,
         };
         self.history.dump.push(Dumped {
             task,

@@ -145,6 +145,14 @@ fn attempts_are_counted() {
             .for_each(|call| call.answer = refused(409));
     });
     broken(Law::AttemptsCounted, |it| it.dumped(it.hopeless).trail[3].to = State::Pending);
+    let spared = |it: &mut Specimen, second: u32| {
+        let runs = &mut it.dumped(it.lost).runs;
+        runs[0].uncounted = Some("breaker_open".to_owned());
+        runs[1].attempt = second;
+        it.granted(it.lost, 6).attempt = second;
+    };
+    fine("an attempt that failed under a breaker is made once more", |it| spared(it, 1));
+    broken(Law::AttemptsCounted, |it| spared(it, 2));
 }
 
 #[test]

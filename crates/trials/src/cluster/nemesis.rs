@@ -13,6 +13,9 @@ use crate::workload::Scene;
 /// Under the load a node commits many times within this.
 const COMMITS_WITHIN: Duration = Duration::from_secs(20);
 
+/// With a bug that makes nodes slow, the load leaves something overdue within this.
+const OVERDUE_WITHIN: Duration = Duration::from_secs(20);
+
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -81,12 +84,16 @@ pub(super) struct Nemesis {
     dice: StdRng,
     faults: Vec<Fault>,
     freeze: Duration,
+    patience: Duration,
 }
 
 impl Nemesis {
     pub(super) fn new(scene: Scene, plan: &Plan) -> Self {
         let dice = StdRng::seed_from_u64(plan.seed ^ 0x636c_7573);
-        Self { scene, dice, faults: plan.faults.clone(), freeze: plan.freeze }
+        // A sound cluster leaves nothing overdue. With a bug something will be, and whoever is to be caught in the act must
+        // be at it.
+        let patience = plan.bug.map_or(Duration::ZERO, |_| OVERDUE_WITHIN);
+        Self { scene, dice, faults: plan.faults.clone(), freeze: plan.freeze, patience }
     }
 
     /// One cycle: lets the cluster work, breaks something, and mends it.
@@ -103,8 +110,9 @@ impl Nemesis {
                 cluster.nodes[node].start().await;
             }
             Fault::FreezeNode => {
+                let node = cluster.overdue_owner(self.patience).await.unwrap_or(node);
                 cluster.nodes[node].freeze();
-                tokio::time::sleep(self.freeze).await;
+                tokio::join!(tokio::time::sleep(self.freeze), cluster.taken_over(node));
                 cluster.nodes[node].thaw();
             }
             Fault::RestartDatabase => {

@@ -62,7 +62,7 @@ pub struct Step {
 /// One run of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// From 1; one that was given back is counted again.
+    /// From 1; one that was given back or not counted is counted again.
     pub attempt: u32,
     /// When it began.
     pub started_at: Timestamp,
@@ -70,6 +70,9 @@ pub struct Run {
     pub outcome: Option<String>,
     /// What the webhook answered.
     pub http_status: Option<u16>,
+    /// Why it failed and used up no attempt.
+    #[serde(default)]
+    pub uncounted: Option<String>,
 }
 
 impl Dumped {
@@ -96,14 +99,15 @@ impl Dumped {
 
 impl From<wire::Event> for Step {
     fn from(event: wire::Event) -> Self {
-        let wire::Event { at, from, to, actor, reason, version, node } = event;
+        let wire::Event { at, from, to, actor, reason, version, node, .. } = event;
         Self { at, from: from.map(state), to: state(to), actor, node, reason, version }
     }
 }
 
 impl From<wire::Run> for Run {
     fn from(run: wire::Run) -> Self {
-        Self { attempt: run.attempt, started_at: run.started_at, outcome: run.outcome, http_status: run.http_status }
+        let wire::Run { attempt, started_at, outcome, http_status, uncounted, .. } = run;
+        Self { attempt, started_at, outcome, http_status, uncounted }
     }
 }
 

@@ -133,6 +133,7 @@ async fn an_outcome_that_comes_too_late_changes_nothing() {
         retry_after_millis: None,
         policy: retry_policy(),
         poison_after: 0,
+        is_under_breaker: false,
         dice: 0,
     };
     bench.change(ids[0], Event::Fail(failure)).await;

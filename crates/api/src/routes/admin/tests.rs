@@ -95,10 +95,49 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
 }
 
 #[tokio::test]
+async fn both_lists_can_be_read_in_pages() {
+    let world = World::new();
+    for number in 1..=5 {
+        let node = NodeSighting {
+            id: NodeId::new(number),
+            name: String::new(),
+            address: String::new(),
+            roles: Vec::new(),
+            version: String::new(),
+            skew_millis: 0,
+            first_seen_at: START,
+            last_seen_at: START,
+        };
+        world.sqlite.saw_node(node).await.unwrap();
+    }
+    world.sqlite.take_turn(FIRST, 5, 30_000).await.unwrap();
+    for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
+        let all = items(&world, path).await;
+        assert_eq!(all.len(), 5);
+        let (mut paged, mut query) = (Vec::new(), "?limit=2".to_owned());
+        loop {
+            let answer = world.send("GET", &format!("{path}{query}"), None).await.json();
+            let page = answer["items"].as_array().unwrap().clone();
+            assert!(page.len() <= 2, "{answer}");
+            paged.extend(page);
+            let Some(next) = answer["next_cursor"].as_str() else { break };
+            query = format!("?limit=2&cursor={next}");
+        }
+        assert_eq!(paged, all);
+        assert_eq!(items(&world, &format!("{path}?limit=5")).await, all, "nothing follows a page that holds the rest");
+        assert_eq!(world.send("GET", &format!("{path}?cursor=AAAA"), None).await.problem(), "invalid_cursor");
+    }
+    let next = world.send("GET", "/v1/admin/nodes?limit=1", None).await.json()["next_cursor"].clone();
+    let foreign = format!("/v1/admin/partitions?cursor={}", next.as_str().unwrap());
+    assert_eq!(world.send("GET", &foreign, None).await.problem(), "invalid_cursor");
+}
+
+#[tokio::test]
 async fn a_store_that_is_away_is_told_and_parameters_are_refused() {
     let world = World::new();
     for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
-        assert_eq!(world.send("GET", &format!("{path}?limit=1"), None).await.problem(), "invalid_request");
+        assert_eq!(world.send("GET", &format!("{path}?limit=0"), None).await.problem(), "invalid_request");
+        assert_eq!(world.send("GET", &format!("{path}?owner=x"), None).await.problem(), "invalid_request");
     }
     world.sqlite.close().await.unwrap();
     for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {

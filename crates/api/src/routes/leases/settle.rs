@@ -8,6 +8,7 @@ use punctual_client::{
     Task,
 };
 use punctual_core::ids::TaskId;
+use punctual_core::lane::Route;
 use punctual_core::state::{Position, State as TaskState};
 use punctual_core::task::{Task as StoredTask, limits};
 use punctual_core::time::Timestamp;
@@ -217,8 +218,11 @@ async fn settle_one(api: &Api, tenant: &str, item: SettleItem) -> Result<(Task, 
     let id = item.task_id;
     let answer = settle_all(api, tenant, vec![item]).await?.pop();
     let lease_expires_at = answer.expect("invariant: one item, one answer")?;
-    let task = api.store.get(tenant, vec![id]).await?.pop().flatten();
-    Ok((view::task(task.ok_or_else(Problem::no_such_task)?), lease_expires_at))
+    let task = api.store.get(tenant, vec![id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)?;
+    if let (Route::Pull, Some(worker)) = (&task.lane.key.route, &task.worker) {
+        api.sightings.note_alive(tenant, worker, api.clock.now());
+    }
+    Ok((view::task(task), lease_expires_at))
 }
 
 /// Accepted, for a heartbeat with the end of its lease; or why not.

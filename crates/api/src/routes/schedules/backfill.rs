@@ -8,25 +8,31 @@ use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
 use punctual_core::schedules::{Record, Recorded, Turn, Turned};
 use punctual_core::time::Timestamp;
 
-use super::change::{ROUNDS, SchedulePath, find_standing, kept_changing, write};
+use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, write};
 use crate::answer::json;
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
+use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
 /// Runs the instants of a time that is past.
 ///
 /// Every instant from `from` to `to` that has not run yet runs now: one at a time, in order and behind what is due, or
-/// all at once if overlaps are allowed. At most 10,000 instants a call. While the schedule is paused they wait.
+/// all at once if overlaps are allowed. At most 10,000 instants a call. While the schedule is paused they wait. They are
+/// none of the runs that `max_runs` limits, and it does not hold them back.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill_schedule",
-    params(("id" = String, Path, description = "The schedule's id")),
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Run them only at this version"),
+    ),
     request_body = wire::Backfill,
     responses(
         (status = 202, description = "They will run", body = wire::BackfillAnswer),
         (status = 404, response = NotFound),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
 )]
@@ -34,12 +40,14 @@ pub async fn backfill_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
+    if_match: IfMatch,
     JsonBody(wanted): JsonBody<wire::Backfill>,
 ) -> Result<Response, Problem> {
     let (from, to) = range(&wanted, api.clock.now())?;
     for _ in 0..ROUNDS {
         let standing = find_standing(&api, &tenant, id).await?;
         let (now, schedule) = (api.clock.now(), &standing.schedule);
+        check_version(&if_match, schedule)?;
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
         // What is not decided yet will be, by itself.
         let next = schedule.progress.next_run_at;

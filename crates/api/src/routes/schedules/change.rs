@@ -91,28 +91,46 @@ pub fn judge<'a>(api: &'a Api, tenant: &'a str, created_at: Option<punctual_core
     Judge { config: &api.config, tenant, now, node: api.node, created_at: created_at.unwrap_or(now) }
 }
 
-/// Writes what `wanted` says of a schedule; `wanted` is made anew for each try. Its pause is left as it is. Gives the
-/// schedule as it is then, and whether anything changed.
+/// Writes what `wanted` says of a schedule, its pause included, in one write; `wanted` is made anew for each try. Gives the
+/// schedule as it is then.
 pub async fn rewrite(
     api: &Api,
     tenant: &str,
     id: ScheduleId,
     if_match: &IfMatch,
     wanted: impl Fn(&Schedule) -> Result<Judged, Problem>,
-) -> Result<(Schedule, Option<bool>), Problem> {
+) -> Result<Schedule, Problem> {
     for _ in 0..ROUNDS {
-        let schedule = find(api, tenant, id).await?;
-        check_version(if_match, &schedule)?;
-        let Judged { name, definition, paused } = wanted(&schedule)?;
-        let Some(edited) = edited(api, &schedule, name, definition)? else { return Ok((schedule, paused)) };
-        let name = edited.name.clone();
-        match api.schedules.replace(edited).await? {
-            Replaced::Done => return Ok((find(api, tenant, id).await?, paused)),
+        let standing = find_standing(api, tenant, id).await?;
+        let schedule = &standing.schedule;
+        check_version(if_match, schedule)?;
+        let Judged { name, definition, paused } = wanted(schedule)?;
+        let edited = edited(api, schedule, name.clone(), definition)?;
+        let written = match (paused, &schedule.pause) {
+            (Some(false), Some(_)) => go_on(api, standing, edited).await?,
+            (Some(true), None) => {
+                let mut paused = edited.unwrap_or_else(|| anew(api, schedule));
+                paused.set_pause(Some(Pause { at: paused.updated_at, reason: None }));
+                paused.progress.look_at = None;
+                api.schedules.replace(paused).await?
+            }
+            _ => match edited {
+                Some(edited) => api.schedules.replace(edited).await?,
+                None => return Ok(standing.schedule),
+            },
+        };
+        match written {
+            Replaced::Done => return find(api, tenant, id).await,
             Replaced::NameTaken => return Err(name_taken(&name)),
             Replaced::Lost => {}
         }
     }
     Err(kept_changing())
+}
+
+/// The schedule at its next version.
+fn anew(api: &Api, schedule: &Schedule) -> Schedule {
+    Schedule { version: schedule.version + 1, updated_at: api.clock.now(), ..schedule.clone() }
 }
 
 /// The schedule with another name and definition; none if they are the same. If its instants are others, it goes on with
@@ -153,7 +171,7 @@ fn edited(
     Ok(Some(edited))
 }
 
-/// Pauses a schedule, unless it is paused.
+/// Pauses a schedule. One that is paused gets the reason, if there is one; it stays paused since when it was.
 pub async fn pause(
     api: &Api,
     tenant: &str,
@@ -162,17 +180,17 @@ pub async fn pause(
     reason: Option<&str>,
 ) -> Result<Schedule, Problem> {
     for _ in 0..ROUNDS {
-        let mut schedule = find(api, tenant, id).await?;
+        let schedule = find(api, tenant, id).await?;
         check_version(if_match, &schedule)?;
-        if schedule.pause.is_some() {
+        let is_same = |was: &Pause| reason.is_none() || was.reason.as_deref() == reason;
+        if schedule.pause.as_ref().is_some_and(is_same) {
             return Ok(schedule);
         }
-        let now = api.clock.now();
-        schedule.set_pause(Some(Pause { at: now, reason: reason.map(str::to_owned) }));
-        schedule.version += 1;
-        schedule.updated_at = now;
-        schedule.progress.look_at = None;
-        if api.schedules.replace(schedule).await? == Replaced::Done {
+        let mut paused = anew(api, &schedule);
+        let at = schedule.pause.map_or(paused.updated_at, |was| was.at);
+        paused.set_pause(Some(Pause { at, reason: reason.map(str::to_owned) }));
+        paused.progress.look_at = None;
+        if api.schedules.replace(paused).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }
     }
@@ -182,21 +200,37 @@ pub async fn pause(
 /// Lets a schedule go on, unless it is not paused. What went by meanwhile is recorded as skipped.
 pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, if_match: &IfMatch) -> Result<Schedule, Problem> {
     for _ in 0..ROUNDS {
-        let mut standing = find_standing(api, tenant, id).await?;
+        let standing = find_standing(api, tenant, id).await?;
         check_version(if_match, &standing.schedule)?;
         if standing.schedule.pause.is_none() {
             return Ok(standing.schedule);
         }
-        standing.schedule.set_pause(None);
-        let (now, schedule) = (api.clock.now(), &standing.schedule);
-        let known = punctual_scheduler::occurrences::known(&standing);
-        let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
-        let turn = Turn { switch: Some(Switch::Resume), ..api.occurrences.turn(&standing, &plan, now) };
-        if let Turned::Done { .. } = write(api, turn).await? {
+        if go_on(api, standing, None).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }
     }
     Err(kept_changing())
+}
+
+/// Lets a paused schedule go on, as `edited` if it is edited by the same write.
+async fn go_on(api: &Api, mut standing: Standing, edited: Option<Schedule>) -> Result<Replaced, Problem> {
+    let edited = edited.map(|mut edited| {
+        // The turn counts the version, once for both.
+        edited.version = standing.schedule.version;
+        edited.set_pause(None);
+        standing.schedule = edited.clone();
+        Box::new(edited)
+    });
+    standing.schedule.set_pause(None);
+    let (now, schedule) = (api.clock.now(), &standing.schedule);
+    let known = punctual_scheduler::occurrences::known(&standing);
+    let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
+    let turn = Turn { switch: Some(Switch::Resume), edited, ..api.occurrences.turn(&standing, &plan, now) };
+    Ok(match write(api, turn).await? {
+        Turned::Done { .. } => Replaced::Done,
+        Turned::Lost => Replaced::Lost,
+        Turned::NameTaken => Replaced::NameTaken,
+    })
 }
 
 /// Writes a turn that somebody asked for.

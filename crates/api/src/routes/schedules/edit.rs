@@ -7,7 +7,7 @@ use punctual_client as wire;
 use punctual_client::{NewSchedule, SchedulePatch};
 use punctual_core::schedules::Schedule;
 
-use super::change::{SchedulePath, judge, pause, resume, rewrite, shown};
+use super::change::{SchedulePath, judge, rewrite, shown};
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
@@ -45,14 +45,7 @@ pub async fn edit_schedule(
     let wanted = |schedule: &Schedule| -> Result<Judged, Problem> {
         judge(&api, &tenant, Some(schedule.created_at)).check(patched(view::written(schedule)?, patch.clone()))
     };
-    let (mut schedule, paused) = rewrite(&api, &tenant, id, &if_match, wanted).await?;
-    // Whoever asked for a version has got it by now.
-    match paused {
-        Some(true) => schedule = pause(&api, &tenant, id, &IfMatch::Any, None).await?,
-        Some(false) => schedule = resume(&api, &tenant, id, &IfMatch::Any).await?,
-        None => {}
-    }
-    shown(StatusCode::OK, &schedule)
+    shown(StatusCode::OK, &rewrite(&api, &tenant, id, &if_match, wanted).await?)
 }
 
 /// Refuses `null` where it means nothing.

@@ -16,8 +16,8 @@ use crate::submit::fields::Faults;
 
 /// Pauses a schedule.
 ///
-/// It fires nothing until it is resumed; what waits keeps waiting, and tasks that it made go on. Pausing one that is
-/// paused changes nothing.
+/// It fires nothing until it is resumed; what waits keeps waiting, and tasks that it made go on. One that is paused
+/// already gets the reason, if one is given, and stays paused since when it was.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(
@@ -58,10 +58,12 @@ pub async fn pause_schedule(
         ("id" = String, Path, description = "The schedule's id"),
         ("If-Match" = Option<String>, Header, description = "Resume it only at this version"),
     ),
+    request_body = Option<wire::ResumeSchedule>,
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 404, response = NotFound),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 422, response = Invalid),
     ),
 )]
 pub async fn resume_schedule(
@@ -69,6 +71,7 @@ pub async fn resume_schedule(
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
     if_match: IfMatch,
+    MaybeJsonBody(wire::ResumeSchedule {}): MaybeJsonBody<wire::ResumeSchedule>,
 ) -> Result<Response, Problem> {
     shown(StatusCode::OK, &resume(&api, &tenant, id, &if_match).await?)
 }

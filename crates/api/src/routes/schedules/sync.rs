@@ -6,12 +6,12 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
 
-use super::change::{NamePath, ROUNDS, judge, kept_changing, pause, resume, rewrite, shown};
+use super::change::{NamePath, ROUNDS, judge, kept_changing, rewrite, shown};
 use super::create::{created, insert};
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::Invalid;
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::IfMatch;
+use crate::routes::tasks::{IfMatch, IfNoneMatch};
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
@@ -25,6 +25,7 @@ use crate::submit::fields::Faults;
     params(
         ("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
         ("If-Match" = Option<String>, Header, description = "Replace it only at this version, and do not make it"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not replace it"),
     ),
     request_body = wire::NewSchedule,
     responses(
@@ -40,6 +41,7 @@ pub async fn put_schedule(
     Tenant(tenant): Tenant,
     NamePath(name): NamePath,
     if_match: IfMatch,
+    if_none_match: IfNoneMatch,
     JsonBody(mut new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
     if new.name.get_or_insert_with(|| name.clone()) != &name {
@@ -58,19 +60,14 @@ pub async fn put_schedule(
                 None => continue,
             }
         };
+        if_none_match.check(there.version)?;
         let wanted = |schedule: &Schedule| judge(&api, &tenant, Some(schedule.created_at)).check(new.clone());
         let rewritten = rewrite(&api, &tenant, there.id, &if_match, wanted).await;
-        let (mut schedule, paused) = match rewritten {
+        return match rewritten {
             // Somebody removed it meanwhile: it is made.
             Err(problem) if problem.code() == Code::NotFound => continue,
-            rewritten => rewritten?,
+            rewritten => shown(StatusCode::OK, &rewritten?),
         };
-        match paused {
-            Some(true) => schedule = pause(&api, &tenant, there.id, &IfMatch::Any, None).await?,
-            Some(false) => schedule = resume(&api, &tenant, there.id, &IfMatch::Any).await?,
-            None => {}
-        }
-        return shown(StatusCode::OK, &schedule);
     }
     Err(kept_changing())
 }

@@ -6,7 +6,7 @@
 
 use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
-use axum::http::header::IF_MATCH;
+use axum::http::header::{IF_MATCH, IF_NONE_MATCH};
 use axum::http::request::Parts;
 use axum::response::Response;
 use punctual_core::ids::TaskId;
@@ -98,6 +98,15 @@ impl IfMatch {
         Ok(tags.map_or(IfMatch::Any, IfMatch::Tags))
     }
 
+    /// The versions that it allows; none: any. What is no version of ours matches nothing.
+    pub fn versions(&self) -> Option<Vec<u64>> {
+        let number = |tag: &String| tag.parse().ok().filter(|version: &u64| version.to_string() == *tag);
+        match self {
+            IfMatch::Any => None,
+            IfMatch::Tags(tags) => Some(tags.iter().filter_map(number).collect()),
+        }
+    }
+
     /// Refuses a task at another version.
     pub fn check(&self, version: u64) -> Result<(), Problem> {
         match self {
@@ -114,6 +123,44 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         Self::parse(parts.headers.get_all(IF_MATCH).iter().map(axum::http::HeaderValue::as_bytes))
+    }
+}
+
+/// What `If-None-Match` demands: with `*`, that there is nothing yet; with entity tags, that it is none of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IfNoneMatch {
+    /// Nothing: the header is absent.
+    Any,
+    /// That there is nothing.
+    Nothing,
+    /// None of these entity tags.
+    Tags(Vec<String>),
+}
+
+impl IfNoneMatch {
+    /// Refuses something that is there at this version.
+    pub fn check(&self, version: u64) -> Result<(), Problem> {
+        let is_there = match self {
+            IfNoneMatch::Any => false,
+            IfNoneMatch::Nothing => true,
+            IfNoneMatch::Tags(tags) => tags.contains(&version.to_string()),
+        };
+        let detail = || format!("If-None-Match: there is one, at version {version}; nothing was done");
+        if is_there { Err(Problem::new(Code::VersionMismatch, detail())) } else { Ok(()) }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfNoneMatch {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let values = || parts.headers.get_all(IF_NONE_MATCH).iter().map(axum::http::HeaderValue::as_bytes);
+        let detail = "If-None-Match must be * or a list of entity tags such as \"3\"";
+        match IfMatch::parse(values()).map_err(|_| Problem::new(Code::InvalidHeader, detail))? {
+            IfMatch::Any if values().next().is_none() => Ok(IfNoneMatch::Any),
+            IfMatch::Any => Ok(IfNoneMatch::Nothing),
+            IfMatch::Tags(tags) => Ok(IfNoneMatch::Tags(tags)),
+        }
     }
 }
 

@@ -100,6 +100,7 @@ impl Part {
 }
 
 fn run(run: Run<'_>) -> wire::Run {
+    let uncounted = run.end.as_ref().and_then(|end| end.uncounted).map(str::to_owned);
     let (finished_at, outcome, error, http_status) = match run.end {
         Some(end) => (Some(end.at), Some(end.outcome.to_owned()), end.error, end.http_status),
         None => (None, None, None, None),
@@ -118,6 +119,7 @@ fn run(run: Run<'_>) -> wire::Run {
         outcome,
         error,
         http_status,
+        uncounted,
     }
 }
 
@@ -154,5 +156,6 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::E
         node: entry.node.to_string(),
         reason: entry.reason().into_owned(),
         version: entry.version,
+        uncounted: entry.uncounted().map(str::to_owned),
     }
 }

@@ -16,10 +16,10 @@ use crate::state::Api;
 use crate::submit::{Submitter, key};
 
 /// Set on the answer to a submission that was made before.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// What the header `Idempotency-Key` says.
-pub struct HeaderKey(Option<String>);
+pub struct HeaderKey(pub Option<String>);
 
 impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
     type Rejection = Problem;

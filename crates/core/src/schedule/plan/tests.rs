@@ -113,8 +113,8 @@ fn catching_up_none_last_and_all() {
             "10:00 missed outside_window",
             "10:01 missed outside_window",
             "10:02 missed outside_window",
-            "10:03 coalesced last_runs_for_it",
-            "10:04 coalesced last_runs_for_it",
+            "10:03 coalesced left_to_last",
+            "10:04 coalesced left_to_last",
             "10:05 fired on_time"
         ]
     );
@@ -135,7 +135,7 @@ fn the_last_one_runs_late_if_none_is_on_time_and_not_outside_the_window() {
         let spec = Spec { catchup_window_millis: window, ..minutely() };
         said(&plan(id(), &spec, &due("10:04:00"), at("10:05:30")))
     };
-    assert_eq!(turn(3_600_000), ["10:04 coalesced last_runs_for_it", "10:05 fired caught_up"]);
+    assert_eq!(turn(3_600_000), ["10:04 coalesced left_to_last", "10:05 fired caught_up"]);
     assert_eq!(turn(30_000), ["10:04 missed outside_window", "10:05 fired caught_up"]);
     assert_eq!(turn(29_999), ["10:04 missed outside_window", "10:05 missed outside_window"]);
     assert_eq!(turn(0), ["10:04 missed outside_window", "10:05 missed outside_window"]);

@@ -203,7 +203,7 @@ impl<'a> Turn<'a> {
             CatchUp::None => Due::Lost(Outcome::Missed, Reason::NoCatchUp, late_before),
             _ if at < window_begins => Due::Lost(Outcome::Missed, Reason::OutsideWindow, window_begins),
             CatchUp::Last => match last.filter(|last| at < *last) {
-                Some(last) => Due::Lost(Outcome::Coalesced, Reason::LastRunsForIt, last),
+                Some(last) => Due::Lost(Outcome::Coalesced, Reason::LeftToLast, last),
                 None => Due::Candidate(Reason::CaughtUp),
             },
             CatchUp::All => Due::Candidate(Reason::CaughtUp),
@@ -261,7 +261,8 @@ impl<'a> Turn<'a> {
         let due_at = occurrence.instant.plus_millis(i64::try_from(jitter).unwrap_or(i64::MAX));
         let execute_at = if waited { due_at.max(self.now) } else { due_at };
         self.busy = true;
-        self.run_count = self.run_count.saturating_add(1);
+        // A backfill is what somebody wants beside the runs that the schedule has.
+        self.run_count = self.run_count.saturating_add(u64::from(occurrence.origin != Origin::Backfill));
         self.record(occurrence, waited, Outcome::Fired { execute_at }, reason);
     }
 

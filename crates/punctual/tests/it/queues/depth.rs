@@ -1,7 +1,7 @@
 //! `max_depth`: submissions are refused while a queue is full.
 
 use punctual_testkit::eventually::eventually;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::{count, get, put};
@@ -28,6 +28,37 @@ async fn a_full_queue_refuses_and_says_when_to_come_again() {
     caller.api.post("/v1/tasks", &task).await.problem_code(429, "queue_full");
     caller.tell("complete", &lease, json!({})).await.expect(200);
     caller.submit(task).await;
+}
+
+/// Both would be fine later.
+#[tokio::test]
+async fn what_depends_on_a_member_that_found_no_room_is_put_off_with_it() {
+    let caller = shared().await;
+    put(&caller, "q", json!({"max_depth": 1})).await;
+    caller.submit(json!({"type": "t", "queue": "q"})).await;
+    let tasks = json!([
+        {"type": "t", "queue": "other", "depends_on": [1]},
+        {"type": "t", "queue": "other", "depends_on": [2]},
+        {"type": "t", "queue": "q"},
+        {"type": "t", "queue": "other"},
+    ]);
+    let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200).clone();
+    let items = array(&answer["items"]);
+    let told =
+        |item: &Value| (item["status"].clone(), item["error"]["code"].clone(), item["retry_after_seconds"].clone());
+    let put_off = (json!(429), json!("queue_full"), json!(1));
+    assert_eq!(
+        items.iter().map(told).collect::<Vec<_>>(),
+        [put_off.clone(), put_off.clone(), put_off, (json!(201), json!(null), json!(null)),]
+    );
+    for (child, parent) in [(0, "task 1 of the batch"), (1, "task 2 of the batch")] {
+        let detail = items[child]["error"]["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains(parent) && detail.contains("try both again"), "{detail}");
+    }
+    // The same again, once there is room.
+    put(&caller, "q", json!({})).await;
+    let again = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200).clone();
+    assert!(array(&again["items"]).iter().all(|item| item["status"] == 201), "{again:#}");
 }
 
 /// Hundreds at once, single and in batches, to every node: not one too many, and not one too few.

@@ -1,14 +1,14 @@
 //! What becomes of instants at which nobody was there, after a restart.
 
-use std::time::Duration;
-
+use jiff::SignedDuration;
+use punctual_testkit::clock::WallClock;
 use serde_json::{Value, json};
 
 use super::{create, every_second, occurrences, outcomes, read, until_outcomes};
 use crate::it::world::{World, seconds_between, time};
 
 /// How long nobody is there.
-const OUTAGE: Duration = Duration::from_secs(5);
+const OUTAGE: SignedDuration = SignedDuration::from_secs(5);
 
 fn of<'a>(all: &'a [Value], outcome: &str) -> Vec<&'a Value> {
     all.iter().filter(|one| one["outcome"] == outcome).collect()
@@ -16,7 +16,9 @@ fn of<'a>(all: &'a [Value], outcome: &str) -> Vec<&'a Value> {
 
 #[tokio::test]
 async fn a_restart_catches_up_as_each_schedule_says() {
-    let mut world = World::start().await;
+    // Nobody waits for it: the clock goes on while the server is away.
+    let clock = WallClock::right();
+    let mut world = World::start_with(|serve| serve.under(clock.starter())).await;
     let caller = world.caller();
     let mut made = Vec::new();
     for (name, more) in [
@@ -29,9 +31,11 @@ async fn a_restart_catches_up_as_each_schedule_says() {
         made.push(create(&caller, &every_second(name, more)).await);
     }
     let [none, last, all, window] = made.try_into().expect("four");
+    let busy = create(&caller, &every_second("busy", json!({"overlap_policy": "skip"}))).await;
+    until_outcomes(&caller, &busy, "fired", 1).await;
     until_outcomes(&caller, &window, "fired", 1).await;
     world.server.kill();
-    tokio::time::sleep(OUTAGE).await;
+    clock.set_ahead(OUTAGE);
     world.restart().await;
     let caller = world.caller();
 
@@ -42,6 +46,15 @@ async fn a_restart_catches_up_as_each_schedule_says() {
     let together: Vec<&Value> = told.iter().filter(|one| one["decided_at"] == decided).collect();
     assert_eq!(together.iter().filter(|one| one["outcome"] == "fired").count(), 1, "{told:#?}");
     assert_eq!(together.last().expect("some")["outcome"], "fired", "the last one runs for all: {told:#?}");
+    // Of what was left to the last it is not said that it ran: the one before it was live.
+    let told = until_outcomes(&caller, &busy, "coalesced", 3).await;
+    assert_eq!(of(&told, "fired").len(), 1, "{told:#?}");
+    let left = of(&told, "coalesced");
+    assert!(left.iter().all(|one| one["reason"] == "left_to_last"), "{told:#?}");
+    assert!(left.iter().all(|one| !one["message"].as_str().unwrap_or_default().contains("runs")), "{told:#?}");
+    let decided = left[0]["decided_at"].clone();
+    let last_of_them = told.iter().rfind(|one| one["decided_at"] == decided).expect("some");
+    assert_eq!((&last_of_them["outcome"], &last_of_them["reason"]), (&json!("skipped"), &json!("previous_live")));
     let told = until_outcomes(&caller, &window, "missed", 2).await;
     assert!(of(&told, "missed").iter().all(|one| one["reason"] == "outside_window"), "{told:#?}");
     let caught = told.iter().filter(|one| one["reason"] == "caught_up").count();

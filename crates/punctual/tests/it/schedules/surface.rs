@@ -245,6 +245,16 @@ async fn a_removed_schedule_is_gone_and_its_tasks_stay() {
 }
 
 #[tokio::test]
+async fn the_release_of_the_time_zones_is_told() {
+    let metrics = shared().await.api.get("/metrics").await.text().to_owned();
+    let told =
+        metrics.lines().find_map(|line| line.strip_prefix("punctual_build_info{")?.split("tz_database=\"").nth(1));
+    let release = told.and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    let year: Option<u32> = release.get(..4).and_then(|year| year.parse().ok());
+    assert!(year.is_some_and(|year| year >= 2025) && release.len() == 5, "{release:?} in {metrics}");
+}
+
+#[tokio::test]
 async fn what_is_decided_is_counted() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({}))).await;

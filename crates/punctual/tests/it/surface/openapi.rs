@@ -31,6 +31,7 @@ const CALLS: &[&str] = &[
     "GET /v1/queues",
     "GET /v1/queues/{}",
     "PUT /v1/queues/{}",
+    "DELETE /v1/queues/{}",
     "POST /v1/queues/{}/pause",
     "POST /v1/queues/{}/resume",
     "POST /v1/schedules",
@@ -344,6 +345,12 @@ async fn check_queues(caller: &Caller, checker: &mut Checker) {
     checker.check("GET /v1/queues", &api.get("/v1/queues?limit=1").await);
     checker.check("POST /v1/queues/{}/resume", &api.call("POST", "/v1/queues/mail/resume").send().await);
     checker.check("GET /v1/queues", &api.get("/v1/queues?cursor=x").await);
+    api.post("/v1/tasks", &json!({"type": "t", "queue": "used", "delay_seconds": 60})).await.expect(201);
+    for queue in ["mail", "mail", "used"] {
+        checker.check("DELETE /v1/queues/{}", &api.delete(&format!("/v1/queues/{queue}")).await);
+    }
+    let at_another = api.call("PUT", "/v1/queues/mail").header("if-match", "\"99\"").json(&json!({})).send().await;
+    checker.check("PUT /v1/queues/{}", &at_another);
 }
 
 async fn check_schedules(caller: &Caller, checker: &mut Checker) {
@@ -373,6 +380,14 @@ async fn check_schedules(caller: &Caller, checker: &mut Checker) {
     checker.check("POST /v1/schedules/{}/resume", &api.call("POST", &format!("{path}/resume")).send().await);
     for _ in 0..2 {
         checker.check("POST /v1/schedules/{}/trigger", &api.call("POST", &format!("{path}/trigger")).send().await);
+    }
+    for _ in 0..2 {
+        let keyed = api.call("POST", &format!("{path}/trigger")).header("idempotency-key", "k").json(&json!({}));
+        checker.check("POST /v1/schedules/{}/trigger", &keyed.send().await);
+    }
+    for verb in ["trigger", "resume"] {
+        let refused = api.post(&format!("{path}/{verb}"), &json!({"what": 1})).await;
+        checker.check(&format!("POST /v1/schedules/{{}}/{verb}"), &refused);
     }
     let range = json!({"from": "2024-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"});
     checker.check("POST /v1/schedules/{}/backfill", &api.post(&format!("{path}/backfill"), &range).await);

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use punctual_core::coordinator::Lease;
 use punctual_core::lane::Lane;
-use punctual_core::schedules::{Turn, Turned};
+use punctual_core::schedules::{Record, Replaced, Turn, Turned};
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
+use super::replace;
 use crate::columns::{instant_column, number_column};
 use crate::postgres::fault::Fault;
 use crate::postgres::hand::Hand;
@@ -44,16 +45,22 @@ pub(crate) async fn turn(hand: &mut Hand, calls: &[LedTurns]) -> Result<Vec<Opti
         }
         None => hand.session.run("BEGIN").await?,
     }
-    let locked = lock(&hand.session, turns).await?;
+    let mut locked = lock(&hand.session, turns).await?;
+    take_keys(&hand.session, turns, &mut locked).await?;
+    if let Some(refused) = edit(&hand.session, turns, &locked).await? {
+        hand.session.run("ROLLBACK").await?;
+        return Ok(vec![Some(turns.iter().map(|_| refused.clone()).collect())]);
+    }
     let good: Vec<&Turn> = turns.iter().filter(|turn| locked.contains(&turn.id.uuid())).collect();
     let recorded = record(&hand.session, &good).await?;
+    give_keys_back(&hand.session, &good, &recorded).await?;
     rest(&hand.session, &good).await?;
     let of_good = good.iter().flat_map(|turn| tasks_of_one(turn));
     let made: Vec<(Key, &NewTask)> = of_good.filter(|(key, _)| recorded.contains(key)).collect();
     let tasks: Vec<NewTask> = made.iter().map(|(_, task)| (*task).clone()).collect();
     let lanes: Vec<Arc<Lane>> = tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect();
     insert::write_new(hand, &tasks, &lanes).await?;
-    advance(&hand.session, &good, &made).await?;
+    advance(&hand.session, &good, &recorded).await?;
     hand.commit().await?;
     insert::tell_of_new(hand, &tasks, &lanes);
     let mut waiting: HashMap<Uuid, Vec<(Arc<Lane>, Timestamp)>> = HashMap::new();
@@ -90,6 +97,44 @@ async fn lock(session: &Session, turns: &[Turn]) -> Result<HashSet<Uuid>, Fault>
     let revisions: Vec<i64> = turns.iter().map(|turn| number_column(turn.revision)).collect();
     let rows = session.query(Sql::ScheduleLock, &[&ids, &revisions]).await?;
     Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Makes the keys stand for what is asked for under them. A turn whose key stands for something else is lost.
+async fn take_keys(session: &Session, turns: &[Turn], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
+    for turn in turns {
+        let Some(asked) = turn.asked.as_ref().filter(|_| locked.contains(&turn.id.uuid())) else { continue };
+        let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
+        let (fingerprint, now) = (vec![&asked.idempotency.fingerprint[..]], vec![turn.now.as_millis()]);
+        let made = session.query(Sql::IdempotencyInsert, &[&tenant, &key, &task, &fingerprint, &now]).await?;
+        if made.is_empty() {
+            locked.remove(&turn.id.uuid());
+        }
+    }
+    Ok(())
+}
+
+/// Frees the keys of runs that are not recorded after all.
+async fn give_keys_back(session: &Session, turns: &[&Turn], recorded: &HashSet<Key>) -> Result<(), Fault> {
+    for (turn, asked) in turns.iter().filter_map(|turn| Some((turn, turn.asked.as_ref()?))) {
+        if !recorded.contains(&(turn.id.uuid(), asked.instant.as_millis())) {
+            let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
+            session.execute(Sql::IdempotencyDrop, &[&tenant, &key, &task]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the edits of schedules that are locked; gives what becomes of everything if one cannot be written.
+async fn edit(session: &Session, turns: &[Turn], locked: &HashSet<Uuid>) -> Result<Option<Turned>, Fault> {
+    let edited = turns.iter().filter_map(|turn| turn.edited.as_ref().filter(|_| locked.contains(&turn.id.uuid())));
+    for schedule in edited {
+        match replace(session, schedule).await? {
+            Replaced::Done => {}
+            Replaced::Lost => return Ok(Some(Turned::Lost)),
+            Replaced::NameTaken => return Ok(Some(Turned::NameTaken)),
+        }
+    }
+    Ok(None)
 }
 
 /// Writes the records; gives those that were written.
@@ -145,17 +190,19 @@ async fn rest(session: &Session, turns: &[&Turn]) -> Result<(), Fault> {
 }
 
 /// Writes where the schedules stand now.
-async fn advance(session: &Session, turns: &[&Turn], made: &[(Key, &NewTask)]) -> Result<(), Fault> {
+async fn advance(session: &Session, turns: &[&Turn], recorded: &HashSet<Key>) -> Result<(), Fault> {
     if turns.is_empty() {
         return Ok(());
     }
-    let mut fired: HashMap<Uuid, (i64, i64)> = HashMap::new();
-    for ((schedule, instant), _) in made {
-        let (count, last) = fired.entry(*schedule).or_insert((0, *instant));
-        *count += 1;
-        *last = (*last).max(*instant);
-    }
-    let of = |turn: &Turn| fired.get(&turn.id.uuid()).copied();
+    let fired = |turn: &Turn| -> (i64, Option<i64>) {
+        let id = turn.id.uuid();
+        let is_written = |record: &&Record| recorded.contains(&(id, record.instant.as_millis()));
+        let written = turn.records.iter().filter(is_written).filter(|record| record.outcome.task().is_some());
+        written.fold((0, None), |(runs, last), record| {
+            (runs + i64::from(record.is_run()), last.max(Some(record.instant.as_millis())))
+        })
+    };
+    let (runs, last): (Vec<i64>, Vec<Option<i64>>) = turns.iter().map(|turn| fired(turn)).unzip();
     let switches: Vec<SwitchColumns<'_>> = turns.iter().map(|turn| SwitchColumns::of(turn)).collect();
     session
         .execute(
@@ -164,8 +211,8 @@ async fn advance(session: &Session, turns: &[&Turn], made: &[(Key, &NewTask)]) -
                 &turns.iter().map(|turn| turn.id.uuid()).collect::<Vec<_>>(),
                 &turns.iter().map(|turn| instant_column(turn.next_run_at)).collect::<Vec<_>>(),
                 &turns.iter().map(|turn| instant_column(turn.look_at)).collect::<Vec<_>>(),
-                &turns.iter().map(|turn| of(turn).map(|(_, last)| last)).collect::<Vec<_>>(),
-                &turns.iter().map(|turn| of(turn).map_or(0, |(count, _)| count)).collect::<Vec<_>>(),
+                &last,
+                &runs,
                 &turns.iter().map(|turn| number_column(turn.skipped)).collect::<Vec<_>>(),
                 &turns.iter().map(|turn| number_column(turn.missed)).collect::<Vec<_>>(),
                 &turns.iter().map(|turn| turn.switch.is_some()).collect::<Vec<_>>(),

@@ -98,6 +98,19 @@ async fn a_claim_goes_down_the_index_of_what_waits_without_sorting() {
 }
 
 #[tokio::test]
+async fn workers_that_hold_tasks_are_read_off_the_end_of_an_index() {
+    let fixture = Fixture::open().await;
+    let client = connect(&fixture.url).await;
+    let settings = "SET search_path = punctual; SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off;
+        SET enable_bitmapscan = off; SET enable_mergejoin = off";
+    client.batch_execute(settings).await.unwrap();
+    let steps = steps(&client, Sql::WorkerHolds).await;
+    let at = steps.iter().position(|step| step.contains("Index Scan Backward using tasks_held on tasks"));
+    let at = at.unwrap_or_else(|| panic!("{steps:#?}"));
+    assert!(steps[at - 1].contains("Limit") && steps[at + 1].contains("Index Cond"), "no sorting: {steps:#?}");
+}
+
+#[tokio::test]
 async fn a_forecast_is_a_range_of_the_primary_key() {
     let fixture = Fixture::open().await;
     let client = connect(&fixture.url).await;

@@ -1,7 +1,24 @@
--- The names of a tenant's queues behind one: those with tasks at any time, and those that were set.
+-- The names of a tenant's queues behind one: those with tasks at any time, and those that were set; but for those that were
+-- removed and have nothing in them.
+WITH hidden AS (
+    SELECT q.name FROM queues AS q
+    WHERE q.tenant = $1 AND q.name > $2 AND q.settings = '{"removed":true}'
+        AND (
+            SELECT coalesce(sum(c.tasks), 0) FROM lanes AS l JOIN counts AS c ON c.lane = l.id
+            WHERE l.tenant = q.tenant AND l.queue = q.name
+        ) = 0
+)
 SELECT name FROM (
-    (SELECT DISTINCT queue AS name FROM lanes WHERE tenant = $1 AND queue > $2 ORDER BY queue LIMIT $3)
+    (
+        SELECT DISTINCT queue AS name FROM lanes
+        WHERE tenant = $1 AND queue > $2 AND queue NOT IN (SELECT name FROM hidden)
+        ORDER BY queue LIMIT $3
+    )
     UNION
-    (SELECT name FROM queues WHERE tenant = $1 AND name > $2 ORDER BY name LIMIT $3)
+    (
+        SELECT name FROM queues
+        WHERE tenant = $1 AND name > $2 AND name NOT IN (SELECT name FROM hidden)
+        ORDER BY name LIMIT $3
+    )
 ) AS named
 ORDER BY name LIMIT $3

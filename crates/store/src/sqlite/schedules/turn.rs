@@ -2,11 +2,12 @@
 //! stands then.
 
 use punctual_core::coordinator::Lease;
-use punctual_core::schedules::{Record, Recorded, Turn, Turned};
+use punctual_core::schedules::{Asked, Record, Recorded, Replaced, Turn, Turned};
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
+use punctual_core::time::Timestamp;
 
-use super::is_at;
+use super::{is_at, replace};
 use crate::columns::{instant_column, number_column};
 use crate::depending::Waits;
 use crate::scheduling::{RecordColumns, SwitchColumns};
@@ -33,6 +34,18 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
     if !is_at(session, turn.id, turn.revision)? {
         return Ok(Turned::Lost);
     }
+    if let Some(asked) = &turn.asked
+        && !take_key(session, asked, turn.now)?
+    {
+        return Ok(Turned::Lost);
+    }
+    if let Some(edited) = &turn.edited {
+        match replace(session, edited)? {
+            Replaced::Done => {}
+            Replaced::Lost => return Ok(Turned::Lost),
+            Replaced::NameTaken => return Ok(Turned::NameTaken),
+        }
+    }
     let id = turn.id.uuid();
     let (mut recorded, mut waiting) = (Vec::new(), Vec::new());
     let (mut fired, mut last) = (0, None);
@@ -41,16 +54,20 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
             continue;
         }
         recorded.push(record.instant);
+        let is_run = record.is_run();
         let Recorded::Fired { task, .. } = record.outcome else { continue };
         // A bound on the depth of its queue is for submissions: this one was accepted with its schedule.
         let Inserted::Created(task) = insert::create(session, *task, &Waits::default())? else {
             return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", turn.id)));
         };
-        fired += 1;
+        fired += i64::from(is_run);
         last = last.max(Some(record.instant));
         if task.state() == State::Pending {
             waiting.push((task.lane, task.due_at));
         }
+    }
+    if let Some(asked) = turn.asked.as_ref().filter(|asked| !recorded.contains(&asked.instant)) {
+        give_key_back(session, asked)?;
     }
     let rest = session.statements.get(Sql::OccurrenceRested)?;
     for instant in &turn.rested {
@@ -71,6 +88,25 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
         turn.now.as_millis(),
     ))?;
     Ok(Turned::Done { waiting, recorded })
+}
+
+/// Makes the key stand for what is asked for under it; false if it stands for something else.
+fn take_key(session: &mut Session<'_>, asked: &Asked, now: Timestamp) -> Result<bool, Fault> {
+    let taken = session.statements.get(Sql::IdempotencyInsert)?.execute((
+        &asked.tenant,
+        &asked.idempotency.key,
+        asked.task.uuid().as_bytes(),
+        asked.idempotency.fingerprint,
+        now.as_millis(),
+    ))?;
+    Ok(taken == 1)
+}
+
+/// Frees the key of a run that is not recorded after all.
+fn give_key_back(session: &mut Session<'_>, asked: &Asked) -> Result<(), Fault> {
+    let free = session.statements.get(Sql::IdempotencyDrop)?;
+    free.execute((&asked.tenant, &asked.idempotency.key, asked.task.uuid().as_bytes()))?;
+    Ok(())
 }
 
 /// Writes a record; false if there is one that stays.

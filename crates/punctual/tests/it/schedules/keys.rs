@@ -1,0 +1,133 @@
+//! A trigger under an idempotency key runs once, and conditions are kept.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::{create, occurrences, path, read, statuses, tasks, until_outcomes, yearly};
+use crate::it::world::{Caller, merged, shared};
+
+async fn trigger(caller: &Caller, schedule: &Value, key: &str) -> punctual_testkit::http::Reply {
+    caller.api.call("POST", &path(schedule, "/trigger")).header("idempotency-key", key).send().await
+}
+
+#[tokio::test]
+async fn the_same_key_gives_the_same_task() {
+    let caller = shared().await;
+    for policy in ["skip", "buffer_all", "terminate_other", "allow_all"] {
+        let (made, key) = (create(&caller, &yearly(policy, json!({"overlap_policy": policy}))).await, policy);
+        let first = trigger(&caller, &made, key).await.expect(201);
+        let again = trigger(&caller, &made, key).await;
+        assert_eq!(again.header("idempotent-replayed"), Some("true"), "{policy}");
+        assert_eq!(again.expect(200), first, "{policy}");
+        let all = tasks(&caller, &made).await;
+        assert_eq!((statuses(&all), &all[0]["idempotency_key"]), (vec!["PENDING"], &json!(key)), "{policy}");
+        assert_eq!(read(&caller, &made).await["run_count"], 1, "{policy}");
+        let lease = caller.lease_one(policy).await;
+        caller.tell("complete", &lease, json!({})).await.expect(200);
+        assert_eq!(trigger(&caller, &made, key).await.expect(200), first, "{policy}: when it is done as well");
+        assert_eq!(trigger(&caller, &made, &format!("{policy}-2")).await.expect(201)["outcome"], "fired", "{policy}");
+        assert_eq!(tasks(&caller, &made).await.len(), 2, "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn callers_at_once_under_one_key_get_one_task() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("s", json!({"overlap_policy": "allow_all"}))).await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (caller, made) = (caller.apart(), made.clone());
+        calls.spawn(async move { trigger(&caller, &made, "k").await.expect_any(&[200, 201])["task_id"].to_string() });
+    }
+    let ids: BTreeSet<String> = calls.join_all().await.into_iter().collect();
+    assert_eq!((ids.len(), tasks(&caller, &made).await.len()), (1, 1));
+}
+
+#[tokio::test]
+async fn what_has_to_wait_keeps_its_key() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("s", json!({"overlap_policy": "buffer_all"}))).await;
+    trigger(&caller, &made, "first").await.expect(201);
+    let waits = trigger(&caller, &made, "second").await.expect(202);
+    assert_eq!((&waits["outcome"], &waits["task_id"]), (&json!("buffered"), &json!(null)));
+    let again = trigger(&caller, &made, "second").await;
+    assert_eq!((again.expect(202), again.header("idempotent-replayed")), (waits.clone(), Some("true")));
+    assert_eq!(occurrences(&caller, &made).await.len(), 2);
+    let lease = caller.lease_one("s").await;
+    caller.tell("complete", &lease, json!({})).await.expect(200);
+    let all = until_outcomes(&caller, &made, "fired", 2).await;
+    let ran = trigger(&caller, &made, "second").await.expect(200);
+    assert_eq!((&ran, &ran["instant"]), (&all[1], &waits["instant"]));
+    assert_eq!(tasks(&caller, &made).await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_key_stands_for_one_thing() {
+    let caller = shared().await;
+    let one = create(&caller, &yearly("one", json!({}))).await;
+    let other = create(&caller, &yearly("other", json!({}))).await;
+    trigger(&caller, &one, "k").await.expect(201);
+    trigger(&caller, &other, "k").await.problem_code(422, "idempotency_key_reused");
+    let task = json!({"type": "t", "queue": "one", "idempotency_key": "k"});
+    caller.api.post("/v1/tasks", &task).await.problem_code(422, "idempotency_key_reused");
+    caller.submit(merged(task, json!({"idempotency_key": "l"}))).await;
+    trigger(&caller, &other, "l").await.problem_code(422, "idempotency_key_reused");
+    assert_eq!(tasks(&caller, &other).await.len(), 0);
+    trigger(&caller, &one, "").await.problem_code(400, "invalid_idempotency_key");
+    // What is skipped has used no key.
+    assert_eq!(trigger(&caller, &one, "m").await.expect(200)["outcome"], "skipped");
+    let lease = caller.lease(json!({"worker_id": "w", "queues": ["one"], "max_tasks": 9, "wait_seconds": 9})).await;
+    for lease in &lease {
+        caller.tell("complete", lease, json!({})).await.expect(200);
+    }
+    assert_eq!(trigger(&caller, &one, "m").await.expect(201)["outcome"], "fired");
+}
+
+#[tokio::test]
+async fn a_trigger_and_a_backfill_need_the_version_that_was_asked_for() {
+    let caller = shared().await;
+    let made =
+        create(&caller, &yearly("s", json!({"cron": "0 0 * * *", "interval_seconds": null, "starts_at": null}))).await;
+    let range = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"});
+    for (verb, body, status) in [("/trigger", json!({}), 201), ("/backfill", range, 202)] {
+        let at = async |tag: &str| {
+            caller.api.call("POST", &path(&made, verb)).header("if-match", tag).json(&body).send().await
+        };
+        at("\"2\"").await.problem_code(412, "version_mismatch");
+        assert_eq!(at("\"1\"").await.status(), status, "{verb}");
+    }
+    assert_eq!(occurrences(&caller, &made).await.len(), 2);
+    let put = async |name: &str, tag: &str| {
+        let call = caller.api.call("PUT", &format!("/v1/schedules/by-name/{name}")).header("if-none-match", tag);
+        call.json(&merged(yearly(name, json!({})), json!({"max_runs": 3}))).send().await
+    };
+    put("s", "*").await.problem_code(412, "version_mismatch");
+    put("s", "\"1\"").await.problem_code(412, "version_mismatch");
+    assert_eq!(read(&caller, &made).await["version"], 1);
+    put("new", "*").await.expect(201);
+    put("new", "*").await.problem_code(412, "version_mismatch");
+    put("new", "\"7\"").await.expect(200);
+    put("new", "x").await.problem_code(400, "invalid_header");
+}
+
+#[tokio::test]
+async fn a_field_that_nobody_knows_is_refused_everywhere() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("s", json!({}))).await;
+    for verb in ["/trigger", "/resume", "/pause", "/backfill"] {
+        caller.api.post(&path(&made, verb), &json!({"reasn": "x"})).await.invalid("/reasn");
+    }
+    for verb in ["/trigger", "/resume"] {
+        caller.api.post(&path(&made, verb), &json!([])).await.problem(422);
+    }
+    assert_eq!(occurrences(&caller, &made).await.len(), 0);
+    let told = caller.api.post("/v1/schedules", &yearly("t", json!({"max_runs": "3"}))).await.invalid("/max_runs");
+    assert_eq!(
+        told["errors"][0]["message"],
+        "invalid type: string \"3\", expected a whole number that is not negative"
+    );
+    let told = caller.api.call("PUT", "/v1/queues/q").json(&json!({"max_depth": 1.5})).send().await;
+    let message = told.invalid("/max_depth")["errors"][0]["message"].as_str().unwrap_or_default().to_owned();
+    assert!(message.ends_with("expected a whole number"), "{message}");
+}
