@@ -72,20 +72,8 @@ pub(crate) async fn write(session: &Session, takes: &[Take<'_>]) -> Result<u64, 
         .execute(
             Sql::TaskTake,
             &[
-                &since,
-                &tid,
-                &expected,
-                &class,
-                &trail,
-                &state,
-                &growth,
-                &counted,
-                &worker,
-                &holder,
-                &node,
-                &until,
-                &deadline,
-                &lease,
+                &since, &tid, &expected, &class, &trail, &state, &growth, &counted, &worker, &holder, &node, &until,
+                &deadline, &lease,
             ],
         )
         .await
