@@ -1,6 +1,6 @@
 //! Removes what is over: tasks that came to rest long ago, idempotency keys that nobody can be
-//! retrying any more, entries of the workers' ledger that have expired, and minutes of the forecast
-//! that are past.
+//! retrying any more, entries of the workers' ledger that have expired, minutes of the forecast that
+//! are past, and workers that nobody has seen for long.
 //!
 //! The leader runs it, in small steps with a pause after each, so that nobody who works waits for
 //! long. What is removed depends on the clock and on the rows alone: a leader of the past that
@@ -14,6 +14,7 @@ use punctual_core::clock::Clock;
 use punctual_core::retention::Retention;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::workers::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,8 @@ pub struct Config {
 /// See the module.
 pub struct Pruner {
     retention: Arc<dyn Retention>,
+    /// Where workers are listed, and for how long after they were last seen.
+    workers: Option<(Arc<dyn Registry>, Duration)>,
     clock: Arc<dyn Clock>,
     config: Config,
     /// When the keys are looked at next.
@@ -57,6 +60,8 @@ pub struct Report {
     pub ledger: u64,
     /// Counts of past minutes that were removed.
     pub minutes: u64,
+    /// Workers that are not listed any more.
+    pub workers: u64,
     /// Whether there may be more.
     pub more: bool,
 }
@@ -64,7 +69,7 @@ pub struct Report {
 impl Report {
     fn is_empty(&self) -> bool {
         // Minutes pass whatever happens: nobody wants to read that.
-        (self.tasks, self.keys, self.ledger) == (0, 0, 0)
+        (self.tasks, self.keys, self.ledger, self.workers) == (0, 0, 0, 0)
     }
 
     fn add(&mut self, other: Self) {
@@ -72,13 +77,20 @@ impl Report {
         self.keys += other.keys;
         self.ledger += other.ledger;
         self.minutes += other.minutes;
+        self.workers += other.workers;
     }
 }
 
 impl Pruner {
     /// Removes what is over by `clock`.
     pub fn new(retention: Arc<dyn Retention>, clock: Arc<dyn Clock>, config: Config) -> Self {
-        Self { retention, clock, config, keys_at: Mutex::new(Instant::now()) }
+        Self { retention, workers: None, clock, config, keys_at: Mutex::new(Instant::now()) }
+    }
+
+    /// The same, and forgets the workers in `registry` that were not seen for so long.
+    #[must_use]
+    pub fn forgetting_workers(self, registry: Arc<dyn Registry>, after: Duration) -> Self {
+        Self { workers: Some((registry, after)), ..self }
     }
 
     /// Removes until told to stop.
@@ -97,8 +109,8 @@ impl Pruner {
                 }
             };
             if pause == self.config.interval && !removed.is_empty() {
-                let Report { tasks, keys, ledger, minutes, .. } = std::mem::take(&mut removed);
-                tracing::info!(tasks, keys, ledger, minutes, "removed what is over");
+                let Report { tasks, keys, ledger, minutes, workers, .. } = std::mem::take(&mut removed);
+                tracing::info!(tasks, keys, ledger, minutes, workers, "removed what is over");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -132,6 +144,10 @@ impl Pruner {
         let pruned = self.retention.prune_forecast(now, STEP).await?;
         report.minutes = pruned.removed;
         report.more |= pruned.more;
+        if let Some((registry, after)) = &self.workers {
+            // All at once: a fleet of workers is small beside its tasks.
+            report.workers = registry.forget_workers(ago(now, *after)).await?;
+        }
         Ok(report)
     }
 }

@@ -14,6 +14,7 @@ use punctual_core::store::{Claim, Inserted, Store, StoreError, Taker};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::workers::{Registry, WorkerSighting};
 use punctual_leader::retention::{Config, Pruner, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
@@ -41,6 +42,7 @@ impl Bench {
 
     fn pruner(&self, config: Config) -> Pruner {
         Pruner::new(Arc::clone(&self.store) as _, Arc::clone(&self.clock) as _, config)
+            .forgetting_workers(Arc::clone(&self.store) as _, DAY)
     }
 
     fn pass(&self, time: Duration) {
@@ -100,6 +102,27 @@ async fn what_is_kept_for_ever_is_kept() {
     assert_eq!(bench.pruner(config(None, None)).run_once().await.unwrap(), Report::default());
     assert!(bench.is_there(old.id).await);
     assert!(matches!(bench.submit(task().key("k", 1)).await, Inserted::Replayed(task) if task.id == old.id));
+}
+
+#[tokio::test]
+async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
+    let bench = Bench::new();
+    let seen = |name: &str, at| WorkerSighting {
+        tenant: TENANT.into(),
+        name: name.into(),
+        queues: vec!["default".into()],
+        kinds: Vec::new(),
+        first_seen_at: START,
+        last_seen_at: at,
+    };
+    bench.store.saw_workers(vec![seen("gone", START), seen("there", START.plus_millis(1))]).await.unwrap();
+    bench.pass(DAY);
+    let pruner = bench.pruner(config(None, None));
+    assert_eq!(pruner.run_once().await.unwrap(), Report::default());
+    bench.pass(Duration::from_millis(1));
+    assert_eq!(pruner.run_once().await.unwrap(), Report { workers: 1, ..Report::default() });
+    let left = bench.store.workers(TENANT, None, 10).await.unwrap();
+    assert_eq!(left.iter().map(|worker| worker.name.as_str()).collect::<Vec<_>>(), ["there"]);
 }
 
 #[tokio::test]

@@ -28,6 +28,8 @@ const CRON_WAITING: Duration = Duration::from_millis(250);
 
 /// How often it is looked whether something is over: what is kept is kept for days.
 const PRUNE_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a pull worker is listed after it was last seen.
+const WORKERS_KEPT: Duration = Duration::from_hours(24);
 /// How often all idempotency keys are looked at.
 const KEYS_INTERVAL: Duration = Duration::from_hours(6);
 
@@ -115,4 +117,5 @@ fn pruner(config: &Config, parts: &Parts) -> Pruner {
         keys_interval: KEYS_INTERVAL,
     };
     Pruner::new(Arc::clone(&parts.retention), Arc::clone(&parts.clock), config)
+        .forgetting_workers(Arc::clone(&parts.registry), WORKERS_KEPT)
 }
