@@ -537,13 +537,14 @@ impl Dispatcher {
         if tasks.is_empty() {
             return;
         }
-        let by = By { now: self.deps.clock.now(), node: self.deps.node, actor: Actor::Scheduler };
-        // What was claimed ahead of its time is not due before it.
-        let event = |task: &Task| Event::GiveBack(due_at.max(task.due_at));
-        let changes = tasks
-            .into_iter()
-            .filter_map(|task| Some((task.id, transition(&task.position, event(&task), &by).ok()?)))
-            .collect();
+        let now = self.deps.clock.now();
+        let back = |task: Task| {
+            // What was claimed ahead of its time is not due before it, and its run does not end before it began.
+            let by = By { now: now.max(task.due_at), node: self.deps.node, actor: Actor::Scheduler };
+            let event = Event::GiveBack(due_at.max(task.due_at));
+            Some((task.id, transition(&task.position, event, &by).ok()?))
+        };
+        let changes = tasks.into_iter().filter_map(back).collect();
         if let Err(error) = self.deps.store.apply(changes).await {
             tracing::warn!(error = %error, "could not give tasks back; the reaper will");
         }

@@ -91,4 +91,5 @@ async fn what_was_claimed_ahead_for_a_worker_that_hung_up_is_not_due_before_its_
     bench.turns().await;
     let back = bench.task(id).await;
     assert_eq!((back.state(), back.position.attempts, back.due_at), (State::Pending, 0, at(20)));
+    assert_eq!((back.started_at, back.updated_at()), (Some(at(20)), at(20)), "its run ended as it began");
 }
