@@ -55,7 +55,8 @@ pub struct Plan {
     pub seed: u64,
     /// Who does what.
     pub load: Load,
-    /// How long something stays frozen: longer than every lease. A node stays so until the others own what was its.
+    /// How long the database stands still or is out of reach: longer than every lease. A node stands still until the
+    /// others have taken over what was its.
     pub freeze: Duration,
     /// How long the cluster has to bring everything to its end.
     pub drain: Duration,

@@ -112,7 +112,7 @@ impl Nemesis {
             Fault::FreezeNode => {
                 let node = cluster.overdue_owner(self.patience).await.unwrap_or(node);
                 cluster.nodes[node].freeze();
-                tokio::join!(tokio::time::sleep(self.freeze), cluster.taken_over(node));
+                cluster.taken_over(node).await;
                 cluster.nodes[node].thaw();
             }
             Fault::RestartDatabase => {

@@ -47,14 +47,18 @@ impl Cluster {
         NODES.iter().position(|node| *node == name)
     }
 
-    /// Waits until a node that has just been stopped owns nothing any more.
+    /// Waits until a node that has just been stopped owns nothing any more, and leads no more.
     pub(super) async fn taken_over(&self, node: usize) {
         let ids = format!("SELECT id FROM punctual.nodes WHERE name = '{}'", NODES[node]);
         let rows = postgres::execute(&self.url(), &ids).await;
         let ids: Vec<&str> = rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
         // By its number: it may be buried before somebody has taken its last partition.
-        let owned = format!("SELECT number FROM punctual.partitions WHERE owner IN ({})", ids.join(", "));
-        eventually("others own its partitions", TAKEN_OVER_WITHIN, async || {
+        let owned = format!(
+            "SELECT number::text FROM punctual.partitions WHERE owner IN ({0})
+            UNION ALL SELECT name FROM punctual.leases WHERE holder IN ({0})",
+            ids.join(", ")
+        );
+        eventually("others have taken over", TAKEN_OVER_WITHIN, async || {
             match postgres::execute(&self.url(), &owned).await.len() {
                 0 => Ok(()),
                 left => Err(format!("{left} are still those of {}", NODES[node])),

@@ -42,7 +42,7 @@ async fn a_term_that_is_ignored_is_noticed() {
     let (bug, faults) = (Bug::TermsIgnored, [Fault::FreezeNode, Fault::FreezeNode]);
     // Each node stands still in the middle of a claim and goes on as soon as others own what it claims from: none of those
     // can have claimed it meanwhile, being as slow.
-    let plan = Plan { bug: Some(bug), freeze: Duration::ZERO, drain: Duration::from_secs(6), ..plan(&faults) };
+    let plan = Plan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };
     let report = cluster::run(&plan, |_| {}).await;
     println!("{report}");
     assert!(report.broke(bug.breaks()), "{:?} was not broken by {}", bug.breaks(), bug.name());
