@@ -23,8 +23,10 @@
 //! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; another tenant's as little as another target's.
 //! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next one's time comes later.
 //! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
-//! - `only_its_probe_closes_a_breaker`: the run of the task that was named last, and only once.
+//! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
+//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one does; up to a bound.
 //! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the breaker, until it closes.
+//! - `a_probe_that_is_given_back_was_none`: another may be made at once, unless it was already.
 //! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
 //! - `resetting_closes_whatever_it_is`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
@@ -124,8 +126,20 @@ pub struct OpenBreaker {
     pub half_open: bool,
     /// The task that is the probe, once it is known.
     pub probe: Option<TaskId>,
+    /// Probes before it that have not ended as far as is known, the latest first.
+    pub overtaken: Vec<TaskId>,
     /// How the last probe failed, if one has.
     pub last_probe: Option<FailedProbe>,
+}
+
+impl OpenBreaker {
+    /// Probes that the next one has overtaken that are kept in mind; those before them do not count any more.
+    pub const MOST_OVERTAKEN: usize = 16;
+
+    /// Whether a task is its probe, or one that was overtaken.
+    pub fn is_probe(&self, task: TaskId) -> bool {
+        self.probe == Some(task) || self.overtaken.contains(&task)
+    }
 }
 
 /// A probe that failed.
@@ -194,11 +208,14 @@ pub trait Breakers: Send + Sync {
     /// `again_at` on.
     async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError>;
 
-    /// The run of a task succeeded: if that is the probe, the breaker closes. Whether it did.
+    /// The run of a task succeeded: if that is a probe, the breaker closes. Whether it did.
     async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError>;
 
-    /// The run of a task failed so: if that is the probe, it has ended.
+    /// The run of a task failed so: if that is a probe, it has ended.
     async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError>;
+
+    /// A task was given back and was not run: if that is the last probe, another may be made from `again_at` on.
+    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError>;
 
     /// Closes a breaker whatever its probes say; false when it is not open.
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError>;

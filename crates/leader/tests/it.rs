@@ -160,6 +160,7 @@ async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_pois
         reason: "20 of 20 failed".into(),
         half_open: false,
         probe: None,
+        overtaken: Vec::new(),
         last_probe: None,
     };
     bench.store.open_breaker(breaker).await.unwrap();
@@ -202,18 +203,20 @@ async fn a_run_past_its_timeout_is_timed_out_and_is_no_poison() {
 
 #[tokio::test]
 async fn a_webhook_past_its_timeout_is_told_that_and_not_the_grace_of_its_node() {
-    let bench = Bench::new(true);
-    let task = bench.submit(task().push("http://x.example:80").timeout_millis(5_500)).await;
-    let taker = Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
-    let claimed = bench.claim(task.lane.id, taker).await;
-    let start =
-        Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
-    bench.store.start(vec![start]).await.unwrap();
-    bench.clock.advance_millis(15_499);
-    assert_eq!(bench.reap().await, Report::default(), "its node may still tell what came of it");
-    bench.clock.advance_millis(1);
-    assert_eq!(bench.reap().await.reaped, 1);
-    assert_eq!(last_message(&bench.task(task.id).await), "the run did not end within 5.5 seconds");
+    for (timeout_millis, told) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
+        let bench = Bench::new(true);
+        let task = bench.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
+        let taker = Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
+        let claimed = bench.claim(task.lane.id, taker).await;
+        let start =
+            Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
+        bench.store.start(vec![start]).await.unwrap();
+        bench.clock.advance_millis(i64::from(timeout_millis) + 9_999);
+        assert_eq!(bench.reap().await, Report::default(), "its node may still tell what came of it");
+        bench.clock.advance_millis(1);
+        assert_eq!(bench.reap().await.reaped, 1);
+        assert_eq!(last_message(&bench.task(task.id).await), format!("the run did not end within {told}"));
+    }
 }
 
 #[tokio::test]

@@ -15,10 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{Breakers, FailedProbe, Key, Permission, Runs};
+use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Permission, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::store::{Claimed, StoreError};
+use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 
@@ -30,7 +31,7 @@ pub use watch::{BreakerWatch, Config};
 const MOST_ENDED: usize = 4_096;
 /// What is longer is no host that anybody could reach, and too long for a key of the store.
 const LONGEST_TARGET: usize = 512;
-/// When nothing was there to be a probe, another may be made after this.
+/// When nothing was there to be a probe, or it was given back, another may be made after this.
 const LOOK_AGAIN_MILLIS: i64 = 1_000;
 
 /// How a run ended, for its breakers.
@@ -42,6 +43,8 @@ pub enum RunEnd {
     TakenOn,
     /// It failed, timed out or was lost.
     Failed,
+    /// It was given back, and says nothing of its target.
+    GivenBack,
 }
 
 /// A run that ended.
@@ -57,6 +60,22 @@ pub struct EndedRun<'a> {
     pub end: RunEnd,
     /// What went wrong, if it failed: operators see it of a probe.
     pub error: Option<Cow<'a, str>>,
+}
+
+impl<'a> EndedRun<'a> {
+    /// That of a task that nobody has taken.
+    pub(crate) fn given_back(task: &'a Task) -> Self {
+        let (tenant, target) = (task.tenant(), target_of(&task.lane.key));
+        Self { tenant, target, task: task.id, end: RunEnd::GivenBack, error: None }
+    }
+
+    fn as_probe(&self) -> ProbeEnd {
+        match self.end {
+            RunEnd::Succeeded | RunEnd::TakenOn => ProbeEnd::Succeeded,
+            RunEnd::Failed => ProbeEnd::Failed(bounded(self.error.as_deref().unwrap_or_default())),
+            RunEnd::GivenBack => ProbeEnd::GivenBack,
+        }
+    }
 }
 
 /// See the module.
@@ -84,8 +103,17 @@ struct Fresh {
 struct UnderOpen {
     key: Key,
     task: TaskId,
-    /// None: it succeeded.
-    error: Option<String>,
+    end: ProbeEnd,
+}
+
+/// What that says, if it was.
+#[derive(Debug)]
+enum ProbeEnd {
+    Succeeded,
+    /// With this error.
+    Failed(String),
+    /// It was not made.
+    GivenBack,
 }
 
 impl Circuits {
@@ -108,7 +136,6 @@ impl Circuits {
         let mut is_probe = false;
         let mut fresh = self.fresh.lock();
         for run in ended {
-            let is_success = run.end != RunEnd::Failed;
             if let Some(open) = &open {
                 let mut is_under_open = false;
                 for breaker in open.over(run.tenant, run.target) {
@@ -117,17 +144,18 @@ impl Circuits {
                     if breaker.key.is_of_tenant() && run.end == RunEnd::TakenOn {
                         continue;
                     }
-                    is_probe |= breaker.probe == Some(run.task);
+                    is_probe |= breaker.is_probe(run.task);
                     if fresh.ended.len() < MOST_ENDED {
-                        let error = (!is_success).then(|| bounded(run.error.as_deref().unwrap_or_default()));
-                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, error });
+                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, end: run.as_probe() });
                     }
                 }
                 if is_under_open {
                     continue;
                 }
             }
-            fresh.add(run.tenant, run.target, is_success);
+            if run.end != RunEnd::GivenBack {
+                fresh.add(run.tenant, run.target, run.end != RunEnd::Failed);
+            }
         }
         drop(fresh);
         if is_probe {
@@ -194,7 +222,10 @@ impl Circuits {
         let mut open = self.open.write();
         if let Some(mut breaker) = open.get(key).cloned() {
             breaker.next_probe_at = next_probe_at;
-            (breaker.half_open, breaker.probe) = (probe.is_some(), probe);
+            let before = std::mem::replace(&mut breaker.probe, probe);
+            breaker.overtaken.splice(..0, before);
+            breaker.overtaken.truncate(OpenBreaker::MOST_OVERTAKEN);
+            breaker.half_open = probe.is_some();
             Arc::make_mut(&mut open).insert(breaker);
         }
     }

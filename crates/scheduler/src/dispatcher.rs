@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backlog::Backlog;
 use crate::board::{Board, Shelf};
-use crate::breakers::{Circuits, OpenSet};
+use crate::breakers::{Circuits, EndedRun, OpenSet};
 use crate::broken::Broken;
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
 use crate::fairness::{self, Aging, Band, LongestWaits, Tenants};
@@ -538,16 +538,18 @@ impl Dispatcher {
             return;
         }
         let now = self.deps.clock.now();
-        let back = |task: Task| {
+        let back = |task: &Task| {
             // What was claimed ahead of its time is not due before it, and its run does not end before it began.
             let by = By { now: now.max(task.due_at), node: self.deps.node, actor: Actor::Scheduler };
             let event = Event::GiveBack(due_at.max(task.due_at));
             Some((task.id, transition(&task.position, event, &by).ok()?))
         };
-        let changes = tasks.into_iter().filter_map(back).collect();
+        let changes = tasks.iter().filter_map(back).collect();
         if let Err(error) = self.deps.store.apply(changes).await {
             tracing::warn!(error = %error, "could not give tasks back; the reaper will");
+            return;
         }
+        self.deps.circuits.count(tasks.iter().map(EndedRun::given_back));
     }
 }
 

@@ -28,8 +28,10 @@ macro_rules! breakers_conformance {
             the_breaker_over_a_target_is_found,
             a_probe_is_permitted_to_one,
             a_permission_can_be_returned,
-            only_its_probe_closes_a_breaker,
+            only_its_probes_close_a_breaker,
+            a_probe_that_is_overtaken_is_kept_in_mind,
             a_failed_probe_leaves_it_open,
+            a_probe_that_is_given_back_was_none,
             closing_forgets_the_counts,
             resetting_closes_whatever_it_is,
             breakers_outlive_the_process,
@@ -70,6 +72,7 @@ fn breaker(key: Key) -> OpenBreaker {
         reason: "99 of 100 runs failed".to_owned(),
         half_open: false,
         probe: None,
+        overtaken: Vec::new(),
         last_probe: None,
     }
 }
@@ -98,6 +101,23 @@ async fn name(fixture: &StoreFixture<'_>, next: i64, probe: Result<TaskId, Times
 
 async fn close(fixture: &StoreFixture<'_>, probe: TaskId) -> bool {
     fixture.breakers.close_breaker(&key(), probe).await.expect("a breaker can be closed")
+}
+
+async fn fail(fixture: &StoreFixture<'_>, probe: TaskId, seconds: i64, error: &str) {
+    let failed = FailedProbe::new(at(seconds), error);
+    fixture.breakers.probe_failed(&key(), probe, failed).await.expect("a failure can be told");
+}
+
+async fn give_back(fixture: &StoreFixture<'_>, probe: TaskId, again_at: i64) {
+    fixture.breakers.return_probe(&key(), probe, at(again_at)).await.expect("a probe can be given back");
+}
+
+/// A task that is the probe from `now` on; the next one is made at `next`.
+async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
+    assert_eq!(permit(fixture, now, next).await, Permission::Given);
+    let probe = TaskId::new();
+    name(fixture, next, Ok(probe)).await;
+    probe
 }
 
 /// Of all nodes and slots, except for those before the window; keys in order.
@@ -255,52 +275,98 @@ pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
     assert_eq!(only(&fixture).await, expected, "a permission of the past, or one that was used, is not returned");
 }
 
-/// Neither another task, nor the probe before the last.
-pub async fn only_its_probe_closes_a_breaker(factory: &dyn StoreFactory) {
+/// No other task does.
+pub async fn only_its_probes_close_a_breaker(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
-    let (first, second, late) = (TaskId::new(), TaskId::new(), TaskId::new());
-    assert!(!close(&fixture, first).await);
-    permit(&fixture, 160, 220).await;
-    name(&fixture, 220, Ok(first)).await;
+    assert!(!close(&fixture, TaskId::new()).await);
+    let (first, late) = (probe(&fixture, 160, 220).await, TaskId::new());
     permit(&fixture, 220, 280).await;
     name(&fixture, 220, Ok(late)).await;
     assert_eq!(only(&fixture).await.probe, None, "who was given the permission before the last names no probe");
+    let second = TaskId::new();
     name(&fixture, 280, Ok(second)).await;
-    assert!(!close(&fixture, first).await);
-    assert!(!close(&fixture, TaskId::new()).await);
+    for other in [late, TaskId::new()] {
+        assert!(!close(&fixture, other).await);
+    }
     assert!(close(&fixture, second).await);
     assert!(!close(&fixture, second).await);
     assert_eq!(all(&fixture).await, []);
     open(&fixture, key()).await;
-    assert!(!close(&fixture, second).await, "it is another breaker by now");
+    for before in [first, second] {
+        assert!(!close(&fixture, before).await, "it is another breaker by now");
+    }
+}
+
+/// The run of a probe may last for longer than it is until the next one.
+pub async fn a_probe_that_is_overtaken_is_kept_in_mind(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    let mut probes = Vec::new();
+    for made in 0..i64::try_from(OpenBreaker::MOST_OVERTAKEN).expect("it is small") + 2 {
+        probes.insert(0, probe(&fixture, 160 + made, 161 + made).await);
+    }
+    let breaker = only(&fixture).await;
+    assert_eq!((breaker.half_open, breaker.probe), (true, Some(probes[0])));
+    let (kept, [forgotten]) = probes.split_at(OpenBreaker::MOST_OVERTAKEN + 1) else { panic!("{probes:?}") };
+    assert_eq!(breaker.overtaken, kept[1..], "the latest first");
+    assert!(!close(&fixture, *forgotten).await);
+    fail(&fixture, *forgotten, 500, "forgotten").await;
+    assert_eq!(only(&fixture).await, breaker);
+    fail(&fixture, probes[2], 501, "refused").await;
+    let after = only(&fixture).await;
+    assert_eq!((after.half_open, after.probe), (true, Some(probes[0])), "the last one is under way as before");
+    assert_eq!(after.last_probe, Some(FailedProbe { at: at(501), error: "refused".to_owned() }));
+    assert!(!after.overtaken.contains(&probes[2]));
+    assert_eq!(after.overtaken.len(), OpenBreaker::MOST_OVERTAKEN - 1);
+    assert!(!close(&fixture, probes[2]).await);
+    // A permission that was given and has no task yet stays so, whatever becomes of those before.
+    permit(&fixture, 300, 360).await;
+    fail(&fixture, probes[3], 502, "refused").await;
+    let after = only(&fixture).await;
+    assert_eq!((after.half_open, after.probe, after.overtaken[0]), (true, None, probes[0]));
+    assert!(close(&fixture, probes[4]).await);
+    assert_eq!(all(&fixture).await, []);
+    open(&fixture, key()).await;
+    assert_eq!(only(&fixture).await.overtaken, []);
+}
+
+/// It says nothing. Neither does another task that is, nor one that was overtaken.
+pub async fn a_probe_that_is_given_back_was_none(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    open(&fixture, key()).await;
+    let first = probe(&fixture, 160, 220).await;
+    give_back(&fixture, TaskId::new(), 165).await;
+    assert_eq!(permit(&fixture, 165, 225).await, Permission::NotYet);
+    give_back(&fixture, first, 165).await;
+    assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(165), ..breaker(key()) });
+    assert!(!close(&fixture, first).await);
+    let (second, third) = (probe(&fixture, 165, 225).await, probe(&fixture, 225, 285).await);
+    give_back(&fixture, second, 230).await;
+    let expected = (true, Some(third), at(285));
+    let after = only(&fixture).await;
+    assert_eq!((after.half_open, after.probe, after.next_probe_at), expected);
+    give_back(&fixture, third, 900).await;
+    assert_eq!(only(&fixture).await.next_probe_at, at(285), "the next one is not put off");
 }
 
 /// And the next one may be made in its time. A breaker that opens anew knows nothing of it.
 pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
-    permit(&fixture, 160, 220).await;
-    let probe = TaskId::new();
-    name(&fixture, 220, Ok(probe)).await;
-    let failed = async |task, seconds, error: &str| {
-        let failed = FailedProbe::new(at(seconds), error);
-        fixture.breakers.probe_failed(&key(), task, failed).await.expect("a failure can be told");
-    };
-    failed(TaskId::new(), 161, "another").await;
+    let first = probe(&fixture, 160, 220).await;
+    fail(&fixture, TaskId::new(), 161, "another").await;
     let under_way = only(&fixture).await;
     assert_eq!((under_way.half_open, under_way.last_probe), (true, None));
-    failed(probe, 162, "br\u{f6}ken\0").await;
+    fail(&fixture, first, 162, "br\u{f6}ken\0").await;
     let last_probe = Some(FailedProbe { at: at(162), error: "br\u{f6}ken ".to_owned() });
     let expected = OpenBreaker { next_probe_at: at(220), last_probe: last_probe.clone(), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);
     assert_eq!(fixture.breakers.breaker_over(TENANT, TARGET).await.expect("it answers"), Some(expected));
-    assert!(!close(&fixture, probe).await);
-    assert_eq!(permit(&fixture, 220, 280).await, Permission::Given);
-    let probe = TaskId::new();
-    name(&fixture, 280, Ok(probe)).await;
+    assert!(!close(&fixture, first).await);
+    let second = probe(&fixture, 220, 280).await;
     assert_eq!(only(&fixture).await.last_probe, last_probe, "it is told until the next one has failed");
-    failed(probe, 221, "refused").await;
+    fail(&fixture, second, 221, "refused").await;
     let last_probe = FailedProbe { at: at(221), error: "refused".to_owned() };
     assert_eq!(only(&fixture).await.last_probe, Some(last_probe));
     assert!(fixture.breakers.reset_breaker(&key()).await.expect("it answers"));

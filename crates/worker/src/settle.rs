@@ -216,7 +216,8 @@ fn ended_run<'a>(lane: &'a Lane, task: TaskId, ended: Ended, steps: Option<&'a T
         Ended::Completed => RunEnd::Succeeded,
         Ended::Accepted => RunEnd::TakenOn,
         Ended::Retried | Ended::DeadLettered => RunEnd::Failed,
-        Ended::GivenBack | Ended::Cancelled | Ended::Lost => return None,
+        Ended::GivenBack => RunEnd::GivenBack,
+        Ended::Cancelled | Ended::Lost => return None,
     };
     let steps = steps.filter(|_| end == RunEnd::Failed);
     let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);

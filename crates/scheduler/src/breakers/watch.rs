@@ -18,7 +18,7 @@ use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Circuits, OpenSet, UnderOpen};
+use super::{Circuits, LOOK_AGAIN_MILLIS, OpenSet, ProbeEnd, UnderOpen};
 use crate::hints::Hints;
 
 /// How often it looks.
@@ -157,19 +157,27 @@ impl BreakerWatch {
         Ok(open)
     }
 
-    /// Closes breakers whose probes succeeded.
+    /// Closes breakers of which a probe succeeded, also one that the next has overtaken: only a probe begins under an open
+    /// breaker, so that its target is well.
     async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
-        while let Some(UnderOpen { key, task, error }) = self.ended.last() {
-            if open.get(key).is_some_and(|breaker| breaker.probe == Some(*task)) {
-                if let Some(error) = error {
-                    self.store.probe_failed(key, *task, FailedProbe::new(now, error)).await?;
-                } else if self.store.close_breaker(key, *task).await? {
-                    tracing::info!(
-                        tenant = key.tenant,
-                        target = key.target,
-                        "a breaker has closed: its probe succeeded, and its tasks are dispatched again"
-                    );
-                    open.remove(key);
+        while let Some(UnderOpen { key, task, end }) = self.ended.last() {
+            if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
+                match end {
+                    ProbeEnd::Succeeded if self.store.close_breaker(key, *task).await? => {
+                        tracing::info!(
+                            tenant = key.tenant,
+                            target = key.target,
+                            "a breaker has closed: its probe succeeded, and its tasks are dispatched again"
+                        );
+                        open.remove(key);
+                    }
+                    ProbeEnd::Succeeded => {}
+                    ProbeEnd::Failed(error) => {
+                        self.store.probe_failed(key, *task, FailedProbe::new(now, error)).await?;
+                    }
+                    ProbeEnd::GivenBack => {
+                        self.store.return_probe(key, *task, now.plus_millis(LOOK_AGAIN_MILLIS)).await?;
+                    }
                 }
             }
             self.ended.pop();
@@ -244,8 +252,8 @@ impl BreakerWatch {
         let whose = if key.is_of_tenant() { "of the tenant" } else { "to the target" };
         let reason = format!("{} of {} runs {whose} failed within {seconds} seconds", runs.failed, runs.all());
         let next_probe_at = now.plus_millis(self.config.probe_millis);
-        let (half_open, probe, last_probe) = (false, None, None);
-        OpenBreaker { key, opened_at: now, next_probe_at, runs, reason, half_open, probe, last_probe }
+        let (half_open, probe, overtaken, last_probe) = (false, None, Vec::new(), None);
+        OpenBreaker { key, opened_at: now, next_probe_at, runs, reason, half_open, probe, overtaken, last_probe }
     }
 
     /// Once a slot, what is before the window is removed.

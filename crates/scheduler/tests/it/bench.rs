@@ -202,3 +202,12 @@ fn queue_of(queue: &str) -> Wants {
 pub fn ask(wants: Wants, max_tasks: usize, wait: Duration) -> Ask {
     Ask { tenant: TENANT.into(), worker: "worker_a".into(), wants, max_tasks, lease_millis: 60_000, wait }
 }
+
+/// Polls a future once: its answer, if it has one by then.
+pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::Pin::new(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => Some(output),
+        std::task::Poll::Pending => None,
+    }
+}

@@ -11,11 +11,12 @@ use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::trail::RunError;
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
+use punctual_scheduler::desk::Wants;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
-use crate::bench::{BREAKERS, Bench, PROBE_MILLIS};
+use crate::bench::{BREAKERS, Bench, PROBE_MILLIS, ask, poll_once};
 
 const DEAD: &str = "http://dead.example:80";
 const WELL: &str = "http://well.example:80";
@@ -126,10 +127,8 @@ async fn one_task_is_the_probe_and_when_it_succeeds_the_breaker_closes() {
     bench.pass(1).await;
     let second = bench.published().await;
     assert_eq!(second.len(), 1);
-    for (straggler, end) in [(first[0], RunEnd::Succeeded), (TaskId::new(), RunEnd::Succeeded)] {
-        bench.tell(DEAD, straggler, end).await;
-        assert_eq!(bench.open().await.len(), 1, "only the probe closes it");
-    }
+    bench.tell(DEAD, TaskId::new(), RunEnd::Succeeded).await;
+    assert_eq!(bench.open().await.len(), 1, "only a probe closes it");
     bench.tell(DEAD, second[0], RunEnd::Succeeded).await;
     assert_eq!(bench.open().await, []);
     assert_eq!(bench.published().await.len(), 2, "the rest goes on");
@@ -158,6 +157,61 @@ async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
     let probe = bench.published().await.remove(0);
     bench.tell(DEAD, probe, RunEnd::TakenOn).await;
     assert_eq!(bench.open().await, [], "a target that takes work on is well");
+}
+
+/// Runs may last for longer than it is until the next probe.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_the_next_one_has_overtaken_is_listened_to() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.submit_all((0..5).map(|_| task().push(DEAD))).await;
+    let mut probes = Vec::new();
+    for _ in 0..3 {
+        bench.pass(PROBE_MILLIS).await;
+        probes.append(&mut bench.published().await);
+    }
+    assert_eq!(probes.len(), 3);
+    bench.tell(DEAD, probes[1], RunEnd::Failed).await;
+    let breaker = bench.open().await.remove(0);
+    let why = FailedProbe { at: START.plus_millis(3 * PROBE_MILLIS), error: "connection refused".to_owned() };
+    assert_eq!((breaker.probe, breaker.last_probe), (Some(probes[2]), Some(why)));
+    bench.tell(DEAD, probes[0], RunEnd::Succeeded).await;
+    assert_eq!(bench.open().await, []);
+    assert_eq!(bench.published().await.len(), 2, "the rest goes on");
+}
+
+/// Or workers whose polls end just then would put the next one off by a period each time.
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_its_worker_did_not_take_or_gave_back_is_made_again_soon() {
+    let mut bench = Bench::new();
+    count(&bench.circuits, "", RunEnd::Failed, 20);
+    bench.watch.run_once().await.unwrap();
+    let id = bench.submit(task().queue("q")).await;
+    let desk = bench.desk.clone();
+    let mut asked = Box::pin(desk.lease(ask(Wants::Queues(vec!["q".into()]), 1, Duration::from_secs(30))));
+    // Polled once, so that the worker waits; it hangs up when the probe is on its way to it.
+    assert!(poll_once(&mut asked).is_none());
+    bench.pass(PROBE_MILLIS).await;
+    assert_eq!(bench.task(id).await.state(), State::Running);
+    drop(asked);
+    bench.turns().await;
+    bench.watch.run_once().await.unwrap();
+    assert_eq!(bench.open().await[0].next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
+    bench.pass(1_000).await;
+    bench.watch.run_once().await.unwrap();
+    let probe = bench.lease("q", 1).await.remove(0);
+    bench.settler.settle(TENANT, vec![settlement(&probe, Outcome::Released)]).await.unwrap();
+    bench.watch.run_once().await.unwrap();
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((breaker.half_open, breaker.probe), (false, None));
+    assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 2_000));
+    // What is given back under no breaker counts neither way.
+    bench.sqlite.reset_breaker(&breaker.key).await.unwrap();
+    bench.watch.run_once().await.unwrap();
+    count(&bench.circuits, "", RunEnd::GivenBack, 20);
+    bench.watch.run_once().await.unwrap();
+    let counted = bench.sqlite.counts_since(START).await.unwrap();
+    assert!(counted.iter().all(|(_, runs)| runs.all() == 0), "{counted:?}");
 }
 
 #[tokio::test(start_paused = true)]

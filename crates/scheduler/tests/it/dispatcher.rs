@@ -12,7 +12,7 @@ use punctual_scheduler::targets::Place;
 use punctual_testkit::fixtures::{TENANT, at, task};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, ask};
+use crate::bench::{Bench, ask, poll_once};
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -113,7 +113,7 @@ async fn what_was_claimed_for_a_worker_that_hung_up_is_given_back_uncounted() {
     let desk = bench.desk.clone();
     let mut asked = Box::pin(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await });
     // Polled once, so that the worker waits; the dispatcher claims for it; then it hangs up unread.
-    assert!(futures_poll(&mut asked).is_none());
+    assert!(poll_once(&mut asked).is_none());
     assert_eq!(bench.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
     assert_eq!(bench.task(id).await.state(), State::Running);
     drop(asked);
@@ -186,15 +186,6 @@ async fn what_cannot_be_published_is_given_back_uncounted() {
 fn place(target: &str) -> Place {
     let (tenant, pool) = (TENANT.to_owned(), WEBHOOK_POOL.to_owned());
     Place::of(&Message { task_id: TaskId::new(), version: 2, tenant, priority: 5, pool, target: target.to_owned() })
-}
-
-/// Polls a future once.
-fn futures_poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::Pin::new(future).poll(&mut context) {
-        std::task::Poll::Ready(output) => Some(output),
-        std::task::Poll::Pending => None,
-    }
 }
 
 /// Of what others have in hand, or what became due while the claim was under way, a claim takes nothing; it is not left

@@ -82,6 +82,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/postgres/0011_probes.up.sql"),
         down: include_str!("../../migrations/postgres/0011_probes.down.sql"),
     },
+    Migration {
+        version: 12,
+        name: "overtaken_probes",
+        up: include_str!("../../migrations/postgres/0012_overtaken_probes.up.sql"),
+        down: include_str!("../../migrations/postgres/0012_overtaken_probes.down.sql"),
+    },
 ];
 
 /// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.

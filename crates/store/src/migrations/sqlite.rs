@@ -63,6 +63,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0009_probes.up.sql"),
         down: include_str!("../../migrations/sqlite/0009_probes.down.sql"),
     },
+    Migration {
+        version: 10,
+        name: "overtaken_probes",
+        up: include_str!("../../migrations/sqlite/0010_overtaken_probes.up.sql"),
+        down: include_str!("../../migrations/sqlite/0010_overtaken_probes.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.

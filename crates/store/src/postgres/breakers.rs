@@ -55,6 +55,10 @@ impl Breakers for PostgresStore {
         self.reads().call(async |session| probe_failed(session, key, probe, &failed).await).await
     }
 
+    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError> {
+        self.reads().call(async |session| return_probe(session, key, probe, again_at).await).await
+    }
+
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
         self.reads().call(async |session| close(session, key, None).await).await
     }
@@ -118,7 +122,8 @@ async fn over(session: &Session, tenant: &str, target: &str) -> Result<Option<Op
 /// Whether a probe may be made.
 async fn permit(session: &Session, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
     let (now, next) = (now.as_millis(), next.as_millis());
-    let rows = session.query(Sql::BreakerPermit, &[&key.tenant, &key.target, &now, &next]).await?;
+    let most_overtaken = i32::try_from(OpenBreaker::MOST_OVERTAKEN).unwrap_or(i32::MAX);
+    let rows = session.query(Sql::BreakerPermit, &[&key.tenant, &key.target, &now, &next, &most_overtaken]).await?;
     let told = rows.first().map_or((false, false), |row| (row.get(0), row.get(1)));
     Ok(match told {
         (true, _) => Permission::Given,
@@ -142,14 +147,21 @@ async fn name_probe(
     Ok(())
 }
 
-/// The probe failed.
+/// A probe failed.
 async fn probe_failed(session: &Session, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
     let (tenant, target, probe, at) = (&key.tenant, &key.target, probe.uuid(), failed.at.as_millis());
     session.execute(Sql::BreakerProbeFailed, &[tenant, target, &probe, &at, &failed.error]).await?;
     Ok(())
 }
 
-/// Closes a breaker if this is its probe, or without one in any case; whether it was open.
+/// The last probe was not run.
+async fn return_probe(session: &Session, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), Fault> {
+    let (tenant, target, probe, again_at) = (&key.tenant, &key.target, probe.uuid(), again_at.as_millis());
+    session.execute(Sql::BreakerProbeReturn, &[tenant, target, &probe, &again_at]).await?;
+    Ok(())
+}
+
+/// Closes a breaker if this is a probe of it, or without one in any case; whether it was open.
 async fn close(session: &Session, key: &Key, probe: Option<TaskId>) -> Result<bool, Fault> {
     let probe = probe.map(TaskId::uuid);
     let rows = session.query(Sql::BreakerClose, &[&key.tenant, &key.target, &probe]).await?;
@@ -157,7 +169,7 @@ async fn close(session: &Session, key: &Key, probe: Option<TaskId>) -> Result<bo
 }
 
 fn breaker(row: &Row) -> OpenBreaker {
-    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(9), row.get(10));
+    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(10), row.get(11));
     OpenBreaker {
         key: Key { tenant: row.get(0), target: row.get(1) },
         opened_at: Timestamp::from_millis(row.get(2)),
@@ -166,6 +178,7 @@ fn breaker(row: &Row) -> OpenBreaker {
         reason: row.get(6),
         half_open: row.get(7),
         probe: row.get::<_, Option<uuid::Uuid>>(8).map(TaskId::from_uuid),
+        overtaken: row.get::<_, Vec<uuid::Uuid>>(9).into_iter().map(TaskId::from_uuid).collect(),
         last_probe: failed_at
             .map(|at| FailedProbe { at: Timestamp::from_millis(at), error: error.unwrap_or_default() }),
     }

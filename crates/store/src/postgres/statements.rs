@@ -33,6 +33,7 @@ statements! {
     BreakerPermit => include_str!("../sql/postgres/breaker_permit.sql"),
     BreakerProbe => include_str!("../sql/postgres/breaker_probe.sql"),
     BreakerProbeFailed => include_str!("../sql/postgres/breaker_probe_failed.sql"),
+    BreakerProbeReturn => include_str!("../sql/postgres/breaker_probe_return.sql"),
     BreakerReturn => include_str!("../sql/postgres/breaker_return.sql"),
     BucketGet => include_str!("../sql/postgres/bucket_get.sql"),
     ChildBlockers => include_str!("../sql/postgres/child_blockers.sql"),
@@ -274,4 +275,5 @@ pub(crate) const OF_INBOX: &[Sql] = &[
 ];
 
 /// What queues are changed with, likewise.
-pub(crate) const OF_QUEUES: &[Sql] = &[Sql::GateDrop, Sql::GatePut, Sql::Notify, Sql::QueueGet, Sql::QueuePut];
+pub(crate) const OF_QUEUES: &[Sql] =
+    &[Sql::GateDrop, Sql::GatePut, Sql::Notify, Sql::QueueCounts, Sql::QueueGet, Sql::QueuePut, Sql::QueueUsed];

@@ -69,6 +69,12 @@ impl Breakers for SqliteStore {
         self.writer().call(Way::Progress, Weight::SMALL, work).await
     }
 
+    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError> {
+        let key = key.clone();
+        let work = move |session: &mut Session<'_>| return_probe(session, &key, probe, again_at);
+        self.writer().call(Way::Progress, Weight::SMALL, work).await
+    }
+
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
         let key = key.clone();
         self.writer().call(Way::Urgent, Weight::SMALL, move |session| close(session, &key, None)).await
@@ -125,24 +131,22 @@ fn list(session: &mut Session<'_>, after: Option<&Key>, limit: usize) -> Result<
 
 /// The open breaker over a target.
 fn over(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, Fault> {
-    for target in [target, ""] {
-        let found = session.statements.get(Sql::BreakerGet)?.query_row((tenant, target), breaker).optional()?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
+    let own = get(session, tenant, target)?;
+    if own.is_some() { Ok(own) } else { get(session, tenant, "") }
+}
+
+fn get(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, Fault> {
+    Ok(session.statements.get(Sql::BreakerGet)?.query_row((tenant, target), breaker).optional()?)
 }
 
 /// Whether a probe may be made.
 fn permit(session: &mut Session<'_>, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
-    let (now, next) = (now.as_millis(), next.as_millis());
+    let Some(breaker) = get(session, &key.tenant, &key.target)? else { return Ok(Permission::Closed) };
+    let before = breaker.probe.into_iter().chain(breaker.overtaken).take(OpenBreaker::MOST_OVERTAKEN);
+    let (now, next, overtaken) = (now.as_millis(), next.as_millis(), tasks_column(before));
     let permit = session.statements.get(Sql::BreakerPermit)?;
-    if permit.execute((&key.tenant, &key.target, now, next))? > 0 {
-        return Ok(Permission::Given);
-    }
-    let is_open = session.statements.get(Sql::BreakerGet)?.exists((&key.tenant, &key.target))?;
-    Ok(if is_open { Permission::NotYet } else { Permission::Closed })
+    let is_permitted = permit.execute((&key.tenant, &key.target, now, next, overtaken))? > 0;
+    Ok(if is_permitted { Permission::Given } else { Permission::NotYet })
 }
 
 /// Which task the probe is, or that there is none.
@@ -166,28 +170,42 @@ fn name_probe(
     Ok(())
 }
 
-/// The probe failed.
+/// A probe failed.
 fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
-    let (probe, at) = (probe.uuid(), failed.at.as_millis());
+    let breaker = get(session, &key.tenant, &key.target)?.filter(|breaker| breaker.is_probe(probe));
+    let Some(breaker) = breaker else { return Ok(()) };
+    let last = breaker.probe.filter(|last| *last != probe);
+    let half_open = breaker.half_open && (last.is_some() || breaker.probe.is_none());
+    let overtaken = tasks_column(breaker.overtaken.into_iter().filter(|task| *task != probe));
+    let last = last.map(|task| *task.uuid().as_bytes());
+    let (at, error) = (failed.at.as_millis(), &failed.error);
     let end = session.statements.get(Sql::BreakerProbeFailed)?;
-    end.execute((&key.tenant, &key.target, probe.as_bytes(), at, &failed.error))?;
+    end.execute((&key.tenant, &key.target, half_open, last, overtaken, at, error))?;
     Ok(())
 }
 
-/// Closes a breaker if this is its probe, or without one in any case; whether it was open.
+/// The last probe was not run.
+fn return_probe(session: &mut Session<'_>, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), Fault> {
+    let give = session.statements.get(Sql::BreakerProbeReturn)?;
+    give.execute((&key.tenant, &key.target, probe.uuid().as_bytes(), again_at.as_millis()))?;
+    Ok(())
+}
+
+/// Closes a breaker if this is a probe of it, or without one in any case; whether it was open.
 fn close(session: &mut Session<'_>, key: &Key, probe: Option<TaskId>) -> Result<bool, Fault> {
-    let probe = probe.map(|task| *task.uuid().as_bytes());
-    let close = session.statements.get(Sql::BreakerClose)?;
-    if close.execute((&key.tenant, &key.target, probe))? == 0 {
+    let breaker = get(session, &key.tenant, &key.target)?;
+    if !breaker.is_some_and(|breaker| probe.is_none_or(|task| breaker.is_probe(task))) {
         return Ok(false);
     }
+    session.statements.get(Sql::BreakerClose)?.execute((&key.tenant, &key.target))?;
     session.statements.get(Sql::BreakerCountsForget)?.execute((&key.tenant, &key.target))?;
     Ok(true)
 }
 
 fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
     let probe: Option<[u8; 16]> = row.get(8)?;
-    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(9)?, row.get(10)?);
+    let (overtaken, _) = row.get_ref(9)?.as_blob()?.as_chunks();
+    let (failed_at, error): (Option<i64>, Option<String>) = (row.get(10)?, row.get(11)?);
     Ok(OpenBreaker {
         key: Key { tenant: row.get(0)?, target: row.get(1)? },
         opened_at: Timestamp::from_millis(row.get(2)?),
@@ -195,10 +213,19 @@ fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
         runs: Runs { ok: number(row.get(4)?), failed: number(row.get(5)?) },
         reason: row.get(6)?,
         half_open: row.get(7)?,
-        probe: probe.map(|bytes| TaskId::from_uuid(uuid::Uuid::from_bytes(bytes))),
+        probe: probe.map(task),
+        overtaken: overtaken.iter().copied().map(task).collect(),
         last_probe: failed_at
             .map(|at| FailedProbe { at: Timestamp::from_millis(at), error: error.unwrap_or_default() }),
     })
+}
+
+fn task(bytes: [u8; 16]) -> TaskId {
+    TaskId::from_uuid(uuid::Uuid::from_bytes(bytes))
+}
+
+fn tasks_column(tasks: impl Iterator<Item = TaskId>) -> Vec<u8> {
+    tasks.flat_map(|task| *task.uuid().as_bytes()).collect()
 }
 
 fn number(column: i64) -> u64 {

@@ -83,6 +83,7 @@ statements! {
     BreakerPermit => include_str!("../sql/sqlite/breaker_permit.sql"),
     BreakerProbe => include_str!("../sql/sqlite/breaker_probe.sql"),
     BreakerProbeFailed => include_str!("../sql/sqlite/breaker_probe_failed.sql"),
+    BreakerProbeReturn => include_str!("../sql/sqlite/breaker_probe_return.sql"),
     BreakerReturn => include_str!("../sql/sqlite/breaker_return.sql"),
     BucketDrop => include_str!("../sql/sqlite/bucket_drop.sql"),
     BucketGet => include_str!("../sql/sqlite/bucket_get.sql"),

@@ -1,2 +1,2 @@
-UPDATE breakers SET half_open = 0, probe = NULL, last_probe_at = ?4, last_probe_error = ?5
-WHERE tenant = ?1 AND target = ?2 AND probe = ?3
+UPDATE breakers SET half_open = ?3, probe = ?4, overtaken = ?5, last_probe_at = ?6, last_probe_error = ?7
+WHERE tenant = ?1 AND target = ?2

@@ -41,7 +41,7 @@ async fn what_waits_when_the_table_is_made_is_in_it() {
     assert_eq!(fixture.lease(&running, 1).await.len(), 1);
     Store::close(&fixture.store).await.unwrap();
     let mut database = Database::open(fixture.directory.path(), &Options::default()).unwrap();
-    assert_eq!(database.down(7).unwrap(), [9, 8]);
+    assert_eq!(database.down(7).unwrap().last(), Some(&8));
     drop(database);
     assert_eq!(waiting(&open(fixture.directory.path())).await, [(5, 2), (7, 1)]);
 }

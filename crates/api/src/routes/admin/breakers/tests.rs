@@ -16,6 +16,7 @@ async fn open(world: &World, key: Key) {
         reason: "19 of 20 runs failed".to_owned(),
         half_open: false,
         probe: None,
+        overtaken: Vec::new(),
         last_probe: None,
     };
     assert!(world.sqlite.open_breaker(breaker).await.unwrap());

@@ -1,0 +1,1 @@
+ALTER TABLE breakers DROP COLUMN overtaken;
