@@ -18,7 +18,7 @@ pub struct Explanation {
     /// nobody knows for how long, and when it expires before.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub eta: Option<Timestamp>,
-    /// When it fails instead of running, if it was not begun before.
+    /// When it fails instead of running, if it was not begun before; a retry counts like the first run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Option<Timestamp>,

@@ -397,8 +397,9 @@ impl Draft<'_> {
         let uncounted = mendable && is_spared;
         let retry = uncounted || (mendable && failure.policy.allows_retry_after(attempts));
         let error = if poisoned {
-            let message =
-                format!("the worker was lost {crashes} times while it ran this task; last: {}", failure.error.message);
+            let times = if crashes == 1 { "time" } else { "times" };
+            let last = &failure.error.message;
+            let message = format!("the worker was lost {crashes} {times} while it ran this task; last: {last}");
             RunError { code: "poisoned".into(), message: message.into(), details: None }
         } else {
             failure.error

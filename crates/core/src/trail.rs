@@ -259,9 +259,20 @@ impl Trail {
         self.entries().find(|entry| entry.version == version)
     }
 
-    /// The last error and when it happened.
+    /// The last error and when it happened. That of a task which expired after it had run tells what came of its runs.
     pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {
-        self.entries().filter_map(|entry| entry.error().map(|error| (entry.at, error))).last()
+        let mut has_run = false;
+        let mut last: Option<(Timestamp, RunError<'_>)> = None;
+        for entry in self.entries() {
+            has_run |= matches!(entry.step, Step::Started { .. });
+            let Some(error) = entry.error() else { continue };
+            let error = match entry.step {
+                Step::Expired if has_run => expired_after(last.map(|(_, before)| before), error),
+                _ => error,
+            };
+            last = Some((entry.at, error));
+        }
+        last
     }
 
     /// The attempts of `task`, oldest first.
@@ -336,6 +347,20 @@ impl<'a> Entry<'a> {
         };
         Some(RunEnd { at: self.at, outcome, error: self.error(), http_status, uncounted: self.uncounted() })
     }
+}
+
+/// The error of a task that expired after it had run, and `before` failed, if its runs did not only end by being given back.
+fn expired_after<'a>(before: Option<RunError<'a>>, expired: RunError<'a>) -> RunError<'a> {
+    let message = match before {
+        Some(RunError { code, message, .. }) if message.is_empty() => {
+            format!("the task ran, but did not succeed by its expires_at; its last error was {code}")
+        }
+        Some(RunError { code, message, .. }) => {
+            format!("the task ran, but did not succeed by its expires_at; its last error was {code}: {message}")
+        }
+        None => "the task was begun and given back, and was not started again by its expires_at".to_owned(),
+    };
+    RunError { message: Cow::Owned(message), ..expired }
 }
 
 #[cfg(test)]
@@ -417,6 +442,38 @@ mod tests {
         let ends: Vec<_> = runs.iter().map(|run| run.end.as_ref().unwrap()).collect();
         assert_eq!((runs[0].attempt, ends[0].outcome, ends[0].http_status), (1, "failed", Some(500)));
         assert_eq!((ends[0].uncounted, ends[1].uncounted), (Some("breaker_open"), None));
+    }
+
+    #[test]
+    fn a_task_that_expired_tells_what_came_of_its_runs() {
+        let expired = |steps: Vec<Step<'static>>| {
+            let mut trail = Trail::default();
+            for (version, step) in (1..).zip(steps.into_iter().chain([Step::Expired])) {
+                trail.push(&entry(version, State::Failed, step));
+            }
+            let (at, error) = trail.last_error().expect("it expired");
+            assert_eq!((at, error.code.as_ref()), (trail.last().unwrap().at, "expired"));
+            error.message.into_owned()
+        };
+        let started = || Step::Started { attempt: 1 };
+        let never = "the task was not started by its expires_at";
+        assert_eq!(expired(vec![Step::Submitted]), never);
+        assert_eq!(expired(vec![Step::Submitted, Step::Claimed, Step::GivenBack]), never, "nobody began it");
+        assert_eq!(
+            expired(vec![Step::Submitted, started(), failed()]),
+            "the task ran, but did not succeed by its expires_at; its last error was boom: it broke"
+        );
+        let Step::Failed { outcome, http_status, .. } = failed() else { unreachable!("it is one") };
+        let error = RunError { code: "bad".into(), message: "".into(), details: None };
+        let uncounted = Step::FailedUncounted { outcome, error, http_status };
+        assert_eq!(
+            expired(vec![started(), failed(), started(), uncounted, started(), Step::GivenBack]),
+            "the task ran, but did not succeed by its expires_at; its last error was bad"
+        );
+        assert_eq!(
+            expired(vec![started(), Step::GivenBack]),
+            "the task was begun and given back, and was not started again by its expires_at"
+        );
     }
 
     #[test]

@@ -165,7 +165,8 @@ impl Reaper {
         let (how, code, message) = if timed_out {
             // Not up to the deadline: that of a webhook is later by the time a node has to tell what came of it.
             let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
-            (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} seconds"))
+            let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
+            (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} {unit}"))
         } else {
             (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))
         };

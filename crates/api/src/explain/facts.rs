@@ -36,15 +36,16 @@ pub(crate) struct Facts {
     pub blockers: Blockers,
     /// Whose turn it is, if it has an ordering key and is `BLOCKED` or `PENDING`.
     pub turn: Option<Turn>,
-    /// The first live task that it waits for, as it stands: of those it depends on, or else whoever has the turn.
-    pub in_the_way: Option<Task>,
+    /// Live tasks that it waits for, as they stand: the first of those it depends on, and whoever has the turn. Of a task
+    /// that expires all those that it depends on and that are named, since one of them may last longer than that.
+    pub in_the_way: Vec<Task>,
     /// What its queue is set to.
     pub queue: Queue,
     /// How many tasks of its queue are `QUEUED` or `RUNNING`.
     pub held: u64,
     /// The tokens of its queue, if it has a rate limit and anybody has taken from it.
     pub bucket: Option<Bucket>,
-    /// The open breakers over it, of one that is due; first the one whose probe comes last, which the others wait for.
+    /// The open breakers over it; first the one whose probe comes last, which the others wait for.
     pub breakers: Vec<OpenBreaker>,
     /// How many tasks of its queue go before it, of one that could be claimed.
     pub ahead: Ahead,
@@ -61,7 +62,7 @@ impl Facts {
             now,
             blockers: Blockers::default(),
             turn: None,
-            in_the_way: None,
+            in_the_way: Vec::new(),
             queue,
             held: 0,
             bucket: None,
@@ -71,20 +72,19 @@ impl Facts {
         }
     }
 
-    fn is_due(&self) -> bool {
-        self.task.state() == State::Pending && self.task.due_at <= self.now
-    }
-
     /// Whether a claim could take it, were it not for its queue and for those who claim.
     pub fn is_claimable(&self) -> bool {
-        self.is_due() && self.turn.as_ref().is_none_or(|turn| turn.is_own)
+        let is_due = self.task.state() == State::Pending && self.task.due_at <= self.now;
+        is_due && self.turn.as_ref().is_none_or(|turn| turn.is_own)
     }
 
-    /// The first live task that it waits for. A dead letter that holds others waits for nothing but to be driven again.
-    fn first_in_the_way(&self) -> Option<TaskId> {
-        let blocker = self.blockers.first.first().filter(|blocker| !blocker.state.is_final());
+    /// The live tasks that it waits for and that are to be read. A dead letter that holds others waits for nothing but to be
+    /// driven again.
+    fn those_in_the_way(&self) -> Vec<TaskId> {
+        let most = if self.task.expires_at.is_some() { TASKS } else { 1 };
+        let live = self.blockers.first.iter().filter(|blocker| !blocker.state.is_final());
         let holder = self.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder);
-        blocker.map(|blocker| blocker.id).or(holder.map(|(id, _)| id))
+        live.map(|blocker| blocker.id).take(most).chain(holder.map(|(id, _)| id)).collect()
     }
 }
 
@@ -99,15 +99,16 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
     if facts.task.body.ordering_key.is_some() {
         facts.turn = api.obstacles.turn(&facts.task, OF_KEY).await?;
     }
-    if let Some(id) = facts.first_in_the_way() {
-        facts.in_the_way = api.store.get(facts.task.tenant(), vec![id]).await?.pop().flatten();
+    let in_the_way = facts.those_in_the_way();
+    if !in_the_way.is_empty() {
+        facts.in_the_way = api.store.get(facts.task.tenant(), in_the_way).await?.into_iter().flatten().collect();
     }
     let key = &facts.task.lane.key;
     if let Some(told) = api.queues.queue(&key.tenant, &key.queue).await? {
         facts.held = told.live.queued + told.live.running;
         facts.queue = told.queue;
     }
-    if facts.is_due() && api.outlook.has_breakers() {
+    if api.outlook.has_breakers() {
         facts.breakers = breakers_over(api, key).await?;
     }
     if facts.is_claimable() {

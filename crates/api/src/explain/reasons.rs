@@ -16,6 +16,7 @@ use punctual_client::{Explanation, Reason};
 use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use punctual_core::trail::Step;
 
 use super::facts::Facts;
 
@@ -43,7 +44,7 @@ fn waiting(facts: &Facts) -> Vec<Reason> {
             .into_iter()
             .flatten()
             .collect();
-    reasons.extend(facts.breakers.iter().map(|breaker| breaker::open(breaker, facts.now)));
+    reasons.extend(facts.breakers.iter().filter_map(|breaker| breaker::open(facts, breaker)));
     if facts.is_claimable() {
         let limits = [queue::concurrency(facts), queue::rate(facts)];
         let (next, hold): (Vec<Reason>, Vec<Reason>) = limits.into_iter().flatten().partition(|limit| limit.comes_next);
@@ -84,10 +85,17 @@ fn under_way(task: &Task, state: State) -> Reason {
     }
 }
 
-/// With the last error, unless it succeeded after all.
+/// With the last error, unless it succeeded after all; of one that has expired also with that of its runs, if they failed.
 fn at_rest(task: &Task, state: State) -> Reason {
     let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
-    let why = error.as_ref().map(|error| format!("; its last error is {}", error.code)).unwrap_or_default();
+    let failed =
+        task.trail.entries().filter(|entry| entry.step != Step::Expired).filter_map(|entry| entry.error()).last();
+    let has_expired = task.trail.last().is_some_and(|entry| entry.step == Step::Expired);
+    let why = match (&error, failed.filter(|_| has_expired)) {
+        (Some(_), Some(failed)) => format!("; it expired, and its last error before that was {}", failed.code),
+        (Some(error), None) => format!("; its last error is {}", error.code),
+        (None, _) => String::new(),
+    };
     let message = format!("it is {} and will not run again by itself{why}", state.as_str());
     Reason {
         since: task.completed_at,

@@ -59,8 +59,10 @@ pub fn depends_on_refused(parent: usize) -> Problem {
 
 fn named(circle: &[usize]) -> String {
     let mut text = circle.iter().take(NAMED).map(usize::to_string).collect::<Vec<_>>().join(", ");
-    if circle.len() > NAMED {
-        write!(text, " and {} others", circle.len() - NAMED).expect("invariant: a string can be written to");
+    match circle.len().saturating_sub(NAMED) {
+        0 => {}
+        1 => text.push_str(" and one other"),
+        more => write!(text, " and {more} others").expect("invariant: a string can be written to"),
     }
     text
 }
@@ -193,6 +195,10 @@ mod tests {
         let problem = verdicts[2].as_ref().unwrap_err();
         assert!(problem.detail().contains("tasks 1, 2 of the batch"), "{}", problem.detail());
         assert_eq!(problem.errors()[0].pointer, "/tasks/2/depends_on");
+        let all = "0, 1, 2, 3, 4, 5, 6, 7, 8, 9";
+        assert_eq!(named(&(0..10).collect::<Vec<_>>()), all);
+        assert_eq!(named(&(0..11).collect::<Vec<_>>()), format!("{all} and one other"));
+        assert_eq!(named(&(0..12).collect::<Vec<_>>()), format!("{all} and 2 others"));
     }
 
     #[test]

@@ -110,6 +110,9 @@ fn a_task_that_loses_its_workers_is_poison() {
             let (code, message) = error_of(&change);
             assert_eq!(code, if poisoned { "poisoned" } else { "boom" });
             assert!(message.contains("it broke"), "the last error is lost: {message}");
+            let times =
+                if poison_after == 1 { "lost 1 time while".to_owned() } else { format!("lost {poison_after} times") };
+            assert!(!poisoned || message.contains(&times), "{message}");
         }
     }
     let never = Failure { poison_after: 0, policy: policy(1_000), ..failure(FailedHow::Lost) };

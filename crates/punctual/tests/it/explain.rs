@@ -68,6 +68,7 @@ async fn what_the_store_decides_is_told_by_every_node() {
     queue::paused(&acting, &asking).await;
     queue::full(&acting, &asking).await;
     queue::slow(&acting, &asking).await;
+    own::expired(&acting, &asking).await;
 }
 
 #[tokio::test]

@@ -81,5 +81,8 @@ pub async fn claim_fails_a_retry_past_the_expiry(factory: &dyn StoreFactory) {
     fixture.advance(10_000);
     assert_eq!(fixture.overdue(Vec::new()).await, [first.id]);
     assert!(fixture.lease(first.lane.id, 1).await.is_empty(), "a retry was given out past the expiry");
-    assert_eq!(fixture.get(&first).await.state(), State::Failed);
+    let failed = fixture.get(&first).await;
+    let (at, error) = failed.trail.last_error().expect("it says why");
+    assert_eq!((failed.state(), error.code.as_ref(), at), (State::Failed, "expired", fixture.now()));
+    assert!(error.message.ends_with("its last error was boom: it bröke 🧨"), "{error:?}");
 }

@@ -2,14 +2,19 @@
 
 use punctual_client::Reason;
 use punctual_core::breakers::OpenBreaker;
-use punctual_core::time::Timestamp;
 
 use super::reason;
+use crate::explain::facts::Facts;
 
 /// Nothing is taken but a probe. While one is under way, nobody knows how long that lasts; and which task is the next one
-/// is not decided before it is taken, so that there is no place in a line to tell.
-pub(super) fn open(breaker: &OpenBreaker, now: Timestamp) -> Reason {
+/// is not decided before it is taken, so that there is no place in a line to tell. A breaker whose next probe comes before
+/// the task is due is not in its way: it may be closed by then.
+pub(super) fn open(facts: &Facts, breaker: &OpenBreaker) -> Option<Reason> {
+    let (now, due_at) = (facts.now, facts.task.due_at);
     let OpenBreaker { key, opened_at, next_probe_at, .. } = breaker;
+    if due_at > now && *next_probe_at <= due_at {
+        return None;
+    }
     let over = if key.is_of_tenant() { format!("tenant {}", key.tenant) } else { format!("target {}", key.target) };
     let next = match breaker.probe {
         Some(probe) if breaker.half_open => format!("{probe} runs as a probe, and closes it if it succeeds"),
@@ -23,11 +28,11 @@ pub(super) fn open(breaker: &OpenBreaker, now: Timestamp) -> Reason {
     let last =
         last.map(|probe| format!("; the last probe failed at {}: {}", probe.at, probe.error)).unwrap_or_default();
     let message = format!("the circuit breaker of {over} is open since {opened_at} ({}); {next}{last}", breaker.reason);
-    Reason {
+    Some(Reason {
         since: Some(*opened_at),
         until: Some(*next_probe_at).filter(|at| !breaker.half_open && *at > now),
         reason: Some(breaker.reason.clone()),
         target: (!key.is_of_tenant()).then(|| key.target.clone()),
         ..reason("breaker_open", message)
-    }
+    })
 }

@@ -54,6 +54,11 @@ pub(super) fn many(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
+/// So many do this.
+pub(super) fn doing(number: u64, what: &str) -> String {
+    format!("{} {what}{}", thousands(number), if number == 1 { "s" } else { "" })
+}
+
 /// A number as people write it.
 pub(super) fn thousands(number: u64) -> String {
     let digits = number.to_string();

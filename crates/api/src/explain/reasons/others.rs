@@ -5,10 +5,10 @@ use punctual_client::{Reason, TaskInTheWay};
 use punctual_core::ids::TaskId;
 use punctual_core::obstacles::Blocker;
 use punctual_core::state::State;
-use punctual_core::task::Task;
+use punctual_core::task::{OnDependencyFailure, Task};
 use punctual_core::time::Timestamp;
 
-use super::line::{before, in_line, thousands};
+use super::line::{before, in_line, many, thousands};
 use super::{reason, time};
 use crate::explain::facts::Facts;
 
@@ -18,21 +18,83 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
         return None;
     }
     let blockers = &facts.blockers;
-    let waits = match (blockers.count, blockers.first.first()) {
-        (0, _) => "all that it depends on has come to rest: it is about to be released".to_owned(),
+    let (letters, others): (Vec<&Blocker>, Vec<&Blocker>) = blockers.first.iter().partition(|blocker| blocker.holds);
+    let waited_for = blockers.count.saturating_sub(u64::try_from(letters.len()).unwrap_or(u64::MAX));
+    let waits = match (waited_for, others.first()) {
+        (0, _) => None,
+        (1, Some(only)) => Some(format!("it depends on {}", stands(facts, only))),
         (count, Some(first)) => {
-            let whom = if count == 1 { "a task".to_owned() } else { format!("{} tasks", thousands(count)) };
-            let (id, state, waits) = (first.id, first.state.as_str(), itself(facts, first.id));
-            format!("it depends on {whom} that did not come to rest yet; the first is {id}, {state}{waits}")
+            let count = thousands(count);
+            Some(format!("it depends on {count} tasks that it still waits for; the first is {}", stands(facts, first)))
         }
-        (count, None) => format!("it depends on {} tasks that did not come to rest yet", thousands(count)),
+        (count, None) => Some(format!("it depends on {} that it still waits for", many(count, "task"))),
     };
-    let holding = blockers.first.iter().filter(|blocker| blocker.holds);
-    let held = holding
-        .map(|letter| format!("{} is a dead letter, and its queue holds what depends on it: re-drive it", letter.id));
-    let message = [waits].into_iter().chain(held).collect::<Vec<String>>().join("; ");
+    let held = (!letters.is_empty()).then(|| format!("it depends on {}", dead_letters(facts, &letters)));
+    let mut message = waits.into_iter().chain(held).collect::<Vec<String>>().join("; ");
+    if message.is_empty() {
+        "all that it depends on has come to rest: it is about to be released".clone_into(&mut message);
+    }
     let tasks = blockers.first.iter().map(in_the_way).collect();
     Some(Reason { tasks, count: Some(blockers.count), ..reason("waiting_for_dependencies", message) })
+}
+
+/// A task that this one depends on, and where it stands, for the end of a sentence.
+fn stands(facts: &Facts, blocker: &Blocker) -> String {
+    let Blocker { id, state, .. } = blocker;
+    let follows = match state {
+        State::Completed => ", as is about to be noticed".to_owned(),
+        State::Cancelled | State::Failed | State::DeadLettered => {
+            format!(", as is about to be noticed: {}", unsuccessful(facts))
+        }
+        State::Blocked | State::Pending | State::Queued | State::Running => itself(facts, *id),
+    };
+    format!("{id}, {}{follows}", state.as_str())
+}
+
+/// What becomes of the task when one that it depends on does not complete.
+fn unsuccessful(facts: &Facts) -> String {
+    let policy = facts.task.body.dependencies.on_failure;
+    let becomes = match policy {
+        OnDependencyFailure::Cancel => "this task is then CANCELLED",
+        OnDependencyFailure::Fail => "this task is then FAILED",
+        OnDependencyFailure::Run => "this task then waits for it no longer and runs all the same",
+    };
+    format!("{becomes} (on_dependency_failure: {})", policy.as_str())
+}
+
+/// Dead letters whose queues hold what depends on them, whatever that says of their failure.
+fn dead_letters(facts: &Facts, letters: &[&Blocker]) -> String {
+    let ids = letters.iter().map(|letter| letter.id.to_string()).collect::<Vec<String>>().join(", ");
+    let otherwise = unsuccessful(facts);
+    if letters.len() == 1 {
+        format!(
+            "{ids}, which is a dead letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive it, and \
+             this task goes on once it completes; should it end otherwise, or its queue be set to continue, {otherwise}"
+        )
+    } else {
+        format!(
+            "{ids}, which are dead letters, and their queues hold what depends on them (on_dead_letter: hold): re-drive them, \
+             and this task goes on once they complete; should one end otherwise, or its queue be set to continue, {otherwise}"
+        )
+    }
+}
+
+/// The latest instant before which one of those in its way cannot come to rest as far as their rows tell, since it is not due
+/// before; and which one that is, for the end of a sentence. One that expires before it is due comes to rest then.
+pub(super) fn last(facts: &Facts) -> Option<(Timestamp, String)> {
+    let rests = |task: &Task| task.expires_at.map_or(task.due_at, |expires_at| expires_at.min(task.due_at));
+    let holder = facts.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder).map(|(id, _)| id);
+    let those = facts.in_the_way.iter().filter(|task| matches!(task.state(), State::Blocked | State::Pending));
+    let lasting = those.filter_map(|task| {
+        if facts.blockers.first.iter().any(|blocker| blocker.id == task.id) {
+            let (id, at) = (task.id, rests(task));
+            return Some((at, format!(", since {id}, which it depends on, waits at least until then")));
+        }
+        // Who has the turn and has not begun gives way to whoever is due before it.
+        let keeps_turn = holder == Some(task.id) && task.position.attempts > 0;
+        keeps_turn.then(|| (rests(task), format!(", since {}, which has its turn, waits at least until then", task.id)))
+    });
+    lasting.max()
 }
 
 fn in_the_way(blocker: &Blocker) -> TaskInTheWay {
@@ -72,7 +134,7 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
 
 /// What the task in the way waits for itself, for the end of a sentence that names it; nothing if that was not read.
 fn itself(facts: &Facts, id: TaskId) -> String {
-    let task = facts.in_the_way.as_ref().filter(|task| task.id == id);
+    let task = facts.in_the_way.iter().find(|task| task.id == id);
     task.map(|task| format!(", which {}", waits(task, facts.now))).unwrap_or_default()
 }
 

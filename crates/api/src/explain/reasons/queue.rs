@@ -3,7 +3,7 @@
 use punctual_client::Reason;
 use punctual_core::obstacles::Ahead;
 
-use super::line::{in_line, later, many, others, thousands};
+use super::line::{doing, in_line, later, many, others, thousands};
 use super::reason;
 use crate::explain::facts::Facts;
 
@@ -35,11 +35,11 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
         return None;
     }
     let (queue, most) = (facts.queue.name.clone(), many(u64::from(limit), "task"));
-    let (running, line) = (thousands(facts.held), others(facts.ahead));
+    let (run, line) = (doing(facts.held, "run"), others(facts.ahead));
     let message = if free == 0 {
-        format!("queue {queue} runs at most {most} at once, and {running} run; {line}")
+        format!("queue {queue} runs at most {most} at once, and {run}; {line}")
     } else {
-        format!("after that: queue {queue} runs at most {most} at once, of which {running} run now; {line}")
+        format!("after that: queue {queue} runs at most {most} at once, of which {run} now; {line}")
     };
     let told = Reason {
         queue: Some(queue),
@@ -60,17 +60,20 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         return None;
     }
     let (queue, comes_next) = (facts.queue.name.clone(), bucket.whole() > 0);
-    let message = format!(
-        "{}queue {queue} begins {} tasks a second (burst {}); {}",
-        if comes_next { "after that: " } else { "" },
-        limit.per_second,
-        thousands(u64::from(limit.burst)),
-        others(facts.ahead)
-    );
     #[expect(clippy::cast_precision_loss, reason = "nobody counts as far as a double cannot")]
     let missing = tasks as f64 + 1.0 - bucket.tokens;
+    let until = (!or_more).then(|| later(facts.now, missing, limit.per_second));
+    let per_second = limit.per_second.to_string();
+    let message = format!(
+        "{}queue {queue} begins {per_second} {} a second (burst {}); {}{}",
+        if comes_next { "after that: " } else { "" },
+        if per_second == "1" { "task" } else { "tasks" },
+        thousands(u64::from(limit.burst)),
+        others(facts.ahead),
+        until.map(|until| format!("; it may begin at {until} at the earliest")).unwrap_or_default()
+    );
     let told = Reason {
-        until: (!or_more).then(|| later(facts.now, missing, limit.per_second)),
+        until,
         queue: Some(queue),
         per_second: Some(limit.per_second),
         burst: Some(limit.burst),

@@ -6,7 +6,7 @@ use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
 
-use super::line::{in_line, later, many, or_more, others, thousands};
+use super::line::{doing, in_line, later, many, or_more, others, thousands};
 use super::reason;
 use crate::explain::facts::{Facts, Owner, Taker, Workers};
 
@@ -75,6 +75,7 @@ fn waits_for_workers(facts: &Facts, workers: Workers) -> Reason {
     let (code, message) = if busy == known {
         let who = match known {
             1 if !more => "the only worker that asks".to_owned(),
+            1 => "the only worker that was looked at and asks".to_owned(),
             _ if more => format!("all {} workers that were looked at and ask", thousands(known)),
             _ => format!("all {} workers that ask", thousands(known)),
         };
@@ -84,16 +85,16 @@ fn waits_for_workers(facts: &Facts, workers: Workers) -> Reason {
              or another comes; {line}",
             key.queue,
             key.kind,
-            if known == 1 && !more { "is" } else { "are" },
+            if known == 1 { "is" } else { "are" },
         );
         ("workers_busy", message)
     } else {
         let message = format!(
             "it is due and waits for a pull worker of queue {} to take it; workers that ask for such tasks: {}, of which {} \
-             hold tasks; {line}",
+             tasks; {line}",
             key.queue,
             or_more(known, more),
-            thousands(busy),
+            doing(busy, "hold"),
         );
         ("due_waiting_for_worker", message)
     };
@@ -123,9 +124,10 @@ fn nobody_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) ->
 
 fn found_backlog(facts: &Facts, Found { since, per_second }: Found) -> Reason {
     let message = format!(
-        "it was due before this node took over its queue at {since}; of what was found then {} a second are dispatched, \
+        "it was due before this node took over its queue at {since}; of what was found then {} a second {} dispatched, \
          after what has come due since; {}",
         thousands(u64::from(per_second)),
+        if per_second == 1 { "is" } else { "are" },
         others(facts.ahead)
     );
     #[expect(clippy::cast_precision_loss, reason = "nobody counts as far as a double cannot")]

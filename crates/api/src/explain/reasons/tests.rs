@@ -178,3 +178,24 @@ fn what_has_come_to_rest_tells_its_last_error() {
     facts.task.position.state = State::Completed;
     assert_eq!(told(&facts).0.get("error_code"), None, "it succeeded after all");
 }
+
+#[test]
+fn what_has_expired_tells_the_error_of_its_runs_too() {
+    let mut facts = Facts::of(task(State::Failed, 0, Route::Pull), NOW);
+    let expired = Entry { step: Step::Expired, to: State::Failed, version: 9, ..failed("") };
+    let begun = facts.task.trail.clone();
+    facts.task.trail.push(&expired);
+    let (reason, _) = told(&facts);
+    let never = "it is FAILED and will not run again by itself; its last error is expired";
+    assert_eq!((message(&reason), &reason["error_code"]), (never, &json!("expired")));
+    assert_eq!(reason["reason"], "the task was not started by its expires_at");
+
+    facts.task.trail = begun;
+    facts.task.trail.push(&Entry { step: Step::Started { attempt: 1 }, version: 3, ..failed("") });
+    facts.task.trail.push(&failed("boom"));
+    facts.task.trail.push(&expired);
+    let (reason, _) = told(&facts);
+    let after = "it is FAILED and will not run again by itself; it expired, and its last error before that was boom";
+    assert_eq!((message(&reason), &reason["error_code"]), (after, &json!("expired")));
+    assert!(reason["reason"].as_str().unwrap().ends_with("its last error was boom: it broke"), "{reason}");
+}

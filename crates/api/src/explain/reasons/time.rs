@@ -5,7 +5,7 @@ use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::trail::Step;
 
-use super::reason;
+use super::{others, reason};
 use crate::explain::facts::Facts;
 
 /// Its time has not come, or that of its retry.
@@ -55,7 +55,8 @@ fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
 
-/// It expires before it can run, as far as the ends of the other reasons are known.
+/// It expires before it can run, as far as the ends of the other reasons are known, and what the tasks wait for that are in
+/// its way.
 pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
     let expires_at = facts.task.expires_at?;
     let failed = State::Failed.as_str();
@@ -63,10 +64,13 @@ pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
         let message = format!("it expired at {expires_at}, and is about to be {failed} with the code expired");
         return Some(Reason { since: Some(expires_at), ..reason("expires_first", message) });
     }
-    let earliest = reasons.iter().filter_map(|reason| reason.until).max().filter(|until| *until >= expires_at)?;
+    let own = reasons.iter().filter_map(|reason| reason.until).max().map(|until| (until, String::new()));
+    let others = others::last(facts);
+    let (earliest, since) = own.into_iter().chain(others).max().filter(|(until, _)| *until >= expires_at)?;
+    let again = if facts.task.started_at.is_some() { " again" } else { "" };
     let message = format!(
-        "it expires at {expires_at}, and as things stand it cannot run before {earliest}: it will be {failed} with the code \
-         expired, unless its expires_at is changed"
+        "it expires at {expires_at}, and as things stand it cannot run{again} before {earliest}{since}: it will be {failed} \
+         with the code expired, unless its expires_at is changed"
     );
     Some(reason("expires_first", message))
 }

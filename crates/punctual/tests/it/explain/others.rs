@@ -59,7 +59,8 @@ pub async fn held_children(acting: &Caller, asking: &Caller) {
     let is_held = |reason: &Value| reason["tasks"][0]["state"] == "DEAD_LETTERED";
     let reason = until(asking, &child, "waiting_for_dependencies", is_held).await;
     assert_eq!(reason["tasks"], json!([{"id": parent, "state": "DEAD_LETTERED", "holds": true}]));
-    expect_says(&reason, &[&parent, "dead letter", "re-drive it"]);
+    expect_says(&reason, &[&parent, "dead letter", "re-drive it", "CANCELLED (on_dependency_failure: cancel)"]);
+    assert_eq!(reason["message"].as_str().unwrap_or_default().matches(parent.as_str()).count(), 1, "{reason:#}");
     acting.api.post(&format!("/v1/tasks/{parent}/redrive"), &json!({})).await.expect(200);
     let reason = until(asking, &child, "waiting_for_dependencies", |reason| !is_held(reason)).await;
     assert_eq!(reason["tasks"], json!([{"id": parent, "state": "PENDING"}]));

@@ -3,8 +3,8 @@
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
 
-use super::{codes, expect_says, explained, fatal, only, put};
-use crate::it::world::{SOON, boom, every, in_seconds, shared, time, written};
+use super::{codes, expect_says, explained, fatal, only, put, take};
+use crate::it::world::{Caller, SOON, boom, every, in_seconds, merged, shared, time, written};
 
 #[tokio::test]
 async fn its_time_and_its_retry() {
@@ -61,6 +61,39 @@ async fn it_expires_before_it_can_run() {
     let change = json!({"expires_at": written(in_seconds(7_200.0))});
     caller.api.call("PATCH", &format!("/v1/tasks/{id}")).json(&change).send().await.expect(200);
     assert_eq!(codes(&explained(&caller, &id).await), ["queue_paused", "no_worker_polling"]);
+}
+
+/// A task that has run and expires before its retry tells that, and what went wrong; one that has not, that it did not.
+pub async fn expired(acting: &Caller, asking: &Caller) {
+    let expires_at = written(in_seconds(3.0));
+    let task = json!({"type": "t", "queue": "expiring", "expires_at": expires_at, "retry_policy": every(3, 600.0)});
+    let failing = acting.submit_id(task.clone()).await;
+    let idle = acting.submit_id(merged(task, json!({"queue": "nobody"}))).await;
+    acting.tell("fail", &take(acting, "expiring", 1).await[0], boom()).await.expect(200);
+    let answer = explained(asking, &failing).await;
+    assert_eq!(codes(&answer), ["expires_first", "waiting_for_retry"], "{answer:#}");
+    expect_says(&answer["reasons"][0], &[&expires_at, "it cannot run again before"]);
+    expect_says(&answer["reasons"][1], &["attempt 1 failed (boom)"]);
+
+    let task = acting.until(&failing, "FAILED").await;
+    let message = "the task ran, but did not succeed by its expires_at; its last error was boom: it broke";
+    assert_eq!((&task["last_error"]["code"], &task["last_error"]["message"]), (&json!("expired"), &json!(message)));
+    assert_eq!(acting.runs(&failing).await[0]["error"]["code"], "boom");
+    let (reason, _) = only(&explained(asking, &failing).await, "final");
+    assert_eq!((&reason["error_code"], &reason["reason"]), (&json!("expired"), &json!(message)));
+    expect_says(&reason, &["FAILED", "it expired, and its last error before that was boom"]);
+
+    let task = acting.until(&idle, "FAILED").await;
+    let message = "the task was not started by its expires_at";
+    assert_eq!((&task["last_error"]["code"], &task["last_error"]["message"]), (&json!("expired"), &json!(message)));
+    let (reason, _) = only(&explained(asking, &idle).await, "final");
+    expect_says(&reason, &["FAILED", "its last error is expired"]);
+}
+
+#[tokio::test]
+async fn it_expired_before_its_retry() {
+    let caller = shared().await;
+    expired(&caller, &caller).await;
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ pub async fn full(acting: &Caller, asking: &Caller) {
     assert_eq!(codes(&answer), ["due_waiting_for_worker", "queue_concurrency"], "{answer:#}");
     let next = &answer["reasons"][1];
     assert_eq!((&next["running"], &next["position"], &next["comes_next"]), (&json!(1), &json!(5), &json!(true)));
-    expect_says(next, &["after that", "at most 2 tasks at once, of which 1 run now"]);
+    expect_says(next, &["after that", "at most 2 tasks at once, of which 1 runs now"]);
 }
 
 #[tokio::test]
@@ -94,7 +94,8 @@ pub async fn slow(acting: &Caller, asking: &Caller) {
     // Three tokens at ten seconds each, from the moment that the last was taken.
     let wait = seconds_between(begun, time(&eta));
     assert!((25.0..31.0).contains(&wait), "{wait} s: {reason:#}");
-    expect_says(&reason, &["0.1 tasks a second", "burst 2", "2 other tasks"]);
+    let may_begin = format!("it may begin at {} at the earliest", eta.as_str().unwrap_or_default());
+    expect_says(&reason, &["0.1 tasks a second", "burst 2", "2 other tasks", &may_begin]);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ fn breaker(target: &str, probe_in_millis: i64) -> OpenBreaker {
         reason: "20 of 20 failed".into(),
         half_open: false,
         probe: None,
+        overtaken: Vec::new(),
         last_probe: None,
     }
 }
@@ -55,6 +56,24 @@ fn both_breakers_over_a_task() {
     let targets: Vec<Option<&str>> = explained.reasons.iter().map(|reason| reason.target.as_deref()).collect();
     assert_eq!(targets, [None, Some(TARGET)]);
     assert_eq!(explained.eta, Some(NOW.plus_millis(9_000)), "neither lets it go before");
+}
+
+#[test]
+fn a_breaker_over_a_task_that_is_not_due() {
+    let of = |state, probe_in_millis| {
+        let task = task(state, 5_000, Route::Push(TARGET.into()));
+        let facts = Facts { breakers: vec![breaker(TARGET, probe_in_millis)], ..Facts::of(task, NOW) };
+        (codes(&facts).join(" "), explain(&facts).eta.map(|eta| eta.millis_since(NOW)))
+    };
+    assert_eq!(of(State::Pending, 9_000), ("not_due_yet breaker_open".to_owned(), Some(9_000)));
+    assert_eq!(of(State::Pending, 5_000), ("not_due_yet".to_owned(), Some(5_000)), "it may be closed by then");
+    assert_eq!(of(State::Blocked, 9_000), ("waiting_for_dependencies not_due_yet breaker_open".to_owned(), None));
+    let task = task(State::Pending, 5_000, Route::Push(TARGET.into()));
+    let mut facts = Facts { breakers: vec![breaker(TARGET, 9_000)], ..Facts::of(task, NOW) };
+    facts.task.expires_at = Some(NOW.plus_millis(9_000));
+    assert_eq!(codes(&facts), ["expires_first", "not_due_yet", "breaker_open"]);
+    facts.breakers[0].half_open = true;
+    assert_eq!((codes(&facts).len(), explain(&facts).eta), (2, None), "nobody knows how long the probe takes");
 }
 
 #[test]

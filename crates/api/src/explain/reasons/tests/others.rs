@@ -1,6 +1,7 @@
 //! Those it depends on, and those with its ordering key.
 
 use punctual_core::obstacles::{Blocker, Blockers, Turn};
+use punctual_core::task::OnDependencyFailure;
 
 use super::*;
 
@@ -13,8 +14,10 @@ fn those_it_depends_on() {
     let expected = json!({
         "code": "waiting_for_dependencies",
         "message": format!(
-            "it depends on 10,000 tasks that did not come to rest yet; the first is {}, RUNNING; {} is a dead letter, and \
-             its queue holds what depends on it: re-drive it",
+            "it depends on 9,999 tasks that it still waits for; the first is {}, RUNNING; it depends on {}, which is a dead \
+             letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive it, and this task goes on once \
+             it completes; should it end otherwise, or its queue be set to continue, this task is then CANCELLED \
+             (on_dependency_failure: cancel)",
             first.id, letter.id
         ),
         "tasks": [
@@ -26,6 +29,37 @@ fn those_it_depends_on() {
     assert_eq!(told(&facts), (expected, None));
     let released = Facts::of(task(State::Blocked, 0, Route::Pull), NOW);
     assert_eq!(told(&released).0["count"], 0);
+    assert!(message(&told(&released).0).starts_with("all that it depends on has come to rest"));
+}
+
+#[test]
+fn dead_letters_that_hold_it_are_told_once_and_with_what_follows() {
+    let blocked_by = |states: &[State], holds: bool, on_failure: OnDependencyFailure| {
+        let first: Vec<Blocker> =
+            states.iter().map(|state| Blocker { id: TaskId::new(), state: *state, holds }).collect();
+        let ids: Vec<TaskId> = first.iter().map(|blocker| blocker.id).collect();
+        let blockers = Blockers { count: u64::try_from(first.len()).unwrap(), first };
+        let mut facts = Facts { blockers, ..Facts::of(task(State::Blocked, 0, Route::Pull), NOW) };
+        facts.task.body.dependencies.on_failure = on_failure;
+        (message(&told(&facts).0).to_owned(), ids)
+    };
+    let (said, ids) = blocked_by(&[State::DeadLettered], true, OnDependencyFailure::Fail);
+    let expected = format!(
+        "it depends on {}, which is a dead letter, and its queue holds what depends on it (on_dead_letter: hold): re-drive \
+         it, and this task goes on once it completes; should it end otherwise, or its queue be set to continue, this task is \
+         then FAILED (on_dependency_failure: fail)",
+        ids[0]
+    );
+    assert_eq!(said, expected);
+    let (said, ids) = blocked_by(&[State::DeadLettered; 2], true, OnDependencyFailure::Run);
+    assert!(said.starts_with(&format!("it depends on {}, {}, which are dead letters, and", ids[0], ids[1])), "{said}");
+    assert!(said.ends_with("waits for it no longer and runs all the same (on_dependency_failure: run)"), "{said}");
+    // One that holds nothing is about to be resolved.
+    let (said, ids) = blocked_by(&[State::DeadLettered], false, OnDependencyFailure::Cancel);
+    let follows = "as is about to be noticed: this task is then CANCELLED (on_dependency_failure: cancel)";
+    assert_eq!(said, format!("it depends on {}, DEAD_LETTERED, {follows}", ids[0]));
+    let (said, ids) = blocked_by(&[State::Completed], false, OnDependencyFailure::Cancel);
+    assert_eq!(said, format!("it depends on {}, COMPLETED, as is about to be noticed", ids[0]));
 }
 
 #[test]
@@ -63,7 +97,7 @@ fn its_turn() {
 fn behind(first: Task) -> Facts {
     let blocker = Blocker { id: first.id, state: first.state(), holds: false };
     let blockers = Blockers { first: vec![blocker], count: 1 };
-    Facts { blockers, in_the_way: Some(first), ..Facts::of(task(State::Blocked, 0, Route::Pull), NOW) }
+    Facts { blockers, in_the_way: vec![first], ..Facts::of(task(State::Blocked, 0, Route::Pull), NOW) }
 }
 
 #[test]
@@ -71,8 +105,7 @@ fn what_the_first_in_the_way_waits_for_itself() {
     let says = |first: Task, waits: &str| {
         let (id, state) = (first.id, first.state().as_str());
         let (reason, _) = told(&behind(first));
-        let expected = format!("the first is {id}, {state}, which {waits}");
-        assert!(message(&reason).ends_with(&expected), "{reason}, not {expected}");
+        assert_eq!(message(&reason), format!("it depends on {id}, {state}, which {waits}"));
     };
     let at = "2026-05-22T18:00:01.500Z";
     says(task(State::Pending, 1_500, Route::Pull), &format!("is due at {at}"));
@@ -83,7 +116,6 @@ fn what_the_first_in_the_way_waits_for_itself() {
     says(task(State::Pending, 0, Route::Pull), "is due and waits to be taken");
     says(task(State::Blocked, 0, Route::Pull), "waits itself for tasks that it depends on");
     says(task(State::Queued, 0, Route::Pull), "is about to start");
-    says(task(State::Completed, 0, Route::Pull), "has come to rest since, as is about to be noticed");
     let mut running = task(State::Running, 0, Route::Pull);
     running.hold = Some(Hold {
         worker: "w".into(),
@@ -96,13 +128,57 @@ fn what_the_first_in_the_way_waits_for_itself() {
     says(running.clone(), "runs since 2026-05-22T18:00:00.000Z on w");
     running.position.cancel_requested = true;
     says(running, "runs since 2026-05-22T18:00:00.000Z on w and was asked to stop");
+    // It came to rest between two looks.
+    let mut facts = behind(task(State::Running, 0, Route::Pull));
+    facts.in_the_way[0].position.state = State::Completed;
+    let expected = "RUNNING, which has come to rest since, as is about to be noticed";
+    assert!(message(&told(&facts).0).ends_with(expected), "{:?}", told(&facts));
+}
+
+#[test]
+fn it_expires_before_those_that_it_depends_on_can_end() {
+    let parent = |state, due_in_millis| task(state, due_in_millis, Route::Pull);
+    let parents = vec![parent(State::Running, 0), parent(State::Pending, 9_000), parent(State::Blocked, 5_000)];
+    let first = parents.iter().map(|task| Blocker { id: task.id, state: task.state(), holds: false }).collect();
+    let (last, blockers) = (parents[1].id, Blockers { first, count: 3 });
+    let mut facts = Facts { blockers, in_the_way: parents, ..Facts::of(task(State::Blocked, 0, Route::Pull), NOW) };
+    assert_eq!(codes(&facts), ["waiting_for_dependencies"], "it does not expire");
+    facts.task.expires_at = Some(NOW.plus_millis(9_001));
+    assert_eq!(codes(&facts), ["waiting_for_dependencies"]);
+    facts.task.expires_at = Some(NOW.plus_millis(9_000));
+    assert_eq!(codes(&facts), ["expires_first", "waiting_for_dependencies"]);
+    let says = &explain(&facts).reasons[0].message;
+    let expected = format!(
+        "it expires at 2026-05-22T18:00:09.000Z, and as things stand it cannot run before 2026-05-22T18:00:09.000Z, since \
+         {last}, which it depends on, waits at least until then: it will be FAILED with the code expired, unless its \
+         expires_at is changed"
+    );
+    assert_eq!(*says, expected);
+    // That one comes to rest earlier, because it expires itself.
+    facts.in_the_way[1].expires_at = Some(NOW.plus_millis(8_999));
+    assert_eq!(codes(&facts), ["waiting_for_dependencies"]);
+}
+
+#[test]
+fn it_expires_before_the_one_with_the_turn_can_end() {
+    let mut holder = task(State::Pending, 9_000, Route::Pull);
+    holder.position.attempts = 1;
+    let turn = Turn { is_own: false, holder: Some((holder.id, State::Pending)), held_by: None, ahead: ahead(0) };
+    let mut facts = Facts { turn: Some(turn), in_the_way: vec![holder.clone()], ..pulled() };
+    facts.task.expires_at = Some(NOW.plus_millis(9_000));
+    assert_eq!(codes(&facts), ["expires_first", "waiting_for_turn"]);
+    let says = &explain(&facts).reasons[0].message;
+    let expected = format!(", since {}, which has its turn, waits at least until then: it will be FAILED", holder.id);
+    assert!(says.contains(&expected), "{says}");
+    facts.in_the_way[0].position.attempts = 0;
+    assert_eq!(codes(&facts), ["waiting_for_turn"], "who has not begun gives way");
 }
 
 #[test]
 fn what_the_one_with_the_turn_waits_for_itself() {
     let first = task(State::Pending, 1_500, Route::Pull);
     let turn = Turn { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
-    let facts = Facts { turn: Some(turn), in_the_way: Some(first.clone()), ..pulled() };
+    let facts = Facts { turn: Some(turn), in_the_way: vec![first.clone()], ..pulled() };
     let expected = format!("{} has it, PENDING, which is due at 2026-05-22T18:00:01.500Z; nobody waits", first.id);
     assert!(message(&told(&facts).0).contains(&expected), "{:?}", told(&facts));
 }

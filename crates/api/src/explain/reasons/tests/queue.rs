@@ -69,6 +69,13 @@ fn the_concurrency_of_its_queue() {
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
     (facts.held, facts.ahead) = (7, ahead(0));
     assert_eq!(told(&facts).0["position"], 1, "it was lowered since");
+    facts.queue.settings.max_concurrency = Some(1);
+    facts.held = 1;
+    assert_eq!(message(&told(&facts).0), "queue mail runs at most 1 task at once, and 1 runs; it is the next");
+    facts.queue.settings.max_concurrency = Some(2);
+    facts.ahead = ahead(1);
+    let next = &explain(&facts).reasons[1].message;
+    assert!(next.starts_with("after that: queue mail runs at most 2 tasks at once, of which 1 runs now;"), "{next}");
 }
 
 #[test]
@@ -78,7 +85,8 @@ fn the_rate_of_its_queue() {
     facts.bucket = Some(Bucket { tokens: 0.0, refilled_at: NOW.plus_millis(-1_000) });
     let expected = json!({
         "code": "queue_rate",
-        "message": "queue mail begins 0.5 tasks a second (burst 2); 4 other tasks of the queue go before it",
+        "message": "queue mail begins 0.5 tasks a second (burst 2); 4 other tasks of the queue go before it; it may begin at \
+                    2026-05-22T18:00:09.000Z at the earliest",
         "until": "2026-05-22T18:00:09.000Z",
         "queue": "mail",
         "per_second": 0.5,
@@ -95,6 +103,8 @@ fn the_rate_of_its_queue() {
     facts.ahead = ahead(1);
     assert_eq!(codes(&facts), ["due_waiting_for_worker"], "there is a token for each of them");
     facts.bucket = Some(Bucket { tokens: 0.0, refilled_at: NOW });
+    facts.queue.settings.rate_limit = Some(RateLimit { per_second: 1.0, burst: 1 });
+    assert!(message(&told(&facts).0).starts_with("queue mail begins 1 task a second (burst 1);"));
     facts.ahead = Ahead { tasks: 10_000, or_more: true };
     let (reason, eta) = told(&facts);
     assert!(reason["message"].as_str().unwrap().ends_with("10,000 or more other tasks of the queue go before it"));

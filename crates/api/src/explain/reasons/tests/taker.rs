@@ -39,7 +39,7 @@ fn workers_that_are_all_busy() {
     facts.taker = busy(1, 1, true);
     assert!(
         message(&told(&facts).0).contains(
-            "all 1 workers that were looked at and ask for queue mail or type send are busy with 1 or more tasks:"
+            "the only worker that was looked at and asks for queue mail or type send is busy with 1 or more tasks:"
         ),
         "{:?}",
         told(&facts)
@@ -71,8 +71,12 @@ fn the_found_backlog() {
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
     assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
     assert_eq!(reason["since"], "2026-05-22T17:59:59.500Z");
+    assert!(message(&reason).contains("of what was found then 10 a second are dispatched"), "{reason}");
     facts.ahead.or_more = true;
     assert_eq!(told(&facts).1, None);
+    let found = found.map(|found| Found { per_second: 1, ..found });
+    facts.taker = Some(Taker::Here(Dispatch { found, crowded: Vec::new() }));
+    assert!(message(&told(&facts).0).contains("of what was found then 1 a second is dispatched"), "{:?}", told(&facts));
 }
 
 #[test]
@@ -98,7 +102,7 @@ fn nothing_but_whoever_takes_it() {
     assert_eq!((&reason["code"], &reason["position"], eta), (&json!("due_waiting_for_worker"), &json!(2), None));
     assert_eq!(
         reason["message"],
-        "it is due and waits for a pull worker of queue mail to take it; workers that ask for such tasks: 2, of which 1 hold \
+        "it is due and waits for a pull worker of queue mail to take it; workers that ask for such tasks: 2, of which 1 holds \
          tasks; one other task of the queue goes before it"
     );
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));

@@ -73,6 +73,9 @@ fn a_task_that_expires_before_it_can_run_is_told_so_first() {
         "it expires at 2026-05-22T18:00:05.000Z, and as things stand it cannot run before 2026-05-22T18:00:05.000Z: it will \
          be FAILED with the code expired, unless its expires_at is changed"
     );
+    facts.task.started_at = Some(NOW);
+    let again = &explain(&facts).reasons[0].message;
+    assert!(again.contains("it cannot run again before"), "{again}");
     // Also where of something else nobody knows how long it lasts.
     facts.queue.pause = Some(Pause { since: NOW, by: "client".into(), reason: None, until: None });
     assert_eq!(codes(&facts), ["expires_first", "not_due_yet", "queue_paused"]);

@@ -127,6 +127,7 @@ async fn open_breaker(world: &World, target: &str, probe_in_millis: i64) {
         reason: "20 of 20 failed".into(),
         half_open: false,
         probe: None,
+        overtaken: Vec::new(),
         last_probe: None,
     };
     assert!(world.sqlite.open_breaker(breaker).await.unwrap());
@@ -148,6 +149,33 @@ async fn both_breakers_are_told_the_one_that_lasts_longer_first() {
         assert_eq!([&reasons[0]["target"], &reasons[1]["target"]], [&expected[0], &expected[1]], "{answer:#}");
         assert!(reasons[0].get("position").is_none() && reasons[0]["message"].as_str().unwrap().contains("or another"));
     }
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_due_waits_for_the_probe_after_it() {
+    let world = World::new();
+    let due = |seconds: u64| json!({"type": "t", "callback_url": format!("{TARGET}/hook"), "delay_seconds": seconds});
+    let (early, late) = (submit(&world, due(10)).await, submit(&world, due(60)).await);
+    open_breaker(&world, TARGET, 30_000).await;
+    let answer = explained(&world, &early).await;
+    assert_eq!(codes(&answer), ["not_due_yet", "breaker_open"], "{answer:#}");
+    assert_eq!(answer["eta"], json!(START.plus_millis(30_000)), "{answer:#}");
+    let answer = explained(&world, &late).await;
+    assert_eq!((codes(&answer), &answer["eta"]), (vec!["not_due_yet"], &json!(START.plus_millis(60_000))));
+}
+
+#[tokio::test]
+async fn a_task_expires_before_the_last_of_its_parents_is_due() {
+    let world = World::new();
+    let parent = |seconds: u64| json!({"type": "t", "delay_seconds": seconds});
+    let parents = [submit(&world, parent(0)).await, submit(&world, parent(60)).await, submit(&world, parent(30)).await];
+    let child = |expires_in_millis: i64| json!({"type": "t", "depends_on": parents, "expires_at": START.plus_millis(expires_in_millis)});
+    let (short, long) = (submit(&world, child(60_000)).await, submit(&world, child(61_000)).await);
+    let answer = explained(&world, &short).await;
+    assert_eq!(codes(&answer), ["expires_first", "waiting_for_dependencies"], "{answer:#}");
+    let message = answer["reasons"][0]["message"].as_str().unwrap();
+    assert!(message.contains(&parents[1]), "{message}");
+    assert_eq!(codes(&explained(&world, &long).await), ["waiting_for_dependencies"]);
 }
 
 #[tokio::test]
