@@ -5,6 +5,7 @@
 //! limit; [`query`] reads query strings without letting a typo pass.
 
 pub mod body;
+mod condition;
 pub mod json;
 pub mod query;
 
@@ -13,6 +14,8 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use punctual_core::ids::TaskId;
 use serde::de::DeserializeOwned;
+
+pub use condition::If;
 
 use crate::problem::{Code, Problem};
 use crate::state::Api;

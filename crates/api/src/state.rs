@@ -64,6 +64,8 @@ pub struct Inner {
     pub forecasts: Forecasts,
     /// Carries out what is asked of them.
     pub occurrences: Occurrences,
+    /// Where those who write one take turns.
+    pub doors: scheduled::Doors,
     /// Where pull workers wait.
     pub desk: Desk,
     /// Settles what pull workers hold.
@@ -235,6 +237,7 @@ impl Api {
             schedules,
             forecasts: Forecasts::new(forecast),
             occurrences,
+            doors: scheduled::Doors::default(),
             desk,
             settler,
             clock,

@@ -238,7 +238,7 @@ pub struct Schedule {
     /// When it runs next; `null` while it is paused, and when it has ended.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_run_at: Option<Timestamp>,
-    /// The last instant that ran.
+    /// The last instant that ran, those of backfills apart.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_run_at: Option<Timestamp>,
     /// How many tasks it has made, those of backfills apart; `max_runs` is held against it.

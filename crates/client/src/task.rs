@@ -96,7 +96,7 @@ pub struct Task {
     /// How far its worker says it is.
     #[schema(value_type = serde_json::Value)]
     pub progress: Option<Json>,
-    /// What went wrong last.
+    /// What went wrong last. Of a task that expired after it had run, the message tells how its last run failed, too.
     pub last_error: Option<LastError>,
 }
 

@@ -38,7 +38,8 @@ pub enum CallbackFault {
 }
 
 /// Checks a callback URL; gives its canonical form, without a fragment, and its target `scheme://host:port`, by
-/// which concurrency is counted.
+/// which concurrency is counted and breakers are kept. The dot at the end of a whole name is no part of the target: with and
+/// without it the name is the same machine. It stays in the URL, where it keeps the name from being completed.
 pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if text.chars().count() > limits::URL {
         return Err(CallbackFault::TooLong);
@@ -60,12 +61,17 @@ pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     }
     let port = url.port_or_known_default().filter(|port| *port > 0).ok_or(CallbackFault::Port)?;
     let host = url.host_str().filter(|host| !host.is_empty()).ok_or(CallbackFault::NotAUrl)?;
-    let target = format!("{}://{host}:{port}", url.scheme());
+    let target = format!("{}://{}:{port}", url.scheme(), undotted(host));
     url.set_fragment(None);
     if url.as_str().len() > limits::URL {
         return Err(CallbackFault::TooLong);
     }
     Ok((url.into(), target))
+}
+
+/// The host without the dot that ends a whole name. Names with an empty part are none, and stay as they are.
+fn undotted(host: &str) -> &str {
+    host.strip_suffix('.').filter(|name| !name.is_empty() && !name.ends_with('.')).unwrap_or(host)
 }
 
 /// The address a URL names itself, if its host is one instead of a name.
@@ -133,6 +139,12 @@ mod tests {
             ("http://2130706433/", "http://127.0.0.1/", "http://127.0.0.1:80"),
             ("http://0x7f.1/", "http://127.0.0.1/", "http://127.0.0.1:80"),
             ("http://[::FFFF:7f00:1]/", "http://[::ffff:7f00:1]/", "http://[::ffff:7f00:1]:80"),
+            ("http://localhost.:81/", "http://localhost.:81/", "http://localhost:81"),
+            ("https://Example.COM./a", "https://example.com./a", "https://example.com:443"),
+            ("http://example.com\u{3002}/", "http://example.com./", "http://example.com:80"),
+            ("http://127.0.0.1./", "http://127.0.0.1/", "http://127.0.0.1:80"),
+            ("http://a../", "http://a../", "http://a..:80"),
+            ("http://./", "http://./", "http://.:80"),
             (
                 "http://b\u{fc}cher.example/\u{fc}",
                 "http://xn--bcher-kva.example/%C3%BC",
@@ -140,6 +152,20 @@ mod tests {
             ),
         ] {
             assert_eq!(target_of(text), Ok((url.to_owned(), target.to_owned())), "{text}");
+        }
+    }
+
+    /// What is an address without the dot is the same one with it, whoever looks at it.
+    #[test]
+    fn a_dot_at_the_end_hides_no_address() {
+        for host in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "0x7f.1", "2130706433", "0177.0.0.1", "0"] {
+            let address = |text: String| {
+                let (url, target) = target_of(&text).unwrap();
+                (literal_address(&Url::parse(&url).unwrap()), target)
+            };
+            let without = address(format!("http://{host}/"));
+            assert!(without.0.is_some(), "{host}");
+            assert_eq!(address(format!("http://{host}./")), without);
         }
     }
 

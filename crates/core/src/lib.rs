@@ -9,6 +9,7 @@ pub mod breakers;
 pub mod broker;
 pub mod callback;
 pub mod clock;
+pub mod condition;
 pub mod coordinator;
 pub mod forecast;
 pub mod ids;

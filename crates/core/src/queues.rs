@@ -9,11 +9,12 @@
 //! Each sentence is a test of the same name in `testkit::queues`.
 //!
 //! - `put_replaces_the_settings`: what was set before is gone, every change makes the version grow, and a pause stays.
+//! - `what_is_so_already_is_not_written`: a setting or an end of a pause that changes nothing leaves the version.
 //! - `settings_and_pauses_outlive_the_process`: they are durable when the call returns.
 //! - `a_queue_exists_from_its_first_use`: it is told from its first task, setting or pause on, and not before.
 //! - `a_removed_queue_is_told_while_something_is_in_it`: it is set to nothing and not paused, its version grows, and the next
 //!   setting or pause brings it back.
-//! - `a_change_may_need_a_version`: otherwise nothing changes, and the version it is at is told.
+//! - `a_change_may_need_a_version`: otherwise nothing changes, and the queue as it is told; one that is not told is at none.
 //! - `queues_are_listed_by_name_with_their_live_tasks`: page by page, and each with its tasks by state.
 //! - `queues_of_tenants_are_apart`: a limit or a pause of one tenant's queue is nobody else's.
 //! - `special_tells_every_queue_that_is_set_or_paused`: of all tenants.
@@ -40,6 +41,7 @@ mod rate;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::condition::Condition;
 use crate::retry::RetryPolicy;
 use crate::store::StoreError;
 use crate::time::Timestamp;
@@ -186,7 +188,7 @@ pub struct Told {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     /// It is set to this, whatever it was set to before; and paused or resumed, if that is said.
-    Put(Settings, Option<Option<Pause>>),
+    Put(Settings, Option<Switch>),
     /// It is paused, also if it was: for this reason and until this end from now on.
     Pause(Pause),
     /// It goes on.
@@ -195,14 +197,50 @@ pub enum Change {
     Remove,
 }
 
+/// Whether a queue that is set is paused then.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Switch {
+    /// It is, like this unless it is paused already: a pause keeps its reason and its end.
+    On(Pause),
+    /// It is not, from this instant on.
+    Off(Timestamp),
+}
+
+impl Switch {
+    /// Whether the queue is so already.
+    fn is_so(&self, queue: &Queue) -> bool {
+        match self {
+            Switch::On(pause) => queue.paused(pause.since).is_some(),
+            // One that is over by itself is none that anybody sees.
+            Switch::Off(now) => queue.paused(*now).is_none(),
+        }
+    }
+}
+
 impl Change {
+    /// Whether it would leave a queue that is told as it is, so that nothing is to be written.
+    pub fn is_done(&self, queue: &Queue) -> bool {
+        match self {
+            Change::Put(settings, switch) => {
+                let is_so = switch.as_ref().is_none_or(|switch| switch.is_so(queue));
+                !queue.removed && *settings == queue.settings && is_so
+            }
+            Change::Resume => queue.pause.is_none(),
+            Change::Pause(_) | Change::Remove => false,
+        }
+    }
+
     /// The queue after it.
     #[must_use]
     pub fn apply(self, before: Queue) -> Queue {
         let version = before.version + 1;
         match self {
-            Change::Put(settings, pause) => {
-                let pause = pause.unwrap_or(before.pause);
+            Change::Put(settings, switch) => {
+                let pause = match switch {
+                    Some(Switch::On(pause)) if before.paused(pause.since).is_none() => Some(pause),
+                    Some(Switch::Off(_)) => None,
+                    Some(Switch::On(_)) | None => before.pause,
+                };
                 Queue { settings, pause, version, removed: false, ..before }
             }
             Change::Pause(pause) => Queue { pause: Some(pause), version, removed: false, ..before },
@@ -215,10 +253,10 @@ impl Change {
 /// What became of a change that needed a version.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Changed {
-    /// It is written; the queue as it is then.
+    /// It is written, or was so already; the queue as it is then.
     Done(Queue),
-    /// The queue is at another version, and as it was.
-    AtAnother(Queue),
+    /// The queue is at another version, and as it was; none: it is not told, and matches nothing.
+    AtAnother(Option<Queue>),
 }
 
 /// What may have happened since it was asked last. Hints: they may be lost, and may be wrong.
@@ -235,17 +273,18 @@ pub struct Stirred {
 pub trait Queues: Send + Sync {
     /// Changes a queue; answers what it is then.
     async fn change_queue(&self, tenant: &str, name: &str, change: Change) -> Result<Queue, StoreError> {
-        self.change_queue_at(tenant, name, None, change).await.map(|changed| match changed {
-            Changed::Done(queue) | Changed::AtAnother(queue) => queue,
+        self.change_queue_at(tenant, name, &Condition::default(), change).await.map(|changed| match changed {
+            Changed::Done(queue) | Changed::AtAnother(Some(queue)) => queue,
+            Changed::AtAnother(None) => Queue::unset(tenant, name),
         })
     }
 
-    /// Changes a queue that is at one of these versions; at any, if none are given. One that nobody has set is at 0.
+    /// Changes a queue of which the condition holds. One that is used and that nobody has set is at 0.
     async fn change_queue_at(
         &self,
         tenant: &str,
         name: &str,
-        versions: Option<Vec<u64>>,
+        condition: &Condition,
         change: Change,
     ) -> Result<Changed, StoreError>;
 
@@ -290,8 +329,26 @@ mod tests {
         let settings = Settings { max_depth: Some(3), ..Settings::default() };
         let queue = Change::Put(settings.clone(), None).apply(queue);
         assert_eq!((&queue.settings, &queue.pause), (&settings, &Some(pause(None))));
-        let queue = Change::Put(Settings::default(), Some(None)).apply(queue);
+        let queue = Change::Put(Settings::default(), Some(Switch::Off(at(6)))).apply(queue);
         assert_eq!((queue.settings, queue.pause, queue.version), (Settings::default(), None, 3));
+    }
+
+    #[test]
+    fn a_change_that_leaves_all_as_it_is_is_done() {
+        let settings = Settings { max_depth: Some(3), ..Settings::default() };
+        let put = |switch| Change::Put(settings.clone(), switch);
+        let (on, off) = (|now| Switch::On(Pause { since: at(now), ..pause(None) }), |now| Switch::Off(at(now)));
+        let set = put(None).apply(Queue::unset("t", "q"));
+        assert!(put(None).is_done(&set) && put(Some(off(1))).is_done(&set) && Change::Resume.is_done(&set));
+        assert!(!put(Some(on(1))).is_done(&set) && !Change::Put(Settings::default(), None).is_done(&set));
+        assert!(!Change::Remove.is_done(&set) && !Change::Pause(pause(None)).is_done(&set));
+        let paused = Change::Pause(pause(Some(10))).apply(set.clone());
+        assert!(put(None).is_done(&paused) && put(Some(on(9))).is_done(&paused) && !put(Some(off(9))).is_done(&paused));
+        // From its end on it is as none.
+        assert!(put(Some(off(10))).is_done(&paused) && !put(Some(on(10))).is_done(&paused));
+        assert_eq!(put(Some(on(9))).apply(paused.clone()).pause, paused.pause, "it keeps its end");
+        assert_eq!(put(Some(on(10))).apply(paused).pause, Some(Pause { since: at(10), ..pause(None) }));
+        assert!(!put(None).is_done(&Change::Remove.apply(set)));
     }
 
     #[test]

@@ -24,10 +24,11 @@
 //! - `what_waits_is_told_in_its_order`: occurrences by their time before those of a backfill, each by instant.
 //! - `what_fired_is_watched_until_it_rests`: with the state of its task, until a turn says that it has come to rest.
 //! - `a_turn_of_a_removed_schedule_is_lost`: and no task is made.
-//! - `a_backfill_is_none_of_the_runs`: its tasks are not counted among them, so that `max_runs` is for the others.
+//! - `a_backfill_is_none_of_the_runs`: its tasks are not counted among them, so that `max_runs` is for the others, and none of
+//!   its instants is that of the last run.
 //! - `a_key_is_asked_under_once`: of a turn whose key stands for something else already nothing is written; the key of one
 //!   whose instant has a record already is given back.
-//! - `what_waits_knows_the_task_of_its_key`: until it has fired, or will not.
+//! - `what_waits_knows_the_task_of_its_key`: and the key, until it has fired, or will not.
 //! - `a_turn_edits_in_the_same_write`: the version grows by one; a name that is taken leaves everything as it was.
 //! - `occurrences_page_from_the_newest`: without gap or repeat.
 //! - `occurrences_past_their_time_go`: in small steps; what waits and what is watched stays.
@@ -130,7 +131,7 @@ pub struct Progress {
     pub next_run_at: Option<Timestamp>,
     /// When the cron loop has to look at it next.
     pub look_at: Option<Timestamp>,
-    /// The last instant that fired.
+    /// The last instant that fired, those of backfills apart.
     pub last_run_at: Option<Timestamp>,
     /// How many have fired, those of backfills apart.
     pub run_count: u64,
@@ -149,15 +150,26 @@ pub struct Standing {
     pub buffered: Vec<Buffered>,
     /// Its tasks that are not known to have come to rest, the oldest [`TURN`](crate::schedule::plan::TURN).
     pub watched: Vec<Watched>,
-    /// Of what waits and was asked for under a key: the instants, and the tasks that they will be.
-    pub promised: Vec<(Timestamp, TaskId)>,
+    /// What waits and was asked for under a key.
+    pub promised: Vec<Promise>,
 }
 
 impl Standing {
     /// The task that what waits for this instant will be, if it was asked for under a key.
-    pub fn promised_task(&self, instant: Timestamp) -> Option<TaskId> {
-        self.promised.iter().find(|(at, _)| *at == instant).map(|(_, task)| *task)
+    pub fn promise(&self, instant: Timestamp) -> Option<&Promise> {
+        self.promised.iter().find(|promise| promise.instant == instant)
     }
+}
+
+/// The task that something which waits will be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// The instant that waits.
+    pub instant: Timestamp,
+    /// The task.
+    pub task: TaskId,
+    /// The idempotency key that it was asked for under; none if that was an earlier version, which did not keep it.
+    pub key: Option<String>,
 }
 
 /// A task of a schedule whose end matters.

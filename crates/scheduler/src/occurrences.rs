@@ -151,7 +151,10 @@ impl Occurrences {
             plan::Outcome::Fired { execute_at } => {
                 match (self.make)(schedule, &Firing { instant: decision.instant, execute_at, now }) {
                     Ok(mut task) => {
-                        task.id = standing.promised_task(decision.instant).unwrap_or(task.id);
+                        if let Some(promise) = standing.promise(decision.instant) {
+                            task.id = promise.task;
+                            task.body.idempotency_key.clone_from(&promise.key);
+                        }
                         Recorded::Fired { task: Box::new(task), watched: schedule.watches() }
                     }
                     Err(fault) => {

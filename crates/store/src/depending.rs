@@ -19,6 +19,8 @@ pub(crate) enum Stands {
     As(TaskId),
     /// It is refused.
     Refused,
+    /// Its queue is full: it may be submitted again.
+    PutOff,
 }
 
 /// A task that others depend on, as it was found.
@@ -57,6 +59,7 @@ pub(crate) struct Batch<'a> {
     tasks: &'a [NewTask],
     stands: &'a [Stands],
     place_of: HashMap<TaskId, usize>,
+    put_off: &'a HashSet<TaskId>,
 }
 
 /// Where a dependency leads.
@@ -66,13 +69,16 @@ enum Leads {
     Member(usize),
     /// To a task that is there already, or not at all.
     Outside(TaskId),
+    /// To a member that may be submitted again.
+    Later,
     Nowhere,
 }
 
 impl<'a> Batch<'a> {
-    pub(crate) fn new(tasks: &'a [NewTask], stands: &'a [Stands]) -> Self {
+    /// `put_off`: members whose queues are full and that are not among the tasks.
+    pub(crate) fn new(tasks: &'a [NewTask], stands: &'a [Stands], put_off: &'a HashSet<TaskId>) -> Self {
         let place_of = tasks.iter().enumerate().map(|(place, task)| (task.id, place)).collect();
-        Self { tasks, stands, place_of }
+        Self { tasks, stands, place_of, put_off }
     }
 
     /// The tasks outside of the batch that must be looked up, in order.
@@ -132,7 +138,7 @@ impl<'a> Batch<'a> {
     fn refused(&self, known: &HashMap<TaskId, Known>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
-        let mut to_tell: Vec<usize> = Vec::new();
+        let (mut missing, mut later) = (Vec::new(), Vec::new());
         for (place, task) in self.new_ones() {
             for id in &task.body.dependencies.ids {
                 let is_known = match self.leads(*id) {
@@ -141,19 +147,32 @@ impl<'a> Batch<'a> {
                         self.tasks[member].lane.tenant == task.lane.tenant
                     }
                     Leads::Outside(id) => known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant),
+                    Leads::Later => {
+                        later.push((place, *id));
+                        true
+                    }
                     Leads::Nowhere => false,
                 };
-                if !is_known && refused[place].is_none() {
-                    refused[place] = Some(*id);
-                    to_tell.push(place);
+                if !is_known {
+                    missing.push((place, *id));
                 }
             }
         }
-        while let Some(parent) = to_tell.pop() {
-            for child in children.remove(&parent).unwrap_or_default() {
-                if refused[child].is_none() {
-                    refused[child] = Some(self.tasks[parent].id);
-                    to_tell.push(child);
+        // What is missing goes first, through all generations: waiting does not mend it.
+        for reasons in [missing, later] {
+            let mut to_tell: Vec<usize> = Vec::new();
+            for (place, id) in reasons {
+                if refused[place].is_none() {
+                    refused[place] = Some(id);
+                    to_tell.push(place);
+                }
+            }
+            while let Some(parent) = to_tell.pop() {
+                for child in children.remove(&parent).unwrap_or_default() {
+                    if refused[child].is_none() {
+                        refused[child] = Some(self.tasks[parent].id);
+                        to_tell.push(child);
+                    }
                 }
             }
         }
@@ -166,10 +185,13 @@ impl<'a> Batch<'a> {
     }
 
     fn leads(&self, id: TaskId) -> Leads {
-        let Some(place) = self.place_of.get(&id) else { return Leads::Outside(id) };
+        let Some(place) = self.place_of.get(&id) else {
+            return if self.put_off.contains(&id) { Leads::Later } else { Leads::Outside(id) };
+        };
         match self.stands[*place] {
             Stands::New => Leads::Member(*place),
             Stands::Refused => Leads::Nowhere,
+            Stands::PutOff => Leads::Later,
             Stands::As(first) => match self.place_of.get(&first) {
                 Some(place) if self.stands[*place] == Stands::New => Leads::Member(*place),
                 _ => Leads::Outside(first),

@@ -4,8 +4,8 @@ use punctual_core::forecast::{Upcoming, UpcomingPage};
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedule::plan::{Covers, Spec};
 use punctual_core::schedules::{
-    Definition, LookedAt, Occurrence, Outcome, Pause, Progress, Record, Schedule, Switch, Turn, origin_code,
-    origin_from_code,
+    Asked, Definition, LookedAt, Occurrence, Outcome, Pause, Progress, Promise, Record, Schedule, Switch, Turn,
+    origin_code, origin_from_code,
 };
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
@@ -154,28 +154,34 @@ pub(crate) struct RecordColumns<'a> {
 
 impl<'a> RecordColumns<'a> {
     /// The columns of a record of this turn.
-    pub(crate) fn of(turn: &Turn, record: &'a Record) -> Self {
+    pub(crate) fn of(turn: &'a Turn, record: &'a Record) -> Self {
         let task = record.outcome.task();
+        let promised = promised(turn, record);
         Self {
             instant: record.instant.as_millis(),
             decided_at: turn.now.as_millis(),
-            // What waits keeps the task that it will be, if somebody knows it by a key.
-            task_id: task.map(|(task, _)| task.id).or_else(|| promised(turn, record)).map(TaskId::uuid),
+            // What waits keeps the task that it will be, if somebody knows it by a key, and the key.
+            task_id: task.map(|(task, _)| task.id).or(promised.map(|asked| asked.task)).map(TaskId::uuid),
             covers_until: record.covers.map(|covers| covers.until.as_millis()),
             covers_at_least: record.covers.map(|covers| number_column(covers.at_least)),
             origin: origin_code(record.origin),
             outcome: record.outcome.outcome().code(),
             is_watched: task.is_some_and(|(_, watched)| watched),
             reason: &record.reason,
-            detail: record.detail.as_deref(),
+            detail: promised.map(|asked| asked.idempotency.key.as_str()).or(record.detail.as_deref()),
         }
     }
 }
 
-/// The task that a record of what waits promises.
-fn promised(turn: &Turn, record: &Record) -> Option<TaskId> {
+/// What a record of what waits promises.
+fn promised<'a>(turn: &'a Turn, record: &Record) -> Option<&'a Asked> {
     let asked = turn.asked.as_ref().filter(|asked| asked.instant == record.instant)?;
-    (record.outcome.outcome() == Outcome::Buffered).then_some(asked.task)
+    (record.outcome.outcome() == Outcome::Buffered).then_some(asked)
+}
+
+/// The promise of a record of what waits, if it is of one.
+pub(crate) fn promise(instant: Timestamp, task: Option<Uuid>, detail: Option<String>) -> Option<Promise> {
+    task.map(|task| Promise { instant, task: TaskId::from_uuid(task), key: detail })
 }
 
 /// The columns of a pause after a turn that switches it.
@@ -222,7 +228,8 @@ impl OccurrenceColumns {
             origin: origin_from_code(self.origin).ok_or(Unreadable("origin"))?,
             outcome,
             reason: self.reason,
-            detail: self.detail,
+            // Nor is the key of what waits any detail of it.
+            detail: self.detail.filter(|_| outcome != Outcome::Buffered),
             task,
             covers,
             decided_at: Timestamp::from_millis(self.decided_at),

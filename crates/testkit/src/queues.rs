@@ -30,6 +30,7 @@ macro_rules! queues_conformance {
     ($factory:expr) => {
         $crate::stamp! { queues, $factory;
             put_replaces_the_settings,
+            what_is_so_already_is_not_written,
             settings_and_pauses_outlive_the_process,
             a_queue_exists_from_its_first_use,
             a_removed_queue_is_told_while_something_is_in_it,

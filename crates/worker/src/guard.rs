@@ -93,6 +93,10 @@ mod tests {
             "http://0/",
             "http://169.254.169.254/latest/meta-data",
             "http://\u{ff11}\u{ff12}\u{ff17}.0.0.1/",
+            "http://127.0.0.1./",
+            "http://169.254.169.254./",
+            "http://0x7f000001./",
+            "http://127.1\u{3002}/",
         ] {
             assert!(guard.blocks(&url(text)), "{text}");
         }
@@ -120,6 +124,9 @@ mod tests {
     async fn the_resolver_hands_out_nothing_forbidden() {
         let refused = Guard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
         assert!(matches!(refused.err().unwrap().downcast_ref(), Some(Nowhere::Blocked)));
+        // Whether a machine knows the name with a dot at its end or not: it leads to nothing that is forbidden.
+        assert!(Guard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await.is_err());
+        assert!(Guard::new(AllowedNetworks::none()).resolve("127.0.0.1.".parse().unwrap()).await.is_err());
         let passed = Guard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
         assert!(passed.map(|address| address.ip()).all(|ip| ip.is_loopback()));
     }

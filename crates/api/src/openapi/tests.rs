@@ -129,6 +129,7 @@ fn the_whole_contract_is_there() {
         "POST /v1/schedules",
         "GET /v1/schedules",
         "POST /v1/schedules/preview",
+        "GET /v1/schedules/by-name/{name}",
         "PUT /v1/schedules/by-name/{name}",
         "GET /v1/schedules/{id}",
         "PATCH /v1/schedules/{id}",

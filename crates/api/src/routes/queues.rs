@@ -8,17 +8,16 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
-use punctual_core::queues::{Change, Changed, Pause, Told, limits};
+use punctual_core::queues::{Change, Changed, Pause, Switch, Told, limits};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::query::Query;
-use crate::extract::{JsonBody, MaybeJsonBody, Tenant};
+use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound, Unavailable};
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 use crate::submit::fields::{Faults, NAME_RULE, is_name};
 
@@ -99,12 +98,14 @@ async fn get_queue(
 /// Sets a queue.
 ///
 /// Replaces all that it was set to: what is absent is the default again. A limit holds in the whole cluster for
-/// everything that begins after the answer; what runs already goes on. A pause stays unless `paused` is given.
+/// everything that begins after the answer; what runs already goes on. A pause stays unless `paused` is given. The same
+/// again changes nothing, not even the version.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues",
     params(
         ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Set it only at this version"),
+        ("If-Match" = Option<String>, Header, description = "Set it only at this version (`*`: at any), and do not make it"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not set one that is there"),
     ),
     request_body = QueueSettings,
     responses(
@@ -118,7 +119,7 @@ async fn put_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
-    if_match: IfMatch,
+    condition: If,
     JsonBody(wanted): JsonBody<QueueSettings>,
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
@@ -127,16 +128,12 @@ async fn put_queue(
     }
     let settings = faults.queue_settings(&wanted, &api.config);
     faults.finish()?;
-    let pause = match wanted.paused {
-        None => None,
-        Some(false) => Some(None),
-        // A pause that it is in keeps its reason and its end.
-        Some(true) => match api.queues.queue(&tenant, &name).await? {
-            Some(told) if told.queue.paused(api.clock.now()).is_some() => None,
-            _ => Some(Some(Pause { since: api.clock.now(), by: CLIENT.to_owned(), reason: None, until: None })),
-        },
-    };
-    change(&api, &tenant, &name, &if_match, Change::Put(settings, pause)).await
+    let now = api.clock.now();
+    let switch = wanted.paused.map(|paused| {
+        let pause = || Pause { since: now, by: CLIENT.to_owned(), reason: None, until: None };
+        if paused { Switch::On(pause()) } else { Switch::Off(now) }
+    });
+    change(&api, &tenant, &name, &condition, Change::Put(settings, switch)).await
 }
 
 /// Pauses a queue.
@@ -161,7 +158,7 @@ async fn pause_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
-    if_match: IfMatch,
+    condition: If,
     MaybeJsonBody(wanted): MaybeJsonBody<PauseRequest>,
 ) -> Result<Response, Problem> {
     let now = api.clock.now();
@@ -178,7 +175,7 @@ async fn pause_queue(
     }
     faults.finish()?;
     let pause = Pause { since: now, by: CLIENT.to_owned(), reason: wanted.reason, until };
-    change(&api, &tenant, &name, &if_match, Change::Pause(pause)).await
+    change(&api, &tenant, &name, &condition, Change::Pause(pause)).await
 }
 
 /// Resumes a queue.
@@ -203,12 +200,12 @@ async fn resume_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
-    if_match: IfMatch,
+    condition: If,
     MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
     // A name that was misspelt must not become a queue.
     told(&api, &tenant, &name).await?;
-    change(&api, &tenant, &name, &if_match, Change::Resume).await
+    change(&api, &tenant, &name, &condition, Change::Resume).await
 }
 
 /// Removes a queue.
@@ -234,14 +231,15 @@ async fn delete_queue(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
-    if_match: IfMatch,
+    condition: If,
 ) -> Result<Response, Problem> {
     let there = find(&api, &tenant, &name).await?;
     // A task that comes in between is in a queue that is set to nothing: that is all there is to it.
     if there.live.any() {
+        let (tasks, them) = if there.live.total() == 1 { ("task", "it") } else { ("tasks", "them") };
         let detail = format!(
-            "the queue has {} live tasks ({} waiting, {} blocked, {} queued, {} running); nothing was done. Cancel them or let \
-             them end first",
+            "the queue has {} live {tasks} ({} waiting, {} blocked, {} queued, {} running); nothing was done. Cancel {them} \
+             or let {them} end first",
             there.live.total(),
             there.live.pending,
             there.live.blocked,
@@ -250,26 +248,23 @@ async fn delete_queue(
         );
         return Err(Problem::new(Code::QueueNotEmpty, detail));
     }
-    write(&api, &tenant, &name, &if_match, Change::Remove).await?;
+    write(&api, &tenant, &name, &condition, Change::Remove).await?;
     Ok(answered(&api, there))
 }
 
-async fn change(api: &Api, tenant: &str, name: &str, if_match: &IfMatch, change: Change) -> Result<Response, Problem> {
-    write(api, tenant, name, if_match, change).await?;
+async fn change(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<Response, Problem> {
+    write(api, tenant, name, condition, change).await?;
     told(api, tenant, name).await
 }
 
-async fn write(api: &Api, tenant: &str, name: &str, if_match: &IfMatch, change: Change) -> Result<(), Problem> {
-    match api.queues.change_queue_at(tenant, name, if_match.versions(), change).await? {
+async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<(), Problem> {
+    match api.queues.change_queue_at(tenant, name, &condition.0, change).await? {
         Changed::Done(queue) => {
-            // Whoever submits to this node next finds it.
-            api.config.queues.learn([queue]);
+            // Whoever submits to this node next finds it; of one that is only used there is nothing to find.
+            api.config.queues.learn(Some(queue).filter(|queue| queue.version > 0));
             Ok(())
         }
-        Changed::AtAnother(queue) => {
-            let detail = format!("the queue is at version {}; nothing was done", queue.version);
-            Err(Problem::new(Code::VersionMismatch, detail))
-        }
+        Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),
     }
 }
 

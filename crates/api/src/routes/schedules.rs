@@ -23,7 +23,7 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new()
         .routes(routes!(create::create_schedule, list::list_schedules))
         .routes(routes!(preview::preview_new_schedule))
-        .routes(routes!(sync::put_schedule))
+        .routes(routes!(read::get_schedule_by_name, sync::put_schedule))
         .routes(routes!(read::get_schedule, edit::edit_schedule, remove::delete_schedule))
         .routes(routes!(pause::pause_schedule))
         .routes(routes!(pause::resume_schedule))

@@ -12,7 +12,6 @@ mod redrive;
 mod run_now;
 mod submit;
 
-pub use change::{IfMatch, IfNoneMatch};
 pub use submit::{HeaderKey, REPLAYED};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;

@@ -1,5 +1,6 @@
 //! Queues: limits, pauses and defaults, on one node and on several.
 
+mod conditions;
 mod depth;
 mod pauses;
 mod places;

@@ -2,6 +2,7 @@
 
 mod again;
 mod catchup;
+mod crowd;
 mod failover;
 mod firing;
 mod instants;

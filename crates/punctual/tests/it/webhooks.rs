@@ -8,6 +8,7 @@ use super::world::{merged, quick};
 mod answers;
 mod asynchronous;
 mod delivery;
+mod dots;
 mod hostile;
 mod retries;
 

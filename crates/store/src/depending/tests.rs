@@ -6,6 +6,12 @@ fn depending(on: &[TaskId]) -> NewTask {
     task().depends_on(on).build()
 }
 
+/// A batch of which nothing was put off before.
+fn batch<'a>(tasks: &'a [NewTask], stands: &'a [Stands]) -> Batch<'a> {
+    static NONE: std::sync::LazyLock<HashSet<TaskId>> = std::sync::LazyLock::new(HashSet::new);
+    Batch::new(tasks, stands, &NONE)
+}
+
 fn live(id: TaskId) -> (TaskId, Known) {
     known(id, State::Running)
 }
@@ -27,7 +33,7 @@ fn members_and_others_are_waited_for() {
     let first = depending(&[]);
     let second = depending(&[first.id, outside]);
     let (tasks, stands) = ([second, first], [Stands::New; 2]);
-    let batch = Batch::new(&tasks, &stands);
+    let batch = batch(&tasks, &stands);
     assert_eq!(batch.outside(), [outside]);
     let plans = batch.plan(&HashMap::from([live(outside)]));
     assert_eq!(waits(&plans[0]).edges, [tasks[1].id, outside]);
@@ -41,7 +47,7 @@ fn what_has_completed_is_not_waited_for() {
     let parents: HashMap<_, _> = ids.into_iter().zip(ended).map(|(id, state)| known(id, state)).collect();
     for (policy, waited) in [(OnDependencyFailure::Cancel, &ids[1..]), (OnDependencyFailure::Run, &ids[3..])] {
         let tasks = [task().depends_on(&ids).on_dependency_failure(policy).build()];
-        let plans = Batch::new(&tasks, &[Stands::New]).plan(&parents);
+        let plans = batch(&tasks, &[Stands::New]).plan(&parents);
         let waits = waits(&plans[0]);
         assert_eq!((waits.edges.as_slice(), waits.ended.len()), (waited, waited.len()), "{policy:?}");
         assert_eq!(waits.depends_on, ids);
@@ -54,7 +60,7 @@ fn a_replay_stands_for_its_first_task() {
     let replay = depending(&[]);
     let child = depending(&[replay.id, first]);
     let (tasks, stands) = ([replay, child], [Stands::As(first), Stands::New]);
-    let batch = Batch::new(&tasks, &stands);
+    let batch = batch(&tasks, &stands);
     assert_eq!(batch.outside(), [first]);
     let plans = batch.plan(&HashMap::from([live(first)]));
     assert_eq!((&plans[0], waits(&plans[1]).edges.as_slice()), (&Plan::Stays, [first].as_slice()), "once");
@@ -69,9 +75,37 @@ fn a_refused_member_takes_its_descendants_along() {
     let ids = [refused.id, child.id];
     let (tasks, stands) =
         ([grandchild, child, refused, stranger], [Stands::New, Stands::New, Stands::Refused, Stands::New]);
-    let plans = Batch::new(&tasks, &stands).plan(&HashMap::new());
+    let plans = batch(&tasks, &stands).plan(&HashMap::new());
     assert_eq!(plans[..3], [Plan::Unknown(ids[1]), Plan::Unknown(ids[0]), Plan::Stays]);
     assert_eq!(waits(&plans[3]), &Waits::default());
+}
+
+/// Whether the full one is among the tasks or was taken out before.
+#[test]
+fn what_is_missing_is_told_before_what_may_come_later() {
+    let (full, unknown) = (depending(&[]), TaskId::new());
+    let of_both = depending(&[full.id, unknown]);
+    let behind = depending(&[full.id, of_both.id]);
+    let put_off = depending(&[full.id]);
+    let reused = depending(&[]);
+    let of_reused = depending(&[full.id, reused.id]);
+    let expected = [
+        Plan::Unknown(unknown),
+        Plan::Unknown(of_both.id),
+        Plan::Unknown(full.id),
+        Plan::Unknown(reused.id),
+        Plan::Stays,
+        Plan::Stays,
+    ];
+    let out = HashSet::from([full.id]);
+    let mut tasks = vec![of_both, behind, put_off, of_reused, reused, full];
+    let mut stands = vec![Stands::New, Stands::New, Stands::New, Stands::New, Stands::Refused, Stands::PutOff];
+    assert_eq!(batch(&tasks, &stands).plan(&HashMap::new()), expected);
+    tasks.pop();
+    stands.pop();
+    let batch = Batch::new(&tasks, &stands, &out);
+    assert_eq!(batch.outside(), [unknown], "what was put off is not looked for");
+    assert_eq!(batch.plan(&HashMap::new()), expected[..5]);
 }
 
 #[test]
@@ -79,7 +113,7 @@ fn another_tenants_task_is_unknown() {
     let theirs = TaskId::new();
     let (tasks, stands) = ([depending(&[theirs])], [Stands::New]);
     let of_others = Known { tenant: "other".to_owned(), state: State::Running };
-    let plans = Batch::new(&tasks, &stands).plan(&HashMap::from([(theirs, of_others)]));
+    let plans = batch(&tasks, &stands).plan(&HashMap::from([(theirs, of_others)]));
     assert_eq!(plans, [Plan::Unknown(theirs)]);
 }
 
@@ -90,7 +124,7 @@ fn a_long_chain_is_refused_without_recursion() {
         tasks.push(depending(&[tasks[place].id]));
     }
     let stands = vec![Stands::New; tasks.len()];
-    let plans = Batch::new(&tasks, &stands).plan(&HashMap::new());
+    let plans = batch(&tasks, &stands).plan(&HashMap::new());
     assert!(plans.iter().all(|plan| matches!(plan, Plan::Unknown(_))));
 }
 

@@ -35,11 +35,13 @@ pub(crate) struct Depending {
 }
 
 /// Decides what becomes of tasks whose keys were judged, and writes the new ones, inside a transaction that has begun.
+/// `put_off` are members of their batch whose queues are full.
 pub(crate) async fn write(
     hand: &mut Hand,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
     mut verdicts: Vec<Verdict>,
+    put_off: &HashSet<TaskId>,
 ) -> Result<Depending, Fault> {
     let stands: Vec<Stands> = verdicts
         .iter()
@@ -49,7 +51,7 @@ pub(crate) async fn write(
             _ => Stands::Refused,
         })
         .collect();
-    let batch = Batch::new(tasks, &stands);
+    let batch = Batch::new(tasks, &stands, put_off);
     let (known, passed) = look_up(hand, &batch.outside()).await?;
     let mut waits: Vec<Waits> = Vec::with_capacity(tasks.len());
     for (plan, verdict) in batch.plan(&known).into_iter().zip(&mut verdicts) {

@@ -5,8 +5,9 @@
 //! transaction of the insert begins behind it, and knows nothing of it. Where no queue is
 //! bounded nothing is asked.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
+use punctual_core::ids::TaskId;
 use punctual_core::partitions::Partition;
 use punctual_core::store::Inserted;
 use punctual_core::task::NewTask;
@@ -29,7 +30,7 @@ const ROLL_BACK_AND_LET_GO: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
 pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
     let bounded = bounded(hand, tasks);
     if bounded.is_empty() {
-        return insert::insert(hand, tasks).await;
+        return insert::insert(hand, tasks, &HashSet::new()).await;
     }
     // Seldom, and large: the common way does not carry it along.
     let done = Box::pin(insert_bounded(hand, tasks, &bounded)).await;
@@ -68,12 +69,13 @@ async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_
     let is_short =
         |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| *room < places.len());
     if !bounded.iter().any(is_short) {
-        return insert::insert(hand, tasks).await;
+        return insert::insert(hand, tasks, &HashSet::new()).await;
     }
     let is_admitted = admitted(&hand.session, tasks, bounded, room).await?;
-    let some: Vec<NewTask> =
-        tasks.iter().zip(&is_admitted).filter(|(_, is_admitted)| **is_admitted).map(|(task, _)| task.clone()).collect();
-    let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some).await? };
+    let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
+    let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
+    let put_off: HashSet<TaskId> = others.into_iter().map(|(task, _)| task.id).collect();
+    let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = is_admitted.into_iter().map(|is_admitted| {
         let missing = || Fault::Corrupt("an insert did not answer for every task".to_owned());

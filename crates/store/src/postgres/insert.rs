@@ -38,13 +38,18 @@ pub(crate) enum Verdict {
 }
 
 /// Stores tasks; answers in order. That an id is there already is seldom enough to be found out by failing.
-pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
+/// `put_off` are members of their batch whose queues are full.
+pub(crate) async fn insert(
+    hand: &mut Hand,
+    tasks: &[NewTask],
+    put_off: &HashSet<TaskId>,
+) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(hand, tasks).await?;
-    let Written { verdicts, waits, passed } = match write(hand, tasks, &lanes, false).await {
+    let Written { verdicts, waits, passed } = match write(hand, tasks, &lanes, put_off, false).await {
         Err(fault) if fault.is_twice() => {
             hand.forget();
             hand.session.run("ROLLBACK").await?;
-            write(hand, tasks, &lanes, true).await?
+            write(hand, tasks, &lanes, put_off, true).await?
         }
         written => written?,
     };
@@ -73,7 +78,13 @@ async fn lanes(hand: &Hand, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> 
 }
 
 /// One transaction. `carefully`: one of the ids may be there already.
-async fn write(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], carefully: bool) -> Result<Written, Fault> {
+async fn write(
+    hand: &mut Hand,
+    tasks: &[NewTask],
+    lanes: &[Arc<Lane>],
+    put_off: &HashSet<TaskId>,
+    carefully: bool,
+) -> Result<Written, Fault> {
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
     let mut verdicts = if keyed {
         let (begun, verdicts) = tokio::join!(biased; hand.session.run("BEGIN"), submitted_before(&hand.session, tasks));
@@ -86,7 +97,7 @@ async fn write(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], carefull
         if !keyed {
             hand.session.run("BEGIN").await?;
         }
-        let Depending { verdicts, waits, passed } = depend::write(hand, tasks, lanes, verdicts).await?;
+        let Depending { verdicts, waits, passed } = depend::write(hand, tasks, lanes, verdicts, put_off).await?;
         hand.commit().await?;
         return Ok(Written { verdicts, waits, passed });
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use punctual_core::condition::Condition;
 use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
@@ -238,15 +239,17 @@ impl Queues for PostgresStore {
         &self,
         tenant: &str,
         name: &str,
-        versions: Option<Vec<u64>>,
+        condition: &Condition,
         change: QueueChange,
     ) -> Result<Changed, StoreError> {
         let (news, gates) = (queues_have_changed(self.node()), &self.desk().gates);
         let changes = &self.shared.changes;
-        let versions = versions.as_deref();
-        let change = async |session: &Session| queues::change(session, tenant, name, versions, change, &news).await;
+        let change = async |session: &Session| queues::change(session, tenant, name, condition, change, &news).await;
         let changed = changes.transact(change).await?;
-        if let Changed::Done(queue) = &changed {
+        // One that is only used restricts nothing, and is nobody's to remember.
+        if let Changed::Done(queue) = &changed
+            && queue.version > 0
+        {
             gates.learn([queue]);
             gates.stir.changed();
         }

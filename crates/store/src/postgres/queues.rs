@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use punctual_core::condition::Condition;
 use punctual_core::queues::{Change, Changed, Live, Queue, Told};
 use punctual_core::state::State;
 use tokio_postgres::Row;
@@ -17,7 +18,7 @@ pub(crate) async fn change(
     session: &Session,
     tenant: &str,
     name: &str,
-    versions: Option<&[u64]>,
+    condition: &Condition,
     change: Change,
     news: &str,
 ) -> Result<Changed, Fault> {
@@ -26,12 +27,21 @@ pub(crate) async fn change(
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenant, &names];
     let (begun, rows) = tokio::join!(biased; session.run(&begin), session.query(Sql::QueueGet, &parameters));
     begun?;
-    let before = rows?.first().map(queue_of).transpose()?.unwrap_or_else(|| Queue::unset(tenant, name));
-    if versions.is_some_and(|versions| !versions.contains(&before.version)) {
+    let set = rows?.first().map(queue_of).transpose()?;
+    // What everybody is told of it: one that was removed is not there while nothing is in it, and its version goes on.
+    let told = match &set {
+        Some(queue) if !queue.removed => Some(queue.clone()),
+        _ => queue(session, tenant, name).await?.map(|told| told.queue),
+    };
+    if !condition.holds(told.as_ref().map(|queue| queue.version)) {
         session.run("ROLLBACK").await?;
-        return Ok(Changed::AtAnother(before));
+        return Ok(Changed::AtAnother(told));
     }
-    let queue = change.apply(before);
+    if let Some(queue) = told.filter(|queue| change.is_done(queue)) {
+        session.run("ROLLBACK").await?;
+        return Ok(Changed::Done(queue));
+    }
+    let queue = change.apply(set.unwrap_or_else(|| Queue::unset(tenant, name)));
     let notify: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&news];
     let (put, gated, told, committed) = tokio::join!(
         biased;

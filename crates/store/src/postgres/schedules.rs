@@ -15,8 +15,8 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::retention::Pruned;
 use punctual_core::schedule::plan::{Buffered, TURN};
 use punctual_core::schedules::{
-    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
-    origin_from_code,
+    Due, Inserted, KeyOwner, LookedAt, Occurrence, Promise, Replaced, Schedule, Schedules, Standing, Turn, Turned,
+    Watched, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -30,7 +30,7 @@ use super::lines::Weight;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{Unreadable, number_column};
-use crate::scheduling::{OccurrenceColumns, ScheduleColumns, page_end, readable, size_of};
+use crate::scheduling::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
 
 /// Schedules whose turns are written in one transaction at the most.
 const TURNS: usize = 100;
@@ -226,15 +226,13 @@ async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<St
         session.query(Sql::OccurrenceWatched, &parameters)
     );
     let mut buffered: HashMap<Uuid, Vec<Buffered>> = HashMap::new();
-    let mut promised: HashMap<Uuid, Vec<(Timestamp, TaskId)>> = HashMap::new();
+    let mut promised: HashMap<Uuid, Vec<Promise>> = HashMap::new();
     for row in waiting? {
         let origin = origin_from_code(i64::from(row.get::<_, i16>(2)));
         let origin = origin.ok_or_else(|| unreadable(Unreadable("origin")))?;
         let instant = Timestamp::from_millis(row.get(1));
         buffered.entry(row.get(0)).or_default().push(Buffered { instant, origin });
-        if let Some(task) = row.get::<_, Option<Uuid>>(3) {
-            promised.entry(row.get(0)).or_default().push((instant, TaskId::from_uuid(task)));
-        }
+        promised.entry(row.get(0)).or_default().extend(promise(instant, row.get(3), row.get(4)));
     }
     let mut watched: HashMap<Uuid, Vec<Watched>> = HashMap::new();
     for row in tasks? {

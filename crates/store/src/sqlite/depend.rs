@@ -3,7 +3,7 @@
 //! All members of a batch are judged before the first is written: a member may depend on one
 //! that stands behind it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -26,10 +26,12 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
         .map(|verdict| match verdict {
             Verdict::New => Stands::New,
             Verdict::Same(first) => Stands::As(*first),
-            Verdict::Other(_) | Verdict::Full => Stands::Refused,
+            Verdict::Other(_) => Stands::Refused,
+            Verdict::Full => Stands::PutOff,
         })
         .collect();
-    let batch = Batch::new(&tasks, &stands);
+    let none = HashSet::new();
+    let batch = Batch::new(&tasks, &stands, &none);
     let mut known: HashMap<TaskId, Known> = HashMap::new();
     for id in batch.outside() {
         if let Some((_, found)) = look_up(session, id)? {

@@ -1,6 +1,7 @@
 //! The ports that the store implements: each call becomes a job of the writer or of a reader.
 
 use async_trait::async_trait;
+use punctual_core::condition::Condition;
 use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
@@ -206,12 +207,11 @@ impl Queues for SqliteStore {
         &self,
         tenant: &str,
         name: &str,
-        versions: Option<Vec<u64>>,
+        condition: &Condition,
         change: QueueChange,
     ) -> Result<Changed, StoreError> {
-        let (tenant, name) = (tenant.to_owned(), name.to_owned());
-        let work =
-            move |session: &mut Session<'_>| queues::change(session, &tenant, &name, versions.as_deref(), change);
+        let (tenant, name, condition) = (tenant.to_owned(), name.to_owned(), condition.clone());
+        let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, &condition, change);
         let changed = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
         self.shared.stir.changed();
         Ok(changed)

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use punctual_core::condition::Condition;
 use punctual_core::queues::{Change, Changed, Live, Queue, Told};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
@@ -17,13 +18,19 @@ pub(crate) fn change(
     session: &mut Session<'_>,
     tenant: &str,
     name: &str,
-    versions: Option<&[u64]>,
+    condition: &Condition,
     change: Change,
 ) -> Result<Changed, Fault> {
-    let before = get(session, tenant, name)?.unwrap_or_else(|| Queue::unset(tenant, name));
-    if versions.is_some_and(|versions| !versions.contains(&before.version)) {
-        return Ok(Changed::AtAnother(before));
+    let told = queue(session, tenant, name)?.map(|told| told.queue);
+    if !condition.holds(told.as_ref().map(|queue| queue.version)) {
+        return Ok(Changed::AtAnother(told));
     }
+    let before = match told {
+        Some(queue) if change.is_done(&queue) => return Ok(Changed::Done(queue)),
+        Some(queue) => queue,
+        // One that was removed is not told, and its version goes on.
+        None => get(session, tenant, name)?.unwrap_or_else(|| Queue::unset(tenant, name)),
+    };
     let queue = change.apply(before);
     let row = QueueRow::of(&queue);
     session.statements.get(Sql::QueuePut)?.execute((

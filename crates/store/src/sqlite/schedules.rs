@@ -26,7 +26,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
-use crate::scheduling::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, page_end, readable, size_of};
+use crate::scheduling::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, page_end, promise, readable, size_of};
 
 #[async_trait]
 impl Schedules for SqliteStore {
@@ -228,9 +228,9 @@ fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, F
     let query = session.statements.get(Sql::OccurrenceBuffered)?;
     let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
         let task: Option<[u8; 16]> = row.get(2)?;
-        Ok((row.get(0)?, row.get(1)?, task))
+        Ok((row.get(0)?, row.get(1)?, task.map(Uuid::from_bytes), row.get(3)?))
     })?;
-    let waiting: Vec<(i64, i64, Option<[u8; 16]>)> = rows.collect::<Result<_, _>>()?;
+    let waiting: Vec<(i64, i64, Option<Uuid>, Option<String>)> = rows.collect::<Result<_, _>>()?;
     let query = session.statements.get(Sql::OccurrenceWatched)?;
     let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
         let state: Option<i64> = row.get(2)?;
@@ -243,11 +243,11 @@ fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, F
     })?;
     let watched = rows.collect::<Result<_, _>>()?;
     let (mut buffered, mut promised) = (Vec::with_capacity(waiting.len()), Vec::new());
-    for (instant, origin, task) in waiting {
+    for (instant, origin, task, detail) in waiting {
         let instant = Timestamp::from_millis(instant);
         let origin = origin_from_code(origin).ok_or_else(|| unreadable(Unreadable("origin")))?;
         buffered.push(Buffered { instant, origin });
-        promised.extend(task.map(|bytes| (instant, TaskId::from_uuid(Uuid::from_bytes(bytes)))));
+        promised.extend(promise(instant, task, detail));
     }
     Ok(Standing { schedule, buffered, watched, promised })
 }

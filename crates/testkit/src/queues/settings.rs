@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings};
+use punctual_core::condition::Condition;
+use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings, Switch};
 use punctual_core::store::{Claim, Restraint};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -38,11 +39,46 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     let queue = put(&fixture, Settings { max_depth: Some(9), ..Settings::default() }).await;
     let expected = Settings { max_depth: Some(9), ..Settings::default() };
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&expected, 3, &paused.pause));
-    let queue = change(&fixture, Change::Put(Settings::default(), Some(None))).await;
+    let queue = change(&fixture, Change::Put(Settings::default(), Some(Switch::Off(fixture.now())))).await;
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&Settings::default(), 4, &None));
     assert_eq!(told(&fixture).await, queue);
+    let paused = change(&fixture, Change::Put(all(), Some(Switch::On(pause(&fixture, None))))).await;
+    assert_eq!((paused.version, paused.pause.is_some()), (5, true));
     let queue = change(&fixture, Change::Resume).await;
-    assert_eq!((queue.version, queue.pause), (5, None));
+    assert_eq!((queue.version, queue.pause), (6, None));
+}
+
+/// Of one that is set, paused, or only used; the first setting of one that is not there is written, whatever it says.
+pub async fn what_is_so_already_is_not_written(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let queue = put(&fixture, Settings::default()).await;
+    assert_eq!(queue.version, 1);
+    let off = || Some(Switch::Off(fixture.now()));
+    for again in [Change::Put(Settings::default(), None), Change::Put(Settings::default(), off()), Change::Resume] {
+        assert_eq!(change(&fixture, again).await, queue);
+    }
+    let queue = put(&fixture, all()).await;
+    assert_eq!((put(&fixture, all()).await, told(&fixture).await), (queue.clone(), queue));
+    let until = fixture.now().plus_millis(1_000);
+    let paused = change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    let on = || Some(Switch::On(pause(&fixture, None)));
+    assert_eq!(change(&fixture, Change::Put(all(), on())).await, paused, "it keeps its end");
+    fixture.advance(1_000);
+    assert_eq!(change(&fixture, Change::Put(all(), off())).await, paused, "nobody sees it any more");
+    assert_eq!(change(&fixture, Change::Put(all(), on())).await.version, paused.version + 1);
+    let fixture = fixture.reopen().await;
+    assert_eq!(told(&fixture).await.version, paused.version + 1);
+
+    fixture.insert_one(mail().queue("used")).await;
+    let put = |settings| fixture.queues.change_queue(TENANT, "used", Change::Put(settings, None));
+    assert_eq!(put(Settings::default()).await.expect("it answers"), Queue::unset(TENANT, "used"));
+    assert_eq!(put(all()).await.expect("it answers").version, 1);
+    let removed = change(&fixture, Change::Remove).await;
+    assert_eq!(
+        change(&fixture, Change::Put(Settings::default(), None)).await.version,
+        removed.version + 1,
+        "it is back"
+    );
 }
 
 /// Another process reads what one has written, and goes by it.
@@ -114,20 +150,41 @@ pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn Stor
     assert_eq!(names().await, [QUEUE, "only-set"]);
 }
 
-/// One that nobody has set is at none.
+/// One that is not there is at none, and one that is only used is at 0.
 pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let at = async |versions: &[u64]| {
-        let change = Change::Put(all(), None);
-        fixture.queues.change_queue_at(TENANT, QUEUE, Some(versions.to_vec()), change).await.expect("it answers")
+    let under = async |condition: Condition| {
+        // Something else each time, so that it is written.
+        let settings = Settings { max_depth: Some(fixture.now().as_millis().unsigned_abs()), ..all() };
+        fixture.advance(1);
+        let change = Change::Put(settings, None);
+        fixture.queues.change_queue_at(TENANT, QUEUE, &condition, change).await.expect("it answers")
     };
-    assert_eq!(at(&[1, 2]).await, Changed::AtAnother(Queue::unset(TENANT, QUEUE)));
+    for absent in [Condition::at([0, 1]), Condition::there()] {
+        assert_eq!(under(absent).await, Changed::AtAnother(None));
+    }
     assert_eq!(fixture.queues.queue(TENANT, QUEUE).await.expect("it answers"), None);
-    let Changed::Done(queue) = at(&[5, 0]).await else { panic!("it is at 0") };
-    assert_eq!(at(&[]).await, Changed::AtAnother(queue.clone()));
-    assert_eq!(at(&[0]).await, Changed::AtAnother(queue.clone()));
+    let lane = fixture.insert_one(mail()).await.lane.id;
+    let unset = Some(Queue::unset(TENANT, QUEUE));
+    for condition in [Condition::at([1, 2]), Condition::absent()] {
+        assert_eq!(under(condition).await, Changed::AtAnother(unset.clone()));
+    }
+    let Changed::Done(queue) = under(Condition::at([5, 0])).await else { panic!("it is at 0") };
+    for condition in [Condition::at([]), Condition::at([0]), Condition::absent()] {
+        assert_eq!(under(condition).await, Changed::AtAnother(Some(queue.clone())));
+    }
     assert_eq!(told(&fixture).await, queue);
-    assert!(matches!(at(&[1]).await, Changed::Done(queue) if queue.version == 2));
+    assert!(matches!(under(Condition::at([1])).await, Changed::Done(queue) if queue.version == 2));
+    assert!(matches!(under(Condition::there()).await, Changed::Done(queue) if queue.version == 3));
+    // One that is removed is there as long as something is in it.
+    change(&fixture, Change::Remove).await;
+    assert!(matches!(under(Condition::absent()).await, Changed::AtAnother(Some(queue)) if queue.version == 4));
+    change(&fixture, Change::Remove).await;
+    for running in taken(&fixture, lane).await {
+        fixture.apply(&running, complete(None)).await;
+    }
+    assert_eq!(under(Condition::at([5])).await, Changed::AtAnother(None));
+    assert!(matches!(under(Condition::absent()).await, Changed::Done(queue) if queue.version == 6));
 }
 
 /// By name, strictly after a name, as many as are asked for; of several lanes the sum.

@@ -3,7 +3,7 @@
 use punctual_core::ids::TaskId;
 use punctual_core::schedule::plan::Origin;
 use punctual_core::schedules::{
-    Asked, KeyOwner, Outcome, Pause, Record, Recorded, Schedule, Standing, Switch, Turn, Turned,
+    Asked, KeyOwner, Outcome, Pause, Promise, Record, Recorded, Schedule, Standing, Switch, Turn, Turned,
 };
 use punctual_core::store::Inserted;
 use punctual_core::task::Idempotency;
@@ -37,7 +37,7 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     let records = vec![of(at(0), Origin::Due), of(at(1), Origin::Manual), of(at(2), Origin::Backfill)];
     assert_eq!(done(&fixture, turn(&was, records)).await.len(), 3);
     let progress = get(&fixture, &was).await.unwrap().progress;
-    assert_eq!((progress.run_count, progress.last_run_at), (2, Some(at(2))));
+    assert_eq!((progress.run_count, progress.last_run_at), (2, Some(at(1))));
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 3);
 }
 
@@ -75,8 +75,9 @@ pub async fn what_waits_knows_the_task_of_its_key(factory: &dyn StoreFactory) {
         Turn { revision: 2, asked: Some(asked("l", at(1), two.id)), ..turn(&was, vec![waits(at(1)), waits(at(2))]) };
     assert_eq!(done(&fixture, asks).await, [at(1), at(2)]);
     let now: Standing = standing(&fixture, &was).await;
-    assert_eq!((now.buffered.len(), now.promised), (3, vec![(at(0), one.id), (at(1), two.id)]));
-    assert!(occurrences(&fixture, &was).await.iter().all(|told| told.task.is_none()));
+    let promise = |key: &str, instant, task| Promise { instant, task, key: Some(key.to_owned()) };
+    assert_eq!((now.buffered.len(), now.promised), (3, vec![promise("k", at(0), one.id), promise("l", at(1), two.id)]));
+    assert!(occurrences(&fixture, &was).await.iter().all(|told| told.task.is_none() && told.detail.is_none()));
 
     let after = vec![
         Record { waited: true, origin: Origin::Manual, ..fired(at(0), &one) },

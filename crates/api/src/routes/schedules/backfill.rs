@@ -8,12 +8,11 @@ use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
 use punctual_core::schedules::{Record, Recorded, Turn, Turned};
 use punctual_core::time::Timestamp;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, write};
+use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
-use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
@@ -32,6 +31,7 @@ use crate::submit::fields::Faults;
     responses(
         (status = 202, description = "They will run", body = wire::BackfillAnswer),
         (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -40,14 +40,15 @@ pub async fn backfill_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
     JsonBody(wanted): JsonBody<wire::Backfill>,
 ) -> Result<Response, Problem> {
     let (from, to) = range(&wanted, api.clock.now())?;
+    let _turn = take_turn(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
         let standing = find_standing(&api, &tenant, id).await?;
         let (now, schedule) = (api.clock.now(), &standing.schedule);
-        check_version(&if_match, schedule)?;
+        check_version(&condition, schedule)?;
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
         // What is not decided yet will be, by itself.
         let next = schedule.progress.next_run_at;

@@ -8,15 +8,20 @@ use axum::response::Response;
 use punctual_core::ids::ScheduleId;
 use punctual_core::schedule::plan;
 use punctual_core::schedules::{Definition, Pause, Replaced, Schedule, Standing, Switch, Turn, Turned};
+use tokio::sync::OwnedMutexGuard;
 
 use crate::answer;
+use crate::extract::If;
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::IfMatch;
 use crate::schedules::{Judge, judge::Judged, view};
 use crate::state::Api;
 
-/// How often a lost race is run again. Each loss means that somebody else has written the schedule.
-pub const ROUNDS: usize = 16;
+/// How often a lost race is run again. Each loss means that somebody else has written the schedule, on another node for
+/// the most part: on this one they take turns (`crate::schedules::Doors`).
+pub const ROUNDS: usize = 64;
+
+/// What refusals call it.
+pub const SCHEDULE: &str = "schedule";
 
 /// The id of the schedule in the path. What is not an id names no schedule.
 pub struct SchedulePath(pub ScheduleId);
@@ -40,7 +45,9 @@ impl<S: Send + Sync> FromRequestParts<S> for NamePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let named = Path::<String>::from_request_parts(parts, state).await;
-        named.map(|Path(name)| Self(name)).map_err(|_| Problem::new(Code::NotFound, "the path names no schedule"))
+        named
+            .map(|Path(name)| Self(name))
+            .map_err(|_| Problem::new(Code::NotFound, "there is no schedule with this name: the path is no text"))
     }
 }
 
@@ -59,12 +66,16 @@ pub fn kept_changing() -> Problem {
     Problem::new(Code::Conflict, "the schedule changed each time we tried; nothing was done").retry_after(1)
 }
 
+/// Waits until nobody else on this node writes the schedule, for as long as what it gives is kept.
+pub async fn take_turn(api: &Api, tenant: &str, id: ScheduleId) -> Result<OwnedMutexGuard<()>, Problem> {
+    let crowded =
+        || Problem::new(Code::Overloaded, "too many wait to write this schedule; nothing was done").retry_after(1);
+    api.doors.pass(tenant, id).await.ok_or_else(crowded)
+}
+
 /// Refuses a schedule at another version.
-pub fn check_version(if_match: &IfMatch, schedule: &Schedule) -> Result<(), Problem> {
-    if_match.check(schedule.version).map_err(|_| {
-        let detail = format!("the schedule is at version {}; nothing was done", schedule.version);
-        Problem::new(Code::VersionMismatch, detail)
-    })
+pub fn check_version(condition: &If, schedule: &Schedule) -> Result<(), Problem> {
+    condition.check(SCHEDULE, Some(schedule.version))
 }
 
 /// The answer that shows a schedule, with its version as `ETag`.
@@ -97,13 +108,14 @@ pub async fn rewrite(
     api: &Api,
     tenant: &str,
     id: ScheduleId,
-    if_match: &IfMatch,
+    condition: &If,
     wanted: impl Fn(&Schedule) -> Result<Judged, Problem>,
 ) -> Result<Schedule, Problem> {
+    let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
         let standing = find_standing(api, tenant, id).await?;
         let schedule = &standing.schedule;
-        check_version(if_match, schedule)?;
+        check_version(condition, schedule)?;
         let Judged { name, definition, paused } = wanted(schedule)?;
         let edited = edited(api, schedule, name.clone(), definition)?;
         let written = match (paused, &schedule.pause) {
@@ -176,12 +188,13 @@ pub async fn pause(
     api: &Api,
     tenant: &str,
     id: ScheduleId,
-    if_match: &IfMatch,
+    condition: &If,
     reason: Option<&str>,
 ) -> Result<Schedule, Problem> {
+    let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
         let schedule = find(api, tenant, id).await?;
-        check_version(if_match, &schedule)?;
+        check_version(condition, &schedule)?;
         let is_same = |was: &Pause| reason.is_none() || was.reason.as_deref() == reason;
         if schedule.pause.as_ref().is_some_and(is_same) {
             return Ok(schedule);
@@ -198,10 +211,11 @@ pub async fn pause(
 }
 
 /// Lets a schedule go on, unless it is not paused. What went by meanwhile is recorded as skipped.
-pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, if_match: &IfMatch) -> Result<Schedule, Problem> {
+pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, condition: &If) -> Result<Schedule, Problem> {
+    let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
         let standing = find_standing(api, tenant, id).await?;
-        check_version(if_match, &standing.schedule)?;
+        check_version(condition, &standing.schedule)?;
         if standing.schedule.pause.is_none() {
             return Ok(standing.schedule);
         }

@@ -8,10 +8,9 @@ use punctual_client::{NewSchedule, SchedulePatch};
 use punctual_core::schedules::Schedule;
 
 use super::change::{SchedulePath, judge, rewrite, shown};
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
-use crate::routes::tasks::IfMatch;
 use crate::schedules::{judge::Judged, view};
 use crate::state::Api;
 use crate::submit::fields::Faults;
@@ -29,7 +28,7 @@ use crate::submit::fields::Faults;
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 404, response = NotFound),
-        (status = 409, description = "`name_taken`: another one has that name", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`name_taken`: another one has that name; `conflict`: others wrote it each time, try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -38,14 +37,14 @@ pub async fn edit_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
     JsonBody(patch): JsonBody<SchedulePatch>,
 ) -> Result<Response, Problem> {
     no_nulls(&patch)?;
     let wanted = |schedule: &Schedule| -> Result<Judged, Problem> {
         judge(&api, &tenant, Some(schedule.created_at)).check(patched(view::written(schedule)?, patch.clone()))
     };
-    shown(StatusCode::OK, &rewrite(&api, &tenant, id, &if_match, wanted).await?)
+    shown(StatusCode::OK, &rewrite(&api, &tenant, id, &condition, wanted).await?)
 }
 
 /// Refuses `null` where it means nothing.

@@ -7,10 +7,9 @@ use punctual_client as wire;
 use punctual_core::schedules::PAUSE_REASON;
 
 use super::change::{SchedulePath, pause, resume, shown};
-use crate::extract::{MaybeJsonBody, Tenant};
+use crate::extract::{If, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
-use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
@@ -28,6 +27,7 @@ use crate::submit::fields::Faults;
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -36,7 +36,7 @@ pub async fn pause_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
     MaybeJsonBody(wanted): MaybeJsonBody<wire::PauseSchedule>,
 ) -> Result<Response, Problem> {
     let reason = wanted.reason.as_deref();
@@ -45,7 +45,7 @@ pub async fn pause_schedule(
         faults.add("/reason", format!("must have at most {PAUSE_REASON} characters, and no control characters"));
         faults.finish()?;
     }
-    shown(StatusCode::OK, &pause(&api, &tenant, id, &if_match, reason).await?)
+    shown(StatusCode::OK, &pause(&api, &tenant, id, &condition, reason).await?)
 }
 
 /// Resumes a schedule.
@@ -62,6 +62,7 @@ pub async fn pause_schedule(
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -70,8 +71,8 @@ pub async fn resume_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
     MaybeJsonBody(wire::ResumeSchedule {}): MaybeJsonBody<wire::ResumeSchedule>,
 ) -> Result<Response, Problem> {
-    shown(StatusCode::OK, &resume(&api, &tenant, id, &if_match).await?)
+    shown(StatusCode::OK, &resume(&api, &tenant, id, &condition).await?)
 }

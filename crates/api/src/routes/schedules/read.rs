@@ -1,15 +1,16 @@
-//! `GET /v1/schedules/{id}`.
+//! `GET /v1/schedules/{id}` and `GET /v1/schedules/by-name/{name}`.
 
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::{SchedulePath, find, shown};
+use super::change::{NamePath, SchedulePath, find, shown};
 use crate::extract::Tenant;
 use crate::openapi::NotFound;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::Api;
+use crate::submit::fields::is_name;
 
 /// Reads a schedule.
 #[utoipa::path(
@@ -26,4 +27,24 @@ pub async fn get_schedule(
     SchedulePath(id): SchedulePath,
 ) -> Result<Response, Problem> {
     shown(StatusCode::OK, &find(&api, &tenant, id).await?)
+}
+
+/// Reads the schedule of this name.
+#[utoipa::path(
+    get, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "get_schedule_by_name",
+    params(("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`")),
+    responses(
+        (status = 200, description = "The schedule", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
+        (status = 404, response = NotFound),
+    ),
+)]
+pub async fn get_schedule_by_name(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    NamePath(name): NamePath,
+) -> Result<Response, Problem> {
+    // What cannot be a name is not looked for: the store may not even be able to spell it.
+    let found = if is_name(&name) { api.schedules.named(&tenant, &name).await? } else { None };
+    let there = found.ok_or_else(|| Problem::new(Code::NotFound, "there is no schedule with this name"))?;
+    shown(StatusCode::OK, &there)
 }

@@ -5,11 +5,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, shown};
-use crate::extract::Tenant;
+use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, shown, take_turn};
+use crate::extract::{If, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::Problem;
-use crate::routes::tasks::IfMatch;
 use crate::state::Api;
 
 /// Removes a schedule.
@@ -24,6 +23,7 @@ use crate::state::Api;
     responses(
         (status = 200, description = "The schedule as it was", body = wire::Schedule),
         (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -31,11 +31,12 @@ pub async fn delete_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
 ) -> Result<Response, Problem> {
+    let _turn = take_turn(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
         let schedule = find(&api, &tenant, id).await?;
-        check_version(&if_match, &schedule)?;
+        check_version(&condition, &schedule)?;
         if api.schedules.remove(id, schedule.revision).await? {
             return shown(StatusCode::OK, &schedule);
         }

@@ -6,12 +6,11 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
 
-use super::change::{NamePath, ROUNDS, judge, kept_changing, rewrite, shown};
+use super::change::{NamePath, ROUNDS, SCHEDULE, judge, kept_changing, rewrite, shown};
 use super::create::{created, insert};
-use crate::extract::{JsonBody, Tenant};
+use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::Invalid;
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::{IfMatch, IfNoneMatch};
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
@@ -24,7 +23,7 @@ use crate::submit::fields::Faults;
     put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
     params(
         ("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`"),
-        ("If-Match" = Option<String>, Header, description = "Replace it only at this version, and do not make it"),
+        ("If-Match" = Option<String>, Header, description = "Replace it only at this version (`*`: at any), and do not make it"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not replace it"),
     ),
     request_body = wire::NewSchedule,
@@ -32,6 +31,7 @@ use crate::submit::fields::Faults;
         (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 201, description = "Made and durable", body = wire::Schedule,
             headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
+        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -40,8 +40,7 @@ pub async fn put_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     NamePath(name): NamePath,
-    if_match: IfMatch,
-    if_none_match: IfNoneMatch,
+    condition: If,
     JsonBody(mut new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
     if new.name.get_or_insert_with(|| name.clone()) != &name {
@@ -51,18 +50,15 @@ pub async fn put_schedule(
     }
     for _ in 0..ROUNDS {
         let Some(there) = api.schedules.named(&tenant, &name).await? else {
-            if if_match != IfMatch::Any {
-                return Err(Problem::new(Code::VersionMismatch, "there is no schedule of this name; nothing was done"));
-            }
+            condition.check(SCHEDULE, None)?;
             let judged = judge(&api, &tenant, None).check(new.clone())?;
             match insert(&api, &tenant, judged).await? {
                 Some(schedule) => return created(&schedule),
                 None => continue,
             }
         };
-        if_none_match.check(there.version)?;
         let wanted = |schedule: &Schedule| judge(&api, &tenant, Some(schedule.created_at)).check(new.clone());
-        let rewritten = rewrite(&api, &tenant, there.id, &if_match, wanted).await;
+        let rewritten = rewrite(&api, &tenant, there.id, &condition, wanted).await;
         return match rewritten {
             // Somebody removed it meanwhile: it is made.
             Err(problem) if problem.code() == Code::NotFound => continue,

@@ -11,12 +11,12 @@ use punctual_core::task::Idempotency;
 use punctual_scheduler::occurrences::{Prepared, known};
 use sha2::{Digest, Sha256};
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, write};
+use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
-use crate::extract::{MaybeJsonBody, Tenant};
+use crate::extract::{If, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::{HeaderKey, IfMatch, REPLAYED};
+use crate::routes::tasks::{HeaderKey, REPLAYED};
 use crate::schedules::view;
 use crate::state::Api;
 
@@ -39,6 +39,7 @@ use crate::state::Api;
         (status = 200, description = "It is skipped, because of the overlap policy; or a task was made before under this key", body = wire::Occurrence,
             headers(("Idempotent-Replayed" = String, description = "`true` if it was asked for before"))),
         (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time, on other nodes; nothing was run, try again", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -47,11 +48,12 @@ pub async fn trigger_schedule(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     SchedulePath(id): SchedulePath,
-    if_match: IfMatch,
+    condition: If,
     HeaderKey(key): HeaderKey,
     MaybeJsonBody(wire::TriggerSchedule {}): MaybeJsonBody<wire::TriggerSchedule>,
 ) -> Result<Response, Problem> {
     let key = key.map(|key| Idempotency { key, fingerprint: fingerprint(id) });
+    let _turn = take_turn(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
         let standing = find_standing(&api, &tenant, id).await?;
         // Before anything is ended for it: the live task may be the one that was made under this key.
@@ -59,8 +61,10 @@ pub async fn trigger_schedule(
             return Ok(before);
         }
         let (now, schedule) = (api.clock.now(), &standing.schedule);
-        check_version(&if_match, schedule)?;
-        let plan = plan::trigger(schedule.id, &schedule.definition.spec, &known(&standing), now);
+        check_version(&condition, schedule)?;
+        // Read after the revision that the turn needs: if it is written, nothing is newer.
+        let newest = api.schedules.occurrences(id, None, 1).await?.pop().map(|newest| newest.instant);
+        let plan = plan::trigger(schedule.id, &schedule.definition.spec, &known(&standing), newest, now);
         let Prepared::Turn(mut turn, _) = api.occurrences.prepare(None, &standing, plan, now).await? else { continue };
         turn.asked = key.clone().and_then(|key| asked(schedule, &mut turn, key));
         let Some(told) = told(&turn) else { continue };
@@ -93,7 +97,7 @@ async fn asked_before(api: &Api, standing: &Standing, key: Option<&Idempotency>)
         let detail = "this idempotency key was used before, for something else; nothing was done";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     }
-    let waits = standing.promised.iter().find(|(_, task)| *task == owner.task).map(|(instant, _)| *instant);
+    let waits = standing.promised.iter().find(|promise| promise.task == owner.task).map(|promise| promise.instant);
     let instant = if waits.is_some() {
         waits
     } else {

@@ -7,8 +7,8 @@ use punctual_client as wire;
 use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
-use super::change::{Decision, IfMatch, change};
-use crate::extract::{TaskPath, Tenant};
+use super::change::{Decision, change};
+use crate::extract::{If, TaskPath, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -25,7 +25,7 @@ use crate::state::Api;
     ),
     responses(
         (status = 200, description = "Cancelled, now or before", body = wire::Task),
-        (status = 202, description = "Running, and asked to stop", body = wire::Task),
+        (status = 202, description = "Running, and asked to stop. A task that a pull worker waits for runs up to 20 ms before it is due", body = wire::Task),
         (status = 404, response = NotFound),
         (status = 409, description = "`already_final`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
@@ -35,9 +35,9 @@ pub async fn cancel_task(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     TaskPath(id): TaskPath,
-    if_match: IfMatch,
+    condition: If,
 ) -> Result<Response, Problem> {
-    change(&api, &tenant, id, &if_match, decide).await
+    change(&api, &tenant, id, &condition, decide).await
 }
 
 fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {

@@ -6,8 +6,8 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::{Event, State as TaskState, transition};
 
-use super::change::{Decision, IfMatch, change};
-use crate::extract::{JsonBody, TaskPath, Tenant};
+use super::change::{Decision, change};
+use crate::extract::{If, JsonBody, TaskPath, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -24,7 +24,7 @@ use crate::submit::patch;
     responses(
         (status = 200, description = "The task as it is now", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
         (status = 404, response = NotFound),
-        (status = 409, description = "`not_editable`: it has begun or come to rest", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_editable`: it has begun or come to rest. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 422, response = Invalid),
     ),
@@ -33,10 +33,10 @@ pub async fn edit_task(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     TaskPath(id): TaskPath,
-    if_match: IfMatch,
+    condition: If,
     JsonBody(wanted): JsonBody<wire::TaskPatch>,
 ) -> Result<Response, Problem> {
-    change(&api, &tenant, id, &if_match, |task, by| {
+    change(&api, &tenant, id, &condition, |task, by| {
         if !matches!(task.state(), TaskState::Blocked | TaskState::Pending) {
             return Err(not_editable(task.state()));
         }

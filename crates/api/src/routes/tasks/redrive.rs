@@ -6,8 +6,8 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::{Event, transition};
 
-use super::change::{Decision, IfMatch, change};
-use crate::extract::{MaybeJsonBody, TaskPath, Tenant};
+use super::change::{Decision, change};
+use crate::extract::{If, MaybeJsonBody, TaskPath, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -32,7 +32,7 @@ pub async fn redrive_task(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     TaskPath(id): TaskPath,
-    if_match: IfMatch,
+    condition: If,
     MaybeJsonBody(wanted): MaybeJsonBody<wire::Redrive>,
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
@@ -40,7 +40,7 @@ pub async fn redrive_task(
         faults.payload(payload, api.config.payload_bytes);
     }
     faults.finish()?;
-    change(&api, &tenant, id, &if_match, |task, by| {
+    change(&api, &tenant, id, &condition, |task, by| {
         let change = transition(&task.position, Event::Redrive(wanted.payload.clone()), by).map_err(|fault| {
             Problem::new(
                 Code::NotDeadLettered,

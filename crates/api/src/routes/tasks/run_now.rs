@@ -7,8 +7,8 @@ use punctual_client as wire;
 use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
-use super::change::{Decision, IfMatch, change};
-use crate::extract::{TaskPath, Tenant};
+use super::change::{Decision, change};
+use crate::extract::{If, TaskPath, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -23,7 +23,7 @@ use crate::state::Api;
     responses(
         (status = 200, description = "It is due", body = wire::Task),
         (status = 404, response = NotFound),
-        (status = 409, description = "`not_waiting`", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 409, description = "`not_waiting`: it has begun or come to rest, or waits for others. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
         (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
     ),
 )]
@@ -31,9 +31,9 @@ pub async fn run_task(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
     TaskPath(id): TaskPath,
-    if_match: IfMatch,
+    condition: If,
 ) -> Result<Response, Problem> {
-    change(&api, &tenant, id, &if_match, decide).await
+    change(&api, &tenant, id, &condition, decide).await
 }
 
 fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {

@@ -306,18 +306,25 @@ fn an_end_ends_it() {
 fn a_trigger_fires_now_whatever_the_time() {
     let spec = Spec { paused: true, max_runs: Some(1), jitter_millis: 60_000, ..minutely() };
     let known = Known { run_count: 1, ..due("10:05:00") };
-    let plan = trigger(id(), &spec, &known, at("10:00:30.123"));
+    let plan = trigger(id(), &spec, &known, None, at("10:00:30.123"));
     assert_eq!(said(&plan), ["10:00 fired triggered"]);
     let now = at("10:00:30.123");
     assert_eq!(plan.decisions[0].instant, now);
     assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: now });
     assert_eq!((plan.decisions[0].origin, plan.next_run_at), (Origin::Manual, known.next_run_at));
     // It is never taken for an occurrence by time.
-    let plan = trigger(id(), &minutely(), &due("10:00:00"), at("10:00:00"));
+    let plan = trigger(id(), &minutely(), &due("10:00:00"), None, at("10:00:00"));
     assert_eq!(plan.decisions[0].instant, at("10:00:00.001"));
     assert_eq!(plan.next_run_at, Some(at("10:00:00")));
     let twice = Known { buffered: vec![waiting("10:00:00.001")], ..due("10:01:00") };
-    assert_eq!(trigger(id(), &minutely(), &twice, at("10:00:00")).decisions[0].instant, at("10:00:00.002"));
+    assert_eq!(trigger(id(), &minutely(), &twice, None, at("10:00:00")).decisions[0].instant, at("10:00:00.002"));
+    for (newest, instant) in
+        [("10:00:00.001", "10:00:00.002"), ("10:00:00.700", "10:00:00.701"), ("11:00:00", "10:00:00.500")]
+    {
+        let now = if newest == "11:00:00" { at("10:00:00.500") } else { at("10:00:00") };
+        let plan = trigger(id(), &minutely(), &due("10:00:00"), Some(at(newest)), now);
+        assert_eq!(plan.decisions[0].instant, at(instant), "{newest}");
+    }
 }
 
 #[test]
@@ -331,7 +338,7 @@ fn a_trigger_keeps_to_the_overlap_policy() {
         (Overlap::AllowAll, "10:00 fired triggered", vec![], vec![]),
     ] {
         let known = Known { live: vec![live(1)], ..due("10:05:00") };
-        let plan = trigger(id(), &Spec { overlap, ..minutely() }, &known, at("10:00:30"));
+        let plan = trigger(id(), &Spec { overlap, ..minutely() }, &known, None, at("10:00:30"));
         assert_eq!((said(&plan), plan.stop, plan.end), (vec![expected.to_owned()], stop, end), "{overlap:?}");
     }
 }
@@ -425,7 +432,7 @@ fn the_ends_of_time_are_no_problem() {
                 for made in [
                     plan(id(), &spec, &known, now),
                     resume(id(), &spec, &known, now),
-                    trigger(id(), &spec, &known, now),
+                    trigger(id(), &spec, &known, None, now),
                 ] {
                     assert!(made.decisions.len() <= TURN);
                 }

@@ -28,11 +28,13 @@ pub fn plan(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan 
 }
 
 /// What is to be done when somebody asks for a run now: the time does not matter, nor a pause, nor `max_runs`; the
-/// overlap policy does. The occurrence is `now`, or the first millisecond after it that is no instant of the schedule.
-pub fn trigger(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan {
+/// overlap policy does. The occurrence is `now`, or the first millisecond after it, and after the `newest` one that is
+/// recorded, that is no instant of the schedule.
+pub fn trigger(id: ScheduleId, spec: &Spec, known: &Known, newest: Option<Timestamp>, now: Timestamp) -> Plan {
     let is_taken = |at: &Timestamp| {
         let before = Timestamp::from_millis(at.as_millis().saturating_sub(1));
-        known.next_run_at == Some(*at)
+        newest.is_some_and(|newest| *at <= newest)
+            || known.next_run_at == Some(*at)
             || spec.timing.next_after(before) == Some(*at)
             || known.buffered.iter().any(|waiting| waiting.instant == *at)
     };

@@ -61,6 +61,48 @@ async fn what_depends_on_a_member_that_found_no_room_is_put_off_with_it() {
     assert!(array(&again["items"]).iter().all(|item| item["status"] == 201), "{again:#}");
 }
 
+/// Waiting mends a queue that is full, and nothing else.
+async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
+    put(caller, "q", json!({"max_depth": 1})).await;
+    caller.submit(json!({"type": "t", "queue": "q"})).await;
+    caller.submit(json!({"type": "t", "queue": "other", "idempotency_key": "k"})).await;
+    let unknown = format!("task_{}", uuid::Uuid::now_v7());
+    let tasks = json!([
+        {"type": "t", "queue": "other", "depends_on": [1, unknown]},
+        {"type": "t", "queue": "q"},
+        {"type": "t", "queue": "other", "depends_on": [1, 3]},
+        {"type": "t", "queue": "other", "depends_on": [unknown]},
+        {"type": "t", "queue": "other", "depends_on": [1, 5]},
+        {"type": "another", "queue": "other", "idempotency_key": "k"},
+        {"type": "t", "queue": "other", "depends_on": [1, 4]},
+        {"type": "t", "queue": "other", "depends_on": [1]},
+    ]);
+    let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200);
+    let items = array(&answer["items"]);
+    let told = |item: &Value| (item["status"].clone(), item["error"]["code"].clone());
+    let (full, missing) = ((json!(429), json!("queue_full")), (json!(422), json!("unknown_dependency")));
+    let reused = (json!(422), json!("idempotency_key_reused"));
+    assert_eq!(
+        items.iter().map(told).collect::<Vec<_>>(),
+        [missing.clone(), full.clone(), missing.clone(), missing.clone(), missing.clone(), reused, missing, full],
+        "{answer:#}"
+    );
+    let detail = |place: usize| items[place]["error"]["detail"].as_str().unwrap_or_default().to_owned();
+    assert!(detail(0).contains(&unknown), "{}", detail(0));
+    assert!(detail(2).contains("task 3 of the batch"), "{}", detail(2));
+}
+
+#[tokio::test]
+async fn what_depends_on_nothing_that_is_there_is_not_put_off() {
+    puts_off_nothing_that_is_refused_for_good(&shared().await).await;
+}
+
+#[tokio::test]
+async fn what_depends_on_nothing_that_is_there_is_not_put_off_on_postgres() {
+    let cluster = Cluster::start(1).await;
+    puts_off_nothing_that_is_refused_for_good(&cluster.caller(0)).await;
+}
+
 /// Hundreds at once, single and in batches, to every node: not one too many, and not one too few.
 async fn submit_all_at_once(callers: Vec<Caller>) {
     const MOST: u64 = 150;

@@ -59,7 +59,9 @@ async fn what_has_to_wait_keeps_its_key() {
     let all = until_outcomes(&caller, &made, "fired", 2).await;
     let ran = trigger(&caller, &made, "second").await.expect(200);
     assert_eq!((&ran, &ran["instant"]), (&all[1], &waits["instant"]));
-    assert_eq!(tasks(&caller, &made).await.len(), 2);
+    let made = tasks(&caller, &made).await;
+    let keys: Vec<&Value> = made.iter().map(|task| &task["idempotency_key"]).collect();
+    assert_eq!(keys, ["first", "second"], "each task shows the key that it was asked for under");
 }
 
 #[tokio::test]
@@ -109,6 +111,45 @@ async fn a_trigger_and_a_backfill_need_the_version_that_was_asked_for() {
     put("new", "*").await.problem_code(412, "version_mismatch");
     put("new", "\"7\"").await.expect(200);
     put("new", "x").await.problem_code(400, "invalid_header");
+}
+
+#[tokio::test]
+async fn a_schedule_that_is_not_there_matches_nothing() {
+    let caller = shared().await;
+    let put = async |header: &str, tag: &str, more: Value| {
+        let call = caller.api.call("PUT", "/v1/schedules/by-name/s").header(header, tag);
+        call.json(&yearly("s", more)).send().await
+    };
+    for tag in ["*", "\"1\""] {
+        let told = put("if-match", tag, json!({})).await.problem_code(412, "version_mismatch");
+        assert_eq!(told["detail"], "there is no such schedule; nothing was done", "{tag}");
+    }
+    assert_eq!(caller.list("/v1/schedules").await.len(), 0);
+    let made = put("if-none-match", "*", json!({})).await.expect(201);
+    put("if-none-match", "*", json!({"max_runs": 4})).await.problem_code(412, "version_mismatch");
+    assert_eq!(read(&caller, &made).await, made);
+    assert_eq!(put("if-match", "*", json!({"max_runs": 4})).await.expect(200)["version"], 2);
+    // Both at once: there is no telling what that would be good for, and it is held all the same.
+    let both = caller.api.call("PUT", "/v1/schedules/by-name/s").header("if-match", "*").header("if-none-match", "*");
+    both.json(&yearly("s", json!({}))).send().await.problem_code(412, "version_mismatch");
+    caller.api.delete(&path(&made, "")).await.expect(200);
+    put("if-match", "*", json!({})).await.problem_code(412, "version_mismatch");
+}
+
+#[tokio::test]
+async fn a_schedule_is_read_by_its_name() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("a/b", json!({}))).await;
+    let reply = caller.api.get("/v1/schedules/by-name/a%2Fb").await;
+    assert_eq!((reply.header("etag"), reply.expect(200)), (Some("\"1\""), made.clone()));
+    for name in ["other", "A%2Fb", "%20", &format!("n{}", "x".repeat(2_000))] {
+        let told = caller.api.get(&format!("/v1/schedules/by-name/{name}")).await.problem_code(404, "not_found");
+        assert!(told["detail"].as_str().is_some_and(|detail| detail.starts_with("there is no schedule")), "{told:#}");
+    }
+    caller.api.get("/v1/schedules/by-name/%ff").await.problem_code(404, "not_found");
+    caller.stranger().api.get("/v1/schedules/by-name/a%2Fb").await.problem_code(404, "not_found");
+    caller.api.delete(&path(&made, "")).await.expect(200);
+    caller.api.get("/v1/schedules/by-name/a%2Fb").await.problem_code(404, "not_found");
 }
 
 #[tokio::test]

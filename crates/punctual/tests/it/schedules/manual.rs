@@ -49,21 +49,6 @@ async fn a_trigger_is_subject_to_the_overlap_policy() {
 }
 
 #[tokio::test]
-async fn triggers_at_once_are_each_a_run_of_their_own() {
-    let caller = shared().await;
-    let made = create(&caller, &yearly("s", json!({"overlap_policy": "allow_all"}))).await;
-    let mut calls = tokio::task::JoinSet::new();
-    for _ in 0..10 {
-        let (api, path) = (caller.api.apart(), path(&made, "/trigger"));
-        calls.spawn(async move { api.post(&path, &json!({})).await.expect(201)["task_id"].clone() });
-    }
-    let ids: std::collections::BTreeSet<String> = calls.join_all().await.iter().map(ToString::to_string).collect();
-    assert_eq!(ids.len(), 10);
-    assert_eq!(read(&caller, &made).await["run_count"], 10);
-    assert_eq!(tasks(&caller, &made).await.len(), 10);
-}
-
-#[tokio::test]
 async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
     let world = World::start().await;
     let caller = world.caller();
@@ -89,7 +74,10 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
         caller.tell("complete", &leases[0], json!({})).await.expect(200);
     }
     assert_eq!(caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"], 0, "they have run");
-    assert_eq!(read(&caller, &made).await["run_count"], 0, "a backfill is none of its runs");
+    let now = read(&caller, &made).await;
+    assert_eq!((&now["run_count"], &now["last_run_at"]), (&json!(0), &json!(null)), "a backfill is none of its runs");
+    let ran = trigger(&caller, &made).await.expect(201);
+    assert_eq!(read(&caller, &made).await["last_run_at"], ran["instant"], "a trigger is");
 }
 
 #[tokio::test]

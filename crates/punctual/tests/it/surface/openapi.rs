@@ -37,6 +37,7 @@ const CALLS: &[&str] = &[
     "POST /v1/schedules",
     "GET /v1/schedules",
     "POST /v1/schedules/preview",
+    "GET /v1/schedules/by-name/{}",
     "PUT /v1/schedules/by-name/{}",
     "GET /v1/schedules/{}",
     "PATCH /v1/schedules/{}",
@@ -368,6 +369,8 @@ async fn check_schedules(caller: &Caller, checker: &mut Checker) {
     let by_name =
         api.call("PUT", "/v1/schedules/by-name/other").json(&json!({"interval_seconds": 9, "task": {"type": "t"}}));
     checker.check("PUT /v1/schedules/by-name/{}", &by_name.send().await);
+    checker.check("GET /v1/schedules/by-name/{}", &api.get("/v1/schedules/by-name/other").await);
+    checker.check("GET /v1/schedules/by-name/{}", &api.get("/v1/schedules/by-name/none").await);
     let broken = api.call("PUT", "/v1/schedules/by-name/%ff").json(&schedule).send().await;
     broken.problem(404);
     checker.check("GET /v1/schedules/{}", &api.get(&path).await);

@@ -72,6 +72,12 @@ async fn special_networks_are_refused_in_every_spelling() {
         "2852039166",
         "0xa9fea9fe",
         "169.254.43518",
+        // A dot at the end makes no other address of it.
+        "169.254.169.254.",
+        "10.0.0.1.",
+        "0x0a000001.",
+        "167772161.",
+        "10.1.",
     ] {
         for url in [format!("http://{host}/latest/meta-data"), format!("https://{host}:8443/")] {
             caller.api.post("/v1/tasks", &aimed_at(&url)).await.invalid("/callback_url");
@@ -91,6 +97,7 @@ async fn loopback_and_the_public_internet_are_targets() {
         "http://example.com",
         "https://93.184.215.14:8443/",
         "https://sub.example.org:8080/a/b/c",
+        "https://example.com./whole",
     ] {
         let task = caller.submit(aimed_at(url)).await;
         let kept = task["callback_url"].as_str().expect("a URL");

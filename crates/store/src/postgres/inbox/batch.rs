@@ -1,6 +1,6 @@
 //! Rows of the inbox that become tasks in one transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -105,7 +105,7 @@ impl Batches<'_> {
         let lanes = self.lanes(&tasks).await?;
         let verdicts = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-            let depending = depend::write(&mut self.hand, &tasks, &lanes, verdicts).await?;
+            let depending = depend::write(&mut self.hand, &tasks, &lanes, verdicts, &HashSet::new()).await?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
             self.hand.commit().await?;

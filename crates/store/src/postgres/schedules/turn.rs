@@ -197,10 +197,8 @@ async fn advance(session: &Session, turns: &[&Turn], recorded: &HashSet<Key>) ->
     let fired = |turn: &Turn| -> (i64, Option<i64>) {
         let id = turn.id.uuid();
         let is_written = |record: &&Record| recorded.contains(&(id, record.instant.as_millis()));
-        let written = turn.records.iter().filter(is_written).filter(|record| record.outcome.task().is_some());
-        written.fold((0, None), |(runs, last), record| {
-            (runs + i64::from(record.is_run()), last.max(Some(record.instant.as_millis())))
-        })
+        let runs = turn.records.iter().filter(is_written).filter(|record| record.is_run());
+        runs.fold((0, None), |(runs, last), record| (runs + 1, last.max(Some(record.instant.as_millis()))))
     };
     let (runs, last): (Vec<i64>, Vec<Option<i64>>) = turns.iter().map(|turn| fired(turn)).unzip();
     let switches: Vec<SwitchColumns<'_>> = turns.iter().map(|turn| SwitchColumns::of(turn)).collect();

@@ -60,8 +60,10 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
         let Inserted::Created(task) = insert::create(session, *task, &Waits::default())? else {
             return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", turn.id)));
         };
-        fired += i64::from(is_run);
-        last = last.max(Some(record.instant));
+        if is_run {
+            fired += 1;
+            last = last.max(Some(record.instant));
+        }
         if task.state() == State::Pending {
             waiting.push((task.lane, task.due_at));
         }

@@ -140,7 +140,7 @@ impl Life {
             Act::Trigger => {
                 // The store's clock moves on between two triggers.
                 self.now = self.now.plus_millis(3);
-                let plan = trigger(id(), &self.spec, &self.known, self.now);
+                let plan = trigger(id(), &self.spec, &self.known, None, self.now);
                 if plan.decisions.iter().all(|d| !self.records.contains_key(&d.instant)) {
                     self.write(plan);
                 }

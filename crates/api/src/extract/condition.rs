@@ -1,0 +1,130 @@
+//! `If-Match` and `If-None-Match`: on which condition a request changes something.
+//!
+//! Every handler that changes one thing takes an [`If`], and everything that is refused for it is refused by
+//! [`If::refusal`]. Versions are our strong entity tags, numbers in quotes. What is not there matches no tag, `*` as little
+//! as any other.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderValue;
+use axum::http::header::{HeaderName, IF_MATCH, IF_NONE_MATCH};
+use axum::http::request::Parts;
+use punctual_core::condition::{Condition, Versions};
+
+use crate::problem::{Code, Problem};
+
+/// What the headers of a request demand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct If(pub Condition);
+
+impl If {
+    /// Refuses a thing, called `what`, that is at another version; none: that is not there.
+    pub fn check(&self, what: &str, there: Option<u64>) -> Result<(), Problem> {
+        if self.0.holds(there) { Ok(()) } else { Err(self.refusal(what, there)) }
+    }
+
+    /// Why nothing is done to a thing of which the condition does not hold.
+    pub fn refusal(&self, what: &str, there: Option<u64>) -> Problem {
+        let detail = match there {
+            None => format!("there is no such {what}; nothing was done"),
+            Some(version) if Condition { not_at: None, ..self.0.clone() }.holds(there) => {
+                format!("If-None-Match: the {what} is there, at version {version}; nothing was done")
+            }
+            Some(version) => format!("the {what} is at version {version}; nothing was done"),
+        };
+        Problem::new(Code::VersionMismatch, detail)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for If {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let read = |header: HeaderName| {
+            versions(parts.headers.get_all(&header).iter().map(HeaderValue::as_bytes)).map_err(|Malformed| {
+                let name = if header == IF_MATCH { "If-Match" } else { "If-None-Match" };
+                Problem::new(Code::InvalidHeader, format!("{name} must be * or a list of entity tags such as \"3\""))
+            })
+        };
+        Ok(Self(Condition { at: read(IF_MATCH)?, not_at: read(IF_NONE_MATCH)? }))
+    }
+}
+
+/// A header that is no list of entity tags.
+#[derive(Debug, PartialEq, Eq)]
+struct Malformed;
+
+/// The versions that the values of a header name; none if it is absent.
+fn versions<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Versions>, Malformed> {
+    let mut versions: Option<Vec<u64>> = None;
+    for value in values {
+        let mut rest = str::from_utf8(value).map_err(|_| Malformed)?.trim();
+        if rest == "*" && versions.is_none() {
+            return Ok(Some(Versions::Any));
+        }
+        let versions = versions.get_or_insert_with(Vec::new);
+        while !rest.is_empty() {
+            let weak = rest.starts_with("W/");
+            let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(Malformed)?;
+            let (tag, after) = opened.split_once('"').ok_or(Malformed)?;
+            // A weak tag never matches here: it says "about the same", and we are asked for the same. Nor does one that is
+            // not how we write a version.
+            let version = tag.parse().ok().filter(|version: &u64| !weak && version.to_string() == tag);
+            versions.extend(version);
+            rest = after.trim_start();
+            rest = match rest.strip_prefix(',') {
+                Some(next) => next.trim_start(),
+                None if rest.is_empty() => rest,
+                None => return Err(Malformed),
+            };
+        }
+    }
+    Ok(versions.map(Versions::These))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a thing at version 3 matches.
+    fn matches(values: &[&str]) -> Result<bool, Malformed> {
+        let at = versions(values.iter().map(|value| value.as_bytes()))?;
+        Ok(Condition { at, not_at: None }.holds(Some(3)))
+    }
+
+    #[test]
+    fn a_version_matches_its_strong_tag_only() {
+        for (values, fits) in [
+            (&[][..], true),
+            (&["*"], true),
+            (&["\"3\""], true),
+            (&["\"2\", \"3\""], true),
+            (&["\"2\"", "\"3\""], true),
+            (&["\"2\""], false),
+            (&["W/\"3\""], false),
+            (&["W/\"3\", \"3\""], true),
+            (&["\"03\""], false),
+            (&["\"x\""], false),
+            (&[""], false),
+        ] {
+            assert_eq!(matches(values), Ok(fits), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_entity_tag_is_refused() {
+        for value in ["3", "\"3", "\"3\" \"4\"", "*, \"3\"", "\"3\", *", "w/\"3\""] {
+            assert_eq!(matches(&[value]), Err(Malformed), "{value}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_which_demand_it_was() {
+        let told = |condition: Condition, there| If(condition).refusal("queue", there).detail().to_owned();
+        assert_eq!(told(Condition::there(), None), "there is no such queue; nothing was done");
+        assert_eq!(told(Condition::at([2]), Some(3)), "the queue is at version 3; nothing was done");
+        let expected = "If-None-Match: the queue is there, at version 3; nothing was done";
+        assert_eq!(told(Condition::absent(), Some(3)), expected);
+        assert!(If(Condition::absent()).check("queue", None).is_ok());
+        assert!(If(Condition::default()).check("queue", None).is_ok());
+    }
+}

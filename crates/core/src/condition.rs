@@ -1,0 +1,86 @@
+//! What somebody demands of the version of a thing before it is changed: `If-Match` and `If-None-Match`.
+//!
+//! The API reads it from a request; whoever changes the thing asks [`Condition::holds`], in the transaction of the change or
+//! with what the change depends on. Something that is not there has no version, and matches nothing.
+
+/// Versions that are named.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Versions {
+    /// Whichever it is at, if it is there (`*`).
+    Any,
+    /// These.
+    These(Vec<u64>),
+}
+
+impl Versions {
+    fn name(&self, there: Option<u64>) -> bool {
+        match (self, there) {
+            (_, None) => false,
+            (Versions::Any, Some(_)) => true,
+            (Versions::These(versions), Some(version)) => versions.contains(&version),
+        }
+    }
+}
+
+/// A demand; by default there is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Condition {
+    /// It is at one of these.
+    pub at: Option<Versions>,
+    /// It is at none of these.
+    pub not_at: Option<Versions>,
+}
+
+impl Condition {
+    /// That it is at one of these versions.
+    pub fn at(versions: impl Into<Vec<u64>>) -> Self {
+        Self { at: Some(Versions::These(versions.into())), not_at: None }
+    }
+
+    /// That it is there.
+    pub const fn there() -> Self {
+        Self { at: Some(Versions::Any), not_at: None }
+    }
+
+    /// That it is not there.
+    pub const fn absent() -> Self {
+        Self { at: None, not_at: Some(Versions::Any) }
+    }
+
+    /// Whether nothing is demanded.
+    pub const fn is_none(&self) -> bool {
+        self.at.is_none() && self.not_at.is_none()
+    }
+
+    /// Whether it holds of a thing at this version; none: there is no such thing.
+    pub fn holds(&self, there: Option<u64>) -> bool {
+        self.at.as_ref().is_none_or(|versions| versions.name(there))
+            && !self.not_at.as_ref().is_some_and(|versions| versions.name(there))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_matches_nothing() {
+        let these = |versions: &[u64]| Some(Versions::These(versions.to_vec()));
+        let other = Condition { at: None, not_at: these(&[3]) };
+        let both = Condition { at: these(&[3, 4]), not_at: these(&[4]) };
+        let never = Condition { at: Some(Versions::Any), not_at: Some(Versions::Any) };
+        for (condition, absent, at_three, at_four) in [
+            (Condition::default(), true, true, true),
+            (Condition::there(), false, true, true),
+            (Condition::absent(), true, false, false),
+            (Condition::at([3]), false, true, false),
+            (Condition::at([]), false, false, false),
+            (other, true, false, true),
+            (both, false, true, false),
+            (never, false, false, false),
+        ] {
+            let holds = [None, Some(3), Some(4)].map(|there| condition.holds(there));
+            assert_eq!(holds, [absent, at_three, at_four], "{condition:?}");
+        }
+    }
+}
