@@ -98,9 +98,9 @@ impl Client {
         Ok(Self { urls: urls.into(), server: 0, tenant: None, http, refused: Arc::default() })
     }
 
-    /// A client of the same servers with connections of its own, for another runtime.
+    /// The same client with connections of its own, for another runtime.
     pub fn apart(&self) -> anyhow::Result<Self> {
-        Ok(Self { refused: Arc::clone(&self.refused), ..Self::new(self.urls.to_vec())? })
+        Ok(Self { http: Self::new(self.urls.to_vec())?.http, ..self.clone() })
     }
 
     /// The same client for whoever is the `number`th to connect: the servers are taken in turn.

@@ -3,12 +3,14 @@
 //! The other tenant's tasks are all due and are taken as fast as they can be, by its pull workers or
 //! by a sink, so every shared thing (the store's writer, the dispatcher, the machine) is busy with
 //! them. The quiet tenant is a thread by itself: what is measured is how long the server lets it
-//! wait, not how long the other tenant's clients do.
+//! wait, not how long the other tenant's clients do. For the same reason those give way to everything
+//! else on the machine: elsewhere they would be on others.
 
 use std::time::Instant;
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
+use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -56,7 +58,8 @@ pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyh
     let beside = watch(client, fairness).await?;
     let watched = began.elapsed();
     let drained = drain.await??.duration_since(began);
-    let p99 = |lateness: &Histogram<u64>| lateness.value_at_quantile(0.99) as f64 / 1_000.0;
+    let millis = |lateness: &Histogram<u64>, share| lateness.value_at_quantile(share) as f64 / 1_000.0;
+    let p99 = |lateness| millis(lateness, 0.99);
     let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
     report.count("backlog", fairness.backlog);
     report.count("rate_per_s", fairness.rate);
@@ -65,6 +68,7 @@ pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyh
     // What is left of the watch when the backlog is gone was not disturbed by it.
     report.number("disturbed_percent", (drained.as_secs_f64() / watched.as_secs_f64()).min(1.0) * 100.0);
     report.number("drain_per_s", fairness.backlog as f64 / drained.as_secs_f64());
+    report.number("alone_p50_ms", millis(&alone.0, 0.5));
     report.number("alone_p99_ms", p99(&alone.0));
     report.number("p99_ratio", p99(&beside.0) / p99(&alone.0).max(1.0));
     report.lateness(&beside.0, alone.1 + beside.1);
@@ -78,8 +82,33 @@ async fn drain_by_workers(
     backlog: usize,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
     preload(busy, options, backlog, "busy", |_| None, None).await?;
-    let drain = Workers::start(busy, "busy", options.few_connections(), options.batch, backlog);
-    Ok(tokio::spawn(async move { Ok(drain.join().await?.ended) }))
+    let (busy, workers, batch) = (busy.apart()?, options.few_connections(), options.batch);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_start(give_way).build()?;
+    let drain = async move { Workers::start(&busy, "busy", workers, batch, backlog).join().await };
+    let drained = apart("busy", runtime, drain)?;
+    Ok(tokio::spawn(async move { Ok(drained.await??.ended) }))
+}
+
+/// Does `work` on a runtime of its own.
+fn apart<T: Send + 'static>(
+    name: &str,
+    runtime: Runtime,
+    work: impl Future<Output = T> + Send + 'static,
+) -> std::io::Result<oneshot::Receiver<T>> {
+    let (tell, told) = oneshot::channel();
+    // Nobody waits any more when the measurement was ended by a signal.
+    let run = move || drop(tell.send(runtime.block_on(work)));
+    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
+    Ok(told)
+}
+
+/// Has this thread run when the others do not want to.
+fn give_way() {
+    // Where a thread has no priority of its own the whole program would give way, and nothing be gained.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, 10) {
+        eprintln!("the busy tenant's clients could not be given a lower priority: {error}");
+    }
 }
 
 /// Submits the backlog with a callback, and returns when it is due; answers when the last has come.
@@ -103,14 +132,10 @@ async fn drain_by_sink(
 
 /// The lateness of single tasks of the quiet tenant at a steady rate.
 async fn watch(client: &Client, fairness: Fairness) -> anyhow::Result<Watched> {
-    let (client, (tell, told)) = (client.apart()?.of_tenant("quiet"), oneshot::channel());
+    let client = client.apart()?.of_tenant("quiet");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("quiet".to_owned()).spawn(move || {
-        let watched = runtime.block_on(arrivals(&client, fairness));
-        // Nobody waits any more when the measurement was ended by a signal.
-        drop(tell.send(watched));
-    })?;
-    told.await.context("the quiet tenant's thread ended before all was measured")?
+    let watched = apart("quiet", runtime, async move { arrivals(&client, fairness).await })?;
+    watched.await.context("the quiet tenant's thread ended before all was measured")?
 }
 
 async fn arrivals(quiet: &Client, Fairness { rate, seconds, webhook, .. }: Fairness) -> anyhow::Result<Watched> {

@@ -27,8 +27,8 @@ const LEASE: i64 = 3_000;
 const QUEUES: usize = 256;
 /// The server that goes.
 const GOING: usize = 0;
-/// Nobody complains of less, in milliseconds; …
-const NOTICEABLE: i64 = 100;
+/// Nobody complains of less, in microseconds; …
+const NOTICEABLE: i64 = 100_000;
 /// … and where more is usual, only so many times as late as 99 of 100 is not normal.
 const TIMES_USUAL: i64 = 3;
 
@@ -119,10 +119,10 @@ struct Wake {
 
 impl Wake {
     fn of(arrivals: &[Arrival], event: Event) -> Self {
-        let (usual, _) = lateness(arrivals.iter().filter(|arrival| arrival.at < event.began));
-        let usual = i64::try_from(usual.value_at_quantile(0.99) / 1_000).unwrap_or(i64::MAX);
+        let (usual, _) = lateness(arrivals.iter().filter(|arrival| arrival.at < event.began.into()));
+        let usual = i64::try_from(usual.value_at_quantile(0.99)).unwrap_or(i64::MAX);
         let normal = NOTICEABLE.max(usual.saturating_mul(TIMES_USUAL));
-        let late = arrivals.iter().filter(|arrival| arrival.at >= event.began && arrival.late_millis() > normal);
+        let late = arrivals.iter().filter(|arrival| arrival.at >= event.began.into() && arrival.late_micros() > normal);
         let until = late.map(|arrival| arrival.due.plus_millis(1)).fold(event.ended, Ord::max);
         // Something has to have been due and on time afterwards.
         let was_normal = arrivals.iter().any(|arrival| arrival.due >= until);
@@ -132,13 +132,15 @@ impl Wake {
     /// What came before it.
     fn before<'a>(&self, arrivals: &'a [Arrival]) -> impl Iterator<Item = &'a Arrival> {
         let began = self.event.began;
-        arrivals.iter().filter(move |arrival| arrival.at < began)
+        arrivals.iter().filter(move |arrival| arrival.at < began.into())
     }
 
     /// What came from the event on and was due before all was normal.
     fn within<'a>(&self, arrivals: &'a [Arrival]) -> impl Iterator<Item = &'a Arrival> {
         let (began, until) = (self.event.began, self.until);
-        arrivals.iter().filter(move |arrival| arrival.at >= began && until.is_none_or(|until| arrival.due < until))
+        arrivals
+            .iter()
+            .filter(move |arrival| arrival.at >= began.into() && until.is_none_or(|until| arrival.due < until))
     }
 
     fn normal_after(&self) -> Option<Duration> {
@@ -156,7 +158,10 @@ mod tests {
 
     /// A task every ten milliseconds for twenty seconds, each as late as told.
     fn arrivals(late: impl Fn(i64) -> i64) -> Vec<Arrival> {
-        (0..2_000).map(|number| number * 10).map(|due| Arrival { due: at(due), at: at(due + late(due)) }).collect()
+        (0..2_000)
+            .map(|number| number * 10)
+            .map(|due| Arrival { due: at(due), at: at(due + late(due)).into() })
+            .collect()
     }
 
     const EVENT: Event = Event { began: Timestamp::from_millis(5_000), ended: Timestamp::from_millis(8_000) };

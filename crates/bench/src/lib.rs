@@ -20,6 +20,7 @@ mod herd;
 mod idle;
 mod lateness;
 mod machine;
+mod moment;
 mod overload;
 mod process;
 mod raw;

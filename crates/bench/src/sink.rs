@@ -11,7 +11,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
 use tokio::sync::mpsc;
 
-use crate::client::now;
+use crate::moment::Moment;
 use crate::report::lateness_histogram;
 use crate::submit::progress;
 
@@ -30,7 +30,7 @@ pub struct Arrival {
     /// When its task was wanted.
     pub due: Timestamp,
     /// When it came.
-    pub at: Timestamp,
+    pub at: Moment,
 }
 
 /// Every webhook that came.
@@ -81,24 +81,24 @@ impl Sink {
 }
 
 impl Arrival {
-    /// By how much it came after it was wanted; negative: before.
-    pub fn late_millis(self) -> i64 {
-        self.at.millis_since(self.due)
+    /// How many microseconds it came after it was wanted; negative: before.
+    pub fn late_micros(self) -> i64 {
+        self.at.micros_after(self.due)
     }
 }
 
 /// How late they came, in microseconds, and how many came early.
 pub fn lateness<'a>(arrivals: impl IntoIterator<Item = &'a Arrival>) -> (Histogram<u64>, usize) {
     let (mut lateness, mut early) = (lateness_histogram(), 0);
-    for late in arrivals.into_iter().map(|arrival| arrival.late_millis()) {
+    for late in arrivals.into_iter().map(|arrival| arrival.late_micros()) {
         early += usize::from(late < 0);
-        lateness.saturating_record(u64::try_from(late).unwrap_or(0) * 1_000);
+        lateness.saturating_record(u64::try_from(late).unwrap_or(0));
     }
     (lateness, early)
 }
 
 async fn hit(State(told): State<mpsc::UnboundedSender<(TaskId, Arrival)>>, headers: HeaderMap) -> StatusCode {
-    let at = now();
+    let at = Moment::now();
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let task = text("punctual-task-id").and_then(|id| id.parse().ok());
     let due = text("punctual-execute-at").and_then(|due| Timestamp::parse(due).ok());

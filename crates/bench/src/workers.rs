@@ -8,7 +8,8 @@ use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use tokio::task::JoinSet;
 
-use crate::client::{Client, now};
+use crate::client::Client;
+use crate::moment::Moment;
 use crate::report::lateness_histogram;
 use crate::submit::progress;
 
@@ -70,15 +71,15 @@ async fn work(
     let mut idle_since = Instant::now();
     while done.load(Relaxed) < tasks {
         let leases = client.lease(queue, &name, batch, 1).await?;
-        let arrived = now();
+        let arrived = Moment::now();
         if leases.is_empty() {
             anyhow::ensure!(idle_since.elapsed() < PATIENCE, "no task came for {} seconds", PATIENCE.as_secs());
             continue;
         }
         for lease in &leases {
-            let late = arrived.millis_since(lease.task.execute_at);
+            let late = arrived.micros_after(lease.task.execute_at);
             seen.early += usize::from(late < 0);
-            seen.lateness.saturating_record(u64::try_from(late).unwrap_or(0) * 1_000);
+            seen.lateness.saturating_record(u64::try_from(late).unwrap_or(0));
         }
         client.complete(&leases).await?;
         seen.ended = Instant::now();
