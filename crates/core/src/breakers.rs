@@ -24,9 +24,10 @@
 //! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next one's time comes later.
 //! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
 //! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
-//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one does; up to a bound.
+//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one does; of more than a bound the
+//!   first and the last ones.
 //! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the breaker, until it closes.
-//! - `a_probe_that_is_given_back_was_none`: another may be made at once, unless it was already.
+//! - `a_probe_that_is_given_back_was_none`: another may be made as soon as is said, unless it was already.
 //! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
 //! - `resetting_closes_whatever_it_is`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
@@ -133,8 +134,17 @@ pub struct OpenBreaker {
 }
 
 impl OpenBreaker {
-    /// Probes that the next one has overtaken that are kept in mind; those before them do not count any more.
+    /// Probes that the next one has overtaken that are kept in mind.
     pub const MOST_OVERTAKEN: usize = 16;
+
+    /// The probe is overtaken by the next one. Of too many the one in the middle is forgotten: the first will end first,
+    /// and if it never does the last ones are there.
+    pub fn overtake(&mut self) {
+        self.overtaken.splice(..0, self.probe.take());
+        if self.overtaken.len() > Self::MOST_OVERTAKEN {
+            self.overtaken.remove(Self::MOST_OVERTAKEN / 2);
+        }
+    }
 
     /// Whether a task is its probe, or one that was overtaken.
     pub fn is_probe(&self, task: TaskId) -> bool {
@@ -214,7 +224,8 @@ pub trait Breakers: Send + Sync {
     /// The run of a task failed so: if that is a probe, it has ended.
     async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError>;
 
-    /// A task was given back and was not run: if that is the last probe, another may be made from `again_at` on.
+    /// A task was given back and was not run: if that is a probe, it has ended; if it is the last one, another may be made
+    /// from `again_at` on, or when it would be anyway.
     async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError>;
 
     /// Closes a breaker whatever its probes say; false when it is not open.

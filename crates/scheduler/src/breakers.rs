@@ -10,12 +10,12 @@ mod open;
 mod watch;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Permission, Runs, target_of};
+use punctual_core::breakers::{Breakers, FailedProbe, Key, Permission, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::store::{Claimed, StoreError};
@@ -43,8 +43,10 @@ pub enum RunEnd {
     TakenOn,
     /// It failed, timed out or was lost.
     Failed,
-    /// It was given back, and says nothing of its target.
+    /// It did not come about, and says nothing of its target.
     GivenBack,
+    /// Its worker had it and gave it back: that says as little, but the worker may do so every time.
+    Released,
 }
 
 /// A run that ended.
@@ -74,6 +76,7 @@ impl<'a> EndedRun<'a> {
             RunEnd::Succeeded | RunEnd::TakenOn => ProbeEnd::Succeeded,
             RunEnd::Failed => ProbeEnd::Failed(bounded(self.error.as_deref().unwrap_or_default())),
             RunEnd::GivenBack => ProbeEnd::GivenBack,
+            RunEnd::Released => ProbeEnd::Released,
         }
     }
 }
@@ -95,7 +98,7 @@ pub struct Circuits {
 #[derive(Debug, Default)]
 struct Fresh {
     runs: HashMap<String, HashMap<String, Runs>>,
-    ended: Vec<UnderOpen>,
+    ended: VecDeque<UnderOpen>,
 }
 
 /// A run that ended under an open breaker, and may have been its probe.
@@ -114,6 +117,8 @@ enum ProbeEnd {
     Failed(String),
     /// It was not made.
     GivenBack,
+    /// It told nothing.
+    Released,
 }
 
 impl Circuits {
@@ -146,14 +151,18 @@ impl Circuits {
                     }
                     is_probe |= breaker.is_probe(run.task);
                     if fresh.ended.len() < MOST_ENDED {
-                        fresh.ended.push(UnderOpen { key: breaker.key.clone(), task: run.task, end: run.as_probe() });
+                        fresh.ended.push_back(UnderOpen {
+                            key: breaker.key.clone(),
+                            task: run.task,
+                            end: run.as_probe(),
+                        });
                     }
                 }
                 if is_under_open {
                     continue;
                 }
             }
-            if run.end != RunEnd::GivenBack {
+            if !matches!(run.end, RunEnd::GivenBack | RunEnd::Released) {
                 fresh.add(run.tenant, run.target, run.end != RunEnd::Failed);
             }
         }
@@ -222,9 +231,8 @@ impl Circuits {
         let mut open = self.open.write();
         if let Some(mut breaker) = open.get(key).cloned() {
             breaker.next_probe_at = next_probe_at;
-            let before = std::mem::replace(&mut breaker.probe, probe);
-            breaker.overtaken.splice(..0, before);
-            breaker.overtaken.truncate(OpenBreaker::MOST_OVERTAKEN);
+            breaker.overtake();
+            breaker.probe = probe;
             breaker.half_open = probe.is_some();
             Arc::make_mut(&mut open).insert(breaker);
         }

@@ -4,7 +4,7 @@
 //! counts of all nodes that a breaker has to open waits for a moment, so that the others can tell
 //! what they have counted of it, and looks again.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -49,7 +49,7 @@ pub struct BreakerWatch {
     config: Config,
     windows: Windows,
     /// Runs that ended under open breakers, and were not looked at yet.
-    ended: Vec<UnderOpen>,
+    ended: VecDeque<UnderOpen>,
     /// Keys of which any node has told counts.
     known: BTreeSet<Key>,
     /// Breakers that have to open, and since when that is seen.
@@ -75,7 +75,7 @@ impl BreakerWatch {
             node,
             config,
             windows: Windows::new(config.rules),
-            ended: Vec::new(),
+            ended: VecDeque::new(),
             known: BTreeSet::new(),
             suspects: HashMap::new(),
             pruned: None,
@@ -157,10 +157,9 @@ impl BreakerWatch {
         Ok(open)
     }
 
-    /// Closes breakers of which a probe succeeded, also one that the next has overtaken: only a probe begins under an open
-    /// breaker, so that its target is well.
+    /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what happened first goes first.
     async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
-        while let Some(UnderOpen { key, task, end }) = self.ended.last() {
+        while let Some(UnderOpen { key, task, end }) = self.ended.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
                 match end {
                     ProbeEnd::Succeeded if self.store.close_breaker(key, *task).await? => {
@@ -178,9 +177,11 @@ impl BreakerWatch {
                     ProbeEnd::GivenBack => {
                         self.store.return_probe(key, *task, now.plus_millis(LOOK_AGAIN_MILLIS)).await?;
                     }
+                    // The next one comes in its time, or a worker that gives back whatever it gets would get one every second.
+                    ProbeEnd::Released => self.store.return_probe(key, *task, Timestamp::MAX).await?,
                 }
             }
-            self.ended.pop();
+            self.ended.pop_front();
         }
         Ok(())
     }

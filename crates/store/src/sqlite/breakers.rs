@@ -141,9 +141,9 @@ fn get(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<O
 
 /// Whether a probe may be made.
 fn permit(session: &mut Session<'_>, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
-    let Some(breaker) = get(session, &key.tenant, &key.target)? else { return Ok(Permission::Closed) };
-    let before = breaker.probe.into_iter().chain(breaker.overtaken).take(OpenBreaker::MOST_OVERTAKEN);
-    let (now, next, overtaken) = (now.as_millis(), next.as_millis(), tasks_column(before));
+    let Some(mut breaker) = get(session, &key.tenant, &key.target)? else { return Ok(Permission::Closed) };
+    breaker.overtake();
+    let (now, next, overtaken) = (now.as_millis(), next.as_millis(), tasks_column(breaker.overtaken.into_iter()));
     let permit = session.statements.get(Sql::BreakerPermit)?;
     let is_permitted = permit.execute((&key.tenant, &key.target, now, next, overtaken))? > 0;
     Ok(if is_permitted { Permission::Given } else { Permission::NotYet })
@@ -184,10 +184,13 @@ fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId, failed: &Fa
     Ok(())
 }
 
-/// The last probe was not run.
+/// A probe was not run.
 fn return_probe(session: &mut Session<'_>, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), Fault> {
+    let breaker = get(session, &key.tenant, &key.target)?.filter(|breaker| breaker.is_probe(probe));
+    let Some(breaker) = breaker else { return Ok(()) };
+    let overtaken = tasks_column(breaker.overtaken.into_iter().filter(|task| *task != probe));
     let give = session.statements.get(Sql::BreakerProbeReturn)?;
-    give.execute((&key.tenant, &key.target, probe.uuid().as_bytes(), again_at.as_millis()))?;
+    give.execute((&key.tenant, &key.target, probe.uuid().as_bytes(), again_at.as_millis(), overtaken))?;
     Ok(())
 }
 
