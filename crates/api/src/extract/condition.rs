@@ -40,7 +40,8 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let read = |header: HeaderName| {
-            versions(parts.headers.get_all(&header).iter().map(HeaderValue::as_bytes)).map_err(|Malformed| {
+            let values = parts.headers.get_all(&header).iter().map(HeaderValue::as_bytes);
+            versions(values, header == IF_NONE_MATCH).map_err(|Malformed| {
                 let name = if header == IF_MATCH { "If-Match" } else { "If-None-Match" };
                 Problem::new(Code::InvalidHeader, format!("{name} must be * or a list of entity tags such as \"3\""))
             })
@@ -53,8 +54,8 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed;
 
-/// The versions that the values of a header name; none if it is absent.
-fn versions<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Versions>, Malformed> {
+/// The versions that the values of a header name, those by weak tags (`W/"3"`) too if they count; none if it is absent.
+fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, Malformed> {
     let mut versions: Option<Vec<u64>> = None;
     for value in values {
         let mut rest = str::from_utf8(value).map_err(|_| Malformed)?.trim();
@@ -63,19 +64,23 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>) -> Result<Option<Version
         }
         let versions = versions.get_or_insert_with(Vec::new);
         while !rest.is_empty() {
-            let weak = rest.starts_with("W/");
+            // Elements of a list may be empty.
+            if let Some(next) = rest.strip_prefix(',') {
+                rest = next.trim_start();
+                continue;
+            }
+            let is_weak = rest.starts_with("W/");
             let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(Malformed)?;
             let (tag, after) = opened.split_once('"').ok_or(Malformed)?;
-            // A weak tag never matches here: it says "about the same", and we are asked for the same. Nor does one that is
-            // not how we write a version.
-            let version = tag.parse().ok().filter(|version: &u64| !weak && version.to_string() == tag);
+            // A weak tag says "about the same": enough to do nothing, not enough to do it. One that is not how we write a
+            // version never matches.
+            let counts = weak_counts || !is_weak;
+            let version = tag.parse().ok().filter(|version: &u64| counts && version.to_string() == tag);
             versions.extend(version);
             rest = after.trim_start();
-            rest = match rest.strip_prefix(',') {
-                Some(next) => next.trim_start(),
-                None if rest.is_empty() => rest,
-                None => return Err(Malformed),
-            };
+            if !rest.is_empty() && !rest.starts_with(',') {
+                return Err(Malformed);
+            }
         }
     }
     Ok(versions.map(Versions::These))
@@ -87,7 +92,7 @@ mod tests {
 
     /// Whether a thing at version 3 matches.
     fn matches(values: &[&str]) -> Result<bool, Malformed> {
-        let at = versions(values.iter().map(|value| value.as_bytes()))?;
+        let at = versions(values.iter().map(|value| value.as_bytes()), false)?;
         Ok(Condition { at, not_at: None }.holds(Some(3)))
     }
 
@@ -105,8 +110,18 @@ mod tests {
             (&["\"03\""], false),
             (&["\"x\""], false),
             (&[""], false),
+            (&["\"2\", , \"3\""], true),
+            (&[",\"3\","], true),
         ] {
             assert_eq!(matches(values), Ok(fits), "{values:?}");
+        }
+    }
+
+    #[test]
+    fn a_weak_tag_is_enough_to_do_nothing() {
+        for (value, fits) in [("W/\"3\"", false), ("\"3\"", false), ("W/\"2\"", true), ("W/\"x\"", true)] {
+            let not_at = versions([value.as_bytes()].into_iter(), true).unwrap();
+            assert_eq!(Condition { at: None, not_at }.holds(Some(3)), fits, "{value}");
         }
     }
 
