@@ -325,6 +325,8 @@ fn a_trigger_fires_now_whatever_the_time() {
         let plan = trigger(id(), &minutely(), &due("10:00:00"), Some(at(newest)), now);
         assert_eq!(plan.decisions[0].instant, at(instant), "{newest}");
     }
+    let set_back = trigger(id(), &minutely(), &due("10:00:00"), Some(at("11:00:00")), at("10:00:00"));
+    assert_eq!(set_back.decisions[0].instant, at("10:00:00.001"), "not in the place of the next run");
 }
 
 #[test]

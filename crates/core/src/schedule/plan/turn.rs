@@ -33,14 +33,15 @@ pub fn plan(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan 
 pub fn trigger(id: ScheduleId, spec: &Spec, known: &Known, newest: Option<Timestamp>, now: Timestamp) -> Plan {
     let is_taken = |at: &Timestamp| {
         let before = Timestamp::from_millis(at.as_millis().saturating_sub(1));
-        newest.is_some_and(|newest| *at <= newest)
-            || known.next_run_at == Some(*at)
+        known.next_run_at == Some(*at)
             || spec.timing.next_after(before) == Some(*at)
             || known.buffered.iter().any(|waiting| waiting.instant == *at)
     };
     // What waits, the next run, and instants at least a second apart cannot take all of these.
-    let free = (0..).take(TURN + 10).map(|millis| now.plus_millis(millis)).find(|at| !is_taken(at));
-    let instant = free.unwrap_or(now);
+    let mut free = (0..).take(TURN + 10).map(|millis| now.plus_millis(millis)).filter(|at| !is_taken(at)).peekable();
+    let first = free.peek().copied();
+    // A record far ahead is left by a clock that was set back; then the record's key has to tell.
+    let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
     let mut turn = Turn::new(id, spec, known, now);
     turn.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
     turn.end()
