@@ -65,7 +65,7 @@ async fn it_expires_before_it_can_run() {
 
 /// A task that has run and expires before its retry tells that, and what went wrong; one that has not, that it did not.
 pub async fn expired(acting: &Caller, asking: &Caller) {
-    let expires_at = written(in_seconds(3.0));
+    let expires_at = written(in_seconds(8.0));
     let task = json!({"type": "t", "queue": "expiring", "expires_at": expires_at, "retry_policy": every(3, 600.0)});
     let failing = acting.submit_id(task.clone()).await;
     let idle = acting.submit_id(merged(task, json!({"queue": "nobody"}))).await;

@@ -119,7 +119,7 @@ async fn changes_nothing(caller: &Caller) {
 #[tokio::test]
 async fn a_pause_that_is_over_is_as_none() {
     let caller = shared().await;
-    let until = crate::it::world::written(crate::it::world::in_seconds(0.3));
+    let until = crate::it::world::written(crate::it::world::in_seconds(2.0));
     pause(&caller, "q", json!({"until": until})).await;
     let over = punctual_testkit::eventually::eventually("the pause is over", SOON, async || {
         let queue = get(&caller, "q").await;
