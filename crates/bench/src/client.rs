@@ -176,6 +176,13 @@ impl Client {
         Ok(leases.leases)
     }
 
+    /// Sets what holds for a queue.
+    pub async fn set_queue(&self, queue: &str, settings: &Value) -> anyhow::Result<()> {
+        let url = format!("{}/v1/queues/{queue}", self.urls[self.server]);
+        self.http.put(url).json(settings).send().await?.error_for_status().context("the queue was not set")?;
+        Ok(())
+    }
+
     /// Completes leased tasks.
     pub async fn complete(&self, leases: &[Lease]) -> anyhow::Result<()> {
         let items = leases

@@ -1,6 +1,9 @@
-//! `herd`: many tasks due at one instant, pull workers waiting.
+//! `herd`: many tasks due at one instant, pull workers waiting. With a jitter the queue spreads them over the seconds
+//! after it, and how evenly they came is told by tenths of that time.
 
 use std::time::Instant;
+
+use hdrhistogram::Histogram;
 
 use crate::Options;
 use crate::client::{Client, now};
@@ -11,8 +14,14 @@ use crate::workers::Workers;
 /// Time between the end of the preload and the instant, in milliseconds, at the least.
 pub const HERD_LEAD: i64 = 3_000;
 
+/// The parts of the jitter's time that are compared.
+const PARTS: u64 = 10;
+
 /// Submits the herd ahead of its instant and measures from the instant on.
-pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
+pub async fn run(client: &Client, options: &Options, tasks: usize, jitter_seconds: u64) -> anyhow::Result<Report> {
+    if jitter_seconds > 0 {
+        client.set_queue("herd", &serde_json::json!({ "dispatch_jitter_seconds": jitter_seconds })).await?;
+    }
     // The lead leaves room for a preload of 20,000 tasks a second.
     let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
     let due = now().plus_millis(lead);
@@ -30,5 +39,36 @@ pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Re
     report.number("seconds", seconds);
     report.number("herd_per_s", tasks as f64 / seconds);
     report.lateness(&seen.lateness, seen.early);
+    if jitter_seconds > 0 {
+        let (emptiest, fullest) = tenths(&seen.lateness, jitter_seconds);
+        report.number("jitter_s", jitter_seconds as f64);
+        report.number("emptiest_tenth_percent", emptiest);
+        report.number("fullest_tenth_percent", fullest);
+    }
     Ok(report)
+}
+
+/// How many percent of all came in that tenth of the time in which the fewest, and the most, did.
+fn tenths(lateness: &Histogram<u64>, seconds: u64) -> (f64, f64) {
+    let part = seconds * 1_000_000 / PARTS;
+    let came = |number| lateness.count_between(number * part, (number + 1) * part - 1) as f64;
+    let percent = |number| came(number) * 100.0 / lateness.len() as f64;
+    (0..PARTS).map(percent).fold((100.0, 0.0), |(least, most), share| (share.min(least), share.max(most)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::lateness_histogram;
+
+    #[test]
+    fn tenths_tell_where_most_and_fewest_came() {
+        let mut lateness = lateness_histogram();
+        for millis in (0..5_000).filter(|millis| !(500..1_000).contains(millis)) {
+            lateness.record(millis * 1_000 + 1).expect("it is within bounds");
+        }
+        let (emptiest, fullest) = tenths(&lateness, 5);
+        assert!(emptiest < 0.5, "{emptiest}");
+        assert!((11.0..11.5).contains(&fullest), "{fullest}");
+    }
 }

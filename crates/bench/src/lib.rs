@@ -98,7 +98,7 @@ async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &
         Scenario::Drain { tasks, webhook: false } => drain::run(client, options, tasks).await,
         Scenario::Drain { tasks, webhook: true } => drain::run_webhooks(client, options, tasks).await,
         Scenario::Lateness { rate, seconds, webhook } => lateness::run(client, options, rate, seconds, webhook).await,
-        Scenario::Herd { tasks } => herd::run(client, options, tasks).await,
+        Scenario::Herd { tasks, jitter } => herd::run(client, options, tasks, jitter).await,
         Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
         Scenario::Fairness { backlog, rate, seconds, webhook } => {
             fairness::run(client, options, fairness::Fairness { backlog, rate, seconds, webhook }).await

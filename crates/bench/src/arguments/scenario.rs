@@ -57,6 +57,9 @@ pub(crate) enum Scenario {
         /// How many tasks.
         #[arg(long, default_value_t = 100_000, value_parser = up_to(MOST_TASKS))]
         tasks: usize,
+        /// Have the queue spread them over so many seconds, and tell how evenly they came.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600))]
+        jitter: u64,
     },
     /// What waiting tasks cost: submissions and claims beside this many of them.
     #[command(visible_alias = "waiting")]

@@ -107,6 +107,11 @@ async fn herd_tells_rate_and_lateness() {
     let herd = bench(&["herd", "--tasks", "500"], &figures).await;
     assert_eq!((&herd["tasks"], &herd["workers"], &herd["early"]), (&500.into(), &4.into(), &0.into()));
     assert!(number(&herd, "late_max_ms") >= number(&herd, "late_p50_ms"));
+    let figures = ["jitter_s", "emptiest_tenth_percent", "fullest_tenth_percent"];
+    let spread = bench(&["herd", "--tasks", "500", "--jitter", "2"], &figures).await;
+    assert_eq!((&spread["jitter_s"], &spread["early"]), (&2.0.into(), &0.into()));
+    // About ten percent in each tenth: a herd that is not spread comes in the first.
+    assert!(number(&spread, "fullest_tenth_percent") < 90.0, "{spread}");
 }
 
 #[tokio::test]
