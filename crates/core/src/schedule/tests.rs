@@ -5,6 +5,7 @@ mod expressions;
 mod limits;
 mod oracle;
 mod refused;
+pub(super) mod steps;
 
 use super::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;

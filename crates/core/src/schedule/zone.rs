@@ -122,6 +122,8 @@ impl Zone {
     /// Only transitions that follow an instant are asked for. Those that precede one are not all there: jiff 0.2.39
     /// leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one before its present rule.
     pub(super) fn stretch_at(&self, second: i64) -> Stretch {
+        #[cfg(test)]
+        super::tests::steps::take();
         let at = instant(second);
         let (mut from, mut until) = (second - NEAR, LAST);
         for transition in self.rules.following(instant(from)) {

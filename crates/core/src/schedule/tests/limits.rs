@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{at, moved, timing};
+use super::{at, moved, steps, timing};
 use crate::schedule::{Cron, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
@@ -29,6 +29,29 @@ fn the_rarest_dates_are_found() {
     assert_eq!(next("0 0 29 2 */7", "2088-02-29T00:00:00Z"), "2128-02-29T00:00:00.000Z");
     let berlin = timing("30 2 29 2 *", "Europe/Berlin");
     assert_eq!(berlin.next_after(at("2096-03-01T00:00:00Z")), Some(at("2104-02-29T01:30:00Z")));
+}
+
+/// The last Friday of April at half past midnight is when Egypt leaves out that hour, as long as nobody decides otherwise.
+#[test]
+fn what_always_falls_into_a_gap_is_given_up_soon() {
+    let timing = moved("30 0 ? 4 5L", "Africa/Cairo", DstGap::Skip, DstFold::First);
+    let (next, steps) = steps::of(|| timing.next_after(at("2026-01-01T00:00:00Z")));
+    assert_eq!(next, None);
+    assert!(steps <= steps::MOST, "{steps} steps");
+    let shifted = moved("30 0 ? 4 5L", "Africa/Cairo", DstGap::Shift, DstFold::First);
+    assert_eq!(shifted.next_after(at("2026-01-01T00:00:00Z")), Some(at("2026-04-23T22:00:00Z")));
+}
+
+/// Clocks that are moved twice a year for the forty years between two of them are passed over.
+#[test]
+fn the_rarest_dates_take_no_more_steps_than_others() {
+    for zone in Zone::names() {
+        for (cron, after) in RARE.iter().flat_map(|cron| ["1896", "2072", "2088", "2096"].map(|year| (cron, year))) {
+            let (timing, after) = (timing(cron, &zone), at(&format!("{after}-03-01T00:00:00Z")));
+            let (next, steps) = steps::of(|| timing.next_after(after));
+            assert!(next.is_some() && steps <= steps::FEW, "{cron} in {zone} after {after}: {next:?}, {steps} steps");
+        }
+    }
 }
 
 #[test]
@@ -129,7 +152,8 @@ fn times() -> impl Strategy<Value = i64> {
 proptest! {
     #[test]
     fn every_next_is_later_and_none_is_passed_over(timing in timings(), after in times(), nearer in 0.0..1.0_f64) {
-        let next = timing.next_after(Timestamp::from_millis(after));
+        let (next, steps) = steps::of(|| timing.next_after(Timestamp::from_millis(after)));
+        prop_assert!(steps <= steps::MOST, "{} steps", steps);
         prop_assume!(next.is_some());
         let next = next.unwrap().as_millis();
         prop_assert!(next > after && next % 1_000 == 0);

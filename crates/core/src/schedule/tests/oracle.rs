@@ -10,10 +10,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
+use super::steps;
 use crate::schedule::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
-use classes::CLASSES;
-use dumb::{Change, Dumb, Window};
+use classes::{CLASSES, Change};
+use dumb::{Dumb, Window};
 
 /// Classes for a zone that shares its change with one that had them all.
 const FEW: usize = 4;
@@ -143,15 +144,20 @@ fn compare(timing: &Timing, dumb: &Dumb, window: &Window, change: &Change) -> us
     let found: Vec<i64> =
         timing.iter_between(from, to).take(expected.len() + 2).map(|at| at.as_millis() / 1_000).collect();
     assert!(found == expected, "{timing:?} at {change:?}:\nengine {found:?}\noracle {expected:?}");
+    let next_after = |second: i64| {
+        let (next, steps) = steps::of(|| timing.next_after(millis(second)));
+        assert!(steps <= steps::MOST, "{timing:?} after {second} at {change:?}: {steps} steps");
+        next
+    };
     // From inside the window, where the search begins at a change or in the middle of what exists twice.
     let size = (change.after - change.before).abs();
     for after in [change.at - 1, change.at, change.at - size / 2, change.at + size / 2, change.at + size - 1] {
-        let next = timing.next_after(millis(after)).filter(|at| *at <= to).map(|at| at.as_millis() / 1_000);
+        let next = next_after(after).filter(|at| *at <= to).map(|at| at.as_millis() / 1_000);
         let oracle = expected.iter().copied().find(|second| *second > after);
         assert!(next == oracle, "{timing:?} after {after} at {change:?}:\nengine {next:?}\noracle {oracle:?}");
     }
     // From afar, so that the search has to jump: unless it finds something on the way, it arrives here.
-    let next = timing.next_after(millis(window.from - AFAR)).map(|at| at.as_millis() / 1_000);
+    let next = next_after(window.from - AFAR).map(|at| at.as_millis() / 1_000);
     if next.is_none_or(|second| second >= window.from) {
         let next = next.filter(|second| *second < window.until);
         assert!(next == expected.first().copied(), "{timing:?} from afar at {change:?}: {next:?}, {expected:?}");

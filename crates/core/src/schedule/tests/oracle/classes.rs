@@ -2,10 +2,19 @@
 //!
 //! `lo` and `hi` bound what is left out or exists twice, `mid` is in its middle; each as `minute hour` (`{mid}`), or one
 //! of both (`{m:mid}`, `{h:mid}`). `{dom}`, `{mon}`, `{dow}` and `{nth}` are the date of `mid`.
+//!
+//! The example `next` measures with them too.
 
 use jiff::tz::TimeZone;
 
-use super::dumb::Change;
+/// A change of clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    /// The first second with the new distance from UTC.
+    pub(super) at: i64,
+    pub(super) before: i64,
+    pub(super) after: i64,
+}
 
 pub(super) struct Template(&'static str);
 
@@ -93,7 +102,9 @@ impl Template {
                 .replace(&format!("{{m:{name}}}"), &minute.to_string())
                 .replace(&format!("{{h:{name}}}"), &hour.to_string());
         }
-        let date = TimeZone::UTC.to_datetime(jiff::Timestamp::from_second(mid).unwrap()).date();
+        let date = TimeZone::UTC
+            .to_datetime(jiff::Timestamp::from_second(mid).expect("invariant: a second of a year there is"))
+            .date();
         text.replace("{dom}", &date.day().to_string())
             .replace("{mon}", &date.month().to_string())
             .replace("{dow}", &date.weekday().to_sunday_zero_offset().to_string())

@@ -8,16 +8,8 @@ use std::collections::BTreeMap;
 use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 
+use super::classes::Change;
 use crate::schedule::{DstFold, DstGap};
-
-/// A change of clocks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Change {
-    /// The first second with the new distance from UTC.
-    pub(super) at: i64,
-    pub(super) before: i64,
-    pub(super) after: i64,
-}
 
 /// An expression.
 pub(super) struct Dumb {
