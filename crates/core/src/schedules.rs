@@ -16,6 +16,7 @@
 //! - `list_pages_by_name`: without gap or repeat.
 //! - `due_tells_what_is_to_be_looked_at`: whose `look_at` has come, by it, page by page; and when the next comes.
 //! - `a_turn_is_one_write`: tasks, records, counters and `next_run_at`, all or nothing; the tasks can be claimed.
+//! - `a_turn_whose_task_is_refused_leaves_nothing`: nor do those in the same call; they are written when it is not any more.
 //! - `a_turn_needs_the_revision`: of two that were decided by the same reading one is written, the other leaves nothing.
 //! - `a_turn_is_fenced_by_the_term`: of a lease that somebody else has held since nothing is written.
 //! - `an_instant_fires_once`: what has a record of having fired gets neither another task nor another record.

@@ -2,12 +2,14 @@
 
 mod sqlite {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use async_trait::async_trait;
     use punctual_core::clock::ManualClock;
     use punctual_core::ids::NodeId;
     use punctual_store::sqlite::{Options, SqliteStore};
     use punctual_testkit::store::{Ports, StoreFactory};
+    use rusqlite::Connection;
     use tempfile::TempDir;
 
     struct Sqlite(TempDir);
@@ -36,6 +38,17 @@ mod sqlite {
                 resolver: store.clone(),
                 retention: store,
             }
+        }
+
+        async fn refuse_tasks(&self, refused: bool) {
+            let sql = if refused {
+                "CREATE TRIGGER refused BEFORE INSERT ON tasks BEGIN SELECT RAISE(ABORT, 'as if it had failed'); END"
+            } else {
+                "DROP TRIGGER refused"
+            };
+            let connection = Connection::open(self.0.path().join("punctual.db")).expect("the database opens");
+            connection.busy_timeout(Duration::from_secs(20)).expect("it may wait for the writer");
+            connection.execute_batch(sql).expect("the schema can be changed");
         }
     }
 
@@ -103,7 +116,7 @@ mod postgres {
     use punctual_core::clock::{Clock, ManualClock};
     use punctual_core::ids::NodeId;
     use punctual_store::postgres::{Database, Options, PostgresStore};
-    use punctual_testkit::postgres::Postgres;
+    use punctual_testkit::postgres::{Postgres, execute};
     use punctual_testkit::store::{Ports, StoreFactory};
 
     /// A database on a server of its own.
@@ -142,6 +155,12 @@ mod postgres {
                 resolver: store.clone(),
                 retention: store,
             }
+        }
+
+        async fn refuse_tasks(&self, refused: bool) {
+            let change =
+                if refused { "ADD CONSTRAINT refused CHECK (false) NOT VALID" } else { "DROP CONSTRAINT refused" };
+            execute(&self.url, &format!("SET search_path = punctual; ALTER TABLE tasks {change}")).await;
         }
     }
 

@@ -20,10 +20,12 @@ use crate::store::{StoreFactory, StoreFixture, all_of, complete};
 
 mod asked;
 mod made;
+mod refused;
 
 pub use asked::*;
 use made::{done, due, get, keys, lead, lost, occurrences, record, replace, standing, stored};
 pub(crate) use made::{fired, of_schedule, schedule, turn};
+pub use refused::*;
 
 /// A minute, in milliseconds.
 const MINUTE: i64 = 60_000;
@@ -42,6 +44,7 @@ macro_rules! schedules_conformance {
             list_pages_by_name,
             due_tells_what_is_to_be_looked_at,
             a_turn_is_one_write,
+            a_turn_whose_task_is_refused_leaves_nothing,
             a_turn_needs_the_revision,
             a_turn_is_fenced_by_the_term,
             an_instant_fires_once,

@@ -83,6 +83,10 @@ pub trait StoreFactory: Send + Sync {
     /// Opens the ports over the data of this place, as the process `node`, with `clock` as the store's clock. The
     /// ports that were opened over it before have been closed.
     async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports;
+
+    /// Has the database refuse every new task from now on, or none any more: a write of several things that fails at
+    /// the task, whatever was written before it.
+    async fn refuse_tasks(&self, refused: bool);
 }
 
 /// The ports that a store implements.

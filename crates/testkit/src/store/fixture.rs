@@ -104,6 +104,11 @@ impl<'a> StoreFixture<'a> {
         Self::open_with(factory, clock).await
     }
 
+    /// Has the database refuse every new task, or none any more.
+    pub async fn refuse_tasks(&self, refused: bool) {
+        self.factory.refuse_tasks(refused).await;
+    }
+
     /// What the store's clock says.
     pub fn now(&self) -> Timestamp {
         self.clock.now()
