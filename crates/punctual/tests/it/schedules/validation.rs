@@ -46,10 +46,6 @@ async fn faults_are_pointed_at() {
     refuse(json!({"name": null}), "/name").await;
     refuse(json!({"task": null}), "/task").await;
     for (field, value) in [
-        ("execute_at", json!("2030-01-01T00:00:00Z")),
-        ("delay_seconds", json!(5)),
-        ("expires_at", json!("2030-01-01T00:00:00Z")),
-        ("idempotency_key", json!("k")),
         ("type", json!("no spaces here")),
         ("queue", json!("")),
         ("priority", json!(10)),
@@ -80,6 +76,35 @@ async fn faults_are_pointed_at() {
     refuse(json!({"starts_at": "2031-01-02T00:00:00Z", "ends_at": "2031-01-01T00:00:00Z"}), "/ends_at").await;
     assert_eq!(caller.list("/v1/schedules").await.len(), 0, "nothing was stored");
     create(&caller, &good()).await;
+}
+
+/// What would be right for one task and is wrong for all of them, also where nothing is stored.
+#[tokio::test]
+async fn what_is_of_one_task_only_is_refused() {
+    let caller = shared().await;
+    let parent = caller.submit_id(json!({"type": "t"})).await;
+    for (field, value) in [
+        ("execute_at", json!("2030-01-01T00:00:00Z")),
+        ("delay_seconds", json!(5)),
+        ("expires_at", json!("2030-01-01T00:00:00Z")),
+        ("idempotency_key", json!("k")),
+        ("depends_on", json!([parent])),
+        ("depends_on", json!([])),
+        ("on_dependency_failure", json!("run")),
+    ] {
+        let schedule = merged(good(), json!({"task": {"type": "t", field: value}}));
+        for call in ["/v1/schedules", "/v1/schedules/preview"] {
+            let problem = caller.api.post(call, &schedule).await.invalid(&format!("/task/{field}"));
+            let told = problem["errors"][0]["message"].as_str().unwrap_or_default();
+            assert!(told.starts_with("must be left out: "), "{field}: {problem:#}");
+        }
+        let put = caller.api.call("PUT", "/v1/schedules/by-name/s").json(&schedule).send().await;
+        put.invalid(&format!("/task/{field}"));
+    }
+    assert_eq!(caller.list("/v1/schedules").await.len(), 0, "nothing was stored");
+    let made = create(&caller, &good()).await;
+    let edit = json!({"task": {"type": "t", "depends_on": [parent]}});
+    caller.api.patch(&path(&made, ""), &edit).await.invalid("/task/depends_on");
 }
 
 #[tokio::test]
