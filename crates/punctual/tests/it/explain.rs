@@ -69,6 +69,8 @@ async fn what_the_store_decides_is_told_by_every_node() {
     queue::full(&acting, &asking).await;
     queue::slow(&acting, &asking).await;
     own::expired(&acting, &asking).await;
+    dispatch::polled_elsewhere(&acting, &asking).await;
+    dispatch::broken(&acting.of_tenant("broken"), &asking.of_tenant("broken")).await;
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{codes, expect_says, explained, only};
 use crate::it::cluster::Cluster;
 use crate::it::world::{
-    Caller, PUNCTUAL, SOON, World, caller_of, id_of, in_seconds, quick, seconds_between, shared, time,
+    Caller, PUNCTUAL, SOON, World, caller_of, id_of, in_seconds, quick, seconds_between, shared, time, worker_id,
 };
 
 #[tokio::test]
@@ -32,6 +32,24 @@ async fn nobody_asks_for_its_queue_until_somebody_does() {
     let (reason, _) = only(&explained(&caller, &last).await, "due_waiting_for_worker");
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));
     expect_says(&reason, &["pull worker of queue lonely"]);
+}
+
+/// Another node knows of a worker once the one that it asks has written down whom it saw, and of what it holds at once.
+pub async fn polled_elsewhere(acting: &Caller, asking: &Caller) {
+    let tasks = asking.submit_all(vec![json!({"type": "t", "queue": "remote"}); 3]).await;
+    let last = id_of(&tasks[2]);
+    let (reason, _) = only(&explained(asking, &last).await, "no_worker_polling");
+    assert_eq!(reason["queue"], "remote");
+    let wanted = json!({"worker_id": worker_id(), "queues": ["remote"], "max_tasks": 1, "wait_seconds": 20});
+    let lease = acting.lease(wanted.clone()).await.remove(0);
+    acting.tell("release", &lease, json!({})).await.expect(200);
+    let reason = until_only(asking, &last, "due_waiting_for_worker").await;
+    assert_eq!((&reason["workers"], &reason["busy"]), (&json!(1), &json!(0)));
+    expect_says(&reason, &["pull worker of queue remote"]);
+    acting.lease(wanted).await.remove(0);
+    let (reason, eta) = only(&explained(asking, &last).await, "workers_busy");
+    assert_eq!((&reason["workers"], &reason["busy"], &eta), (&json!(1), &json!(1), &json!(null)));
+    expect_says(&reason, &["the only worker that asks for queue remote", "busy with 1 task"]);
 }
 
 async fn webhook(caller: &Caller, sink: &Sink) -> String {
@@ -163,34 +181,47 @@ async fn its_tenant_and_its_band_have_no_free_places() {
     expect_says(&reason, &["normal priority"]);
 }
 
-#[tokio::test]
-async fn its_breaker_is_open() {
+/// Whichever node opened it.
+pub async fn broken(acting: &Caller, asking: &Caller) {
     let sink = Sink::start();
     sink.answer("/", Answer::status(500));
-    let settings = |serve: Serve| serve.setting("BREAKERS__MINIMUM", "5").setting("BREAKERS__PROBE_SECONDS", "600");
-    let world = World::start_with(settings).await;
-    let caller = world.caller();
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(50)});
-    caller.submit_all(vec![task; 5]).await;
+    // As many as open one without any settings.
+    acting.submit_all(vec![task; 20]).await;
     let open = eventually("a breaker is open", SOON, async || {
-        let open = caller.list("/v1/admin/breakers").await;
+        let open = asking.list("/v1/admin/breakers").await;
         if open.is_empty() { Err(format!("{open:#?}")) } else { Ok(open[0].clone()) }
     })
     .await;
-    let id = webhook(&caller, &sink).await;
-    let answer = explained(&caller, &id).await;
-    assert_eq!(codes(&answer), ["breaker_open"], "{answer:#}");
-    let reason = &answer["reasons"][0];
-    assert_eq!((&reason["target"], &reason["since"]), (&open["target"], &open["since"]));
-    assert_eq!((&reason["until"], &answer["eta"]), (&open["next_probe_at"], &open["next_probe_at"]));
-    assert_eq!(reason["reason"], open["reason"]);
-    expect_says(reason, &[&sink.url(""), "at the earliest one task under it is tried", "or another"]);
-    assert_eq!(reason.get("position"), None);
+    for caller in [acting, asking] {
+        eventually("it is known", SOON, async || {
+            let metrics = caller.api.get("/metrics").await.text().to_owned();
+            if metrics.lines().any(|line| line == "punctual_breakers_open 1") { Ok(()) } else { Err(metrics) }
+        })
+        .await;
+    }
+    let id = webhook(acting, &sink).await;
+    for caller in [acting, asking] {
+        let answer = explained(caller, &id).await;
+        assert_eq!(codes(&answer), ["breaker_open"], "{answer:#}");
+        let reason = &answer["reasons"][0];
+        assert_eq!((&reason["target"], &reason["since"]), (&open["target"], &open["since"]));
+        assert_eq!((&reason["until"], &answer["eta"]), (&open["next_probe_at"], &open["next_probe_at"]));
+        assert_eq!(reason["reason"], open["reason"]);
+        expect_says(reason, &[&sink.url(""), "at the earliest one task under it is tried", "or another"]);
+        assert_eq!(reason.get("position"), None);
+    }
     sink.answer("/", Answer::status(200));
-    let which = json!({"tenant": "default", "target": sink.url("")});
-    let reset = caller.api.post("/v1/admin/breakers/reset", &which).await;
+    let which = json!({"tenant": open["tenant"], "target": sink.url("")});
+    let reset = asking.api.post("/v1/admin/breakers/reset", &which).await;
     assert_eq!(reset.status(), 204, "{reset}");
-    caller.until(&id, "COMPLETED").await;
+    acting.until(&id, "COMPLETED").await;
+}
+
+#[tokio::test]
+async fn its_breaker_is_open() {
+    let world = World::start_with(|serve| serve.setting("BREAKERS__PROBE_SECONDS", "600")).await;
+    broken(&world.caller(), &world.caller()).await;
 }
 
 #[tokio::test]
