@@ -5,6 +5,8 @@ mod catchup;
 mod crowd;
 mod failover;
 mod firing;
+mod handover;
+mod held;
 mod instants;
 mod keys;
 mod manual;
@@ -15,7 +17,7 @@ mod validation;
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
 
-use crate::it::world::{Caller, SOON, array, expect_id, merged};
+use crate::it::world::{Caller, SOON, array, expect_id, merged, time};
 
 /// A schedule of every second whose tasks wait for pull workers in the queue of its name.
 fn every_second(name: &str, more: Value) -> Value {
@@ -65,6 +67,14 @@ async fn occurrences(caller: &Caller, schedule: &Value) -> Vec<Value> {
 
 fn outcomes(occurrences: &[Value]) -> Vec<&str> {
     occurrences.iter().map(|one| one["outcome"].as_str().expect("an outcome")).collect()
+}
+
+/// Every second from the first to the last has one record.
+#[track_caller]
+fn expect_every_second(occurrences: &[Value]) {
+    let instants: Vec<i64> = occurrences.iter().map(|one| time(&one["instant"]).as_second()).collect();
+    let expected: Vec<i64> = (instants[0]..=instants[instants.len() - 1]).collect();
+    assert_eq!(instants, expected, "each instant once");
 }
 
 /// Waits until so many instants have this outcome; gives them all, of any outcome.

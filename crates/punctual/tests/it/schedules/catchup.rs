@@ -4,14 +4,91 @@ use jiff::SignedDuration;
 use punctual_testkit::clock::WallClock;
 use serde_json::{Value, json};
 
-use super::{create, every_second, occurrences, outcomes, read, until_outcomes};
-use crate::it::world::{World, seconds_between, time};
+use super::{create, every_second, expect_every_second, occurrences, outcomes, read, until_outcomes};
+use crate::it::world::{Caller, World, merged};
 
 /// How long nobody is there.
-const OUTAGE: SignedDuration = SignedDuration::from_secs(5);
+pub const OUTAGE: SignedDuration = SignedDuration::from_secs(5);
 
 fn of<'a>(all: &'a [Value], outcome: &str) -> Vec<&'a Value> {
     all.iter().filter(|one| one["outcome"] == outcome).collect()
+}
+
+/// Those that were decided in the same turn as the first with this outcome.
+fn together_with<'a>(all: &'a [Value], outcome: &str) -> Vec<&'a Value> {
+    let decided = &of(all, outcome)[0]["decided_at"];
+    all.iter().filter(|one| one["decided_at"] == *decided).collect()
+}
+
+/// A schedule of every second for each way to catch up, and what it then promises.
+pub struct Promises {
+    none: Value,
+    last: Value,
+    all: Value,
+    window: Value,
+    /// One that leaves what is missed to the last, and cannot run because a task of it is live.
+    busy: Value,
+}
+
+impl Promises {
+    /// Makes them, and returns once each has fired.
+    pub async fn start(caller: &Caller) -> Self {
+        let make = async |name: &str, more: Value| {
+            let more = merged(json!({"overlap_policy": "allow_all"}), more);
+            create(caller, &every_second(name, more)).await
+        };
+        let promises = Self {
+            none: make("none", json!({"catchup": "none"})).await,
+            last: make("last", json!({"catchup": "last"})).await,
+            all: make("all", json!({"catchup": "all"})).await,
+            window: make("window", json!({"catchup": "all", "catchup_window_seconds": 2})).await,
+            busy: make("busy", json!({"overlap_policy": "skip"})).await,
+        };
+        for schedule in promises.each() {
+            until_outcomes(caller, schedule, "fired", 1).await;
+        }
+        promises
+    }
+
+    fn each(&self) -> [&Value; 5] {
+        [&self.none, &self.last, &self.all, &self.window, &self.busy]
+    }
+
+    /// Waits until somebody is there again, after [`OUTAGE`], and looks what became of the instants.
+    pub async fn expect_kept(&self, caller: &Caller) {
+        let told = until_outcomes(caller, &self.none, "missed", 3).await;
+        assert!(of(&told, "missed").iter().all(|one| one["reason"] == "no_catch_up"), "{told:#?}");
+        let told = until_outcomes(caller, &self.last, "coalesced", 3).await;
+        let together = together_with(&told, "coalesced");
+        assert_eq!(together.iter().filter(|one| one["outcome"] == "fired").count(), 1, "{told:#?}");
+        assert_eq!(together.last().expect("some")["outcome"], "fired", "the last one runs for all: {told:#?}");
+        // Of what was left to the last it is not said that it ran: the one before it was live.
+        let told = until_outcomes(caller, &self.busy, "coalesced", 3).await;
+        assert_eq!(of(&told, "fired").len(), 1, "{told:#?}");
+        let left = of(&told, "coalesced");
+        assert!(left.iter().all(|one| one["reason"] == "left_to_last"), "{told:#?}");
+        assert!(left.iter().all(|one| !one["message"].as_str().unwrap_or_default().contains("runs")), "{told:#?}");
+        let last_of_them = *together_with(&told, "coalesced").last().expect("some");
+        assert_eq!((&last_of_them["outcome"], &last_of_them["reason"]), (&json!("skipped"), &json!("previous_live")));
+        let told = until_outcomes(caller, &self.window, "missed", 2).await;
+        assert!(of(&told, "missed").iter().all(|one| one["reason"] == "outside_window"), "{told:#?}");
+        // Late is what is more than a second past: of the two seconds of the window one is left.
+        let together = together_with(&told, "missed");
+        assert_eq!(together.iter().filter(|one| one["reason"] == "caught_up").count(), 1, "{told:#?}");
+
+        for schedule in [&self.none, &self.last, &self.all, &self.window] {
+            let before = occurrences(caller, schedule).await;
+            let fired = of(&before, "fired").len();
+            // Life goes on, and no instant is without a record.
+            let told = until_outcomes(caller, schedule, "fired", fired + 1).await;
+            expect_every_second(&told);
+            assert!(told.iter().all(|one| (one["outcome"] == "fired") == one["task_id"].is_string()));
+            let now = read(caller, schedule).await;
+            assert!(now["run_count"].as_u64() >= Some(2), "{now:#}");
+        }
+        assert!(outcomes(&occurrences(caller, &self.all).await).iter().all(|one| *one == "fired"), "nothing is missed");
+        assert!(read(caller, &self.none).await["missed_count"].as_u64() >= Some(3));
+    }
 }
 
 #[tokio::test]
@@ -19,59 +96,9 @@ async fn a_restart_catches_up_as_each_schedule_says() {
     // Nobody waits for it: the clock goes on while the server is away.
     let clock = WallClock::right();
     let mut world = World::start_with(|serve| serve.under(clock.starter())).await;
-    let caller = world.caller();
-    let mut made = Vec::new();
-    for (name, more) in [
-        ("none", json!({"catchup": "none"})),
-        ("last", json!({"catchup": "last"})),
-        ("all", json!({"catchup": "all"})),
-        ("window", json!({"catchup": "all", "catchup_window_seconds": 2})),
-    ] {
-        let more = crate::it::world::merged(more, json!({"overlap_policy": "allow_all"}));
-        made.push(create(&caller, &every_second(name, more)).await);
-    }
-    let [none, last, all, window] = made.try_into().expect("four");
-    let busy = create(&caller, &every_second("busy", json!({"overlap_policy": "skip"}))).await;
-    until_outcomes(&caller, &busy, "fired", 1).await;
-    until_outcomes(&caller, &window, "fired", 1).await;
+    let promises = Promises::start(&world.caller()).await;
     world.server.kill();
     clock.set_ahead(OUTAGE);
     world.restart().await;
-    let caller = world.caller();
-
-    let told = until_outcomes(&caller, &none, "missed", 3).await;
-    assert!(of(&told, "missed").iter().all(|one| one["reason"] == "no_catch_up"), "{told:#?}");
-    let told = until_outcomes(&caller, &last, "coalesced", 3).await;
-    let decided = of(&told, "coalesced")[0]["decided_at"].clone();
-    let together: Vec<&Value> = told.iter().filter(|one| one["decided_at"] == decided).collect();
-    assert_eq!(together.iter().filter(|one| one["outcome"] == "fired").count(), 1, "{told:#?}");
-    assert_eq!(together.last().expect("some")["outcome"], "fired", "the last one runs for all: {told:#?}");
-    // Of what was left to the last it is not said that it ran: the one before it was live.
-    let told = until_outcomes(&caller, &busy, "coalesced", 3).await;
-    assert_eq!(of(&told, "fired").len(), 1, "{told:#?}");
-    let left = of(&told, "coalesced");
-    assert!(left.iter().all(|one| one["reason"] == "left_to_last"), "{told:#?}");
-    assert!(left.iter().all(|one| !one["message"].as_str().unwrap_or_default().contains("runs")), "{told:#?}");
-    let decided = left[0]["decided_at"].clone();
-    let last_of_them = told.iter().rfind(|one| one["decided_at"] == decided).expect("some");
-    assert_eq!((&last_of_them["outcome"], &last_of_them["reason"]), (&json!("skipped"), &json!("previous_live")));
-    let told = until_outcomes(&caller, &window, "missed", 2).await;
-    assert!(of(&told, "missed").iter().all(|one| one["reason"] == "outside_window"), "{told:#?}");
-    let caught = told.iter().filter(|one| one["reason"] == "caught_up").count();
-    assert!((1..=3).contains(&caught), "{told:#?}");
-
-    for schedule in [&none, &last, &all, &window] {
-        let before = occurrences(&caller, schedule).await;
-        let fired = of(&before, "fired").len();
-        // Life goes on, and no instant is without a record.
-        let told = until_outcomes(&caller, schedule, "fired", fired + 1).await;
-        let instants: Vec<_> = told.iter().map(|one| time(&one["instant"])).collect();
-        let steady = instants.windows(2).all(|pair| (seconds_between(pair[0], pair[1]) - 1.0).abs() < 1e-6);
-        assert!(steady, "{} has a gap: {instants:?}", schedule["name"]);
-        assert!(told.iter().all(|one| (one["outcome"] == "fired") == one["task_id"].is_string()));
-        let now = read(&caller, schedule).await;
-        assert!(now["run_count"].as_u64() >= Some(2), "{now:#}");
-    }
-    assert!(outcomes(&occurrences(&caller, &all).await).iter().all(|one| *one == "fired"), "nothing is missed");
-    assert!(read(&caller, &none).await["missed_count"].as_u64() >= Some(3));
+    promises.expect_kept(&world.caller()).await;
 }
