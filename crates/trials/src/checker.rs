@@ -1,7 +1,7 @@
 //! Judges a history: a pure function from what was seen to the laws that were broken.
 //!
-//! Called by every trial when its server has drained. A file holds a family of laws; each looks at one [`Case`], which
-//! is everything that is known about one task. The outside view (stamps, tokens, answers) and the server's testimony
+//! Called by every trial when its server has drained. A file holds a family of laws; most look at one [`Case`], which
+//! is everything that is known about one task, and some at how several tasks stand to each other. The outside view (stamps, tokens, answers) and the server's testimony
 //! (the audit trail) are held against each other, so that neither has to be believed.
 //!
 //! What has no answer may have happened or not: no law is broken by either. Times in the trail are the store's and are
@@ -17,6 +17,7 @@ mod fencing;
 mod law;
 mod leftovers;
 mod liveness;
+mod moments;
 mod planned;
 #[cfg(test)]
 mod specimen;
@@ -25,11 +26,13 @@ mod terms;
 mod tests;
 mod timing;
 mod trail;
+mod turns;
 
 use punctual_core::ids::TaskId;
 
 pub use case::Case;
 pub use law::{Law, Violation};
+use moments::Moments;
 
 use crate::history::History;
 
@@ -39,17 +42,20 @@ pub fn check(history: &History) -> Vec<Violation> {
     existence::check(history, &mut findings);
     terms::check(history, &mut findings);
     leftovers::check(history, &mut findings);
-    for case in case::cases(history) {
+    let cases = case::cases(history);
+    for case in &cases {
         findings.about = Some(case.task);
-        ends::check(&case, &mut findings);
-        fencing::check(&case, &mut findings);
-        attempts::check(&case, &mut findings);
-        timing::check(&case, &mut findings);
-        cancelling::check(&case, &mut findings);
-        trail::check(&case, &mut findings);
-        answers::check(&case, &mut findings);
-        liveness::check(&case, &mut findings);
+        ends::check(case, &mut findings);
+        fencing::check(case, &mut findings);
+        attempts::check(case, &mut findings);
+        timing::check(case, &mut findings);
+        cancelling::check(case, &mut findings);
+        trail::check(case, &mut findings);
+        answers::check(case, &mut findings);
+        liveness::check(case, &mut findings);
     }
+    let moments = Moments::of(history);
+    turns::check(&cases, &moments, &mut findings);
     findings.violations
 }
 

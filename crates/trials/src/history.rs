@@ -185,6 +185,8 @@ pub struct Submission {
     pub expires_at: Option<Timestamp>,
     /// The payload.
     pub payload: Value,
+    /// The key whose tasks take turns.
+    pub ordering_key: Option<String>,
 }
 
 /// What the workers of a trial return when they complete a task: it tells who did.

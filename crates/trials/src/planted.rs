@@ -73,6 +73,8 @@ bugs! {
     DueRoundedDown, "due-rounded-down", NeverEarly, Trial::Kills(0), inserting::DueRoundedDown;
     /// An expiry is forgotten.
     ExpiryForgotten, "expiry-forgotten", NeverExpired, Trial::Kills(0), inserting::ExpiryForgotten;
+    /// An ordering key is forgotten.
+    OrderForgotten, "order-forgotten", InTurn, Trial::Kills(0), inserting::OrderForgotten;
     /// A completion by an old token is written against the row as it stands.
     TokenIgnored, "token-ignored", OneCompletion, Trial::Kills(0), settling::TokenIgnored;
     /// A heartbeat by an old token extends the lease of whoever holds the task now.

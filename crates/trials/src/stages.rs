@@ -6,6 +6,7 @@
 
 mod leases;
 mod plans;
+mod together;
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::caller::{Ask, Held};
 use crate::workload::Scene;
 
 /// The queues of the stages.
-pub const QUEUES: [&str; 10] = [
+pub const QUEUES: [&str; 11] = [
     "overtaken",
     "vanished",
     "stopped",
@@ -24,6 +25,7 @@ pub const QUEUES: [&str; 10] = [
     "postponed",
     "expired",
     "again",
+    "in-turn",
 ];
 
 /// Plays all stages, side by side.
@@ -41,6 +43,7 @@ pub async fn play(scene: &Scene) {
         plans::said_again(scene),
         plans::pushed_later(scene),
         plans::pushed_in_vain(scene),
+        together::in_turn(scene),
     );
 }
 

@@ -99,6 +99,7 @@ impl Workload {
             wanting.spawn(submitters::singles(scene.clone(), dice(), load.pause));
         }
         wanting.spawn(submitters::batches(scene.clone(), dice(), load.pause * 8));
+        wanting.spawn(submitters::ordered(scene.clone(), dice(), load.pause * 5));
         wanting.spawn(meddlers::canceller(scene.clone(), dice()));
         wanting.spawn(meddlers::editor(scene.clone(), dice()));
         for number in 0..load.workers {

@@ -64,6 +64,12 @@ impl Wish {
         self.with("callback_url", json!(url))
     }
 
+    /// One of those that take turns under a key.
+    #[must_use]
+    pub fn ordered_by(self, key: &str) -> Self {
+        self.with("ordering_key", json!(key))
+    }
+
     /// Retried so many times.
     #[must_use]
     pub fn retries(mut self, most: u32) -> Self {
@@ -105,6 +111,7 @@ impl Wish {
             due_at: instant("execute_at"),
             expires_at: instant("expires_at"),
             payload: self.body["payload"].clone(),
+            ordering_key: self.body["ordering_key"].as_str().map(str::to_owned),
         }
     }
 

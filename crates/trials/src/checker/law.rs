@@ -31,6 +31,8 @@ pub enum Law {
     EditHolds,
     /// 10: the audit trail.
     TrailIsTrue,
+    /// 12: ordering keys.
+    InTurn,
     /// 17: terms of partitions and of the leadership.
     OneOwner,
     /// 18: answers.
@@ -45,7 +47,7 @@ pub enum Law {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 17] = [
+    pub const ALL: [Law; 18] = [
         Law::AcknowledgedIsKept,
         Law::NothingInvented,
         Law::FinalIsFinal,
@@ -58,6 +60,7 @@ impl Law {
         Law::CancelHolds,
         Law::EditHolds,
         Law::TrailIsTrue,
+        Law::InTurn,
         Law::OneOwner,
         Law::AnswersHold,
         Law::EverythingEnds,
@@ -82,6 +85,7 @@ impl Law {
             }
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
+            Law::InTurn => "of an ordering key one task is at work at a time, and then the first of those that wait",
             Law::OneOwner => {
                 "a partition and the leadership have one holder a term, and nobody writes once a greater one began"
             }

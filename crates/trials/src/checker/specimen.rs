@@ -1,7 +1,8 @@
 //! A small history in which all is well, for tests to break in one place at a time.
 //!
 //! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
-//! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. One node does it all.
+//! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. `turns`: three tasks of
+//! one ordering key, one after the other. One node does it all.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State::{self, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
@@ -24,6 +25,7 @@ pub struct Specimen {
     pub moved: TaskId,
     pub cancelled: TaskId,
     pub hopeless: TaskId,
+    pub turns: [TaskId; 3],
 }
 
 /// An instant of the specimen, in milliseconds from its beginning.
@@ -40,12 +42,14 @@ impl Specimen {
     /// All is well.
     pub fn clean() -> Self {
         let [lost, moved, cancelled, hopeless] = [(); 4].map(|()| TaskId::new());
-        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless };
+        let turns = [(); 3].map(|()| TaskId::new());
+        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless, turns };
         made.lost();
         made.moved();
         made.cancelled();
         made.hopeless();
-        made.history.witness = Some(made.witnessed());
+        made.turns();
+        made.witness_again();
         made
     }
 
@@ -115,6 +119,55 @@ impl Specimen {
         self.dump("hopeless", task, &trail, &[(1, 10, "failed"), (1, 115, "completed")]);
     }
 
+    fn turns(&mut self) {
+        for (name, task, from) in [("turn-0", 0, 3_000), ("turn-1", 1, 3_200), ("turn-2", 2, 3_400)]
+            .map(|(name, place, from)| (name, self.turns[place], from))
+        {
+            self.done(name, task, from - 1_000, from);
+            self.submission(name).ordering_key = Some("key".to_owned());
+        }
+    }
+
+    /// A task for pull workers that is submitted at one instant, begins at another, and completes a tenth of a second later.
+    fn done(&mut self, name: &str, task: TaskId, submitted: i64, from: i64) {
+        self.submit(name, task, None, submitted - 10);
+        self.grant(task, 1, 3, (from - 10, from + 10), from + 5_000, name);
+        self.call(settle(task, 3, Said::Completed), from + 100, ok(200, task));
+        let trail = [
+            (submitted, Pending, "client", "submitted"),
+            (from, Queued, "scheduler", "claimed"),
+            (from, Running, "worker:w", "started"),
+            (from + 100, Completed, "worker:w", "completed"),
+        ];
+        self.dump(name, task, &trail, &[(1, from, "completed")]);
+    }
+
+    /// The witness sees everything as the trails tell it now.
+    pub fn witness_again(&mut self) {
+        self.history.witness = Some(self.witnessed());
+    }
+
+    /// Has everything that a task did after its submission happen later, or earlier.
+    pub fn shift(&mut self, task: TaskId, millis: i64) {
+        let dumped = self.dumped(task);
+        dumped.trail[1..].iter_mut().for_each(|step| step.at = step.at.plus_millis(millis));
+        dumped.runs.iter_mut().for_each(|run| run.started_at = run.started_at.plus_millis(millis));
+        let by = |stamp: &mut Stamp| stamp.0 += millis * 1_000;
+        for event in &mut self.history.events {
+            match event {
+                Event::Grant(grant) if grant.task == task => {
+                    grant.expires_at = grant.expires_at.plus_millis(millis);
+                    [&mut grant.asked, &mut grant.got].into_iter().for_each(by);
+                }
+                Event::Call(call) if call.op.task() == Some(task) => {
+                    [&mut call.invoked, &mut call.answered].into_iter().for_each(by);
+                }
+                _ => {}
+            }
+        }
+        self.witness_again();
+    }
+
     /// One node holds everything from the beginning, and writes every step by itself.
     fn witnessed(&self) -> Witness {
         let term = |(moment, resource): (u64, &str)| Term {
@@ -125,6 +178,8 @@ impl Specimen {
         };
         let terms = [(1, PARTITION), (2, "leader")].map(term).to_vec();
         let steps = self.history.dump.iter().flat_map(|dumped| dumped.trail.iter().map(|step| (dumped.task, step)));
+        let mut steps: Vec<(TaskId, &Step)> = steps.collect();
+        steps.sort_by_key(|(_, step)| step.at);
         let write = |(moment, (task, step)): (u64, (TaskId, &Step))| Write {
             moment,
             task,
@@ -154,8 +209,20 @@ impl Specimen {
 
     /// A submission under a key, answered with `task`.
     pub fn submit(&mut self, key: &str, task: TaskId, due_at: Option<Timestamp>, millis: i64) {
-        let submission = Submission { key: key.to_owned(), due_at, expires_at: None, payload: json!(key) };
+        let submission =
+            Submission { key: key.to_owned(), due_at, expires_at: None, payload: json!(key), ordering_key: None };
         self.call(Op::Submit(submission), millis + 10, ok(201, task));
+    }
+
+    /// What was submitted under a key.
+    pub fn submission(&mut self, key: &str) -> &mut Submission {
+        let submission = |event| match event {
+            &mut Event::Call(Call { op: Op::Submit(ref mut submission), .. }) if submission.key == key => {
+                Some(submission)
+            }
+            _ => None,
+        };
+        self.history.events.iter_mut().find_map(submission).expect("the key was used")
     }
 
     /// A call whose effect was at this instant.
@@ -204,6 +271,7 @@ impl Specimen {
             key: Some(key.to_owned()),
             state,
             version,
+            execute_at: trail[0].at,
             payload: json!(key),
             result: completed_by.map(|token| result_by("w", token)),
             max_retries: 3,

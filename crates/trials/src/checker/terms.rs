@@ -20,8 +20,14 @@ pub fn check(history: &History, findings: &mut Findings) {
     let Some(witness) = &history.witness else { return };
     findings.about = None;
     let reigns = Reigns::of(witness, findings);
-    let writes: HashMap<(TaskId, u64), &Write> =
-        witness.writes.iter().map(|write| ((write.task, write.version), write)).collect();
+    let mut writes: HashMap<(TaskId, u64), &Write> = HashMap::new();
+    for write in &witness.writes {
+        // A row may be written again at its version: by a sign of life, or when its turn comes.
+        let first = writes.entry((write.task, write.version)).or_insert(write);
+        if write.moment < first.moment {
+            *first = write;
+        }
+    }
     for dumped in &history.dump {
         findings.about = Some(dumped.task);
         for step in &dumped.trail {

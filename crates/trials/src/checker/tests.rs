@@ -269,6 +269,49 @@ fn a_result_is_that_of_the_completion() {
 }
 
 #[test]
+fn tasks_of_a_key_take_turns() {
+    // The first is at work from 3,000 to 3,100, the next from 3,200 on.
+    broken(Law::InTurn, |it| it.shift(it.turns[1], -101));
+    broken(Law::InTurn, |it| {
+        it.shift(it.turns[1], -101);
+        it.history.witness = None;
+    });
+    fine("the next begins at once", |it| it.shift(it.turns[1], -100));
+    // While it waits for a retry or for its worker to be given up it keeps its turn.
+    broken(Law::InTurn, |it| {
+        it.submission("lost").ordering_key = Some("key".to_owned());
+        it.shift(it.turns[0], -1_700);
+    });
+    fine("one that was lost and is at rest", |it| {
+        it.submission("lost").ordering_key = Some("key".to_owned());
+        it.shift(it.turns[0], -900);
+    });
+    broken(Law::InTurn, |it| it.cut(it.turns[0], 3));
+}
+
+#[test]
+fn the_first_that_waits_has_the_next_turn() {
+    let swapped = |it: &mut Specimen| {
+        it.shift(it.turns[1], 200);
+        it.shift(it.turns[2], -200);
+    };
+    broken(Law::InTurn, swapped);
+    broken(Law::InTurn, |it| {
+        swapped(it);
+        it.history.witness = None;
+    });
+    fine("the second is not wanted before the third", |it| {
+        swapped(it);
+        it.dumped(it.turns[1]).execute_at = at(2_401);
+    });
+    fine("nobody knew of the second when the first was over", |it| {
+        swapped(it);
+        let key = |op: &Op| matches!(op, Op::Submit(submission) if submission.key == "turn-1");
+        it.calls(key).for_each(|call| call.answered = stamp(3_100));
+    });
+}
+
+#[test]
 fn one_owner_in_terms_that_grow() {
     // The claim of `moved` is its third version, the reaper's step of `lost` its fourth.
     broken(Law::OneOwner, |it| it.term(PARTITION, Some("node_2"), 2, (it.moved, 3)));

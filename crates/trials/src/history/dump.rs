@@ -20,6 +20,8 @@ pub struct Dumped {
     pub state: State,
     /// Its version.
     pub version: u64,
+    /// When its submitter wants it, after the last edit.
+    pub execute_at: Timestamp,
     /// Its payload.
     pub payload: Value,
     /// What its last run returned.
@@ -84,6 +86,7 @@ impl Dumped {
             key: task.idempotency_key.clone(),
             state: state(task.status),
             version: task.version,
+            execute_at: task.execute_at,
             payload: serde_json::from_str(task.payload.get()).unwrap_or_default(),
             result: task.result.as_ref().and_then(|result| serde_json::from_str(result.get()).ok()),
             max_retries: task.retry_policy.max_retries,

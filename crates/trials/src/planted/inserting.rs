@@ -87,3 +87,16 @@ impl Mischief for ExpiryForgotten {
         inner.insert(tasks.into_iter().map(|task| NewTask { expires_at: None, ..task }).collect()).await
     }
 }
+
+/// See [`super::Bug::OrderForgotten`].
+pub struct OrderForgotten;
+
+#[async_trait]
+impl Mischief for OrderForgotten {
+    async fn insert(&self, inner: &Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        for task in &mut tasks {
+            task.body.ordering_key = None;
+        }
+        inner.insert(tasks).await
+    }
+}

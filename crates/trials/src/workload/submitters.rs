@@ -11,21 +11,27 @@ use crate::history::Answer;
 
 /// So many queues are pushed.
 const PUSHED_QUEUES: usize = 16;
+/// So many ordering keys: few enough that something waits for its turn behind each, most of the time.
+const ORDERING_KEYS: usize = 3;
 
 /// Submits tasks one by one, each until it is answered.
 pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
         let wish = wish(&scene, &mut dice);
-        let later = wish.submission().due_at.is_some();
-        if let Some(task) = scene.caller.submit_surely(&wish).await
-            && later
-        {
-            scene.waiting.lock().push(task);
-        }
+        submit(&scene, &wish).await;
         // Some clients are nervous.
         if dice.random_ratio(1, 20) {
             scene.caller.submit(&wish).await;
         }
+        dawdle(&mut dice, pause).await;
+    }
+}
+
+/// Submits tasks that take turns under a few keys.
+pub async fn ordered(scene: Scene, mut dice: StdRng, pause: Duration) {
+    while !scene.is_over() {
+        let key = format!("turns-{}", dice.random_range(0..ORDERING_KEYS));
+        submit(&scene, &wish(&scene, &mut dice).ordered_by(&key)).await;
         dawdle(&mut dice, pause).await;
     }
 }
@@ -40,6 +46,16 @@ pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
             open = open.into_iter().zip(answers).filter(|(_, answer)| unknown(answer)).map(|(wish, _)| wish).collect();
         }
         dawdle(&mut dice, pause).await;
+    }
+}
+
+/// Submits a task until it is answered. One for later is left to the meddlers.
+async fn submit(scene: &Scene, wish: &Wish) {
+    let later = wish.submission().due_at.is_some();
+    if let Some(task) = scene.caller.submit_surely(wish).await
+        && later
+    {
+        scene.waiting.lock().push(task);
     }
 }
 

@@ -76,6 +76,7 @@ noticed! {
     a_key_that_is_ignored_is_noticed: KeyIgnored,
     a_due_instant_rounded_down_is_noticed: DueRoundedDown,
     an_expiry_that_is_forgotten_is_noticed: ExpiryForgotten,
+    an_ordering_key_that_is_forgotten_is_noticed: OrderForgotten,
     a_token_that_is_not_compared_is_noticed: TokenIgnored,
     a_heartbeat_token_that_is_not_compared_is_noticed: HeartbeatTokenIgnored,
     a_completion_that_is_not_written_is_noticed: CompletionUnwritten,
