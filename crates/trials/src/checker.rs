@@ -11,6 +11,7 @@ mod answers;
 mod attempts;
 mod cancelling;
 mod case;
+mod dependencies;
 mod ends;
 mod existence;
 mod fencing;
@@ -56,6 +57,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     }
     let moments = Moments::of(history);
     turns::check(&cases, &moments, &mut findings);
+    dependencies::check(history, &cases, &moments, &mut findings);
     findings.violations
 }
 

@@ -20,6 +20,7 @@
 //! the database ([`Witness`]) is there to check it.
 
 use punctual_core::ids::TaskId;
+use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -187,6 +188,10 @@ pub struct Submission {
     pub payload: Value,
     /// The key whose tasks take turns.
     pub ordering_key: Option<String>,
+    /// What it depends on …
+    pub depends_on: Vec<TaskId>,
+    /// … and what becomes of it when one of them does not complete.
+    pub on_failure: OnDependencyFailure,
 }
 
 /// What the workers of a trial return when they complete a task: it tells who did.

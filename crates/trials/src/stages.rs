@@ -14,7 +14,7 @@ use crate::caller::{Ask, Held};
 use crate::workload::Scene;
 
 /// The queues of the stages.
-pub const QUEUES: [&str; 11] = [
+pub const QUEUES: [&str; 12] = [
     "overtaken",
     "vanished",
     "stopped",
@@ -26,6 +26,7 @@ pub const QUEUES: [&str; 11] = [
     "expired",
     "again",
     "in-turn",
+    "after",
 ];
 
 /// Plays all stages, side by side.
@@ -44,6 +45,7 @@ pub async fn play(scene: &Scene) {
         plans::pushed_later(scene),
         plans::pushed_in_vain(scene),
         together::in_turn(scene),
+        together::after_others(scene),
     );
 }
 

@@ -54,6 +54,8 @@ pub struct Scene {
     pub targets: Arc<Targets>,
     /// Tasks that were submitted for later, for meddlers.
     waiting: Arc<Mutex<Vec<TaskId>>>,
+    /// Tasks that were acknowledged, for others to depend on.
+    known: Arc<Mutex<Vec<TaskId>>>,
     over: Arc<AtomicBool>,
     keys: Arc<AtomicUsize>,
 }
@@ -62,7 +64,8 @@ impl Scene {
     /// An empty scene.
     pub fn new(caller: Caller) -> Self {
         let targets = Arc::new(Targets::start());
-        Self { caller, targets, waiting: Arc::default(), over: Arc::default(), keys: Arc::default() }
+        let (waiting, known) = (Arc::default(), Arc::default());
+        Self { caller, targets, waiting, known, over: Arc::default(), keys: Arc::default() }
     }
 
     /// A key that nobody has used.
@@ -100,6 +103,7 @@ impl Workload {
         }
         wanting.spawn(submitters::batches(scene.clone(), dice(), load.pause * 8));
         wanting.spawn(submitters::ordered(scene.clone(), dice(), load.pause * 5));
+        wanting.spawn(submitters::dependent(scene.clone(), dice(), load.pause * 5));
         wanting.spawn(meddlers::canceller(scene.clone(), dice()));
         wanting.spawn(meddlers::editor(scene.clone(), dice()));
         for number in 0..load.workers {
@@ -130,6 +134,12 @@ impl Workload {
             }
         }
     }
+}
+
+/// One of the last so many, if there is any.
+fn recent(tasks: &[TaskId], last: usize, dice: &mut StdRng) -> Option<TaskId> {
+    let back = dice.random_range(0..last).min(tasks.len().checked_sub(1)?);
+    Some(tasks[tasks.len() - 1 - back])
 }
 
 /// Waits for a time between nothing and `most`, by the dice: the pace of an actor, not a wait for anything.

@@ -1,6 +1,9 @@
 //! A task that somebody wants done: what is sent, and what the history keeps of it.
 
+use punctual_core::ids::TaskId;
+use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::history::Submission;
@@ -70,6 +73,12 @@ impl Wish {
         self.with("ordering_key", json!(key))
     }
 
+    /// Not before those have come to rest; with what is to become of it when one of them does not complete.
+    #[must_use]
+    pub fn after(self, tasks: &[TaskId], on_failure: OnDependencyFailure) -> Self {
+        self.with("depends_on", json!(tasks)).with("on_dependency_failure", json!(on_failure))
+    }
+
     /// Retried so many times.
     #[must_use]
     pub fn retries(mut self, most: u32) -> Self {
@@ -112,6 +121,8 @@ impl Wish {
             expires_at: instant("expires_at"),
             payload: self.body["payload"].clone(),
             ordering_key: self.body["ordering_key"].as_str().map(str::to_owned),
+            depends_on: Vec::deserialize(&self.body["depends_on"]).unwrap_or_default(),
+            on_failure: OnDependencyFailure::deserialize(&self.body["on_dependency_failure"]).unwrap_or_default(),
         }
     }
 

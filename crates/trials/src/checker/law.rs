@@ -33,6 +33,8 @@ pub enum Law {
     TrailIsTrue,
     /// 12: ordering keys.
     InTurn,
+    /// 13: dependencies.
+    DependenciesHold,
     /// 17: terms of partitions and of the leadership.
     OneOwner,
     /// 18: answers.
@@ -47,7 +49,7 @@ pub enum Law {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 18] = [
+    pub const ALL: [Law; 19] = [
         Law::AcknowledgedIsKept,
         Law::NothingInvented,
         Law::FinalIsFinal,
@@ -61,6 +63,7 @@ impl Law {
         Law::EditHolds,
         Law::TrailIsTrue,
         Law::InTurn,
+        Law::DependenciesHold,
         Law::OneOwner,
         Law::AnswersHold,
         Law::EverythingEnds,
@@ -86,6 +89,9 @@ impl Law {
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
             Law::InTurn => "of an ordering key one task is at work at a time, and then the first of those that wait",
+            Law::DependenciesHold => {
+                "what depends on others begins when all of them are at rest as it should be, and then it does begin"
+            }
             Law::OneOwner => {
                 "a partition and the leadership have one holder a term, and nobody writes once a greater one began"
             }

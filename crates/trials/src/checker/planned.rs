@@ -51,6 +51,8 @@ pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a Step, Plan<'a>)> {
         } else if step.is("redriven") || step.is("run_now") {
             plan.due_at = step.at;
             plan.expires_at = plan.expires_at.filter(|_| step.is("run_now"));
+        } else if step.is("unblocked") {
+            plan.due_at = plan.due_at.max(step.at);
         } else if step.is_failure() {
             let delay = i64::try_from(dumped.backoff_millis).unwrap_or(i64::MAX);
             (plan.due_at, plan.origin) = (step.at.plus_millis(delay), Origin::First);

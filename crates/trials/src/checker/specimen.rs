@@ -2,10 +2,10 @@
 //!
 //! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
 //! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. `turns`: three tasks of
-//! one ordering key, one after the other. One node does it all.
+//! one ordering key, one after the other. `family`: a task that depends on the next two. One node does it all.
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::State::{self, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
+use punctual_core::state::State::{self, Blocked, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
 use punctual_core::time::Timestamp;
 use serde_json::json;
 
@@ -26,6 +26,7 @@ pub struct Specimen {
     pub cancelled: TaskId,
     pub hopeless: TaskId,
     pub turns: [TaskId; 3],
+    pub family: [TaskId; 3],
 }
 
 /// An instant of the specimen, in milliseconds from its beginning.
@@ -42,13 +43,14 @@ impl Specimen {
     /// All is well.
     pub fn clean() -> Self {
         let [lost, moved, cancelled, hopeless] = [(); 4].map(|()| TaskId::new());
-        let turns = [(); 3].map(|()| TaskId::new());
-        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless, turns };
+        let [turns, family] = [(); 2].map(|()| [(); 3].map(|()| TaskId::new()));
+        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless, turns, family };
         made.lost();
         made.moved();
         made.cancelled();
         made.hopeless();
         made.turns();
+        made.family();
         made.witness_again();
         made
     }
@@ -126,6 +128,24 @@ impl Specimen {
             self.done(name, task, from - 1_000, from);
             self.submission(name).ordering_key = Some("key".to_owned());
         }
+    }
+
+    fn family(&mut self) {
+        let [child, one, other] = self.family;
+        self.done("parent-0", one, 4_000, 4_100);
+        self.done("parent-1", other, 4_000, 4_500);
+        self.submit("child", child, None, 4_010);
+        self.submission("child").depends_on = vec![one, other];
+        self.grant(child, 1, 4, (4_600, 4_710), 9_000, "child");
+        self.call(settle(child, 4, Said::Completed), 4_800, ok(200, child));
+        let trail = [
+            (4_020, Blocked, "client", "submitted"),
+            (4_600, Pending, "resolver", "unblocked"),
+            (4_700, Queued, "scheduler", "claimed"),
+            (4_700, Running, "worker:w", "started"),
+            (4_800, Completed, "worker:w", "completed"),
+        ];
+        self.dump("child", child, &trail, &[(1, 4_700, "completed")]);
     }
 
     /// A task for pull workers that is submitted at one instant, begins at another, and completes a tenth of a second later.
@@ -209,8 +229,7 @@ impl Specimen {
 
     /// A submission under a key, answered with `task`.
     pub fn submit(&mut self, key: &str, task: TaskId, due_at: Option<Timestamp>, millis: i64) {
-        let submission =
-            Submission { key: key.to_owned(), due_at, expires_at: None, payload: json!(key), ordering_key: None };
+        let submission = Submission { key: key.to_owned(), due_at, payload: json!(key), ..Submission::default() };
         self.call(Op::Submit(submission), millis + 10, ok(201, task));
     }
 

@@ -2,6 +2,7 @@
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
+use punctual_core::task::OnDependencyFailure;
 use serde_json::json;
 
 use super::law::Law;
@@ -308,6 +309,68 @@ fn the_first_that_waits_has_the_next_turn() {
         swapped(it);
         let key = |op: &Op| matches!(op, Op::Submit(submission) if submission.key == "turn-1");
         it.calls(key).for_each(|call| call.answered = stamp(3_100));
+    });
+}
+
+#[test]
+fn what_depends_on_others_waits_for_them_and_no_longer() {
+    // The parents are at rest at 4,200 and 4,600, when the child is released; it begins at 4,700.
+    broken(Law::DependenciesHold, |it| it.shift(it.family[2], 1));
+    broken(Law::DependenciesHold, |it| {
+        it.shift(it.family[2], 1);
+        it.history.witness = None;
+    });
+    broken(Law::DependenciesHold, |it| {
+        it.shift(it.family[2], 101);
+        it.dumped(it.family[0]).trail.remove(1);
+    });
+    fine("the other one is the last", |it| it.shift(it.family[1], 400));
+    broken(Law::DependenciesHold, |it| it.cut(it.family[0], 1));
+    broken(Law::DependenciesHold, |it| {
+        let child = Submission { key: "late".to_owned(), depends_on: it.family.to_vec(), ..Submission::default() };
+        let code = "unknown_dependency".to_owned();
+        it.call(Op::Submit(child), 5_000, Answer::Refused { status: 422, code });
+    });
+}
+
+#[test]
+fn what_does_not_complete_takes_its_children_along_as_they_want_it() {
+    let dead = |it: &mut Specimen| it.dumped(it.family[2]).trail[3].to = State::DeadLettered;
+    let taken_along = |it: &mut Specimen, to: State| {
+        it.cut(it.family[0], 2);
+        let last = &mut it.dumped(it.family[0]).trail[1];
+        (last.to, last.reason) = (to, "dependency_failed".to_owned());
+    };
+    let wants = |it: &mut Specimen, policy: OnDependencyFailure| it.submission("child").on_failure = policy;
+    let unbroken = |spoil: &dyn Fn(&mut Specimen)| {
+        let mut specimen = Specimen::clean();
+        spoil(&mut specimen);
+        check(&specimen.history).iter().all(|violation| violation.law != Law::DependenciesHold)
+    };
+    broken(Law::DependenciesHold, dead);
+    assert!(unbroken(&|it| {
+        dead(it);
+        wants(it, OnDependencyFailure::Run);
+    }));
+    for (policy, to) in [(OnDependencyFailure::Cancel, State::Cancelled), (OnDependencyFailure::Fail, State::Failed)] {
+        assert!(unbroken(&|it| {
+            dead(it);
+            taken_along(it, to);
+            wants(it, policy);
+        }));
+        broken(Law::DependenciesHold, |it| {
+            taken_along(it, to);
+            wants(it, policy);
+        });
+        broken(Law::DependenciesHold, |it| {
+            dead(it);
+            taken_along(it, to);
+            wants(it, OnDependencyFailure::Run);
+        });
+    }
+    broken(Law::DependenciesHold, |it| {
+        dead(it);
+        taken_along(it, State::Failed);
     });
 }
 

@@ -34,16 +34,19 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
 
 /// The diagram of the documentation, written out once more: the machine under test is not asked.
 fn legal(last: Option<&Step>, step: &Step) -> bool {
-    use State::{Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
-    let Some(last) = last else { return step.is("submitted") && step.to == Pending };
+    use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
+    let Some(last) = last else { return step.is("submitted") && matches!(step.to, Blocked | Pending) };
     let asked_to_stop = last.is("cancel_requested");
     match (last.to, step.reason.as_str(), step.to) {
-        (Pending, "claimed", Queued)
+        (Blocked, "unblocked", Pending)
+        | (Blocked, "edited", Blocked)
+        | (Blocked, "dependency_failed", Cancelled | Failed)
+        | (Pending, "claimed", Queued)
         | (Pending, "edited" | "run_now", Pending)
         | (Queued, "started", Running)
         | (Queued, "given_back", Pending)
-        | (Pending | Queued, "cancelled", Cancelled)
-        | (Pending | Queued, "expired", Failed)
+        | (Blocked | Pending | Queued, "cancelled", Cancelled)
+        | (Blocked | Pending | Queued, "expired", Failed)
         | (DeadLettered, "redriven", Pending) => true,
         (Running, "cancelled", Cancelled) => asked_to_stop,
         (Running, "cancel_requested", Running)

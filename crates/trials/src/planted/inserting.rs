@@ -100,3 +100,16 @@ impl Mischief for OrderForgotten {
         inner.insert(tasks).await
     }
 }
+
+/// See [`super::Bug::ParentForgotten`].
+pub struct ParentForgotten;
+
+#[async_trait]
+impl Mischief for ParentForgotten {
+    async fn insert(&self, inner: &Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        for task in &mut tasks {
+            task.body.dependencies.ids.pop();
+        }
+        inner.insert(tasks).await
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_core::task::OnDependencyFailure;
+
 use super::take;
 use crate::caller::Wish;
 use crate::history::Said;
@@ -19,6 +21,25 @@ pub async fn in_turn(scene: &Scene) {
     let wishes: Vec<Wish> = (0..8).map(wish).collect();
     scene.caller.submit_batch(&wishes).await;
     work_off(scene, "in-turn", 4).await;
+}
+
+/// A task that depends on one that is due and on one that is not, and three that depend on one that fails for good.
+pub async fn after_others(scene: &Scene) {
+    let caller = &scene.caller;
+    let wish = || Wish::new(scene.key("after"), "after");
+    let soon = caller.submit_surely(&wish()).await;
+    let later = caller.submit_surely(&wish().due_at(scene.in_millis(700))).await;
+    if let (Some(soon), Some(later)) = (soon, later) {
+        caller.submit_surely(&wish().after(&[soon, later], OnDependencyFailure::Cancel)).await;
+    }
+    let failing = wish().in_queue("pushed").pushed_to(&scene.targets.gone());
+    if let Some(failing) = caller.submit_surely(&failing).await {
+        for policy in [OnDependencyFailure::Cancel, OnDependencyFailure::Fail, OnDependencyFailure::Run] {
+            caller.submit_surely(&wish().after(&[failing], policy)).await;
+        }
+    }
+    // The two, the one that depends on both, and the one that runs all the same.
+    work_off(scene, "after", 4).await;
 }
 
 /// Completes so many tasks of a queue, one after the other.

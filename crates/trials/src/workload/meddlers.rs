@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use serde_json::json;
 
-use super::{Scene, dawdle};
+use super::{Scene, dawdle, recent};
 
 /// The longest pause of a meddler.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -36,7 +36,5 @@ pub async fn editor(scene: Scene, mut dice: StdRng) {
 
 /// Recent tasks are the likelier ones to be waiting still.
 fn pick(scene: &Scene, dice: &mut StdRng) -> Option<TaskId> {
-    let waiting = scene.waiting.lock();
-    let back = dice.random_range(0..40).min(waiting.len().checked_sub(1)?);
-    Some(waiting[waiting.len() - 1 - back])
+    recent(&scene.waiting.lock(), 40, dice)
 }

@@ -1,11 +1,14 @@
 //! Who wants tasks done.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use punctual_core::ids::TaskId;
+use punctual_core::task::OnDependencyFailure;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-use super::{QUEUE, Scene, dawdle};
+use super::{QUEUE, Scene, dawdle, recent};
 use crate::caller::Wish;
 use crate::history::Answer;
 
@@ -13,6 +16,11 @@ use crate::history::Answer;
 const PUSHED_QUEUES: usize = 16;
 /// So many ordering keys: few enough that something waits for its turn behind each, most of the time.
 const ORDERING_KEYS: usize = 3;
+/// What is depended on is among the last so many.
+const RECENT: usize = 20;
+/// What becomes of a task when one that it depends on does not complete.
+const POLICIES: [OnDependencyFailure; 3] =
+    [OnDependencyFailure::Cancel, OnDependencyFailure::Run, OnDependencyFailure::Fail];
 
 /// Submits tasks one by one, each until it is answered.
 pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
@@ -36,6 +44,22 @@ pub async fn ordered(scene: Scene, mut dice: StdRng, pause: Duration) {
     }
 }
 
+/// Submits tasks that depend on one or two of the last ones, some of which do so themselves.
+pub async fn dependent(scene: Scene, mut dice: StdRng, pause: Duration) {
+    while !scene.is_over() {
+        let parents: BTreeSet<TaskId> = {
+            let known = scene.known.lock();
+            (0..dice.random_range(1..3)).filter_map(|_| recent(&known, RECENT, &mut dice)).collect()
+        };
+        if !parents.is_empty() {
+            let parents: Vec<TaskId> = parents.into_iter().collect();
+            let policy = POLICIES[dice.random_range(0..POLICIES.len())];
+            submit(&scene, &wish(&scene, &mut dice).after(&parents, policy)).await;
+        }
+        dawdle(&mut dice, pause).await;
+    }
+}
+
 /// Submits tasks in batches, each batch until all of it is answered.
 pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
@@ -49,13 +73,15 @@ pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
     }
 }
 
-/// Submits a task until it is answered. One for later is left to the meddlers.
+/// Submits a task until it is answered. One that waits is left to the meddlers.
 async fn submit(scene: &Scene, wish: &Wish) {
-    let later = wish.submission().due_at.is_some();
-    if let Some(task) = scene.caller.submit_surely(wish).await
-        && later
-    {
-        scene.waiting.lock().push(task);
+    let submission = wish.submission();
+    let waits = submission.due_at.is_some() || !submission.depends_on.is_empty();
+    if let Some(task) = scene.caller.submit_surely(wish).await {
+        scene.known.lock().push(task);
+        if waits {
+            scene.waiting.lock().push(task);
+        }
     }
 }
 

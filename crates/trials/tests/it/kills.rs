@@ -77,6 +77,7 @@ noticed! {
     a_due_instant_rounded_down_is_noticed: DueRoundedDown,
     an_expiry_that_is_forgotten_is_noticed: ExpiryForgotten,
     an_ordering_key_that_is_forgotten_is_noticed: OrderForgotten,
+    a_dependency_that_is_forgotten_is_noticed: ParentForgotten,
     a_token_that_is_not_compared_is_noticed: TokenIgnored,
     a_heartbeat_token_that_is_not_compared_is_noticed: HeartbeatTokenIgnored,
     a_completion_that_is_not_written_is_noticed: CompletionUnwritten,

@@ -1,0 +1,112 @@
+//! Law 13: a task that depends on others begins when all of them have come to rest as its policy wants it, and then it
+//! does. What does not complete takes it along, or lets it go.
+//!
+//! A dead letter is such an end; one that was re-driven and completed before anybody looked is none.
+
+use std::collections::{HashMap, HashSet};
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+use punctual_core::task::OnDependencyFailure;
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use super::moments::{Moment, Moments};
+use crate::history::{Answer, History, Op, Step};
+
+/// Looks at everything that depends on something.
+pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
+    not_unknown(history, findings);
+    let tasks: HashMap<TaskId, &Case<'_>> = cases.iter().map(|case| (case.task, case)).collect();
+    for child in cases {
+        let Some(submission) = child.submission().filter(|submission| !submission.depends_on.is_empty()) else {
+            continue;
+        };
+        // One that is gone is told of by another law.
+        let parents: Vec<&Case<'_>> = submission.depends_on.iter().filter_map(|id| tasks.get(id).copied()).collect();
+        findings.about = Some(child.task);
+        let family = Family { child, parents, policy: submission.on_failure, moments };
+        family.begins_in_time(findings);
+        family.follows_the_policy(findings);
+        family.is_released(findings);
+    }
+}
+
+/// Nobody is told that something is unknown which was acknowledged before.
+fn not_unknown(history: &History, findings: &mut Findings) {
+    findings.about = None;
+    let mut known: HashSet<TaskId> = HashSet::new();
+    // In the order of their answers.
+    for call in history.calls() {
+        let Op::Submit(submission) = &call.op else { continue };
+        known.extend(call.answer.shown().and_then(|shown| shown.task));
+        let is_refused = matches!(&call.answer, Answer::Refused { code, .. } if code == "unknown_dependency");
+        let is_known = submission.depends_on.iter().all(|id| known.contains(id));
+        findings.demand(!is_refused || !is_known, Law::DependenciesHold, || {
+            format!("all that it depends on was acknowledged before {call:?}")
+        });
+    }
+}
+
+/// A task and what it depends on.
+struct Family<'a> {
+    child: &'a Case<'a>,
+    parents: Vec<&'a Case<'a>>,
+    policy: OnDependencyFailure,
+    moments: &'a Moments,
+}
+
+impl<'a> Family<'a> {
+    /// It is neither released nor claimed before all of them are where it wants them.
+    fn begins_in_time(&self, findings: &mut Findings) {
+        let steps = self.child.trail().iter();
+        for step in steps.filter(|step| step.is("unblocked") || step.is("claimed")) {
+            let Some(moment) = self.moments.at(self.child.task, step) else { continue };
+            for parent in &self.parents {
+                let suffices = |end: &Step| end.to == State::Completed || self.policy == OnDependencyFailure::Run;
+                findings.demand(self.ends(parent, moment).any(suffices), Law::DependenciesHold, || {
+                    format!("{} before {}; {}", step.reason, told(parent), self.child.told())
+                });
+            }
+        }
+    }
+
+    /// What takes it along is one of them that did not complete, and it ends as it was to.
+    fn follows_the_policy(&self, findings: &mut Findings) {
+        let Some(step) = self.child.trail().iter().find(|step| step.is("dependency_failed")) else { return };
+        let Some(moment) = self.moments.at(self.child.task, step) else { return };
+        let did_fail =
+            self.parents.iter().any(|parent| self.ends(parent, moment).any(|end| end.to != State::Completed));
+        let wanted = match self.policy {
+            OnDependencyFailure::Cancel => Some(State::Cancelled),
+            OnDependencyFailure::Fail => Some(State::Failed),
+            OnDependencyFailure::Run => None,
+        };
+        findings.demand(did_fail && wanted == Some(step.to), Law::DependenciesHold, || {
+            let parents: Vec<String> = self.parents.iter().map(|parent| told(parent)).collect();
+            format!("taken along ({:?}) by {parents:?}; {}", self.policy, self.child.told())
+        });
+    }
+
+    /// When all of them have come to rest it does not wait any more.
+    fn is_released(&self, findings: &mut Findings) {
+        let is_at_rest = |case: &Case<'_>| case.dumped.is_some_and(|dumped| dumped.state.is_final());
+        let waits = self.child.dumped.is_some_and(|dumped| dumped.state == State::Blocked);
+        findings.demand(!waits || !self.parents.iter().all(|parent| is_at_rest(parent)), Law::DependenciesHold, || {
+            let parents: Vec<String> = self.parents.iter().map(|parent| told(parent)).collect();
+            format!("waits, and they are all at rest: {parents:?}; {}", self.child.told())
+        });
+    }
+
+    /// The steps by which a parent had come to rest at a moment: more than one if it was re-driven.
+    fn ends(&self, parent: &Case<'a>, by: Moment) -> impl Iterator<Item = &'a Step> {
+        let (task, moments) = (parent.task, self.moments);
+        let is_in_time = move |step: &&Step| moments.at(task, step).is_none_or(|moment| moment <= by);
+        parent.trail().iter().filter(|step| step.to.is_final()).filter(is_in_time)
+    }
+}
+
+fn told(parent: &Case<'_>) -> String {
+    format!("{}, {}", parent.task, parent.told())
+}
