@@ -17,6 +17,7 @@ mod existence;
 mod fencing;
 mod law;
 mod leftovers;
+mod limits;
 mod liveness;
 mod moments;
 mod planned;
@@ -57,6 +58,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     }
     let moments = Moments::of(history);
     turns::check(&cases, &moments, &mut findings);
+    limits::check(history, &cases, &moments, &mut findings);
     dependencies::check(history, &cases, &moments, &mut findings);
     findings.violations
 }

@@ -26,8 +26,8 @@ use crate::history::{History, Recorder};
 use crate::kill::Report;
 use crate::machine::Machine;
 use crate::planted::Bug;
-use crate::stages;
 use crate::workload::{Load, Scene, Workload};
+use crate::{orders, stages};
 
 /// The nodes' names.
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -128,6 +128,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     let mut cluster = Cluster::start(plan, &recorder).await;
     let doors = cluster.nodes.iter().map(Machine::door).collect();
     let scene = Scene::new(Caller::of_many(recorder.clone(), doors));
+    orders::give(&scene.caller.api().await).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     Box::pin(stages::play(&scene)).await;
     let mut nemesis = Nemesis::new(scene.clone(), plan);
@@ -149,7 +150,8 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     }
     scene.targets.tell(&recorder);
     let witness = Some(cluster.witness(leftovers).await);
-    let history = History { witness, lag_millis: LAG_MILLIS, ..recorder.finish(tasks) };
+    let limits = orders::limits();
+    let history = History { witness, lag_millis: LAG_MILLIS, limits, ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = cluster.integrity().await;
     report.exit = exits.into_iter().find(|code| *code != Some(0)).unwrap_or(Some(0));

@@ -19,6 +19,8 @@
 //! Invariant: nothing is in a history that only the server knows, except its final [`Dumped`] testimony; what the trial saw in
 //! the database ([`Witness`]) is there to check it.
 
+use std::collections::BTreeMap;
+
 use punctual_core::ids::TaskId;
 use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
@@ -69,6 +71,8 @@ pub struct History {
     pub witness: Option<Witness>,
     /// By how much a server's clock may be behind the true one: it is never ahead of it.
     pub lag_millis: i64,
+    /// Queues that were limited before the first submission, and how many of their tasks may be in hands at once.
+    pub limits: BTreeMap<String, usize>,
 }
 
 impl History {
@@ -180,6 +184,8 @@ impl Op {
 pub struct Submission {
     /// The idempotency key; repeated submissions of one task have the same.
     pub key: String,
+    /// The queue.
+    pub queue: String,
     /// When it is wanted; none means now.
     pub due_at: Option<Timestamp>,
     /// Not to be started after that.

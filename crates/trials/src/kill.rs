@@ -21,11 +21,11 @@ pub use self::report::Report;
 use crate::caller::Caller;
 use crate::checker::check;
 use crate::dump::{dump, unfinished};
-use crate::history::Recorder;
+use crate::history::{History, Recorder};
 use crate::machine::Machine;
 use crate::planted::Bug;
-use crate::stages;
 use crate::workload::{Load, Scene, Workload};
+use crate::{orders, stages};
 
 /// What to try.
 #[derive(Clone, Debug)]
@@ -53,6 +53,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone());
     let scene = Scene::new(Caller::new(recorder.clone(), machine.door()));
     machine.start().await;
+    orders::give(&scene.caller.api().await).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     // A dozen calls at a time make a large future.
     Box::pin(stages::play(&scene)).await;
@@ -70,7 +71,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     let tasks = dump(&api, &recorder).await;
     let exit = machine.stop().await;
     scene.targets.tell(&recorder);
-    let history = recorder.finish(tasks);
+    let history = History { limits: orders::limits(), ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = machine.integrity();
     report.exit = exit.code;

@@ -1,7 +1,7 @@
 //! Trials: the whole product, as a real process, under faults, judged from outside.
 //!
 //! A trial drives a server ([`machine`]) with clients, workers and webhook targets ([`caller`], [`workload`],
-//! [`stages`], [`races`]) that write down what they saw ([`history`]); afterwards a pure function looks for a law that the history
+//! [`stages`], [`orders`], [`races`]) that write down what they saw ([`history`]); afterwards a pure function looks for a law that the history
 //! breaks ([`checker`]). Neither knows anything of the server's inside. That the trials would notice is shown with bugs
 //! planted in the store ([`planted`]). Nothing depends on this crate; its tests and its programs are its use.
 
@@ -14,6 +14,7 @@ pub mod dump;
 pub mod history;
 pub mod kill;
 pub mod machine;
+pub mod orders;
 pub mod planted;
 pub mod races;
 pub mod stages;

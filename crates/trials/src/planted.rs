@@ -77,6 +77,8 @@ bugs! {
     OrderForgotten, "order-forgotten", InTurn, Trial::Kills(0), inserting::OrderForgotten;
     /// A task does not wait for the last of those that it depends on.
     ParentForgotten, "parent-forgotten", DependenciesHold, Trial::Kills(0), inserting::ParentForgotten;
+    /// Webhooks of a limited queue are kept in another one.
+    LimitEvaded, "limit-evaded", LimitHolds, Trial::Kills(0), inserting::LimitEvaded;
     /// A completion by an old token is written against the row as it stands.
     TokenIgnored, "token-ignored", OneCompletion, Trial::Kills(0), settling::TokenIgnored;
     /// A heartbeat by an old token extends the lease of whoever holds the task now.

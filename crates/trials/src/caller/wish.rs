@@ -117,6 +117,7 @@ impl Wish {
         let instant = |field: &str| self.body[field].as_str().and_then(|text| Timestamp::parse(text).ok());
         Submission {
             key: self.key.clone(),
+            queue: self.body["queue"].as_str().unwrap_or_default().to_owned(),
             due_at: instant("execute_at"),
             expires_at: instant("expires_at"),
             payload: self.body["payload"].clone(),

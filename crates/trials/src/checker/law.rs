@@ -33,6 +33,8 @@ pub enum Law {
     TrailIsTrue,
     /// 12: ordering keys.
     InTurn,
+    /// 12: the concurrency of a queue.
+    LimitHolds,
     /// 13: dependencies.
     DependenciesHold,
     /// 17: terms of partitions and of the leadership.
@@ -49,7 +51,7 @@ pub enum Law {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 19] = [
+    pub const ALL: [Law; 20] = [
         Law::AcknowledgedIsKept,
         Law::NothingInvented,
         Law::FinalIsFinal,
@@ -63,6 +65,7 @@ impl Law {
         Law::EditHolds,
         Law::TrailIsTrue,
         Law::InTurn,
+        Law::LimitHolds,
         Law::DependenciesHold,
         Law::OneOwner,
         Law::AnswersHold,
@@ -89,6 +92,7 @@ impl Law {
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
             Law::InTurn => "of an ordering key one task is at work at a time, and then the first of those that wait",
+            Law::LimitHolds => "never are more tasks of a queue in hands than its limit allows",
             Law::DependenciesHold => {
                 "what depends on others begins when all of them are at rest as it should be, and then it does begin"
             }

@@ -2,7 +2,8 @@
 //!
 //! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
 //! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. `turns`: three tasks of
-//! one ordering key, one after the other. `family`: a task that depends on the next two. One node does it all.
+//! one ordering key, one after the other. `family`: a task that depends on the next two, whose queue has one place. One node
+//! does it all.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State::{self, Blocked, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
@@ -134,6 +135,10 @@ impl Specimen {
         let [child, one, other] = self.family;
         self.done("parent-0", one, 4_000, 4_100);
         self.done("parent-1", other, 4_000, 4_500);
+        for parent in ["parent-0", "parent-1"] {
+            self.submission(parent).queue = "narrow".to_owned();
+        }
+        self.history.limits.insert("narrow".to_owned(), 1);
         self.submit("child", child, None, 4_010);
         self.submission("child").depends_on = vec![one, other];
         self.grant(child, 1, 4, (4_600, 4_710), 9_000, "child");

@@ -313,6 +313,22 @@ fn the_first_that_waits_has_the_next_turn() {
 }
 
 #[test]
+fn the_limit_of_a_queue_holds() {
+    // The one has the only place from 4,100 to 4,200, the other from 4,500 on.
+    broken(Law::LimitHolds, |it| it.shift(it.family[2], -301));
+    broken(Law::LimitHolds, |it| {
+        it.shift(it.family[2], -301);
+        it.history.witness = None;
+    });
+    broken(Law::LimitHolds, |it| it.cut(it.family[1], 2));
+    fine("the other one takes the place at once", |it| it.shift(it.family[2], -300));
+    fine("there are two places", |it| {
+        it.shift(it.family[2], -301);
+        it.history.limits.insert("narrow".to_owned(), 2);
+    });
+}
+
+#[test]
 fn what_depends_on_others_waits_for_them_and_no_longer() {
     // The parents are at rest at 4,200 and 4,600, when the child is released; it begins at 4,700.
     broken(Law::DependenciesHold, |it| it.shift(it.family[2], 1));
@@ -324,7 +340,10 @@ fn what_depends_on_others_waits_for_them_and_no_longer() {
         it.shift(it.family[2], 101);
         it.dumped(it.family[0]).trail.remove(1);
     });
-    fine("the other one is the last", |it| it.shift(it.family[1], 400));
+    fine("the other one is the last", |it| {
+        it.shift(it.family[2], -300);
+        it.shift(it.family[1], 400);
+    });
     broken(Law::DependenciesHold, |it| it.cut(it.family[0], 1));
     broken(Law::DependenciesHold, |it| {
         let child = Submission { key: "late".to_owned(), depends_on: it.family.to_vec(), ..Submission::default() };

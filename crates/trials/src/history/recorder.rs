@@ -76,7 +76,7 @@ impl Recorder {
 
     /// The history so far, with the tasks as they stand now.
     pub fn finish(&self, dump: Vec<Dumped>) -> History {
-        History { events: self.book.events.lock().clone(), dump, witness: None, lag_millis: 0 }
+        History { events: self.book.events.lock().clone(), dump, ..History::default() }
     }
 
     fn write(&self, event: Event) {

@@ -11,6 +11,7 @@ use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 
 use super::spoilt::Mischief;
+use crate::orders::NARROW;
 
 /// Answers at once and writes when this has passed: longer than a kill takes, short beside a trial.
 const WRITTEN_AFTER: Duration = Duration::from_millis(400);
@@ -109,6 +110,19 @@ impl Mischief for ParentForgotten {
     async fn insert(&self, inner: &Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         for task in &mut tasks {
             task.body.dependencies.ids.pop();
+        }
+        inner.insert(tasks).await
+    }
+}
+
+/// See [`super::Bug::LimitEvaded`].
+pub struct LimitEvaded;
+
+#[async_trait]
+impl Mischief for LimitEvaded {
+    async fn insert(&self, inner: &Arc<dyn Store>, mut tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
+        for task in tasks.iter_mut().filter(|task| task.body.callback.is_some() && task.lane.queue == NARROW) {
+            "wide".clone_into(&mut task.lane.queue);
         }
         inner.insert(tasks).await
     }

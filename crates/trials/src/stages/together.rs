@@ -7,6 +7,7 @@ use punctual_core::task::OnDependencyFailure;
 use super::take;
 use crate::caller::Wish;
 use crate::history::Said;
+use crate::orders::NARROW;
 use crate::workload::Scene;
 
 /// Long enough for a task that waits for a few webhooks before it.
@@ -40,6 +41,13 @@ pub async fn after_others(scene: &Scene) {
     }
     // The two, the one that depends on both, and the one that runs all the same.
     work_off(scene, "after", 4).await;
+}
+
+/// More slow webhooks than there are places in their queue.
+pub async fn in_little_place(scene: &Scene) {
+    let wish = || Wish::new(scene.key("narrow"), NARROW).pushed_to(&scene.targets.slow());
+    let wishes: Vec<Wish> = (0..10).map(|_| wish()).collect();
+    scene.caller.submit_batch(&wishes).await;
 }
 
 /// Completes so many tasks of a queue, one after the other.

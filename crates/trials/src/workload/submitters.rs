@@ -11,6 +11,7 @@ use rand::rngs::StdRng;
 use super::{QUEUE, Scene, dawdle, recent};
 use crate::caller::Wish;
 use crate::history::Answer;
+use crate::orders::NARROW;
 
 /// So many queues are pushed.
 const PUSHED_QUEUES: usize = 16;
@@ -85,14 +86,15 @@ async fn submit(scene: &Scene, wish: &Wish) {
     }
 }
 
-/// Something of everything: pulled and pushed, now and later.
+/// Something of everything: pulled and pushed, now and later, and some of it where there is little place.
 fn wish(scene: &Scene, dice: &mut StdRng) -> Wish {
     let wish = Wish::new(scene.key("load"), QUEUE).of_type(["a", "b", "c"][dice.random_range(0..3)]);
     let wish = if dice.random_ratio(1, 2) { wish } else { wish.due_at(scene.in_millis(dice.random_range(500..3_000))) };
-    if dice.random_ratio(2, 5) {
+    let wish = if dice.random_ratio(2, 5) {
         // Nobody has to ask for them, and every node of a cluster owns some of their queues.
         wish.in_queue(&format!("pushed-{}", dice.random_range(0..PUSHED_QUEUES))).pushed_to(&scene.targets.any(dice))
     } else {
         wish
-    }
+    };
+    if dice.random_ratio(1, 15) { wish.in_queue(NARROW) } else { wish }
 }

@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use super::{QUEUE, Scene};
 use crate::caller::{Ask, Caller, Held};
 use crate::history::{Answer, Said};
+use crate::orders::NARROW;
 
 /// How long a worker waits for tasks.
 const WAIT: Duration = Duration::from_millis(500);
@@ -21,7 +22,8 @@ pub async fn worker(scene: Scene, name: String, mut dice: StdRng) {
     let mut late = JoinSet::new();
     loop {
         let most = dice.random_range(1..10);
-        let ask = Ask { worker: &name, queues: &[QUEUE], most, wait: WAIT, lease_seconds: dice.random_range(1..3) };
+        let ask =
+            Ask { worker: &name, queues: &[QUEUE, NARROW], most, wait: WAIT, lease_seconds: dice.random_range(1..3) };
         let mut done = Vec::new();
         for held in caller.lease(&ask).await {
             match dice.random_range(0..100) {

@@ -78,6 +78,7 @@ noticed! {
     an_expiry_that_is_forgotten_is_noticed: ExpiryForgotten,
     an_ordering_key_that_is_forgotten_is_noticed: OrderForgotten,
     a_dependency_that_is_forgotten_is_noticed: ParentForgotten,
+    a_limit_that_is_evaded_is_noticed: LimitEvaded,
     a_token_that_is_not_compared_is_noticed: TokenIgnored,
     a_heartbeat_token_that_is_not_compared_is_noticed: HeartbeatTokenIgnored,
     a_completion_that_is_not_written_is_noticed: CompletionUnwritten,

@@ -1,0 +1,59 @@
+//! Law 12 for queues: at no moment are more tasks of a queue QUEUED or RUNNING than its limit allows.
+
+use punctual_core::ids::TaskId;
+use punctual_core::state::State;
+
+use super::Findings;
+use super::case::Case;
+use super::law::Law;
+use super::moments::{Moment, Moments};
+use crate::history::History;
+
+/// Goes through the moments at which tasks of limited queues were taken and let go.
+pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
+    for (queue, most) in &history.limits {
+        let is_of_queue = |case: &&Case<'_>| case.submission().is_some_and(|submission| submission.queue == *queue);
+        let mut edges: Vec<Edge> = cases.iter().filter(is_of_queue).flat_map(|case| edges(case, moments)).collect();
+        // Whoever is let go makes place for who is taken at that moment.
+        edges.sort_unstable_by_key(|edge| (edge.moment, edge.is_taken));
+        let mut held: Vec<TaskId> = Vec::new();
+        for Edge { task, is_taken, moment } in edges {
+            if !is_taken {
+                held.retain(|other| *other != task);
+                continue;
+            }
+            held.push(task);
+            findings.about = Some(task);
+            findings.demand(held.len() <= *most, Law::LimitHolds, || {
+                let told =
+                    |id: &TaskId| cases.iter().find(|case| case.task == *id).map(|case| (case.task, case.told()));
+                let told: Vec<_> = held.iter().filter_map(told).collect();
+                format!("more than {most} of the queue {queue:?} are in hands at moment {moment}: {told:?}")
+            });
+        }
+    }
+}
+
+/// A task is taken, or let go.
+struct Edge {
+    moment: Moment,
+    is_taken: bool,
+    task: TaskId,
+}
+
+/// When a task was taken and let go. What took no time is left out.
+fn edges(case: &Case<'_>, moments: &Moments) -> Vec<Edge> {
+    let (task, mut edges, mut since) = (case.task, Vec::new(), None);
+    let edge = |moment: Moment, is_taken: bool| Edge { moment, is_taken, task };
+    for step in case.trail() {
+        let Some(moment) = moments.at(task, step) else { continue };
+        let is_held = matches!(step.to, State::Queued | State::Running);
+        if is_held {
+            since.get_or_insert(moment);
+        } else if let Some(from) = since.take().filter(|from| *from < moment) {
+            edges.extend([edge(from, true), edge(moment, false)]);
+        }
+    }
+    edges.extend(since.map(|from| edge(from, true)));
+    edges
+}
