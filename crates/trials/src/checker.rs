@@ -21,6 +21,7 @@ mod limits;
 mod liveness;
 mod moments;
 mod planned;
+mod schedules;
 #[cfg(test)]
 mod specimen;
 mod terms;
@@ -44,6 +45,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     existence::check(history, &mut findings);
     terms::check(history, &mut findings);
     leftovers::check(history, &mut findings);
+    schedules::check(history, &mut findings);
     let cases = case::cases(history);
     for case in &cases {
         findings.about = Some(case.task);

@@ -25,9 +25,10 @@ use crate::dump::{dump, unfinished};
 use crate::history::{History, Recorder};
 use crate::kill::Report;
 use crate::machine::Machine;
+use crate::orders::{self, Orders};
 use crate::planted::Bug;
+use crate::stages;
 use crate::workload::{Load, Scene, Workload};
-use crate::{orders, stages};
 
 /// The nodes' names.
 const NODES: [&str; 3] = ["a", "b", "c"];
@@ -128,7 +129,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     let mut cluster = Cluster::start(plan, &recorder).await;
     let doors = cluster.nodes.iter().map(Machine::door).collect();
     let scene = Scene::new(Caller::of_many(recorder.clone(), doors));
-    orders::give(&scene.caller.api().await).await;
+    let orders = Orders::give(&scene).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     Box::pin(stages::play(&scene)).await;
     let mut nemesis = Nemesis::new(scene.clone(), plan);
@@ -139,11 +140,13 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     workload.enough().await;
     workload.sweep_up(&stages::QUEUES);
     let api = scene.caller.api().await;
+    let until = orders.end(&scene, &api, plan.drain).await;
     // What is left then is told by the checker.
     look(plan.drain, async || if unfinished(&api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
     workload.end().await;
     let leftovers = cluster.leftovers().await;
     let tasks = dump(&api, &recorder).await;
+    let schedules = vec![orders.obeyed(&api, until).await];
     let mut exits = Vec::new();
     for node in &mut cluster.nodes {
         exits.push(node.stop().await.code);
@@ -151,7 +154,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     scene.targets.tell(&recorder);
     let witness = Some(cluster.witness(leftovers).await);
     let limits = orders::limits();
-    let history = History { witness, lag_millis: LAG_MILLIS, limits, ..recorder.finish(tasks) };
+    let history = History { witness, lag_millis: LAG_MILLIS, limits, schedules, ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = cluster.integrity().await;
     report.exit = exits.into_iter().find(|code| *code != Some(0)).unwrap_or(Some(0));

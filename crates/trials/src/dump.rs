@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::history::{Dumped, Recorder};
 
 /// Tasks a page, events a page: the most the API gives.
-const PAGE: usize = 1_000;
+pub const PAGE: usize = 1_000;
 /// Readers at a time.
 const READERS: usize = 8;
 

@@ -16,7 +16,7 @@
 //! for both. Stamps come from one clock that never goes back and follows the wall clock, so they order what happened in
 //! this process and can be compared with the server's instants to within [`CLOCK_ERROR_MILLIS`].
 //!
-//! Invariant: nothing is in a history that only the server knows, except its final [`Dumped`] testimony; what the trial saw in
+//! Invariant: nothing is in a history that only the server knows, except its final testimony ([`Dumped`], [`Scheduled`]); what the trial saw in
 //! the database ([`Witness`]) is there to check it.
 
 use std::collections::BTreeMap;
@@ -29,10 +29,12 @@ use serde_json::{Value, json};
 
 mod dump;
 mod recorder;
+mod scheduled;
 mod witness;
 
 pub use dump::{Dumped, Run, Step};
 pub use recorder::{Open, Recorder};
+pub use scheduled::{Occurred, Scheduled};
 pub use witness::{Term, Witness, Write};
 
 /// By how much a stamp may differ from the server's clock on the same machine: both are cut to milliseconds, and the
@@ -73,6 +75,8 @@ pub struct History {
     pub lag_millis: i64,
     /// Queues that were limited before the first submission, and how many of their tasks may be in hands at once.
     pub limits: BTreeMap<String, usize>,
+    /// What the schedules of the trial are said to have done.
+    pub schedules: Vec<Scheduled>,
 }
 
 impl History {

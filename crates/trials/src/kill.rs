@@ -23,9 +23,10 @@ use crate::checker::check;
 use crate::dump::{dump, unfinished};
 use crate::history::{History, Recorder};
 use crate::machine::Machine;
+use crate::orders::{self, Orders};
 use crate::planted::Bug;
+use crate::stages;
 use crate::workload::{Load, Scene, Workload};
-use crate::{orders, stages};
 
 /// What to try.
 #[derive(Clone, Debug)]
@@ -53,7 +54,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone());
     let scene = Scene::new(Caller::new(recorder.clone(), machine.door()));
     machine.start().await;
-    orders::give(&scene.caller.api().await).await;
+    let orders = Orders::give(&scene).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     // A dozen calls at a time make a large future.
     Box::pin(stages::play(&scene)).await;
@@ -66,12 +67,14 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     // On a busy machine a stage may have waited in vain.
     workload.sweep_up(&stages::QUEUES);
     let api = scene.caller.api().await;
+    let until = orders.end(&scene, &api, plan.drain).await;
     drain(&api, plan.drain).await;
     workload.end().await;
     let tasks = dump(&api, &recorder).await;
+    let schedules = vec![orders.obeyed(&api, until).await];
     let exit = machine.stop().await;
     scene.targets.tell(&recorder);
-    let history = History { limits: orders::limits(), ..recorder.finish(tasks) };
+    let history = History { limits: orders::limits(), schedules, ..recorder.finish(tasks) };
     let mut report = Report::of(&history, check(&history), begun.elapsed());
     report.integrity = machine.integrity();
     report.exit = exit.code;

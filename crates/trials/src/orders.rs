@@ -1,23 +1,102 @@
-//! The standing orders of a trial: what is set before its load begins, and holds until it is over.
+//! The standing orders of a trial: what is set before its load begins, and holds until it is over. A queue of the load has
+//! few places, and a schedule fires every second.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use punctual_testkit::http::Api;
-use serde_json::json;
+use punctual_client::{OccurrencePage, Schedule};
+use punctual_core::ids::ScheduleId;
+use punctual_core::time::Timestamp;
+use punctual_testkit::eventually::{eventually, look};
+use punctual_testkit::http::{Api, Reply};
+use serde_json::{Value, json};
+
+use crate::dump::{PAGE, page};
+use crate::history::{Occurred, Scheduled};
+use crate::workload::Scene;
 
 /// A queue of the load of which only a few tasks may be in hands at once …
 pub const NARROW: &str = "narrow";
 /// … so many.
 const PLACES: usize = 3;
 
-/// Gives the orders to a server.
-pub async fn give(api: &Api) {
-    let limited =
-        api.call("PUT", &format!("/v1/queues/{NARROW}")).json(&json!({"max_concurrency": PLACES})).send().await;
-    assert!((200..300).contains(&limited.status()), "{limited}");
+/// Whoever changes a schedule may have to wait for whoever fires it.
+const OBEYED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Orders that were given.
+#[derive(Clone, Debug)]
+pub struct Orders {
+    schedule: ScheduleId,
+    created_at: Timestamp,
+}
+
+impl Orders {
+    /// Gives them.
+    pub async fn give(scene: &Scene) -> Self {
+        let api = scene.caller.api().await;
+        put(&api, &format!("/v1/queues/{NARROW}"), &json!({"max_concurrency": PLACES})).await;
+        let every_second = json!({
+            "cron": "* * * * * *",
+            "catchup": "all",
+            "overlap_policy": "allow_all",
+            "task": {
+                "type": "tick",
+                "queue": "ticks",
+                "callback_url": scene.targets.good(),
+                "payload": {"of": "ticks"},
+                "timeout_seconds": 10,
+                "retry_policy": {"max_retries": 100, "backoff": "fixed", "backoff_seconds": 0.2, "jitter": "none"},
+            },
+        });
+        let made = put(&api, "/v1/schedules/by-name/ticks", &every_second).await;
+        let made: Schedule = serde_json::from_slice(made.body()).unwrap_or_else(|error| panic!("{error}\n{made}"));
+        Self { schedule: made.schedule_id, created_at: made.created_at }
+    }
+
+    /// Waits, but no longer than that, until every instant so far has been decided; then the schedule fires no more. Gives
+    /// when that was.
+    pub async fn end(&self, scene: &Scene, api: &Api, within: Duration) -> Timestamp {
+        let until = scene.in_millis(0);
+        let last = Timestamp::from_millis(until.as_millis() / 1_000 * 1_000);
+        let newest = format!("/v1/schedules/{}/occurrences?limit=1", self.schedule);
+        // What is missing then is told by the checker.
+        look(within, async || {
+            let newest: OccurrencePage = page(api, &newest).await;
+            if newest.items.first().is_some_and(|newest| newest.instant >= last) { Ok(()) } else { Err(()) }
+        })
+        .await
+        .ok();
+        eventually("the schedule is paused", OBEYED_WITHIN, async || {
+            let paused = api.post(&format!("/v1/schedules/{}/pause", self.schedule), &json!({})).await;
+            if paused.status() == 200 { Ok(()) } else { Err(paused.to_string()) }
+        })
+        .await;
+        until
+    }
+
+    /// How the schedule obeyed until then, as the API tells it.
+    pub async fn obeyed(&self, api: &Api, until: Timestamp) -> Scheduled {
+        let (mut occurrences, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/v1/schedules/{}/occurrences?limit={PAGE}{cursor}", self.schedule);
+            let page: OccurrencePage = page(api, &path).await;
+            occurrences.extend(page.items.into_iter().map(Occurred::from));
+            match page.next_cursor {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => break,
+            }
+        }
+        Scheduled { schedule: self.schedule, created_at: self.created_at, until, occurrences }
+    }
 }
 
 /// The limits of queues, as the checker has to know them.
 pub fn limits() -> BTreeMap<String, usize> {
     BTreeMap::from([(NARROW.to_owned(), PLACES)])
+}
+
+async fn put(api: &Api, path: &str, body: &Value) -> Reply {
+    let reply = api.call("PUT", path).json(body).send().await;
+    assert!((200..300).contains(&reply.status()), "{reply}");
+    reply
 }

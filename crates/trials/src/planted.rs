@@ -101,6 +101,8 @@ bugs! {
     HandedOutTwice, "handed-out-twice", TokensFence, Trial::Kills(0), claiming::HandedOutTwice::default();
     /// A lease is shorter than its worker is told.
     LeaseCutShort, "lease-cut-short", LeaseIsKept, Trial::Kills(0), claiming::LeaseCutShort;
+    /// An instant of a schedule is fired once more by somebody who has not heard of it.
+    FiredTwice, "fired-twice", EachInstantOnce, Trial::Kills(0), claiming::FiredTwice::default();
     /// The sweep for due tasks finds nothing.
     SweepOff, "sweep-off", EverythingEnds, Trial::Kills(1), sweeping::SweepOff;
     /// The reaper finds nothing.

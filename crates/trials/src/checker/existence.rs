@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use punctual_core::ids::TaskId;
+use punctual_core::ids::{ScheduleId, TaskId};
 
 use super::Findings;
 use super::law::Law;
@@ -74,7 +74,11 @@ fn tasks_by_key<'a>(
     for dumped in &history.dump {
         findings.about = Some(dumped.task);
         let key = dumped.key.as_deref().filter(|key| submitted.contains_key(key));
-        findings.demand(key.is_some(), Law::NothingInvented, || format!("nobody submitted {:?}", dumped.key));
+        let is_of = |schedule: ScheduleId| history.schedules.iter().any(|ours| ours.schedule == schedule);
+        let is_scheduled = dumped.key.is_none() && dumped.scheduled.is_some_and(|(schedule, _)| is_of(schedule));
+        findings.demand(key.is_some() || is_scheduled, Law::NothingInvented, || {
+            format!("nobody submitted {:?}", dumped.key)
+        });
         if let Some(key) = key {
             tasks.entry(key).or_default().push(dumped.task);
         }

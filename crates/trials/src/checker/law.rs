@@ -31,6 +31,8 @@ pub enum Law {
     EditHolds,
     /// 10: the audit trail.
     TrailIsTrue,
+    /// 11: recurring schedules.
+    EachInstantOnce,
     /// 12: ordering keys.
     InTurn,
     /// 12: the concurrency of a queue.
@@ -51,7 +53,7 @@ pub enum Law {
 
 impl Law {
     /// Every law.
-    pub const ALL: [Law; 20] = [
+    pub const ALL: [Law; 21] = [
         Law::AcknowledgedIsKept,
         Law::NothingInvented,
         Law::FinalIsFinal,
@@ -64,6 +66,7 @@ impl Law {
         Law::CancelHolds,
         Law::EditHolds,
         Law::TrailIsTrue,
+        Law::EachInstantOnce,
         Law::InTurn,
         Law::LimitHolds,
         Law::DependenciesHold,
@@ -91,6 +94,7 @@ impl Law {
             }
             Law::EditHolds => "what is delivered has the time and the payload of the last edit before it",
             Law::TrailIsTrue => "the trail is a legal path without a gap, ends with the row, and tells every delivery",
+            Law::EachInstantOnce => "every instant of a schedule has one record and one task, and no task is without",
             Law::InTurn => "of an ordering key one task is at work at a time, and then the first of those that wait",
             Law::LimitHolds => "never are more tasks of a queue in hands than its limit allows",
             Law::DependenciesHold => {

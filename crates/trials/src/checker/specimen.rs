@@ -2,22 +2,23 @@
 //!
 //! `lost`: a pull task whose first worker was late; the second completed it. `moved`: a webhook with a new time and a
 //! new payload. `cancelled`: one that never began. `hopeless`: failed for good, re-driven, completed. `turns`: three tasks of
-//! one ordering key, one after the other. `family`: a task that depends on the next two, whose queue has one place. One node
-//! does it all.
+//! one ordering key, one after the other. `family`: a task that depends on the next two, whose queue has one place. `fired`:
+//! what a schedule made at 1,000 and 2,000. One node does it all.
 
-use punctual_core::ids::TaskId;
+use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::state::State::{self, Blocked, Cancelled, Completed, DeadLettered, Pending, Queued, Running};
 use punctual_core::time::Timestamp;
 use serde_json::json;
 
 use crate::history::{
-    Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Run, Said, Shown, Stamp, Step, Submission, Term, Witness,
-    Write, result_by,
+    Answer, Arrival, Call, Dumped, Event, Grant, History, Occurred, Op, Run, Said, Scheduled, Shown, Stamp, Step,
+    Submission, Term, Witness, Write, result_by,
 };
 
-/// The node that does everything, and the partition that every task is in.
+/// The node that does everything, and the partition that every task is in but those of the schedule.
 pub const NODE: &str = "node_1";
 pub const PARTITION: &str = "partition 7";
+const OF_SCHEDULE: &str = "partition 8";
 
 /// A history under construction or under attack.
 pub struct Specimen {
@@ -28,6 +29,7 @@ pub struct Specimen {
     pub hopeless: TaskId,
     pub turns: [TaskId; 3],
     pub family: [TaskId; 3],
+    pub fired: [TaskId; 2],
 }
 
 /// An instant of the specimen, in milliseconds from its beginning.
@@ -45,13 +47,16 @@ impl Specimen {
     pub fn clean() -> Self {
         let [lost, moved, cancelled, hopeless] = [(); 4].map(|()| TaskId::new());
         let [turns, family] = [(); 2].map(|()| [(); 3].map(|()| TaskId::new()));
-        let mut made = Self { history: History::default(), lost, moved, cancelled, hopeless, turns, family };
+        let fired = [(); 2].map(|()| TaskId::new());
+        let history = History::default();
+        let mut made = Self { history, lost, moved, cancelled, hopeless, turns, family, fired };
         made.lost();
         made.moved();
         made.cancelled();
         made.hopeless();
         made.turns();
         made.family();
+        made.fired();
         made.witness_again();
         made
     }
@@ -153,6 +158,26 @@ impl Specimen {
         self.dump("child", child, &trail, &[(1, 4_700, "completed")]);
     }
 
+    fn fired(&mut self) {
+        let schedule = ScheduleId::new();
+        let mut occurrences = Vec::new();
+        for (task, instant) in self.fired.into_iter().zip([1_000, 2_000]) {
+            let trail = [
+                (instant + 5, Pending, "schedule", "submitted"),
+                (instant + 7, Queued, "scheduler", "claimed"),
+                (instant + 8, Running, "worker:n", "started"),
+                (instant + 9, Completed, "worker:n", "completed"),
+            ];
+            self.dump("fired", task, &trail, &[(1, instant + 8, "completed")]);
+            let dumped = self.dumped(task);
+            (dumped.key, dumped.scheduled) = (None, Some((schedule, at(instant))));
+            (dumped.pushed, dumped.result) = (true, None);
+            occurrences.push(Occurred { instant: at(instant), task: Some(task), reason: "due".to_owned() });
+        }
+        let (created_at, until) = (at(500), at(2_500));
+        self.history.schedules.push(Scheduled { schedule, created_at, until, occurrences });
+    }
+
     /// A task for pull workers that is submitted at one instant, begins at another, and completes a tenth of a second later.
     fn done(&mut self, name: &str, task: TaskId, submitted: i64, from: i64) {
         self.submit(name, task, None, submitted - 10);
@@ -201,7 +226,7 @@ impl Specimen {
             holder: Some(NODE.to_owned()),
             term: 1,
         };
-        let terms = [(1, PARTITION), (2, "leader")].map(term).to_vec();
+        let terms = [(1, PARTITION), (2, OF_SCHEDULE), (3, "leader")].map(term).to_vec();
         let steps = self.history.dump.iter().flat_map(|dumped| dumped.trail.iter().map(|step| (dumped.task, step)));
         let mut steps: Vec<(TaskId, &Step)> = steps.collect();
         steps.sort_by_key(|(_, step)| step.at);
@@ -209,7 +234,7 @@ impl Specimen {
             moment,
             task,
             version: step.version,
-            partition: PARTITION.to_owned(),
+            partition: if self.fired.contains(&task) { OF_SCHEDULE } else { PARTITION }.to_owned(),
         };
         Witness { terms, writes: (10..).zip(steps).map(write).collect(), ..Witness::default() }
     }
@@ -293,6 +318,7 @@ impl Specimen {
         self.history.dump.push(Dumped {
             task,
             key: Some(key.to_owned()),
+            scheduled: None,
             state,
             version,
             execute_at: trail[0].at,

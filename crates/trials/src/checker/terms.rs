@@ -56,7 +56,7 @@ enum Needed {
 
 /// What a node must hold to take this step, if anything.
 fn needed(dumped: &Dumped, step: &Step) -> Option<Needed> {
-    if step.actor == "reaper" {
+    if step.actor == "reaper" || step.actor == "schedule" {
         Some(Needed::Leadership)
     } else if dumped.pushed && step.is("claimed") {
         Some(Needed::PartitionOfTask)

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::law::Law;
 use super::specimen::{NODE, PARTITION, Specimen, at, ok, refused, settle, stamp};
 use super::{Violation, check};
-use crate::history::{Answer, Event, Op, Said, Step, Submission, result_by};
+use crate::history::{Answer, Dumped, Event, Op, Said, Step, Submission, result_by};
 
 fn broken(law: Law, spoil: impl FnOnce(&mut Specimen)) {
     let mut specimen = Specimen::clean();
@@ -267,6 +267,32 @@ fn a_result_is_that_of_the_completion() {
         let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: Said::Completed };
         it.call(other, 2_000, ok(200, it.lost));
     });
+}
+
+#[test]
+fn each_instant_of_a_schedule_fires_once() {
+    // It was made at 500, and fired at 1,000 and 2,000; the trial was over at 2,500.
+    broken(Law::EachInstantOnce, |it| drop(it.history.schedules[0].occurrences.pop()));
+    broken(Law::EachInstantOnce, |it| it.history.schedules[0].until = at(3_000));
+    broken(Law::EachInstantOnce, |it| it.history.schedules[0].created_at = at(-1));
+    broken(Law::EachInstantOnce, |it| {
+        let again = it.history.schedules[0].occurrences[1].clone();
+        it.history.schedules[0].occurrences.push(again);
+    });
+    broken(Law::EachInstantOnce, |it| it.history.schedules[0].occurrences[1].task = None);
+    broken(Law::EachInstantOnce, |it| it.history.schedules[0].occurrences[1].instant = at(2_001));
+    broken(Law::EachInstantOnce, |it| {
+        let twin = Dumped { task: TaskId::new(), ..it.dumped(it.fired[0]).clone() };
+        it.history.dump.push(twin);
+    });
+    broken(Law::EachInstantOnce, |it| {
+        let other = it.dumped(it.fired[0]).scheduled;
+        it.dumped(it.fired[1]).scheduled = other;
+    });
+    broken(Law::NeverEarly, |it| it.dumped(it.fired[0]).trail[1].at = at(999));
+    broken(Law::NothingInvented, |it| it.history.schedules.clear());
+    fine("one more beyond the end", |it| it.history.schedules[0].until = at(1_500));
+    broken(Law::OneOwner, |it| it.term("leader", Some("node_2"), 2, (it.fired[1], 1)));
 }
 
 #[test]

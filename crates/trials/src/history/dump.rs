@@ -1,7 +1,7 @@
 //! How a task stood in the end: what the API says of it after the drain.
 
 use punctual_client as wire;
-use punctual_core::ids::TaskId;
+use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ pub struct Dumped {
     pub task: TaskId,
     /// The idempotency key it was submitted under.
     pub key: Option<String>,
+    /// The schedule that made it, and the instant of it that it stands for.
+    pub scheduled: Option<(ScheduleId, Timestamp)>,
     /// Its state.
     pub state: State,
     /// Its version.
@@ -84,6 +86,7 @@ impl Dumped {
         Self {
             task: task.task_id,
             key: task.idempotency_key.clone(),
+            scheduled: task.schedule_id.zip(task.scheduled_for),
             state: state(task.status),
             version: task.version,
             execute_at: task.execute_at,

@@ -141,6 +141,9 @@ impl History {
         for task in &self.dump {
             line(&mut file, task)?;
         }
+        for schedule in &self.schedules {
+            line(&mut file, schedule)?;
+        }
         if let Some(witness) = &self.witness {
             line(&mut file, witness)?;
         }

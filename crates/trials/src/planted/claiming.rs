@@ -1,12 +1,17 @@
 //! Bugs of the claim.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use punctual_core::ids::TaskId;
+use punctual_core::state::By;
 use punctual_core::store::{Claim, Claimed, Store, StoreError, Taker};
-use punctual_core::task::Task;
+use punctual_core::task::{NewTask, Task};
+use punctual_core::time::Timestamp;
+use punctual_core::trail::Actor;
 
 use super::spoilt::Mischief;
 
@@ -79,5 +84,43 @@ impl Mischief for LeaseCutShort {
             }
         }
         Ok(claimed)
+    }
+}
+
+/// See [`super::Bug::FiredTwice`].
+#[derive(Default)]
+pub struct FiredTwice {
+    fired: Mutex<HashSet<Timestamp>>,
+}
+
+#[async_trait]
+impl Mischief for FiredTwice {
+    async fn claim(&self, inner: &Arc<dyn Store>, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+        let claimed = inner.claim(claims).await?;
+        let tasks = claimed.iter().flat_map(|got| &got.tasks);
+        let twins: Vec<NewTask> = tasks.filter_map(|task| self.twin(task)).collect();
+        if !twins.is_empty() {
+            inner.insert(twins).await?;
+        }
+        Ok(claimed)
+    }
+}
+
+impl FiredTwice {
+    /// Another task for the instant of this one, unless there is one already.
+    fn twin(&self, task: &Task) -> Option<NewTask> {
+        let instant = task.scheduled_for().filter(|instant| self.fired.lock().insert(*instant))?;
+        let node = task.trail.entries().next()?.node;
+        Some(NewTask {
+            id: TaskId::new(),
+            lane: task.lane.key.clone(),
+            created_at: task.created_at,
+            execute_at: task.execute_at,
+            due_at: task.execute_at,
+            expires_at: task.expires_at,
+            idempotency: None,
+            body: task.body.clone(),
+            trail: By { now: task.created_at, node, actor: Actor::Schedule }.scheduled(instant),
+        })
     }
 }

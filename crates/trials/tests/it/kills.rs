@@ -90,6 +90,7 @@ noticed! {
     a_redrive_that_keeps_the_attempts_is_noticed: RedriveKeepsAttempts,
     a_task_handed_out_twice_is_noticed: HandedOutTwice,
     a_lease_cut_short_is_noticed: LeaseCutShort,
+    an_instant_that_fires_twice_is_noticed: FiredTwice,
     a_sweep_that_is_off_is_noticed: SweepOff,
     a_reaper_that_is_blind_is_noticed: ReaperBlind,
 }
