@@ -8,7 +8,7 @@ use std::time::Duration;
 use punctual_core::state::State;
 
 use crate::checker::{Law, Violation};
-use crate::history::{Answer, History, Op};
+use crate::history::{Answer, Dumped, History, Op, Submission};
 
 /// So many violations are told in full; the history has them all.
 const TOLD: usize = 20;
@@ -24,6 +24,14 @@ pub struct Report {
     pub tasks: usize,
     /// Tasks that are completed in the end.
     pub completed: usize,
+    /// Those of them that took turns with others under an ordering key.
+    pub ordered: usize,
+    /// Those of them that depended on others.
+    pub dependent: usize,
+    /// Those of them that were in a queue with a limit.
+    pub limited: usize,
+    /// Those of them that a schedule made.
+    pub scheduled: usize,
     /// Tasks that somebody got.
     pub deliveries: usize,
     /// Runs that were lost with their worker or their server, and so may have done their work twice.
@@ -60,7 +68,11 @@ impl Report {
             acknowledged: acknowledged.len(),
             unanswered: history.calls().filter(|call| matches!(call.answer, Answer::Unknown)).count(),
             tasks: history.dump.len(),
-            completed: history.dump.iter().filter(|dumped| dumped.state == State::Completed).count(),
+            completed: completed(history).count(),
+            ordered: ran(history, |submission| submission.ordering_key.is_some()),
+            dependent: ran(history, |submission| !submission.depends_on.is_empty()),
+            limited: ran(history, |submission| history.limits.contains_key(&submission.queue)),
+            scheduled: completed(history).filter(|dumped| dumped.scheduled.is_some()).count(),
             deliveries: history.grants().count() + history.arrivals().count(),
             repeated: runs.filter(|run| lost(&run.outcome)).count(),
             kills: history.acts().filter(|act| act.what.ends_with("kill")).count(),
@@ -84,12 +96,29 @@ impl Report {
     }
 }
 
+fn completed(history: &History) -> impl Iterator<Item = &Dumped> {
+    history.dump.iter().filter(|dumped| dumped.state == State::Completed)
+}
+
+/// How many tasks of such submissions are completed.
+fn ran(history: &History, wanted: impl Fn(&Submission) -> bool) -> usize {
+    let submissions = history.calls().filter_map(|call| call.op.submission());
+    let keys: BTreeSet<&str> =
+        submissions.filter(|submission| wanted(submission)).map(|submission| submission.key.as_str()).collect();
+    completed(history).filter(|dumped| dumped.key.as_deref().is_some_and(|key| keys.contains(key))).count()
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { acknowledged, unanswered, tasks, completed, deliveries, repeated, kills, took, .. } = self;
         writeln!(f, "{kills} kills in {:.1} s", took.as_secs_f64())?;
         writeln!(f, "{acknowledged} submissions acknowledged, {unanswered} calls unanswered, {tasks} tasks")?;
         writeln!(f, "{deliveries} deliveries, {completed} tasks completed, {repeated} runs lost and repeated")?;
+        let Self { ordered, dependent, limited, scheduled, .. } = self;
+        writeln!(
+            f,
+            "of these {ordered} in turn, {dependent} after others, {limited} limited, {scheduled} by a schedule"
+        )?;
         writeln!(f, "integrity_check: {}; exit code after SIGTERM: {:?}", self.integrity, self.exit)?;
         for complaint in self.complaints.iter().take(TOLD) {
             writeln!(f, "the server said: {complaint}")?;

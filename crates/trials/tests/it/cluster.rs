@@ -33,6 +33,7 @@ async fn a_cluster_keeps_its_promises_whatever_breaks() {
     assert!(report.is_clean());
     // A trial in which nothing happens proves nothing.
     assert!(report.acknowledged > 50 && report.completed > 30 && report.unanswered > 0);
+    assert!(report.ordered > 10 && report.dependent > 3 && report.limited > 10 && report.scheduled > 10);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

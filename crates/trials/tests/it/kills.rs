@@ -32,6 +32,7 @@ async fn a_server_that_is_killed_again_and_again_keeps_its_promises() {
     assert!(report.is_clean());
     // A trial in which nothing happens proves nothing.
     assert!(report.kills >= 5 && report.acknowledged > 100 && report.completed > 50 && report.unanswered > 0);
+    assert!(report.ordered > 10 && report.dependent > 3 && report.limited > 10 && report.scheduled > 2);
 }
 
 /// A trial just large enough for a planted bug to show.
