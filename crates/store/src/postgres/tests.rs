@@ -13,6 +13,7 @@ mod opening;
 mod partitions;
 mod plans;
 mod queues;
+mod resolve;
 mod retention;
 mod standby;
 mod tls;

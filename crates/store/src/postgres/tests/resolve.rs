@@ -1,0 +1,191 @@
+//! Whose turn it is, and who has nothing left to wait for, where several nodes decide it at once. A store does the steps that
+//! are asked of it at one time as one, so that only several of them race.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::LaneId;
+use punctual_core::resolver::Resolver;
+use punctual_core::retry::RetryPolicy;
+use punctual_core::state::{By, Event, transition};
+use punctual_core::store::{Applied, Claim, Store, Taker};
+use punctual_core::task::{NewTask, OnDependencyFailure, Task};
+use punctual_core::trail::Actor;
+use punctual_testkit::eventually::eventually;
+use punctual_testkit::fixtures::{Dice, START, TaskBuilder, at, retry_policy, task};
+use punctual_testkit::store::{complete, fail, fail_for_good};
+use tokio::task::JoinSet;
+
+use super::super::PostgresStore;
+use super::{Fixture, insert, lease, open};
+
+const NODES: usize = 3;
+const OF_EACH: usize = 30;
+/// Those of a key stand in all of them.
+const QUEUES: usize = 3;
+
+/// Three nodes submit, claim, settle and resolve at once: never two of a key are held, each key goes in order, nobody runs
+/// before what it depends on, and everything comes to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_that_resolve_at_once_give_one_turn_at_a_time() {
+    let fixture = Fixture::open().await;
+    let mut stores = vec![fixture.store.clone()];
+    for number in 1..NODES as u64 {
+        stores.push(open(&fixture.url, NodeId::new(100 + number)).await);
+    }
+    let mut lanes = Vec::new();
+    for queue in 0..QUEUES {
+        let known = insert(&fixture.store, in_queue(queue)).await;
+        lanes.push(known.lane.id);
+        assert!(super::complete(&fixture.store, &lease(&fixture.store, &known, 1).await[0]).await);
+    }
+    let (book, stop) = (Arc::new(Mutex::new(Book::default())), Arc::new(AtomicBool::new(false)));
+    let mut nodes = JoinSet::new();
+    for (number, store) in stores.iter().enumerate() {
+        nodes.spawn(resolve(store.clone(), Arc::clone(&stop)));
+        for claimer in 0..2 {
+            let dice = Dice::new((number * 2 + claimer) as u64);
+            nodes.spawn(run(store.clone(), lanes.clone(), Arc::clone(&book), Arc::clone(&stop), dice));
+        }
+    }
+    let mut submitters = JoinSet::new();
+    for number in 0..NODES {
+        submitters.spawn(submit(stores.clone(), number, Arc::clone(&book)));
+    }
+    submitters.join_all().await;
+    eventually("everything ends", Duration::from_mins(1), async || {
+        if let Some(failed) = nodes.try_join_next() {
+            failed.unwrap();
+        }
+        let (ended, known) = {
+            let book = book.lock().unwrap();
+            (book.ended.len(), book.known.len())
+        };
+        if ended == known { Ok(()) } else { Err(format!("{ended} of {known}")) }
+    })
+    .await;
+    let left = "SELECT (SELECT count(*) FROM orders) + (SELECT count(*) FROM orders_due)
+         + (SELECT count(*) FROM dependencies) + (SELECT count(*) FROM settled_parents) + (SELECT count(*) FROM tasks)";
+    eventually("nothing is left behind", Duration::from_secs(20), async || match fixture.number(left).await {
+        0 => Ok(()),
+        rows => Err(format!("{rows} rows")),
+    })
+    .await;
+    stop.store(true, Ordering::SeqCst);
+    nodes.join_all().await;
+    fixture.assert_counts().await;
+}
+
+fn in_queue(queue: usize) -> TaskBuilder {
+    // Whoever fails is tried again at once.
+    task().queue(&format!("q{queue}")).retry_policy(RetryPolicy { backoff_millis: 0, ..retry_policy() })
+}
+
+/// What whoever claims knows.
+#[derive(Default)]
+struct Book {
+    known: HashMap<TaskId, Known>,
+    /// Who has the turn of each key.
+    held: HashMap<String, TaskId>,
+    /// How many of each key have ended.
+    next: HashMap<String, usize>,
+    ended: HashSet<TaskId>,
+}
+
+/// A task that was submitted.
+struct Known {
+    key: String,
+    /// Its place in the order; none where that depends on who is first to have nothing left to wait for.
+    number: Option<usize>,
+    parents: Vec<TaskId>,
+}
+
+impl Book {
+    /// It is held from now on: noted when its claim has been answered.
+    fn take(&mut self, task: &Task) {
+        let Known { key, number, parents } = &self.known[&task.id];
+        assert_eq!(self.held.insert(key.clone(), task.id), None, "{key}: two at once");
+        assert!(parents.iter().all(|parent| self.ended.contains(parent)), "{key}: before what it depends on");
+        let next = self.next.entry(key.clone()).or_default();
+        assert!(number.is_none_or(|number| number == *next), "{key}: {number:?} in the turn of {next}");
+    }
+
+    /// It is not held any more: noted before the store is told.
+    fn let_go(&mut self, task: &Task, has_ended: bool) {
+        let key = &self.known[&task.id].key;
+        self.held.remove(key);
+        if has_ended {
+            *self.next.entry(key.clone()).or_default() += 1;
+            assert!(self.ended.insert(task.id), "{key}: it ended twice");
+        }
+    }
+}
+
+/// Submits the tasks of two keys, one of each at a time and now here, now there; and elsewhere, behind each pair, one that
+/// depends on both.
+async fn submit(stores: Vec<PostgresStore>, number: usize, book: Arc<Mutex<Book>>) {
+    let store = |turn: usize| stores[turn % NODES].clone();
+    for turn in 0..OF_EACH {
+        let due = at(i64::try_from(turn).unwrap() - 1_000);
+        let pair = [number, number + NODES].map(|key| {
+            let task = in_queue((turn + key) % QUEUES).ordering_key(&format!("key {key}")).due(due).build();
+            (task, Some(turn), Vec::new())
+        });
+        let parents = pair.each_ref().map(|(task, ..)| task.id);
+        put(&store(number + turn), &book, pair.to_vec()).await;
+        let child = in_queue(turn % QUEUES).ordering_key(&format!("children of {number}")).depends_on(&parents);
+        let child = child.on_dependency_failure(OnDependencyFailure::Run).build();
+        put(&store(number + turn + 1), &book, vec![(child, None, parents.to_vec())]).await;
+    }
+}
+
+/// Notes tasks, and stores them.
+async fn put(store: &PostgresStore, book: &Mutex<Book>, tasks: Vec<(NewTask, Option<usize>, Vec<TaskId>)>) {
+    let mut wanted = Vec::new();
+    for (task, number, parents) in tasks {
+        let key = task.body.ordering_key.clone().unwrap();
+        book.lock().unwrap().known.insert(task.id, Known { key, number, parents });
+        wanted.push(task);
+    }
+    let stored = store.insert(wanted).await.unwrap();
+    assert!(stored.iter().all(|answer| matches!(answer, punctual_core::store::Inserted::Created(_))), "{stored:?}");
+}
+
+/// Resolves whenever there is something to do, as a node does.
+async fn resolve(store: PostgresStore, stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::SeqCst) {
+        if !store.resolve().await.unwrap().more {
+            tokio::time::timeout(Duration::from_millis(20), store.left()).await.ok();
+        }
+    }
+}
+
+/// Claims whatever it can, and ends it in one way or another.
+async fn run(store: PostgresStore, lanes: Vec<LaneId>, book: Arc<Mutex<Book>>, stop: Arc<AtomicBool>, mut dice: Dice) {
+    let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
+    while !stop.load(Ordering::SeqCst) {
+        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+        let claim = Claim { lanes: lanes.iter().map(|lane| (*lane, 3)).collect(), limit: 5, taker };
+        let taken = store.claim(vec![claim]).await.unwrap().remove(0).tasks;
+        for task in &taken {
+            book.lock().unwrap().take(task);
+        }
+        // The others claim meanwhile; and if there was nothing, they are to go on.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        for task in &taken {
+            let event = match dice.below(10) {
+                0 => Event::GiveBack(START),
+                1 => fail(task),
+                2 => fail_for_good(task),
+                _ => complete(None),
+            };
+            let change = transition(&task.position, event, &by).unwrap();
+            book.lock().unwrap().let_go(task, change.to.is_final());
+            let applied = store.apply(vec![(task.id, change)]).await.unwrap();
+            assert!(matches!(applied[0], Applied::Done(_)), "nobody else has it: {applied:?}");
+        }
+    }
+}
