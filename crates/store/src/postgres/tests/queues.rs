@@ -1,9 +1,10 @@
 //! Queues on several nodes: limits and pauses that another node has set, and has not told of.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
 use punctual_core::queues::{Change, Pause, Queues, RateLimit, Settings};
 use punctual_core::store::{Inserted, Store};
@@ -13,7 +14,7 @@ use punctual_testkit::fixtures::{START, TENANT, task};
 use tokio::task::JoinSet;
 
 use super::super::PostgresStore;
-use super::{Fixture, complete, insert, lease, open};
+use super::{Fixture, complete, insert, lease, open, open_at};
 
 const QUEUE: &str = "mail";
 
@@ -35,40 +36,68 @@ async fn some(store: &PostgresStore, count: usize) -> Task {
     first
 }
 
-/// Three nodes, of which two have heard of nothing, take and complete at once.
+/// Three nodes, of which two have heard of nothing, take and complete at once. Somebody else counts the rows, which is what
+/// holds at an instant, whoever has been told of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
     let fixture = Fixture::open().await;
-    let first = some(&fixture.store, 400).await;
-    let (running, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let first = some(&fixture.store, 300).await;
     let mut stores = vec![fixture.store.clone()];
     for number in 0..2 {
         stores.push(open(&fixture.url, NodeId::new(100 + number)).await);
     }
     put(&fixture.store, Settings { max_concurrency: Some(3), ..Settings::default() }).await;
     let mut nodes = JoinSet::new();
-    for store in stores {
-        for _ in 0..2 {
-            let (store, first) = (store.clone(), first.clone());
-            let (running, most) = (Arc::clone(&running), Arc::clone(&most));
-            nodes.spawn(async move {
-                for _ in 0..80 {
-                    let taken = lease(&store, &first, 2).await;
-                    let now = running.fetch_add(taken.len() as u64, Ordering::SeqCst) + taken.len() as u64;
-                    most.fetch_max(now, Ordering::SeqCst);
-                    for task in &taken {
-                        // Before the place is free, so that nobody who takes it is counted beside.
-                        running.fetch_sub(1, Ordering::SeqCst);
-                        assert!(complete(&store, task).await);
-                    }
+    for store in stores.iter().flat_map(|store| [store.clone(), store.clone()]) {
+        let first = first.clone();
+        nodes.spawn(async move {
+            while waiting(&store).await > 0 {
+                for task in lease(&store, &first, 2).await {
+                    // The others claim meanwhile.
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    assert!(complete(&store, &task).await);
                 }
-            });
+            }
+        });
+    }
+    let watcher = punctual_testkit::postgres::connect(&fixture.url).await;
+    let held = watcher.prepare("SELECT count(*) FROM punctual.tasks WHERE state IN (2, 3)").await.unwrap();
+    let (mut most, mut ended) = (0, 0);
+    while ended < 6 {
+        most = most.max(watcher.query_one(&held, &[]).await.unwrap().get::<_, i64>(0));
+        while let Some(node) = nodes.try_join_next() {
+            node.unwrap();
+            ended += 1;
         }
     }
-    nodes.join_all().await;
-    let most = most.load(Ordering::SeqCst);
-    assert!((2..=3).contains(&most), "{most} at once");
+    assert_eq!(most, 3, "at once");
     fixture.assert_counts().await;
+}
+
+/// Three nodes come at once, time and again: together they take the burst, and from then on what has come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nodes_take_from_one_bucket() {
+    let fixture = Fixture::open().await;
+    let first = some(&fixture.store, 400).await;
+    let rate_limit = Some(RateLimit { per_second: 100.0, burst: 10 });
+    put(&fixture.store, Settings { rate_limit, ..Settings::default() }).await;
+    let clock = Arc::new(ManualClock::new(START));
+    let mut stores = Vec::new();
+    for number in 0..3 {
+        stores.push(open_at(&fixture.url, NodeId::new(100 + number), &clock).await);
+    }
+    let mut taken = Vec::new();
+    for _ in 0..30 {
+        let mut claims = JoinSet::new();
+        for store in stores.iter().flat_map(|store| [store.clone(), store.clone()]) {
+            let first = first.clone();
+            claims.spawn(async move { lease(&store, &first, 20).await.len() });
+        }
+        taken.push(claims.join_all().await.into_iter().sum::<usize>());
+        clock.advance_millis(50);
+    }
+    assert_eq!(taken[0], 10);
+    assert!(taken[1..].iter().all(|count| *count == 5), "{taken:?}");
 }
 
 /// Another node claims on and on; from the answer of the pause on it takes nothing.
