@@ -36,5 +36,6 @@ mod it {
     mod tls;
     mod validation;
     mod webhooks;
+    mod workers;
     mod world;
 }

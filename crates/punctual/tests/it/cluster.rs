@@ -45,6 +45,25 @@ impl Cluster {
     pub fn caller(&self, node: usize) -> Caller {
         caller_of(&self.nodes[node])
     }
+
+    /// A caller of each node.
+    pub fn callers(&self) -> Vec<Caller> {
+        self.nodes.iter().map(caller_of).collect()
+    }
+
+    /// Kills a node, and starts another in its place.
+    pub async fn replace(&mut self, node: usize) {
+        self.nodes[node].kill();
+        self.nodes[node] = self.serve.start().await;
+    }
+
+    /// Which of the nodes runs webhooks under this name, if it is one of those that live.
+    pub async fn place_of(&self, worker_id: &str) -> Option<usize> {
+        let nodes = self.caller(0).list("/v1/admin/nodes").await;
+        let number = worker_id.trim_start_matches("worker_");
+        let named = nodes.iter().find(|node| node["id"].as_str().is_some_and(|id| id.ends_with(number)))?;
+        self.nodes.iter().position(|server| named["address"] == server.address())
+    }
 }
 
 #[tokio::test]

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use punctual_core::lane::{LaneKey, Route};
+use punctual_core::partitions::Partition;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::process::Server;
 use punctual_testkit::sink::{Hit, Sink};
@@ -60,6 +62,32 @@ async fn id_of_node(caller: &Caller, server: &Server) -> String {
         found.and_then(|node| node["id"].as_str()).map(str::to_owned).ok_or_else(|| format!("{nodes:#?}"))
     })
     .await
+}
+
+/// The id of the node that dispatches a queue of the default tenant now.
+pub async fn owner_of(caller: &Caller, queue: &str) -> Option<String> {
+    owners(caller).await.remove(&partition_of(queue)).and_then(|(owner, _)| owner)
+}
+
+/// Of each node of a cluster, in their order, a queue that it dispatches.
+pub async fn queue_of_each(cluster: &Cluster) -> Vec<String> {
+    let caller = cluster.caller(0);
+    let owners = until_shared(&caller, cluster.nodes.len(), SOON).await;
+    let mut queues = Vec::new();
+    for server in &cluster.nodes {
+        let id = id_of_node(&caller, server).await;
+        let is_its = |queue: &String| owners[&partition_of(queue)].0.as_ref() == Some(&id);
+        queues.extend((0..10_000).map(|number| format!("q{number}")).find(is_its));
+    }
+    assert_eq!(queues.len(), cluster.nodes.len(), "every node dispatches something");
+    queues
+}
+
+/// The partition of a queue of the default tenant.
+fn partition_of(queue: &str) -> u64 {
+    let (tenant, queue) = ("default".to_owned(), queue.to_owned());
+    let lane = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
+    Partition::of(&lane, u16::try_from(PARTITIONS).expect("a few")).number().into()
 }
 
 /// Webhooks that come due one after the other, in all queues, from `from` seconds on until `to` seconds.

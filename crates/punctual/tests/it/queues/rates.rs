@@ -1,25 +1,45 @@
 //! `rate_limit`, over sliding seconds.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::sink::Sink;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::put;
 use crate::it::cluster::Cluster;
-use crate::it::world::{Caller, id_of, settlement, shared, time};
+use crate::it::workers::Workers;
+use crate::it::world::{Caller, id_of, quick, settlement, shared, time};
 
-/// When each of the tasks was claimed, in order.
+/// When each of the tasks was claimed for the first time, in order.
 async fn claimed(caller: &Caller, ids: &[String]) -> Vec<Timestamp> {
-    let mut claimed = Vec::new();
+    claims(caller, ids).await.first
+}
+
+/// When tasks were claimed, in order.
+#[derive(Default)]
+struct Claims {
+    /// Each for the first time.
+    first: Vec<Timestamp>,
+    /// And again, if the first time came to nothing.
+    all: Vec<Timestamp>,
+    /// By which nodes.
+    nodes: BTreeSet<String>,
+}
+
+async fn claims(caller: &Caller, ids: &[String]) -> Claims {
+    let mut claims = Claims::default();
     for id in ids {
         let trail = caller.trail(id).await;
-        let first = trail.iter().find(|event| event["to"] == "QUEUED").unwrap_or_else(|| panic!("{trail:#?}"));
-        claimed.push(time(&first["at"]));
+        let of_task: Vec<&Value> = trail.iter().filter(|event| event["to"] == "QUEUED").collect();
+        claims.first.push(time(&of_task.first().unwrap_or_else(|| panic!("{trail:#?}"))["at"]));
+        claims.all.extend(of_task.iter().map(|event| time(&event["at"])));
+        claims.nodes.extend(of_task.iter().map(|event| event["node"].to_string()));
     }
-    claimed.sort_unstable();
-    claimed
+    claims.first.sort_unstable();
+    claims.all.sort_unstable();
+    claims
 }
 
 fn most_in_a_second(times: &[Timestamp]) -> usize {
@@ -47,6 +67,43 @@ async fn webhooks_of_a_cluster_begin_at_the_rate_and_no_faster() {
     // 290 after the burst, at 50 a second.
     assert!(took >= 5.8 * 0.95, "{took} s");
     assert!(took <= 5.8 * 1.25, "{took} s: the rate is not reached");
+}
+
+/// Workers at every node want all that there is, and together they get what one rate lets through; also while a node is
+/// killed and comes back.
+#[tokio::test]
+async fn pull_workers_of_three_nodes_share_one_rate() {
+    const COUNT: u32 = 160;
+    const RATE: u32 = 50;
+    const BURST: u32 = 10;
+    let mut cluster = Cluster::start(3).await;
+    put(&cluster.caller(1), "q", json!({"rate_limit": {"per_second": RATE, "burst": BURST}})).await;
+    let workers = Workers::start(cluster.callers(), 20);
+    for is_killed in [false, true] {
+        let mut rates = Vec::new();
+        // The machine may be busy with all other tests: what is slow by design is slow in every round.
+        while rates.iter().all(|rate| *rate < f64::from(RATE) * 0.9) {
+            assert!(rates.len() < 3, "the rate is not reached: {rates:?} a second");
+            let task = json!({"type": "u", "queue": "q", "retry_policy": quick(20)});
+            let tasks = (0..COUNT).map(|_| task.clone()).collect();
+            let ids: Vec<String> = cluster.caller(0).submit_all(tasks).await.iter().map(id_of).collect();
+            if is_killed {
+                cluster.caller(0).until(&ids[30], "COMPLETED").await;
+                cluster.replace(2).await;
+                workers.moved(2, cluster.caller(2));
+            }
+            for id in &ids {
+                cluster.caller(0).until(id, "COMPLETED").await;
+            }
+            let Claims { first, all, nodes } = claims(&cluster.caller(0), &ids).await;
+            let most = most_in_a_second(&all);
+            assert!(most <= 63, "{most} in a second, where {RATE} and a burst of {BURST} may be");
+            assert!(nodes.len() >= 3, "all have handed out some: {nodes:?}");
+            let took = first[first.len() - 1].duration_since(first[0]).as_secs_f64();
+            rates.push(f64::from(COUNT - BURST) / took);
+        }
+    }
+    workers.end().await;
 }
 
 #[tokio::test]

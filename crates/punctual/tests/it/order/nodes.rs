@@ -1,0 +1,114 @@
+//! Ordering keys on several nodes: the tasks of a key are in queues that different nodes dispatch, and pull workers of every
+//! node take some of them.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use punctual_testkit::sink::{Answer, Sink};
+use serde_json::json;
+
+use super::{expect_turns, numbers};
+use crate::it::cluster::Cluster;
+use crate::it::partitions::queue_of_each;
+use crate::it::workers::Workers;
+use crate::it::world::{SOON, id_of, merged, quick, written};
+
+const KEYS: usize = 4;
+const OF_EACH: usize = 20;
+
+/// The tasks of a key, and what all of their runs call, webhooks and pull workers.
+struct Key {
+    name: String,
+    sink: Sink,
+    ids: Vec<String>,
+}
+
+/// Whether a task is one for pull workers: some in every queue.
+fn is_pulled(number: usize) -> bool {
+    number % 4 == 3
+}
+
+/// Submits the tasks of all keys, one of each at a time, now here and now there, spread over queues of all nodes. Those
+/// of the first key with these numbers are webhooks that nobody answers when they are called for the first time.
+async fn submit(cluster: &Cluster, stuck: &[usize]) -> Vec<Key> {
+    let queues = queue_of_each(cluster).await;
+    let key = |number: usize| Key { name: format!("k{number}"), sink: Sink::start(), ids: Vec::new() };
+    let mut keys: Vec<Key> = (0..KEYS).map(key).collect();
+    for key in &keys {
+        key.sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
+        key.sink.script("/stuck", [Answer::hang(), Answer::status(200), Answer::hang(), Answer::status(200)]);
+    }
+    // One instant for all, so that nothing decides but the order of submission.
+    let execute_at = written(Timestamp::now());
+    for number in 0..OF_EACH {
+        let task = |(place, key): (usize, &Key)| {
+            let task = json!({
+                "type": "t",
+                "queue": queues[number % queues.len()],
+                "ordering_key": key.name,
+                "execute_at": execute_at,
+                "payload": {"number": number, "sink": key.sink.url("/")},
+                "retry_policy": quick(20),
+            });
+            let path = if place == 0 && stuck.contains(&number) { "/stuck" } else { "/" };
+            let pushed = json!({"callback_url": key.sink.url(path)});
+            merged(task, if is_pulled(number) { json!({"type": "u"}) } else { pushed })
+        };
+        let tasks = keys.iter().enumerate().map(task).collect();
+        let submitted = cluster.caller(number / 2 % cluster.nodes.len()).submit_all(tasks).await;
+        for (key, task) in keys.iter_mut().zip(&submitted) {
+            key.ids.push(id_of(task));
+        }
+    }
+    keys
+}
+
+#[tokio::test]
+async fn one_of_a_key_runs_at_a_time_on_several_nodes() {
+    let cluster = Cluster::start(3).await;
+    let workers = Workers::start(cluster.callers(), KEYS);
+    for key in submit(&cluster, &[]).await {
+        let (mut callers, mut pullers) = (BTreeSet::new(), BTreeSet::new());
+        for (number, id) in key.ids.iter().enumerate() {
+            cluster.caller(0).until_within(id, "COMPLETED", SOON * 3).await;
+            let runs = cluster.caller(0).runs(id).await;
+            assert_eq!(runs.len(), 1, "{runs:#?}");
+            let who = if is_pulled(number) { &mut pullers } else { &mut callers };
+            who.insert(runs[0]["worker_id"].to_string());
+        }
+        assert_eq!(callers.len(), 3, "webhooks of a key on every node");
+        assert!(!pullers.is_empty());
+        expect_turns(&key.sink, OF_EACH);
+        assert_eq!(numbers(&key.sink).len(), OF_EACH);
+    }
+    workers.end().await;
+}
+
+/// Twice the node is killed that calls the webhook whose turn it is.
+#[tokio::test]
+async fn the_order_outlives_killed_nodes() {
+    let stuck = [5, 14];
+    let mut cluster = Cluster::start(3).await;
+    let workers = Workers::start(cluster.callers(), KEYS);
+    let keys = submit(&cluster, &stuck).await;
+    for (number, hits) in stuck.into_iter().zip([1, 3]) {
+        keys[0].sink.wait_for("/stuck", hits, SOON * 2).await;
+        let running = cluster.caller(0).until(&keys[0].ids[number], "RUNNING").await;
+        let node = cluster.place_of(running["worker_id"].as_str().expect("a name")).await.expect("a node that lives");
+        cluster.replace(node).await;
+        workers.moved(node, cluster.caller(node));
+    }
+    for key in &keys {
+        for id in &key.ids {
+            cluster.caller(0).until_within(id, "COMPLETED", SOON * 3).await;
+        }
+        expect_turns(&key.sink, OF_EACH);
+    }
+    for number in stuck {
+        let hits = numbers(&keys[0].sink).into_iter().filter(|hit| *hit == number).count();
+        let retries = cluster.caller(0).task(&keys[0].ids[number]).await["retry_count"].as_u64();
+        assert_eq!((hits, retries), (2, Some(1)), "it was lost and made again");
+    }
+    workers.end().await;
+}
