@@ -90,8 +90,8 @@ impl Schedule {
     /// When the cron loop has to look at it next. `waits` for something that no instant tells: a task to come to rest.
     pub fn look_at(&self, waits: bool) -> Option<Timestamp> {
         match self.pause {
+            _ if waits => Some(AT_EVERY_LOOK),
             Some(_) => None,
-            None if waits => Some(AT_EVERY_LOOK),
             None => self.progress.next_run_at,
         }
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::schedule::plan::{self, Decision, Known, Live, Plan};
-use punctual_core::schedules::{Progress, Record, Recorded, Schedule, Standing, Switch, Turn};
+use punctual_core::schedule::plan::{self, Decision, Known, Live, Origin, Plan};
+use punctual_core::schedules::{AT_EVERY_LOOK, Progress, Record, Recorded, Schedule, Standing, Switch, Turn};
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{NewTask, Task};
@@ -112,7 +112,10 @@ impl Occurrences {
         let ended = |task: &TaskId| plan.end.contains(task);
         let live = standing.watched.iter().filter(|watched| watched.is_live() && !ended(&watched.task)).count();
         let watches_failures = schedule.definition.pause_on_failure && (live > 0 || fires > 0);
-        let waits = watches_failures || still_waits(standing, &plan.decisions);
+        let waits = match schedule.pause {
+            Some(_) => waits_by_hand(standing, &plan.decisions),
+            None => watches_failures || still_waits(standing, &plan.decisions),
+        };
         let after =
             Schedule { progress: Progress { next_run_at: plan.next_run_at, ..schedule.progress }, ..schedule.clone() };
         let rested = standing.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
@@ -242,13 +245,27 @@ fn failed(standing: &Standing, now: Timestamp) -> Option<Turn> {
         records: Vec::new(),
         rested: rested.map(|watched| watched.instant).collect(),
         next_run_at: schedule.progress.next_run_at,
-        look_at: None,
+        look_at: waits_by_hand(standing, &[]).then_some(AT_EVERY_LOOK),
         skipped: 0,
         missed: 0,
         switch: Some(Switch::Pause(reason)),
         asked: None,
         edited: None,
     })
+}
+
+/// Whether anything waits after these decisions that somebody asked for by hand, which a pause does not hold.
+fn waits_by_hand(standing: &Standing, decisions: &[Decision]) -> bool {
+    let by_hand = |origin: Origin| origin == Origin::Manual;
+    let before = standing.buffered.iter().filter(|waiting| by_hand(waiting.origin)).count();
+    let of = |buffered: bool| {
+        let decided = move |decision: &&Decision| {
+            let waits = decision.outcome == plan::Outcome::Buffered;
+            by_hand(decision.origin) && waits == buffered && decision.waited != buffered
+        };
+        decisions.iter().filter(decided).count()
+    };
+    before + of(true) > of(false)
 }
 
 /// Whether anything waits after these decisions.

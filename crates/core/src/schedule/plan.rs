@@ -24,7 +24,8 @@
 //! - `max_runs` is held against every run there was, also one asked for by hand, but for those of a backfill; and only
 //!   occurrences by their time are held back by it, those that wait having their run already reserved. When it is reached nothing comes any more
 //!   (`next_run_at` is none) and no further occurrence is recorded.
-//! - While it is paused nothing fires and nothing is decided; [`resume`] records what went by.
+//! - While it is paused nothing fires and nothing is decided but what somebody asked for by hand; [`resume`] records what
+//!   went by.
 //! - `next_run_at` only grows, and the stored one is pinned: it fires also if another release of the time zone
 //!   database would put it elsewhere by now.
 

@@ -123,7 +123,7 @@ pub async fn rewrite(
             (Some(true), None) => {
                 let mut paused = edited.unwrap_or_else(|| anew(api, schedule));
                 paused.set_pause(Some(Pause { at: paused.updated_at, reason: None }));
-                paused.progress.look_at = None;
+                paused.progress.look_at = paused.look_at(true);
                 api.schedules.replace(paused).await?
             }
             _ => match edited {
@@ -202,7 +202,7 @@ pub async fn pause(
         let mut paused = anew(api, &schedule);
         let at = schedule.pause.map_or(paused.updated_at, |was| was.at);
         paused.set_pause(Some(Pause { at, reason: reason.map(str::to_owned) }));
-        paused.progress.look_at = None;
+        paused.progress.look_at = paused.look_at(true);
         if api.schedules.replace(paused).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }

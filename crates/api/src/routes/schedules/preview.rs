@@ -5,10 +5,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_client::{Page, UpcomingRun};
-use punctual_core::schedule::plan::Spec;
+use punctual_core::schedule::plan::{Origin, Spec};
+use punctual_core::schedules::Standing;
 use punctual_core::time::Timestamp;
 
-use super::change::{SchedulePath, find, judge};
+use super::change::{SchedulePath, find_standing, judge};
 use crate::answer::json;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
@@ -43,8 +44,11 @@ pub async fn preview_schedule(
     query: Query,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
-    let schedule = find(&api, &tenant, id).await?;
-    Ok(upcoming(&schedule.definition.spec, schedule.progress.run_count, api.clock.now(), count))
+    let Standing { schedule, buffered, .. } = find_standing(&api, &tenant, id).await?;
+    // The runs of those that wait are reserved.
+    let reserved = buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64;
+    let runs = schedule.progress.run_count.saturating_add(reserved);
+    Ok(upcoming(&schedule.definition.spec, runs, api.clock.now(), count))
 }
 
 /// Tells when a schedule would run, without making it.
@@ -81,8 +85,8 @@ fn count(mut query: Query) -> Result<usize, Problem> {
     Ok(count)
 }
 
-fn upcoming(spec: &Spec, run_count: u64, now: Timestamp, count: usize) -> Response {
-    let left = spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(run_count));
+fn upcoming(spec: &Spec, runs: u64, now: Timestamp, count: usize) -> Response {
+    let left = spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(runs));
     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
     let zone = &spec.timing.rules.zone;
     let instants = std::iter::successors(spec.timing.next_after(now), |at| spec.timing.next_after(*at));

@@ -254,6 +254,33 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
 }
 
 #[test]
+fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
+    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
+    for overlap in [Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther] {
+        let spec = Spec { paused: true, overlap, ..minutely() };
+        let known = Known { buffered: vec![waiting("09:59:00"), by_hand], ..due("10:00:00") };
+        let plan = super::plan(id(), &spec, &known, at("12:00:00"));
+        assert_eq!(said(&plan), ["09:58 waited fired previous_ended"], "{overlap:?}");
+        assert_eq!((plan.next_run_at, plan.more), (Some(at("10:00:00")), false));
+        let busy = Known { live: vec![live(1)], ..known.clone() };
+        assert_eq!(said(&super::plan(id(), &spec, &busy, at("12:00:00"))), [""; 0], "{overlap:?}");
+        // What is due waits because of the pause, and not for a task.
+        let known = Known { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
+        assert_eq!(said(&trigger(id(), &spec, &known, None, at("12:00:00"))), ["12:00 fired triggered"], "{overlap:?}");
+    }
+}
+
+#[test]
+fn runs_by_hand_that_wait_are_reserved_too() {
+    let by_hand = |instant| Buffered { origin: Origin::Manual, ..waiting(instant) };
+    let spec = Spec { max_runs: Some(3), overlap: Overlap::BufferAll, ..minutely() };
+    let buffered = vec![by_hand("09:58:00"), by_hand("09:59:00")];
+    let known = Known { run_count: 1, buffered, live: vec![live(1)], ..due("10:00:00") };
+    let plan = plan(id(), &spec, &known, at("10:00:00"));
+    assert_eq!((said(&plan), plan.next_run_at), (Vec::new(), None), "three runs were made or wait");
+}
+
+#[test]
 fn a_pause_holds_everything_and_what_went_by_is_skipped() {
     let known = Known { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
     let paused = Spec { paused: true, ..minutely() };

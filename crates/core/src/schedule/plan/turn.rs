@@ -13,17 +13,19 @@ use crate::time::Timestamp;
 /// What is to be done with a schedule now.
 pub fn plan(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan {
     let mut turn = Turn::new(id, spec, known, now);
-    if !spec.paused {
-        // Where a later one takes the place of one that waits, the later has to be seen first.
-        if matches!(spec.overlap, Overlap::CancelOther | Overlap::TerminateOther) {
-            turn.decide_due();
-            turn.release_waiting();
-        } else {
-            turn.release_waiting();
-            turn.decide_due();
-        }
-        turn.release_backfilled();
+    if spec.paused {
+        turn.without_due(Turn::release_waiting);
+        return turn.end();
     }
+    // Where a later one takes the place of one that waits, the later has to be seen first.
+    if matches!(spec.overlap, Overlap::CancelOther | Overlap::TerminateOther) {
+        turn.decide_due();
+        turn.release_waiting();
+    } else {
+        turn.release_waiting();
+        turn.decide_due();
+    }
+    turn.release_backfilled();
     turn.end()
 }
 
@@ -43,7 +45,15 @@ pub fn trigger(id: ScheduleId, spec: &Spec, known: &Known, newest: Option<Timest
     // A record far ahead is left by a clock that was set back; then the record's key has to tell.
     let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
     let mut turn = Turn::new(id, spec, known, now);
-    turn.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
+    let admit = |turn: &mut Turn<'_>| {
+        turn.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
+    };
+    // Where nothing is live only the pause keeps what is due waiting, and a run by hand does not look at that.
+    if spec.paused && !turn.busy {
+        turn.without_due(admit);
+    } else {
+        admit(&mut turn);
+    }
     turn.end()
 }
 
@@ -136,8 +146,18 @@ impl<'a> Turn<'a> {
 
     /// Whether every run that there may be was made or is reserved for one that waits.
     fn runs_used_up(&self) -> bool {
-        let reserved = self.waiting.iter().filter(|waiting| waiting.origin == Origin::Due).count() as u64;
+        let reserved = self.waiting.len() as u64;
         self.spec.max_runs.is_some_and(|max| self.run_count.saturating_add(reserved) >= max)
+    }
+
+    /// Does something as if nothing waited that a pause holds.
+    fn without_due(&mut self, step: impl FnOnce(&mut Self)) {
+        let by_hand = self.waiting.partition_point(|waiting| waiting.origin == Origin::Due);
+        let triggered = self.waiting.split_off(by_hand);
+        let mut due = std::mem::replace(&mut self.waiting, triggered);
+        step(self);
+        due.append(&mut self.waiting);
+        self.waiting = due;
     }
 
     /// Lets go what waits, as far as the policy allows.

@@ -49,6 +49,47 @@ async fn a_trigger_is_subject_to_the_overlap_policy() {
 }
 
 #[tokio::test]
+async fn a_run_by_hand_that_waits_is_one_of_its_runs() {
+    let caller = shared().await;
+    let made = create(&caller, &yearly("w", json!({"overlap_policy": "buffer_all", "max_runs": 3}))).await;
+    for (status, left) in [(201, 2), (202, 1), (202, 0)] {
+        trigger(&caller, &made).await.expect(status);
+        let preview = caller.api.get(&path(&made, "/preview?count=5")).await.expect(200);
+        assert_eq!(preview["items"].as_array().map(Vec::len), Some(left), "{preview}");
+    }
+    assert_eq!(read(&caller, &made).await["next_run_at"], Value::Null);
+}
+
+/// Neither does a trigger look at a pause when it has to wait.
+#[tokio::test]
+async fn a_trigger_that_waits_runs_while_it_is_paused() {
+    let caller = shared().await;
+    for policy in ["buffer_one", "buffer_all"] {
+        let made = create(&caller, &yearly(policy, json!({"overlap_policy": policy, "paused": true}))).await;
+        trigger(&caller, &made).await.expect(201);
+        trigger(&caller, &made).await.expect(202);
+        let first = caller.lease_one(policy).await;
+        caller.tell("complete", &first, json!({})).await.expect(200);
+        let second = caller.lease_one(policy).await;
+        caller.tell("complete", &second, json!({})).await.expect(200);
+        assert_eq!(read(&caller, &made).await["run_count"], 2, "{policy}");
+    }
+    let made = create(&caller, &yearly("c", json!({"overlap_policy": "cancel_other", "paused": true}))).await;
+    trigger(&caller, &made).await.expect(201);
+    trigger(&caller, &made).await.expect(202);
+    until_outcomes(&caller, &made, "fired", 2).await;
+    assert_eq!(statuses(&tasks(&caller, &made).await), ["CANCELLED", "PENDING"]);
+    // One that is paused while a run by hand waits lets it go as well.
+    let later = create(&caller, &yearly("l", json!({"overlap_policy": "buffer_all"}))).await;
+    trigger(&caller, &later).await.expect(201);
+    trigger(&caller, &later).await.expect(202);
+    caller.api.post(&path(&later, "/pause"), &json!({})).await.expect(200);
+    let first = caller.lease_one("l").await;
+    caller.tell("complete", &first, json!({})).await.expect(200);
+    until_outcomes(&caller, &later, "fired", 2).await;
+}
+
+#[tokio::test]
 async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
     let world = World::start().await;
     let caller = world.caller();
