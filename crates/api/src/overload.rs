@@ -22,9 +22,10 @@ use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::state::ApiConfig;
 
-/// How long a request stands in line that is alone in it, and how long at the most (up to a quarter less, by chance).
+/// How long a request stands in line that is alone in it, and how long at the most (up to a quarter less, by chance):
+/// many clients give up after five seconds, and should learn before that when to come back.
 const MOMENT: Duration = Duration::from_millis(250);
-const LONGEST: Duration = Duration::from_secs(5);
+const LONGEST: Duration = Duration::from_secs(4);
 
 /// How much longer it stands for each one that is in line already: so about 500 are refused a second, as long as the
 /// wait is not the longest, however many come back as soon as they are refused, and that bounds what they cost.

@@ -6,7 +6,7 @@
 //! wait, not how long the other tenant's clients do. For the same reason those give way to everything
 //! else on the machine: elsewhere they would be on others.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 
 use crate::Options;
 use crate::client::{Client, now, task};
+use crate::courtesy::Courteous;
 use crate::herd::HERD_LEAD;
-use crate::report::Report;
+use crate::report::{Report, lateness_histogram};
 use crate::sink::{Sink, lateness};
 use crate::submit::{preload, submit_all};
 use crate::workers::Workers;
@@ -38,6 +39,8 @@ pub struct Fairness {
     pub rate: usize,
     /// For how long, in each case.
     pub seconds: usize,
+    /// How often, each time alone and then beside a new backlog.
+    pub rounds: usize,
     /// By sinks instead of pull workers.
     pub webhook: bool,
 }
@@ -45,29 +48,39 @@ pub struct Fairness {
 /// Lateness in microseconds, and how many came early.
 type Watched = (Histogram<u64>, usize);
 
+fn add(all: &mut Watched, round: &Watched) -> anyhow::Result<()> {
+    all.1 += round.1;
+    Ok(all.0.add(&round.0)?)
+}
+
 /// Measures the quiet tenant alone, then beside the backlog while that is being drained.
 pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyhow::Result<Report> {
-    let alone = watch(client, fairness).await?;
-    let busy = client.of_tenant("busy");
-    let drain = if fairness.webhook {
-        drain_by_sink(&busy, options, fairness.backlog).await?
-    } else {
-        drain_by_workers(&busy, options, fairness.backlog).await?
-    };
-    let began = Instant::now();
-    let beside = watch(client, fairness).await?;
-    let watched = began.elapsed();
-    let drained = drain.await??.duration_since(began);
+    let (mut alone, mut beside): (Watched, Watched) = ((lateness_histogram(), 0), (lateness_histogram(), 0));
+    let (mut watched, mut drained) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..fairness.rounds {
+        add(&mut alone, &watch(client, fairness).await?)?;
+        let busy = client.of_tenant("busy");
+        let drain = if fairness.webhook {
+            drain_by_sink(&busy, options, fairness.backlog).await?
+        } else {
+            drain_by_workers(&busy, options, fairness.backlog).await?
+        };
+        let began = Instant::now();
+        add(&mut beside, &watch(client, fairness).await?)?;
+        watched += began.elapsed();
+        drained += drain.await??.duration_since(began);
+    }
     let millis = |lateness: &Histogram<u64>, share| lateness.value_at_quantile(share) as f64 / 1_000.0;
     let p99 = |lateness| millis(lateness, 0.99);
     let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
     report.count("backlog", fairness.backlog);
     report.count("rate_per_s", fairness.rate);
-    report.count("tasks", fairness.rate * fairness.seconds);
+    report.count("rounds", fairness.rounds);
+    report.count("tasks", fairness.rate * fairness.seconds * fairness.rounds);
     report.number("seconds", watched.as_secs_f64());
     // What is left of the watch when the backlog is gone was not disturbed by it.
     report.number("disturbed_percent", (drained.as_secs_f64() / watched.as_secs_f64()).min(1.0) * 100.0);
-    report.number("drain_per_s", fairness.backlog as f64 / drained.as_secs_f64());
+    report.number("drain_per_s", (fairness.backlog * fairness.rounds) as f64 / drained.as_secs_f64());
     report.number("alone_p50_ms", millis(&alone.0, 0.5));
     report.number("alone_p99_ms", p99(&alone.0));
     report.number("p99_ratio", p99(&beside.0) / p99(&alone.0).max(1.0));
@@ -83,10 +96,14 @@ async fn drain_by_workers(
 ) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
     preload(busy, options, backlog, "busy", |_| None, None).await?;
     let (busy, workers, batch) = (busy.apart()?, options.few_connections(), options.batch);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().on_thread_start(give_way).build()?;
     let drain = async move { Workers::start(&busy, "busy", workers, batch, backlog).join().await };
-    let drained = apart("busy", runtime, drain)?;
-    Ok(tokio::spawn(async move { Ok(drained.await??.ended) }))
+    let runtime = Courteous::start()?;
+    let drained = runtime.handle().spawn(drain);
+    Ok(tokio::spawn(async move {
+        let ended = drained.await??.ended;
+        drop(runtime);
+        Ok(ended)
+    }))
 }
 
 /// Does `work` on a runtime of its own.
@@ -100,15 +117,6 @@ fn apart<T: Send + 'static>(
     let run = move || drop(tell.send(runtime.block_on(work)));
     std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
     Ok(told)
-}
-
-/// Has this thread run when the others do not want to.
-fn give_way() {
-    // Where a thread has no priority of its own the whole program would give way, and nothing be gained.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, 10) {
-        eprintln!("the busy tenant's clients could not be given a lower priority: {error}");
-    }
 }
 
 /// Submits the backlog with a callback, and returns when it is due; answers when the last has come.

@@ -11,6 +11,7 @@
 mod arguments;
 mod backlog;
 mod client;
+mod courtesy;
 mod database;
 mod drain;
 mod fairness;
@@ -100,8 +101,8 @@ async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &
         Scenario::Lateness { rate, seconds, webhook } => lateness::run(client, options, rate, seconds, webhook).await,
         Scenario::Herd { tasks, jitter } => herd::run(client, options, tasks, jitter).await,
         Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
-        Scenario::Fairness { backlog, rate, seconds, webhook } => {
-            fairness::run(client, options, fairness::Fairness { backlog, rate, seconds, webhook }).await
+        Scenario::Fairness { backlog, rate, seconds, rounds, webhook } => {
+            fairness::run(client, options, fairness::Fairness { backlog, rate, seconds, rounds, webhook }).await
         }
         Scenario::Overload { seconds, times } => {
             overload::run(client, options, site, overload::Flood { seconds: seconds as u64, times }).await

@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use crate::Options;
 use crate::client::{Client, now, task};
+use crate::courtesy::Courteous;
 use crate::raw::Connection;
 use crate::report::{Report, lateness_histogram};
 use crate::server::Server;
@@ -164,10 +165,10 @@ async fn load(
     what: &'static str,
 ) -> anyhow::Result<Load> {
     let (ended, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let mut senders = JoinSet::new();
+    let (mut senders, runtime) = (JoinSet::new(), Courteous::start()?);
     for number in 0..connections {
         let (request, address) = (Arc::clone(&requests[number % requests.len()]), site.server(number).address());
-        senders.spawn(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)));
+        senders.spawn_on(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)), runtime.handle());
     }
     let bar = progress(usize::try_from(seconds).unwrap_or(usize::MAX), what);
     let began = Instant::now();

@@ -6,6 +6,7 @@ use super::up_to;
 
 /// More than any machine can keep up with; sums and products of them do not overflow.
 const MOST_TIMES: usize = 1_000;
+const MOST_ROUNDS: usize = 100;
 const MOST_TASKS: usize = 1_000_000_000;
 const MOST_RATE: usize = 1_000_000;
 const MOST_SECONDS: usize = 86_400;
@@ -82,6 +83,9 @@ pub(crate) enum Scenario {
         /// For how long, in each case.
         #[arg(long, default_value_t = 20, value_parser = up_to(MOST_SECONDS))]
         seconds: usize,
+        /// How often, each time alone and then beside a new backlog: what is told is of all rounds.
+        #[arg(long, default_value_t = 1, value_parser = up_to(MOST_ROUNDS))]
+        rounds: usize,
         /// Push all of it to sinks in this process, instead of pull workers.
         #[arg(long)]
         webhook: bool,
