@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_core::task::Task;
 use serde::Serialize;
 
+use crate::courtesy::Text;
 use crate::problem::{Code, Problem};
 use crate::view;
 
@@ -15,8 +16,9 @@ const HEAVY: usize = 64 * 1024;
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let bytes = serde_json::to_vec(body).expect("invariant: what we answer can be written as JSON");
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], bytes).into_response()
+    let mut text = Text::default();
+    serde_json::to_writer(&mut text, body).expect("invariant: what we answer can be written as JSON");
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.into_bytes()).into_response()
 }
 
 /// A task, with its version as `ETag`.

@@ -9,6 +9,7 @@
 //! `request-id`, and every error is a problem document.
 
 pub mod answer;
+mod courtesy;
 pub mod cursor;
 pub mod deadline;
 mod explain;

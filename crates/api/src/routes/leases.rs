@@ -17,6 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::{self, json};
+use crate::courtesy::in_turns;
 use crate::extract::{JsonBody, Tenant};
 use crate::overload::Visit;
 use crate::problem::Problem;
@@ -80,7 +81,7 @@ async fn lease(
     api.metrics.leases.inc_by(tasks.len() as u64);
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
     let tell = move || {
-        let leases = tasks.into_iter().filter_map(|task| leased(&api, task, now)).collect();
+        let leases = in_turns(tasks).filter_map(|task| leased(&api, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
     answer::sized(size, tell).await

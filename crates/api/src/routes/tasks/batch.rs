@@ -17,6 +17,7 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
 use crate::answer;
+use crate::courtesy::in_turns;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
 use crate::extract::{Tenant, json};
@@ -88,13 +89,13 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
             refuse_over(most, items.len())?;
             let ids = new_ids(items.len());
             let check = |(at, item): (usize, &&RawValue)| check(&ids, at, json::read_text(item.get()));
-            (items.iter().enumerate().map(check).collect(), ids)
+            (in_turns(items.iter().enumerate()).map(check).collect(), ids)
         }
         MediaType::Ndjson => {
             let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             refuse_over(most, lines().take(most + 1).count())?;
             let ids = new_ids(lines().count());
-            (lines().enumerate().map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
+            (in_turns(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
         }
     };
     members::refuse_impossible(&mut verdicts, &ids);
