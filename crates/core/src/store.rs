@@ -96,8 +96,8 @@ pub enum Inserted {
     KeyReused(TaskId),
     /// It depends on this task, which its tenant does not have: nothing was stored.
     UnknownDependency(TaskId),
-    /// Its queue has as many live tasks as it may have: nothing was stored.
-    QueueFull,
+    /// Its queue, of this name, has as many live tasks as it may have: nothing was stored.
+    QueueFull(String),
 }
 
 /// A claim of up to `limit` due tasks for one taker.

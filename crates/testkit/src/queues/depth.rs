@@ -36,12 +36,13 @@ pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     tasks.push(mail().queue("other").build());
     let refused = tasks[4].id;
     let answers = insert(&fixture, tasks).await;
-    let is_full: Vec<bool> = answers.iter().map(|answer| matches!(answer, Inserted::QueueFull)).collect();
+    let is_full: Vec<bool> =
+        answers.iter().map(|answer| matches!(answer, Inserted::QueueFull(queue) if queue == "mail")).collect();
     assert_eq!(is_full, [false, false, false, false, true, true, false], "{answers:?}");
     let first = answers.into_iter().next().map(created).expect("there are answers");
     assert_eq!((live(&fixture).await, fixture.find(TENANT, refused).await.is_none()), (3, true));
     let running = fixture.lease(first.lane.id, 1).await.remove(0);
-    assert!(matches!(insert(&fixture, mail().times(1)).await[0], Inserted::QueueFull), "what runs counts");
+    assert!(matches!(insert(&fixture, mail().times(1)).await[0], Inserted::QueueFull(_)), "what runs counts");
     fixture.apply(&running, complete(None)).await;
     // Its key was not taken by the refusal.
     created(insert(&fixture, vec![mail().key("fourth", 2).build()]).await.remove(0));
@@ -84,6 +85,6 @@ pub async fn insert_knows_a_repeated_task_in_a_full_queue(factory: &dyn StoreFac
     let mut answers =
         insert(&fixture, vec![mail().key("k", 1).build(), mail().build(), mail().key("k", 2).build()]).await;
     assert!(matches!(answers[2], Inserted::KeyReused(id) if id == first.id), "{answers:?}");
-    assert!(matches!(answers[1], Inserted::QueueFull), "{answers:?}");
+    assert!(matches!(answers[1], Inserted::QueueFull(_)), "{answers:?}");
     assert_eq!(replayed(answers.remove(0)).id, first.id);
 }

@@ -90,7 +90,7 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
         Inserted::Replayed(task) => ('r', task.id),
         Inserted::KeyReused(id) => ('k', *id),
         Inserted::UnknownDependency(id) => ('u', *id),
-        Inserted::QueueFull => panic!("no queue has a depth"),
+        Inserted::QueueFull(_) => panic!("no queue has a depth"),
     });
     let new = batch[1].id;
     let expected = [

@@ -69,7 +69,7 @@ pub async fn submit_task(
         }
         Inserted::KeyReused(_) => Err(key_reused()),
         Inserted::UnknownDependency(id) => Err(unknown_dependency(id)),
-        Inserted::QueueFull => Err(queue_full()),
+        Inserted::QueueFull(queue) => Err(queue_full(&queue)),
     }
 }
 
@@ -87,8 +87,10 @@ pub fn key_reused() -> Problem {
 }
 
 /// The refusal of a task whose queue has no room.
-pub fn queue_full() -> Problem {
-    let detail = "the queue has as many live tasks as its max_depth allows; nothing was stored, try again later";
+pub fn queue_full(queue: &str) -> Problem {
+    let detail = format!(
+        "the queue {queue} has as many live tasks as its max_depth allows; nothing was stored, try again later"
+    );
     Problem::new(Code::QueueFull, detail).retry_after(1)
 }
 

@@ -222,7 +222,10 @@ async fn a_bounded_submission_leaves_no_lock() {
     put(&fixture.store, Settings { max_depth: Some(1), ..Settings::default() }).await;
     let locks = async || fixture.number("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").await;
     let answers = fixture.store.insert(task().queue(QUEUE).times(3)).await.unwrap();
-    assert!(matches!(answers[..], [Inserted::Created(_), Inserted::QueueFull, Inserted::QueueFull]), "{answers:?}");
+    assert!(
+        matches!(answers[..], [Inserted::Created(_), Inserted::QueueFull(_), Inserted::QueueFull(_)]),
+        "{answers:?}"
+    );
     assert_eq!(locks().await, 0);
     fixture
         .sql("ALTER TABLE tasks ADD CONSTRAINT broken CHECK (created_at < 0) NOT VALID; UPDATE gates SET max_depth = 9")

@@ -37,7 +37,7 @@ pub(super) fn tell(
                 Inserted::UnknownDependency(id) => {
                     refused(&of_children.remove(&place).unwrap_or_else(|| unknown_dependency(id)))
                 }
-                Inserted::QueueFull => refused(&queue_full()),
+                Inserted::QueueFull(queue) => refused(&queue_full(&queue)),
             },
         };
         Ok(told)
@@ -72,7 +72,7 @@ fn refusals_of_children(judged: &[Option<Problem>], inserted: &[Inserted], ids: 
                     parents.insert(place, *parent);
                 }
             }
-            Inserted::QueueFull => drop(put_off.insert(place, queue_full())),
+            Inserted::QueueFull(queue) => drop(put_off.insert(place, queue_full(queue))),
             _ => {}
         }
     }
@@ -114,7 +114,7 @@ mod tests {
     fn a_child_is_refused_as_the_parent_of_its_parent_is() {
         // 0 → 1 → 2, which found no room; 3 → 4, which is refused for good.
         let parents = HashMap::from([(0, 1), (1, 2), (3, 4)]);
-        let told = refusals(parents, HashMap::from([(2, queue_full())]));
+        let told = refusals(parents, HashMap::from([(2, queue_full("mail"))]));
         let told = |place: usize| refused(&told[&place]);
         for (place, parent) in [(0, 1), (1, 2)] {
             let item = told(place);
@@ -132,7 +132,7 @@ mod tests {
         const LENGTH: usize = 10_000;
         let parents = (0..LENGTH).map(|place| (place, place + 1)).collect();
         let begun = std::time::Instant::now();
-        let told = refusals(parents, HashMap::from([(LENGTH, queue_full())]));
+        let told = refusals(parents, HashMap::from([(LENGTH, queue_full("mail"))]));
         assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
         assert_eq!(told.len(), LENGTH);
         assert!(told.values().all(|problem| problem.status() == 429));
