@@ -247,6 +247,8 @@ pub enum Reason {
     CaughtUp,
     /// Fired: the task it waited for came to rest.
     PreviousEnded,
+    /// Fired: it waited, and need not any more.
+    OverlapAllowed,
     /// Fired: somebody asked for it now.
     Triggered,
     /// Fired or buffered: somebody asked for the instants of the past.
@@ -277,10 +279,11 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 16] = [
+    pub const ALL: [Reason; 17] = [
         Reason::OnTime,
         Reason::CaughtUp,
         Reason::PreviousEnded,
+        Reason::OverlapAllowed,
         Reason::Triggered,
         Reason::Backfilled,
         Reason::WaitsForPrevious,
@@ -302,6 +305,7 @@ impl Reason {
             Reason::OnTime => "on_time",
             Reason::CaughtUp => "caught_up",
             Reason::PreviousEnded => "previous_ended",
+            Reason::OverlapAllowed => "overlap_allowed",
             Reason::Triggered => "triggered",
             Reason::Backfilled => "backfilled",
             Reason::WaitsForPrevious => "waits_for_previous",
@@ -329,6 +333,7 @@ impl Reason {
             Reason::OnTime => "Its time came.",
             Reason::CaughtUp => "Nobody was there at its time, and catchup made up for it.",
             Reason::PreviousEnded => "The task it waited for came to rest.",
+            Reason::OverlapAllowed => "It waited for a task that is still live, and overlap_policy is allow_all now.",
             Reason::Triggered => "Somebody asked for a run now.",
             Reason::Backfilled => "Somebody asked for the instants of a time that is past.",
             Reason::WaitsForPrevious => "A task of this schedule is still live; it runs after that.",

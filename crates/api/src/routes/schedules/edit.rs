@@ -52,11 +52,15 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     fn is_null<T>(field: Option<&Option<T>>) -> bool {
         matches!(field, Some(None))
     }
+    fn is_given<T>(field: Option<&Option<T>>) -> bool {
+        matches!(field, Some(Some(_)))
+    }
     let mut faults = Faults::default();
     let fields = [
         ("/name", is_null(patch.name.as_ref())),
-        ("/cron", is_null(patch.cron.as_ref())),
-        ("/interval_seconds", is_null(patch.interval_seconds.as_ref())),
+        // Each takes the place of the other, and whoever gives one may say so.
+        ("/cron", is_null(patch.cron.as_ref()) && !is_given(patch.interval_seconds.as_ref())),
+        ("/interval_seconds", is_null(patch.interval_seconds.as_ref()) && !is_given(patch.cron.as_ref())),
         ("/timezone", is_null(patch.timezone.as_ref())),
         ("/task", is_null(patch.task.as_ref())),
         ("/overlap_policy", is_null(patch.overlap_policy.as_ref())),

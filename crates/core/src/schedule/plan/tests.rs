@@ -227,7 +227,7 @@ fn overlap_allow_all() {
     assert_eq!(
         said(&plan),
         [
-            "09:59 waited fired previous_ended",
+            "09:59 waited fired overlap_allowed",
             "10:00 fired caught_up",
             "10:01 fired on_time",
             "08:00 waited fired backfilled"

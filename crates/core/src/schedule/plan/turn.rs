@@ -173,7 +173,7 @@ impl<'a> Turn<'a> {
                 }
                 return;
             } else {
-                self.fire(head, true, Reason::PreviousEnded);
+                self.fire(head, true, if self.busy { Reason::OverlapAllowed } else { Reason::PreviousEnded });
             }
             self.waiting.pop_front();
         }

@@ -82,5 +82,10 @@ async fn what_was_read_can_be_written_back() {
         let copy = merged(made.clone(), json!({"name": format!("{name}-copy")}));
         assert_ne!(create(&caller, &copy).await["schedule_id"], made["schedule_id"]);
         caller.api.patch(&path(&made, ""), &json!({"version": 1})).await.invalid("/version");
+        let other = json!({"cron": null, "interval_seconds": 7_200});
+        assert_eq!(caller.api.patch(&path(&made, ""), &other).await.expect(200)["interval_seconds"], 7_200);
+        let back = json!({"cron": "0 4 * * *", "interval_seconds": null});
+        assert_eq!(caller.api.patch(&path(&made, ""), &back).await.expect(200)["cron"], "0 4 * * *");
+        caller.api.patch(&path(&made, ""), &json!({"cron": null})).await.invalid("/cron");
     }
 }
