@@ -45,7 +45,7 @@ pub enum RunEnd {
     Failed,
     /// It did not come about, and says nothing of its target.
     GivenBack,
-    /// Its worker had it and gave it back: that says as little, but the worker may do so every time.
+    /// Its worker had it and gave it back, or it was cancelled: that says as little, but may happen every time.
     Released,
 }
 

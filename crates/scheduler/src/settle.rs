@@ -272,7 +272,7 @@ fn ended<'a>(tenant: &'a str, item: &'a Settlement, answer: Option<&Settled>) ->
     let (end, error) = match (&item.outcome, answer?) {
         (Outcome::Completed { .. }, Settled::Done { .. }) => (RunEnd::Succeeded, None),
         (Outcome::Failed { error, .. }, Settled::Done { .. }) => (RunEnd::Failed, Some(error.message.as_ref().into())),
-        (Outcome::Released, Settled::Done { .. }) => (RunEnd::Released, None),
+        (Outcome::Released, Settled::Done { .. }) | (_, Settled::Cancelled) => (RunEnd::Released, None),
         _ => return None,
     };
     Some(EndedRun { tenant, target: "", task: item.id, end, error })

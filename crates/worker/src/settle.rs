@@ -217,7 +217,8 @@ fn ended_run<'a>(lane: &'a Lane, task: TaskId, ended: Ended, steps: Option<&'a T
         Ended::Accepted => RunEnd::TakenOn,
         Ended::Retried | Ended::DeadLettered => RunEnd::Failed,
         Ended::GivenBack => RunEnd::GivenBack,
-        Ended::Cancelled | Ended::Lost => return None,
+        Ended::Cancelled => RunEnd::Released,
+        Ended::Lost => return None,
     };
     let steps = steps.filter(|_| end == RunEnd::Failed);
     let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);

@@ -7,9 +7,10 @@ use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Change, Pause, Queues};
 use punctual_core::retry::RetryPolicy;
-use punctual_core::state::State;
+use punctual_core::state::{By, Event, State, transition};
+use punctual_core::store::Store as _;
 use punctual_core::task::Task;
-use punctual_core::trail::RunError;
+use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
 use punctual_scheduler::desk::Wants;
 use punctual_scheduler::hints::Hints;
@@ -206,6 +207,18 @@ async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     let in_its_time = START.plus_millis(PROBE_MILLIS + 1_000 + PROBE_MILLIS);
     assert_eq!(breaker.next_probe_at, in_its_time, "or whoever always gives back would get one every second");
+    // So is one that was cancelled on the way.
+    bench.pass(PROBE_MILLIS).await;
+    bench.watch.run_once().await.unwrap();
+    let probe = bench.lease("q", 1).await.remove(0);
+    let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
+    let cancel = transition(&bench.task(id).await.position, Event::Cancel, &by).unwrap();
+    bench.sqlite.apply(vec![(id, cancel)]).await.unwrap();
+    let completed = settlement(&probe, Outcome::Completed { result: None });
+    assert_eq!(bench.settler.settle(TENANT, vec![completed]).await.unwrap(), [Settled::Cancelled]);
+    bench.watch.run_once().await.unwrap();
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((breaker.half_open, breaker.probe), (false, None));
     // What is given back under no breaker counts neither way.
     bench.sqlite.reset_breaker(&breaker.key).await.unwrap();
     bench.watch.run_once().await.unwrap();
