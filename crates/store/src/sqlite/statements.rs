@@ -213,10 +213,10 @@ pub(crate) struct Statements<'c> {
     since: u32,
 }
 
-/// Statements after which the thread offers its processor to others, about every tenth of a millisecond: where all are
+/// Statements after which the thread offers its processor to others, about every half millisecond: where all are
 /// busy, a thread that wakes up to give out a task which is due would wait until this one has used up its slice of some
 /// milliseconds. If nobody waits that costs nearly nothing.
-const TURN: u32 = 64;
+const TURN: u32 = 256;
 
 impl<'c> Statements<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
