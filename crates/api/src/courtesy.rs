@@ -22,11 +22,17 @@ pub fn in_turns<T>(items: impl IntoIterator<Item = T>) -> impl Iterator<Item = T
 }
 
 /// What is written, in memory.
-#[derive(Default)]
 pub struct Text {
     bytes: Vec<u8>,
     /// So many bytes had been written when it made way last.
     last: usize,
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        // Room for a task, so that the usual answer is not copied while it grows.
+        Self { bytes: Vec::with_capacity(1_024), last: 0 }
+    }
 }
 
 impl Text {

@@ -78,7 +78,7 @@ async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_
     let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {
-        let full = || Inserted::QueueFull(task.lane.queue.as_str().to_owned());
+        let full = || Inserted::QueueFull(task.lane.queue.clone());
         let missing = || Fault::Corrupt("an insert did not answer for every task".to_owned());
         if is_admitted { stored.next().ok_or_else(missing) } else { Ok(full()) }
     });

@@ -59,7 +59,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
                 }
                 answer
             }
-            (Plan::Stays, Verdict::Full) => Inserted::QueueFull(task.lane.queue.as_str().to_owned()),
+            (Plan::Stays, Verdict::Full) => Inserted::QueueFull(task.lane.queue.clone()),
             (Plan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
             (Plan::Stays, Verdict::Same(first)) => match refused.get(&first) {
                 Some(missing) => Inserted::UnknownDependency(*missing),

@@ -40,7 +40,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
     match judge(session, &task)? {
         Verdict::New => create(session, task, &Waits::default()),
-        Verdict::Full => Ok(Inserted::QueueFull(task.lane.queue.as_str().to_owned())),
+        Verdict::Full => Ok(Inserted::QueueFull(task.lane.queue.clone())),
         Verdict::Same(first) => replay(session, first),
         Verdict::Other(first) => Ok(Inserted::KeyReused(first)),
     }
