@@ -7,12 +7,7 @@ use punctual_core::task::Task;
 use serde::Serialize;
 
 use crate::courtesy::Text;
-use crate::problem::{Code, Problem};
 use crate::view;
-
-/// Bytes of a request from which on its reading and writing leaves the threads that serve all the others: a fraction of a
-/// millisecond's work.
-const HEAVY: usize = 64 * 1024;
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -27,16 +22,4 @@ pub fn task(status: StatusCode, task: Task) -> Response {
     let mut response = json(status, &view::task(task));
     response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
     response
-}
-
-/// Does work whose cost grows with `bytes`: here, or apart when it is much, so that nobody's small request waits
-/// behind it.
-pub async fn sized<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    if bytes < HEAVY {
-        return Ok(work());
-    }
-    tokio::task::spawn_blocking(work).await.map_err(|error| {
-        tracing::error!(%error, "a large request could not be handled");
-        Problem::new(Code::Internal, "the request could not be handled")
-    })
 }

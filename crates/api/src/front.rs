@@ -13,7 +13,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::HttpBody;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{ACCEPT, ALLOW, CONNECTION, CONTENT_TYPE, EXPECT, HeaderMap, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode, Version};
@@ -83,9 +83,9 @@ async fn run(
         "/healthz" | "/readyz" | "/metrics" => None,
         _ => match api.places.take(&request).await {
             Ok(visit) => Some(visit),
-            Err(full) => {
-                discard(request).await;
-                return Err(full);
+            Err(refusal) => {
+                let _unread = discard(request).await;
+                return Err(refusal.told().await);
             }
         },
     };
@@ -113,16 +113,15 @@ async fn run(
 }
 
 /// Reads the body of a refused request, so that the connection is fit for the next one; unless it is long, is slow to
-/// come, or would not come at all if it were not asked for.
-async fn discard(request: Request) {
+/// come, or would not come at all if it were not asked for. What is left of it ends the connection when it is dropped.
+async fn discard(request: Request) -> Body {
     let awaits_permission = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
-    if awaits_permission || body.size_hint().upper().is_none_or(|bytes| bytes > DISCARDED_BYTES) {
-        return;
+    if !awaits_permission && body.size_hint().upper().is_some_and(|bytes| bytes <= DISCARDED_BYTES) {
+        let read = async { while let Some(Ok(_)) = body.frame().await {} };
+        drop(tokio::time::timeout(DISCARDED_WITHIN, read).await);
     }
-    let read = async { while let Some(Ok(_)) = body.frame().await {} };
-    // What did not come in time ends the connection, as any body does that is not read.
-    drop(tokio::time::timeout(DISCARDED_WITHIN, read).await);
+    body
 }
 
 fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {

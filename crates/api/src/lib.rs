@@ -16,6 +16,7 @@ mod explain;
 pub mod extract;
 mod forecast;
 pub mod front;
+mod heavy;
 pub mod metrics;
 pub mod openapi;
 pub mod overload;

@@ -1,9 +1,13 @@
 //! The places for requests, and the room for their bodies: how much the interface takes on at once.
 //!
 //! Whoever finds neither stands in line for a moment, its body unread, and is refused when the
-//! moment has passed. The line is what keeps a flood cheap: to refuse costs more than to let
-//! wait, and a caller that is refused at once and does not wait as it was told comes back at
-//! once. New tasks have places and room of their own, so that a flood of them does not keep
+//! moment has passed. The line is short: it need only be long enough for somebody to enter as soon
+//! as somebody leaves. Whoever finds it full is refused, but told so no sooner than if it had stood
+//! in it: to refuse costs more than to let wait, and a caller that is refused at once and does not
+//! wait as it was told comes back at once. Its body is read and dropped before that wait: it has
+//! just been sent, so that to read it is cheap now and dear later, and thousands of unread bodies
+//! would fill the kernel's memory.
+//! New tasks have places and room of their own, so that a flood of them does not keep
 //! workers from telling what became of the old ones. A worker that waits in a long poll does
 //! nothing meanwhile: it leaves its place among the working requests and takes one among the
 //! waiting workers.
@@ -22,17 +26,21 @@ use crate::metrics::Metrics;
 use crate::problem::{Code, Problem};
 use crate::state::ApiConfig;
 
-/// How long a request stands in line that is alone in it, and how long at the most (up to a quarter less, by chance):
-/// many clients give up after five seconds, and should learn before that when to come back.
+/// How long a request waits that is alone in it, and how long at the most (up to a quarter less, by chance): many
+/// clients give up after five seconds, and should learn before that when to come back.
 const MOMENT: Duration = Duration::from_millis(250);
 const LONGEST: Duration = Duration::from_secs(4);
 
-/// How much longer it stands for each one that is in line already: so about 500 are refused a second, as long as the
-/// wait is not the longest, however many come back as soon as they are refused, and that bounds what they cost.
+/// How much longer it waits for each one that waits already: so about 500 are refused a second, as long as the wait is
+/// not the longest, however many come back as soon as they are refused, and that bounds what they cost.
 const LONGER: Duration = Duration::from_millis(2);
 
-/// How many can stand in line: as many as there are connections by default, and some with many requests on one.
-const LINE: usize = 16_384;
+/// How many can wait, in line or to be told of their refusal: as many as there are connections by default, and some with
+/// many requests on one.
+const CROWD: usize = 16_384;
+
+/// How many can stand in line with a body that needs room. Each has up to some 200 KB in the kernel's memory.
+const BODIES_IN_LINE: usize = 128;
 
 /// What a body's size is counted in: memory need not be bounded to the byte.
 const UNIT: usize = 1_024;
@@ -53,7 +61,7 @@ const PART: usize = 4;
 pub struct Places {
     submissions: Kind,
     others: Kind,
-    line: Semaphore,
+    crowd: Arc<Semaphore>,
     in_parts: Semaphore,
     waiting: Arc<Semaphore>,
     waiting_workers: Gauge,
@@ -64,10 +72,22 @@ pub struct Places {
 /// What the requests of one kind share.
 struct Kind {
     name: &'static str,
-    places: Arc<Semaphore>,
-    bodies: Arc<Semaphore>,
+    places: Hall,
+    bodies: Hall,
     /// All the room for bodies, in units.
     room: usize,
+}
+
+/// What can be entered, and the line before it.
+struct Hall {
+    inside: Arc<Semaphore>,
+    line: Semaphore,
+}
+
+impl Hall {
+    fn new(inside: usize, line: usize) -> Self {
+        Self { inside: semaphore(inside), line: Semaphore::new(line.min(Semaphore::MAX_PERMITS)) }
+    }
 }
 
 impl Places {
@@ -75,13 +95,14 @@ impl Places {
     pub fn new(config: &ApiConfig, metrics: &Metrics) -> Self {
         let kind = |name, places: usize, bytes: usize| {
             let (places, room) = (places.max(1), bytes.div_ceil(UNIT).max(1));
-            Kind { name, places: semaphore(places), bodies: semaphore(room), room }
+            let bodies = Hall::new(room, BODIES_IN_LINE);
+            Kind { name, places: Hall::new(places, places), bodies, room }
         };
         let (places, bytes) = (config.requests_in_flight, config.bodies_bytes);
         Self {
             submissions: kind("submissions", places * 3 / 4, bytes / 4 * 3),
             others: kind("requests", places.div_ceil(4), bytes / 4),
-            line: Semaphore::new(LINE),
+            crowd: semaphore(CROWD),
             in_parts: Semaphore::new(IN_PARTS / UNIT),
             waiting: semaphore(config.waiting_workers),
             waiting_workers: metrics.waiting_workers.clone(),
@@ -91,41 +112,55 @@ impl Places {
     }
 
     /// A place for `request`, and room for its body.
-    pub fn take<B: HttpBody>(&self, request: &Request<B>) -> impl Future<Output = Result<Visit, Problem>> + use<'_, B> {
+    pub fn take<B: HttpBody>(&self, request: &Request<B>) -> impl Future<Output = Result<Visit, Refusal>> + use<'_, B> {
         let kind = if is_submission(request) { &self.submissions } else { &self.others };
         let units = kind.room_for(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
         self.stay(kind, units)
     }
 
-    async fn stay(&self, kind: &Kind, units: u32) -> Result<Visit, Problem> {
-        let until = Instant::now() + self.patience();
-        let full = |what: String| move || Problem::new(Code::Overloaded, what.clone()).retry_after(1);
-        let no_room = full(format!("the bodies of other {} take up all the room (limits.bodies_bytes)", kind.name));
-        let no_place = full(format!("too many {} are under way (limits.requests_in_flight)", kind.name));
+    async fn stay(&self, kind: &Kind, units: u32) -> Result<Visit, Refusal> {
+        let mut wait = None;
         // In this order, so that nobody keeps a place from a small request while it waits for room.
         let room = match units {
             0 => None,
-            units => Some(self.enter(&kind.bodies, units, until).await.ok_or_else(no_room)?),
+            units => match self.enter(&kind.bodies, units, &mut wait).await {
+                None => {
+                    let why = "the bodies of other {} take up all the room (limits.bodies_bytes)";
+                    return Err(Refusal::new(&why.replace("{}", kind.name), wait));
+                }
+                entered => entered,
+            },
         };
-        let place = self.enter(&kind.places, 1, until).await.ok_or_else(no_place)?;
+        let Some(place) = self.enter(&kind.places, 1, &mut wait).await else {
+            let why = "too many {} are under way (limits.requests_in_flight)";
+            return Err(Refusal::new(&why.replace("{}", kind.name), wait));
+        };
         let held = Held { _room: room, _place: place };
         Ok(Visit(Arc::new(Mutex::new(Stay { held: Some(held), wait: Duration::ZERO }))))
     }
 
-    /// Enters at once or stands in line, if there is place in it, until `until`.
-    async fn enter(&self, into: &Arc<Semaphore>, units: u32, until: Instant) -> Option<OwnedSemaphorePermit> {
-        if let Ok(entered) = Arc::clone(into).try_acquire_many_owned(units) {
+    /// Enters at once, or stands in line if there is place in it, for as long as it waits in all. Who does not enter is
+    /// refused when that wait is over.
+    async fn enter(&self, hall: &Hall, units: u32, wait: &mut Option<Wait>) -> Option<OwnedSemaphorePermit> {
+        if let Ok(entered) = Arc::clone(&hall.inside).try_acquire_many_owned(units) {
             return Some(entered);
         }
-        let _in_line = self.line.try_acquire().ok()?;
-        tokio::time::timeout_at(until, Arc::clone(into).acquire_many_owned(units)).await.ok()?.ok()
+        if wait.is_none() {
+            *wait = self.begin_to_wait();
+        }
+        let until = wait.as_ref()?.until;
+        let _in_line = hall.line.try_acquire().ok()?;
+        tokio::time::timeout_at(until, Arc::clone(&hall.inside).acquire_many_owned(units)).await.ok()?.ok()
     }
 
-    fn patience(&self) -> Duration {
-        let in_line = LINE - self.line.available_permits();
-        let patience = (MOMENT + LONGER * u32::try_from(in_line).unwrap_or(u32::MAX)).min(LONGEST);
+    /// None if too many wait already.
+    fn begin_to_wait(&self) -> Option<Wait> {
+        let in_crowd = Arc::clone(&self.crowd).try_acquire_owned().ok()?;
+        let others = CROWD - 1 - self.crowd.available_permits();
+        let patience = (MOMENT + LONGER * u32::try_from(others).unwrap_or(u32::MAX)).min(LONGEST);
         // Who came together must not be refused, and come back, together.
-        patience.mul_f64(0.75 + rand::random::<f64>() / 4.0)
+        let patience = patience.mul_f64(0.75 + rand::random::<f64>() / 4.0);
+        Some(Wait { until: Instant::now() + patience, _in_crowd: in_crowd })
     }
 
     /// The turn of a batch with `bytes` that have arrived to be taken apart; it lasts until it is dropped. Those that
@@ -168,6 +203,32 @@ impl Kind {
 
 fn semaphore(count: usize) -> Arc<Semaphore> {
     Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
+}
+
+/// One that waits, in line or to be told of its refusal.
+struct Wait {
+    until: Instant,
+    _in_crowd: OwnedSemaphorePermit,
+}
+
+/// There is neither place nor room for a request.
+pub struct Refusal {
+    problem: Problem,
+    wait: Option<Wait>,
+}
+
+impl Refusal {
+    fn new(detail: &str, wait: Option<Wait>) -> Self {
+        Self { problem: Problem::new(Code::Overloaded, detail).retry_after(1), wait }
+    }
+
+    /// What to answer, when it is time to.
+    pub async fn told(self) -> Problem {
+        if let Some(wait) = &self.wait {
+            tokio::time::sleep_until(wait.until).await;
+        }
+        self.problem
+    }
 }
 
 /// A batch's turn.
@@ -281,20 +342,22 @@ mod tests {
         visits
     }
 
-    /// How long `places` let a request wait before they refused it.
-    async fn refused_after(places: &Places, request: &Request<Announced>) -> Duration {
+    /// How long `places` let a request wait in line, and until it was told of its refusal.
+    async fn refused_after(places: &Places, request: &Request<Announced>) -> (Duration, Duration) {
         let began = Instant::now();
-        let problem = places.take(request).await.err().expect("it is refused");
-        assert_eq!(problem.code(), Code::Overloaded);
-        began.elapsed()
+        let refusal = places.take(request).await.err().expect("it is refused");
+        let in_line = began.elapsed();
+        assert_eq!(refusal.told().await.code(), Code::Overloaded);
+        (in_line, began.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
     async fn over_the_bound_a_request_stands_in_line_and_is_then_refused() {
         let places = places(1, MIB, 1);
         let visit = places.take(&lease()).await.unwrap();
-        let waited = refused_after(&places, &lease()).await;
-        assert!((MOMENT / 2..=MOMENT).contains(&waited), "{waited:?}");
+        let (in_line, told) = refused_after(&places, &lease()).await;
+        assert_eq!(in_line, told);
+        assert!((MOMENT / 2..=MOMENT).contains(&told), "{told:?}");
         drop(visit);
         assert!(places.take(&lease()).await.is_ok());
     }
@@ -311,31 +374,38 @@ mod tests {
         assert!(waiting.is_ok());
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn the_longer_the_line_the_longer_it_takes() {
-        let places = Arc::new(places(2_000, 2 * MIB, 1));
+    /// How `count` batches fare that come together when there is no room.
+    async fn flood(places: Places, count: usize) -> Vec<(Duration, Duration)> {
         let _all_the_room = fill(&places).await;
-        let (began, mut line) = (Instant::now(), JoinSet::new());
-        for _ in 0..1_000 {
+        let (places, mut crowd) = (Arc::new(places), JoinSet::new());
+        for _ in 0..count {
             let places = Arc::clone(&places);
-            line.spawn(async move { refused_after(&places, &batch(MIB)).await });
+            crowd.spawn(async move { refused_after(&places, &batch(MIB)).await });
         }
-        line.join_all().await;
-        let took = began.elapsed();
+        crowd.join_all().await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_more_wait_the_longer_it_takes() {
+        let flood = flood(places(2_000, 2 * MIB, 1), 1_000).await;
+        let took = flood.into_iter().map(|(_, told)| told).max().unwrap();
         assert!((900 * LONGER..=1_000 * LONGER + MOMENT).contains(&took), "{took:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_line_is_bounded() {
-        let places = Arc::new(places(8, 2 * MIB, 1));
-        let _all_the_room = fill(&places).await;
-        let mut line = JoinSet::new();
-        for _ in 0..=LINE {
-            let places = Arc::clone(&places);
-            line.spawn(async move { refused_after(&places, &batch(MIB)).await });
-        }
-        let at_once = line.join_all().await.into_iter().filter(Duration::is_zero).count();
-        assert_eq!(at_once, 1, "the others stand in line");
+    async fn who_finds_the_line_full_waits_outside_of_it() {
+        let flood = flood(places(2_000, 2 * MIB, 1), 10 * BODIES_IN_LINE).await;
+        let (in_line, outside): (Vec<_>, Vec<_>) = flood.into_iter().partition(|(in_line, _)| !in_line.is_zero());
+        assert_eq!(in_line.len(), BODIES_IN_LINE);
+        assert!(in_line.iter().all(|(in_line, told)| in_line == told));
+        assert!(outside.iter().all(|(_, told)| *told >= MOMENT / 2), "to come back at once gains nothing");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_crowd_is_bounded() {
+        let flood = flood(places(8, 2 * MIB, 1), CROWD + 1).await;
+        let at_once = flood.iter().filter(|(_, told)| told.is_zero()).count();
+        assert_eq!(at_once, 1, "the others wait");
     }
 
     #[tokio::test(start_paused = true)]
@@ -377,7 +447,7 @@ mod tests {
         held.push(places.take(&batch(3 * MIB)).await.unwrap());
         held.push(places.take(&batch(2 * MIB)).await.unwrap());
         let refused = places.take(&batch(2 * MIB)).await.err().expect("a MiB is left");
-        assert!(refused.to_wire().detail.contains("limits.bodies_bytes"));
+        assert!(refused.told().await.to_wire().detail.contains("limits.bodies_bytes"));
         assert!(places.take(&unknown()).await.is_err());
         assert!(places.take(&batch(MIB)).await.is_ok());
         assert!(places.take(&batch(SMALL)).await.is_ok(), "a small one needs no room");

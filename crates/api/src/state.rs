@@ -29,6 +29,7 @@ use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::settle::Settler;
 
 use crate::forecast::Forecasts;
+use crate::heavy::HeavyWork;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::overload::Places;
 use crate::readiness::{Probes, Readiness};
@@ -86,6 +87,8 @@ pub struct Inner {
     pub readiness: Readiness,
     /// The places for requests.
     pub places: Places,
+    /// Where large requests are read and large answers written.
+    pub heavy: HeavyWork,
     /// Heartbeats of the last second.
     pub beats: RecentBeats,
     draining: AtomicBool,
@@ -248,6 +251,7 @@ impl Api {
             sightings,
             readiness,
             places,
+            heavy: HeavyWork::default(),
             beats: RecentBeats::default(),
             draining,
         }))

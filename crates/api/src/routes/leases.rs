@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::{self, json};
+use crate::answer::json;
 use crate::courtesy::in_turns;
 use crate::extract::{JsonBody, Tenant};
 use crate::overload::Visit;
@@ -80,11 +80,12 @@ async fn lease(
     let now = api.clock.now();
     api.metrics.leases.inc_by(tasks.len() as u64);
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
+    let telling = api.clone();
     let tell = move || {
-        let leases = in_turns(tasks).filter_map(|task| leased(&api, task, now)).collect();
+        let leases = in_turns(tasks).filter_map(|task| leased(&telling, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
-    answer::sized(size, tell).await
+    api.heavy.sized(size, tell).await
 }
 
 /// What a task takes in an answer beside its payload, roughly.

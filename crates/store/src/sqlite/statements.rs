@@ -3,8 +3,6 @@
 //! A statement is prepared once for the life of its connection and found by its place in an
 //! array: looking it up by its text for every task would cost a tenth of running it.
 
-use std::thread;
-
 use rusqlite::{Connection, Statement};
 
 use super::fault::Fault;
@@ -209,27 +207,15 @@ statements! {
 pub(crate) struct Statements<'c> {
     connection: &'c Connection,
     prepared: Vec<Option<Statement<'c>>>,
-    /// How many have been asked for since the thread made way last.
-    since: u32,
 }
-
-/// Statements after which the thread offers its processor to others, about every half millisecond: where all are
-/// busy, a thread that wakes up to give out a task which is due would wait until this one has used up its slice of some
-/// milliseconds. If nobody waits that costs nearly nothing.
-const TURN: u32 = 256;
 
 impl<'c> Statements<'c> {
     pub(crate) fn new(connection: &'c Connection) -> Self {
-        Self { connection, prepared: Sql::ALL.iter().map(|_| None).collect(), since: 0 }
+        Self { connection, prepared: Sql::ALL.iter().map(|_| None).collect() }
     }
 
     /// The statement, ready to be run.
     pub(crate) fn get(&mut self, sql: Sql) -> Result<&mut Statement<'c>, Fault> {
-        self.since += 1;
-        if self.since == TURN {
-            self.since = 0;
-            thread::yield_now();
-        }
         let place = &mut self.prepared[sql as usize];
         match place {
             Some(statement) => Ok(statement),

@@ -15,7 +15,7 @@ use punctual_core::time::Timestamp;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
 
 use super::settlement::settlement;
-use crate::answer::{self, json};
+use crate::answer::json;
 use crate::extract::json as reader;
 use crate::extract::{JsonBody, TaskPath, Tenant, body};
 use crate::problem::{Code, Problem};
@@ -31,7 +31,7 @@ impl FromRequest<Api> for SettleBody {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         body::require_json(request.headers())?;
         let bytes = body::read(request, api.config.batch_body_bytes).await?;
-        let request: SettleRequest = answer::sized(bytes.len(), move || reader::read(&bytes)).await??;
+        let request: SettleRequest = api.heavy.sized(bytes.len(), move || reader::read(&bytes)).await??;
         if request.items.len() > limits::LEASE_BATCH {
             let message = format!("must have at most {} entries", limits::LEASE_BATCH);
             return Err(Problem::invalid(vec![Fault::new("/items", message)]));

@@ -16,7 +16,6 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
-use crate::answer;
 use crate::courtesy::in_turns;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
@@ -59,15 +58,15 @@ pub async fn submit_batch(
     let size = body.len();
     let turn = api.places.turn(size).await;
     let (verdicts, ids) = {
-        let api = api.clone();
-        answer::sized(size, move || judge(&api, &tenant, &body, media_type)).await??
+        let judging = api.clone();
+        api.heavy.sized(size, move || judge(&judging, &tenant, &body, media_type)).await??
     };
     let (tasks, verdicts) = split(verdicts);
     let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
     drop(turn);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
-    answer::sized(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
+    api.heavy.sized(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
 }
 
 /// Every task of the batch, or why not, and the ids that they have among each other.
