@@ -40,7 +40,7 @@ const LONGER: Duration = Duration::from_millis(2);
 const CROWD: usize = 16_384;
 
 /// How many can stand in line with a body that needs room. Each has up to some 200 KB in the kernel's memory.
-const BODIES_IN_LINE: usize = 128;
+pub(crate) const BODIES_IN_LINE: usize = 128;
 
 /// What a body's size is counted in: memory need not be bounded to the byte.
 const UNIT: usize = 1_024;

@@ -120,7 +120,7 @@ impl Cron {
             let page = self.deps.schedules.due(now, after, PAGE).await?;
             let mut turns = Vec::with_capacity(page.standings.len());
             for standing in &page.standings {
-                match self.deps.occurrences.look(lease, standing, now).await? {
+                match self.deps.occurrences.look(Some(lease), standing, now).await? {
                     Prepared::Turn(turn, more) => {
                         turns.push(*turn);
                         report.more |= more;

@@ -1,7 +1,7 @@
 //! Carries out what a plan says of a schedule: ends the tasks that are in the way, makes those that fire, and puts
 //! everything into one turn for the store.
 //!
-//! The leader's cron loop and the API's `trigger`, `backfill` and `resume` go through here. Nothing is written of a
+//! The leader's cron loop and the API's `trigger`, `backfill`, `resume` and edits go through here. Nothing is written of a
 //! schedule but by [`punctual_core::schedules::Schedules::turn`], on the condition that it is as it was read. Whoever
 //! dies after tasks were ended and before the turn is written has done what the next look would do first.
 
@@ -70,14 +70,20 @@ impl Occurrences {
         Self { store, make, node }
     }
 
-    /// What a look of the cron loop at `now` makes of a schedule.
-    pub async fn look(&self, lease: &Lease, standing: &Standing, now: Timestamp) -> Result<Prepared, StoreError> {
+    /// What a look at `now` makes of a schedule: of the cron loop, as the holder of its `lease`, or of somebody who is about
+    /// to change it.
+    pub async fn look(
+        &self,
+        lease: Option<&Lease>,
+        standing: &Standing,
+        now: Timestamp,
+    ) -> Result<Prepared, StoreError> {
         if let Some(turn) = failed(standing, now) {
             return Ok(Prepared::Turn(Box::new(turn), false));
         }
         let schedule = &standing.schedule;
         let plan = plan::plan(schedule.id, &schedule.definition.spec, &known(standing), now);
-        self.prepare(Some(lease), standing, plan, now).await
+        self.prepare(lease, standing, plan, now).await
     }
 
     /// Ends what is in the way, as the holder of `lease` if there is one, and makes the turn that writes `plan`.

@@ -1,13 +1,16 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
 use axum::http::header::{ALLOW, RETRY_AFTER};
 use axum::routing::{get, post};
+use parking_lot::Mutex;
 use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::*;
+use crate::overload::BODIES_IN_LINE;
 use crate::readiness::Probes;
 use crate::state::ApiConfig;
 use crate::testing::{Answer, World};
@@ -93,6 +96,64 @@ async fn over_the_bound_requests_are_refused_and_probes_are_not() {
     for path in ["/healthz", "/readyz", "/metrics"] {
         assert_eq!(world.call(request("GET", path)).await.status, 200, "{path}");
     }
+}
+
+/// A body of a batch that notes when it was read.
+struct Noted(Arc<Mutex<Option<Instant>>>);
+
+impl Noted {
+    const BYTES: usize = 100_000;
+
+    fn batch(read: &Arc<Mutex<Option<Instant>>>) -> HttpRequest<Body> {
+        HttpRequest::post("/v1/tasks/batch").body(Body::new(Self(Arc::clone(read)))).unwrap()
+    }
+}
+
+impl HttpBody for Noted {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<bytes::Bytes>, Self::Error>>> {
+        self.0.lock().get_or_insert_with(Instant::now);
+        Poll::Ready(None)
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        hyper::body::SizeHint::with_exact(Self::BYTES as u64)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_finds_no_place_in_line_is_read_at_once_and_refused_later() {
+    // Room for one, three quarters of which are for submissions.
+    let config = ApiConfig { bodies_bytes: Noted::BYTES * 4 / 3, ..ApiConfig::default() };
+    let world = World::with(config, Probes::default());
+    let mut taken = Vec::new();
+    for _ in 0..4 {
+        taken.push(world.api.places.take(&Noted::batch(&Arc::default())).await.unwrap());
+    }
+    let began = Instant::now();
+    let wait = |read: Arc<Mutex<Option<Instant>>>| {
+        let router = world.router.clone();
+        async move {
+            let answer = Answer::of(router.oneshot(Noted::batch(&read)).await.unwrap()).await;
+            assert_eq!((answer.problem().as_str(), &answer.headers[RETRY_AFTER]), ("overloaded", "1"));
+            let read = read.lock().expect("a short body is read before its refusal");
+            (read.duration_since(began), began.elapsed())
+        }
+    };
+    let mut crowd = tokio::task::JoinSet::new();
+    for _ in 0..=BODIES_IN_LINE {
+        crowd.spawn(wait(Arc::default()));
+    }
+    let crowd = crowd.join_all().await;
+    let (outside, in_line): (Vec<_>, Vec<_>) = crowd.into_iter().partition(|(read, _)| read.is_zero());
+    assert_eq!((in_line.len(), outside.len()), (BODIES_IN_LINE, 1));
+    assert!(in_line.iter().all(|(read, told)| read == told), "it might have been their turn until then");
+    assert!(!outside[0].1.is_zero(), "who is refused at once comes back at once");
 }
 
 #[tokio::test(start_paused = true)]

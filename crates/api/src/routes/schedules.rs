@@ -32,3 +32,6 @@ pub fn router() -> OpenApiRouter<Api> {
         .routes(routes!(preview::preview_schedule))
         .routes(routes!(occurrences::list_occurrences))
 }
+
+#[cfg(test)]
+mod tests;

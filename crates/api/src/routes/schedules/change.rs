@@ -8,6 +8,8 @@ use axum::response::Response;
 use punctual_core::ids::ScheduleId;
 use punctual_core::schedule::plan;
 use punctual_core::schedules::{Definition, Pause, Replaced, Schedule, Standing, Switch, Turn, Turned};
+use punctual_core::time::Timestamp;
+use punctual_scheduler::occurrences::Prepared;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::answer;
@@ -97,7 +99,7 @@ pub async fn find_standing(api: &Api, tenant: &str, id: ScheduleId) -> Result<St
 }
 
 /// The judge of a request about a schedule that was made at `created_at`.
-pub fn judge<'a>(api: &'a Api, tenant: &'a str, created_at: Option<punctual_core::time::Timestamp>) -> Judge<'a> {
+pub fn judge<'a>(api: &'a Api, tenant: &'a str, created_at: Option<Timestamp>) -> Judge<'a> {
     let now = api.clock.now();
     Judge { config: &api.config, tenant, now, node: api.node, created_at: created_at.unwrap_or(now) }
 }
@@ -113,23 +115,30 @@ pub async fn rewrite(
 ) -> Result<Schedule, Problem> {
     let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
-        let standing = find_standing(api, tenant, id).await?;
+        let (standing, now) = (find_standing(api, tenant, id).await?, api.clock.now());
         let schedule = &standing.schedule;
         check_version(condition, schedule)?;
         let Judged { name, definition, paused } = wanted(schedule)?;
-        let edited = edited(api, schedule, name.clone(), definition)?;
-        let written = match (paused, &schedule.pause) {
-            (Some(false), Some(_)) => go_on(api, standing, edited).await?,
-            (Some(true), None) => {
-                let mut paused = edited.unwrap_or_else(|| anew(api, schedule));
-                paused.set_pause(Some(Pause { at: paused.updated_at, reason: None }));
-                paused.progress.look_at = paused.look_at(true);
-                api.schedules.replace(paused).await?
+        let new_timing = definition.spec.timing != schedule.definition.spec.timing;
+        let edited = edited(api, schedule, name.clone(), definition, now)?;
+        let is_paused = schedule.pause.is_some();
+        let switches = paused.is_some_and(|paused| paused != is_paused);
+        if edited.is_none() && !switches {
+            return Ok(standing.schedule);
+        }
+        // What went by in a pause is recorded when it ends, unless it could not be told then when that was.
+        if (!is_paused || new_timing) && decide_due(api, &standing, now).await? {
+            continue;
+        }
+        let written = if switches && is_paused {
+            go_on(api, standing, edited, now).await?
+        } else {
+            let mut edited = edited.unwrap_or_else(|| anew(schedule, now));
+            if switches {
+                edited.set_pause(Some(Pause { at: now, reason: None }));
+                edited.progress.look_at = edited.look_at(true);
             }
-            _ => match edited {
-                Some(edited) => api.schedules.replace(edited).await?,
-                None => return Ok(standing.schedule),
-            },
+            api.schedules.replace(edited).await?
         };
         match written {
             Replaced::Done => return find(api, tenant, id).await,
@@ -140,9 +149,30 @@ pub async fn rewrite(
     Err(kept_changing())
 }
 
+/// Decides what of a schedule is due at `now`, by what it is until somebody changes it: after the change nobody could tell
+/// what had become of it. True if there was something; then the schedule is to be read again, whoever was faster.
+async fn decide_due(api: &Api, standing: &Standing, now: Timestamp) -> Result<bool, Problem> {
+    let schedule = &standing.schedule;
+    if schedule.progress.next_run_at.is_none_or(|at| at > now) {
+        return Ok(false);
+    }
+    let prepared = if schedule.pause.is_some() {
+        let known = punctual_scheduler::occurrences::known(standing);
+        let skipped = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
+        Prepared::Turn(Box::new(api.occurrences.turn(standing, &skipped, now)), false)
+    } else {
+        api.occurrences.look(None, standing, now).await?
+    };
+    match prepared {
+        Prepared::Turn(turn, _) => write(api, *turn).await.map(|_| true),
+        Prepared::Again => Ok(true),
+        Prepared::Nothing | Prepared::NotLeader => Ok(false),
+    }
+}
+
 /// The schedule at its next version.
-fn anew(api: &Api, schedule: &Schedule) -> Schedule {
-    Schedule { version: schedule.version + 1, updated_at: api.clock.now(), ..schedule.clone() }
+fn anew(schedule: &Schedule, now: Timestamp) -> Schedule {
+    Schedule { version: schedule.version + 1, updated_at: now, ..schedule.clone() }
 }
 
 /// The schedule with another name and definition; none if they are the same. If its instants are others, it goes on with
@@ -152,6 +182,7 @@ fn edited(
     schedule: &Schedule,
     name: String,
     mut definition: Definition,
+    now: Timestamp,
 ) -> Result<Option<Schedule>, Problem> {
     definition.spec.paused = schedule.pause.is_some();
     if name == schedule.name && definition == schedule.definition {
@@ -160,7 +191,7 @@ fn edited(
     let (old, spec) = (&schedule.definition.spec, &definition.spec);
     let judge = judge(api, &schedule.tenant, Some(schedule.created_at));
     let mut progress = schedule.progress;
-    let first = || plan::first(spec, progress.run_count, judge.now);
+    let first = || plan::first(spec, progress.run_count, now);
     progress.next_run_at = if spec.timing != old.timing {
         judge.has_instants(spec)?;
         first()
@@ -170,14 +201,8 @@ fn edited(
     } else {
         progress.next_run_at
     };
-    let mut edited = Schedule {
-        name,
-        definition,
-        progress,
-        version: schedule.version + 1,
-        updated_at: judge.now,
-        ..schedule.clone()
-    };
+    let mut edited =
+        Schedule { name, definition, progress, version: schedule.version + 1, updated_at: now, ..schedule.clone() };
     // The cron loop looks at it once and sees when it has to do so again.
     edited.progress.look_at = edited.look_at(true);
     Ok(Some(edited))
@@ -193,14 +218,19 @@ pub async fn pause(
 ) -> Result<Schedule, Problem> {
     let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
-        let schedule = find(api, tenant, id).await?;
-        check_version(condition, &schedule)?;
+        let (standing, now) = (find_standing(api, tenant, id).await?, api.clock.now());
+        let schedule = &standing.schedule;
+        check_version(condition, schedule)?;
         let is_same = |was: &Pause| reason.is_none() || was.reason.as_deref() == reason;
         if schedule.pause.as_ref().is_some_and(is_same) {
-            return Ok(schedule);
+            return Ok(standing.schedule);
         }
-        let mut paused = anew(api, &schedule);
-        let at = schedule.pause.map_or(paused.updated_at, |was| was.at);
+        // What was due before the pause was not skipped by it.
+        if schedule.pause.is_none() && decide_due(api, &standing, now).await? {
+            continue;
+        }
+        let mut paused = anew(schedule, now);
+        let at = schedule.pause.as_ref().map_or(now, |was| was.at);
         paused.set_pause(Some(Pause { at, reason: reason.map(str::to_owned) }));
         paused.progress.look_at = paused.look_at(true);
         if api.schedules.replace(paused).await? == Replaced::Done {
@@ -219,7 +249,7 @@ pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, condition: &If) -> 
         if standing.schedule.pause.is_none() {
             return Ok(standing.schedule);
         }
-        if go_on(api, standing, None).await? == Replaced::Done {
+        if go_on(api, standing, None, api.clock.now()).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }
     }
@@ -227,7 +257,12 @@ pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, condition: &If) -> 
 }
 
 /// Lets a paused schedule go on, as `edited` if it is edited by the same write.
-async fn go_on(api: &Api, mut standing: Standing, edited: Option<Schedule>) -> Result<Replaced, Problem> {
+async fn go_on(
+    api: &Api,
+    mut standing: Standing,
+    edited: Option<Schedule>,
+    now: Timestamp,
+) -> Result<Replaced, Problem> {
     let edited = edited.map(|mut edited| {
         // The turn counts the version, once for both.
         edited.version = standing.schedule.version;
@@ -236,7 +271,7 @@ async fn go_on(api: &Api, mut standing: Standing, edited: Option<Schedule>) -> R
         Box::new(edited)
     });
     standing.schedule.set_pause(None);
-    let (now, schedule) = (api.clock.now(), &standing.schedule);
+    let schedule = &standing.schedule;
     let known = punctual_scheduler::occurrences::known(&standing);
     let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
     let turn = Turn { switch: Some(Switch::Resume), edited, ..api.occurrences.turn(&standing, &plan, now) };

@@ -1,0 +1,91 @@
+use serde_json::{Value, json};
+
+use crate::testing::World;
+
+/// A schedule of every second on a node that nobody leads, so that nothing is decided but by who changes it.
+async fn every_second(world: &World, more: Value) -> String {
+    let mut body = json!({"name": "s", "cron": "* * * * * *", "overlap_policy": "allow_all", "task": {"type": "t"}});
+    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let answer = world.send("POST", "/v1/schedules", Some(body)).await;
+    assert_eq!(answer.status, 201, "{}", answer.text);
+    format!("/v1/schedules/{}", answer.json()["schedule_id"].as_str().unwrap())
+}
+
+async fn ask(world: &World, method: &str, path: &str, body: Value) -> Value {
+    let answer = world.send(method, path, Some(body)).await;
+    assert_eq!(answer.status, 200, "{method} {path}: {}", answer.text);
+    answer.json()
+}
+
+/// The second, the outcome and the reason of every occurrence, the oldest first.
+async fn occurrences(world: &World, path: &str) -> Vec<(String, String, String)> {
+    let told = ask(world, "GET", &format!("{path}/occurrences?limit=1000"), Value::Null).await;
+    let text = |item: &Value, field: &str| item[field].as_str().unwrap().to_owned();
+    let told = told["items"].as_array().unwrap().iter().rev();
+    told.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason")))
+        .collect()
+}
+
+fn each(seconds: std::ops::RangeInclusive<u32>, outcome: &str, reason: &str) -> Vec<(String, String, String)> {
+    seconds.map(|second| (format!("00:{second:02}"), outcome.to_owned(), reason.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn what_was_due_before_an_edit_is_decided_by_what_the_schedule_was() {
+    for edit in [
+        json!({"cron": "0 0 1 1 *"}),
+        json!({"timezone": "Europe/Berlin"}),
+        json!({"starts_at": "2026-05-23T00:00:00Z"}),
+        json!({"ends_at": "2026-05-22T18:00:07Z"}),
+        json!({"catchup": "none"}),
+        json!({"task": {"type": "other"}}),
+    ] {
+        let world = World::new();
+        let path = every_second(&world, json!({"catchup": "all"})).await;
+        world.clock.advance_millis(5_500);
+        let version = ask(&world, "PATCH", &path, edit.clone()).await["version"].clone();
+        assert_eq!(version, 2, "an edit is one change, whatever was due: {edit}");
+        let (late, on_time) = (each(1..=4, "fired", "caught_up"), each(5..=5, "fired", "on_time"));
+        assert_eq!(occurrences(&world, &path).await, [late, on_time].concat(), "{edit}");
+        let tasks = ask(&world, "GET", "/v1/tasks?type=t", Value::Null).await;
+        assert_eq!(tasks["items"].as_array().unwrap().len(), 5, "{edit}");
+    }
+}
+
+#[tokio::test]
+async fn what_was_due_before_a_pause_was_not_skipped_by_it() {
+    for pause in [("POST", "/pause", json!({})), ("PATCH", "", json!({"paused": true}))] {
+        let (world, (method, call, body)) = (World::new(), pause);
+        let path = every_second(&world, json!({"catchup": "all"})).await;
+        world.clock.advance_millis(3_500);
+        ask(&world, method, &format!("{path}{call}"), body).await;
+        world.clock.advance_millis(2_000);
+        ask(&world, "POST", &format!("{path}/resume"), json!({})).await;
+        let before = [each(1..=2, "fired", "caught_up"), each(3..=3, "fired", "on_time")].concat();
+        assert_eq!(occurrences(&world, &path).await, [before, each(4..=5, "skipped", "paused")].concat(), "{method}");
+    }
+}
+
+#[tokio::test]
+async fn what_went_by_in_a_pause_is_recorded_when_its_instants_become_others() {
+    let world = World::new();
+    let path = every_second(&world, json!({"paused": true})).await;
+    world.clock.advance_millis(3_500);
+    ask(&world, "PATCH", &path, json!({"overlap_policy": "skip"})).await;
+    assert_eq!(occurrences(&world, &path).await, [], "its instants are known still");
+    let edited = ask(&world, "PATCH", &path, json!({"cron": "*/10 * * * * *"})).await;
+    assert_eq!((&edited["paused"], &edited["skipped_count"]), (&json!(true), &json!(3)));
+    assert_eq!(occurrences(&world, &path).await, each(1..=3, "skipped", "paused"));
+    world.clock.advance_millis(7_000);
+    let resumed = ask(&world, "PATCH", &path, json!({"cron": "0 0 * * *", "paused": false})).await;
+    assert_eq!((&resumed["paused"], &resumed["skipped_count"]), (&json!(false), &json!(4)));
+}
+
+#[tokio::test]
+async fn an_edit_that_changes_nothing_decides_nothing() {
+    let world = World::new();
+    let path = every_second(&world, json!({})).await;
+    world.clock.advance_millis(3_500);
+    let same = ask(&world, "PATCH", &path, json!({"cron": "* * * * * *", "paused": false})).await;
+    assert_eq!((&same["version"], &same["run_count"]), (&json!(1), &json!(0)));
+}
