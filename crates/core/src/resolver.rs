@@ -26,7 +26,7 @@
 //!   idempotency key is free.
 //! - `a_replayed_member_stands_for_its_first_task`: in the dependencies of the other tasks of its batch.
 //! - `a_failed_dependency_follows_the_policy`: `cancel`, `run` or `fail`, of the child, whether its parent was cancelled,
-//!   failed or became a dead letter, before it was submitted or since.
+//!   failed or became a dead letter, before it was submitted or since; its trail names that one.
 //! - `a_failure_goes_down_a_chain`: of any length, step by step.
 //! - `a_dead_letter_may_hold_its_children`: as its queue says; they follow it when it has been driven again and completes,
 //!   and its policy when it is removed, or its queue says otherwise.

@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::NodeId;
+use crate::ids::{NodeId, TaskId};
 use crate::json::Json;
 use crate::retry::RetryPolicy;
 use crate::task::{Edit, Hold};
@@ -149,6 +149,8 @@ pub enum Event<'a> {
     DependencyFailed {
         /// `FAILED` instead of `CANCELLED`.
         fail: bool,
+        /// Which it was and how it came to rest, unless it was removed and nobody knows any more.
+        parent: Option<(TaskId, State)>,
     },
     /// The submitter changes what has not begun.
     Edit(Box<Edit>),
@@ -314,8 +316,10 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             Change { cancel_requested: true, ..draft.step(Running, Step::CancelRequested) }
         }
         (Blocked | Pending | Queued, Event::Expire) => draft.step(Failed, Step::Expired),
-        (Blocked, Event::DependencyFailed { fail: true }) => draft.step(Failed, Step::DependencyFailed),
-        (Blocked, Event::DependencyFailed { fail: false }) => draft.step(Cancelled, Step::DependencyFailed),
+        (Blocked, Event::DependencyFailed { fail, parent }) => {
+            let named = parent.map(|(parent, ended)| Step::ParentFailed { parent, ended });
+            draft.step(if fail { Failed } else { Cancelled }, named.unwrap_or(Step::DependencyFailed))
+        }
         (state @ (Blocked | Pending), Event::Edit(edit)) => {
             Change { due_at: edit.execute_at, edit: Some(edit), ..draft.step(state, Step::Edited) }
         }

@@ -12,6 +12,9 @@ use crate::ids::{NodeId, RunId, TaskId};
 use crate::state::State;
 use crate::time::Timestamp;
 
+/// The code of a task that was not run because of one that it depends on.
+const DEPENDENCY_FAILED: &str = "dependency_failed";
+
 /// The encoded steps of a task, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trail(Vec<u8>);
@@ -91,7 +94,7 @@ pub enum Step<'a> {
     Cancelled,
     /// It was not started by its `expires_at`.
     Expired,
-    /// A task it depended on did not complete.
+    /// A task it depended on did not complete, and nobody knows any more which: it was removed.
     DependencyFailed,
     /// Its submitter changed it.
     Edited,
@@ -113,6 +116,13 @@ pub enum Step<'a> {
         error: RunError<'a>,
         /// The status a webhook answered, if it was one.
         http_status: Option<u16>,
+    },
+    /// This task, which it depended on, did not complete.
+    ParentFailed {
+        /// Which.
+        parent: TaskId,
+        /// How it came to rest.
+        ended: State,
     },
 }
 
@@ -310,7 +320,7 @@ impl<'a> Entry<'a> {
             Step::CancelRequested => "cancel_requested".into(),
             Step::Cancelled => "cancelled".into(),
             Step::Expired => "expired".into(),
-            Step::DependencyFailed => "dependency_failed".into(),
+            Step::DependencyFailed | Step::ParentFailed { .. } => DEPENDENCY_FAILED.into(),
             Step::Edited => "edited".into(),
             Step::RunNow => "run_now".into(),
             Step::Redriven => "redriven".into(),
@@ -325,7 +335,13 @@ impl<'a> Entry<'a> {
         match &self.step {
             Step::Failed { error, .. } | Step::FailedUncounted { error, .. } => Some(error.clone()),
             Step::Expired => fixed("expired", "the task was not started by its expires_at"),
-            Step::DependencyFailed => fixed("dependency_failed", "a task that this one depends on did not complete"),
+            Step::DependencyFailed => fixed(DEPENDENCY_FAILED, "a task that this one depends on did not complete"),
+            Step::ParentFailed { parent, ended } => {
+                let ended = ended.as_str();
+                let message =
+                    format!("{parent}, which this task depends on, did not complete: it came to rest as {ended}");
+                Some(RunError { code: DEPENDENCY_FAILED.into(), message: message.into(), details: None })
+            }
             _ => None,
         }
     }
@@ -422,6 +438,7 @@ mod tests {
             Step::Redriven,
             Step::Scheduled { instant },
             Step::FailedUncounted { outcome, error, http_status },
+            Step::ParentFailed { parent: TaskId::new(), ended: State::Cancelled },
         ];
         for (number, step) in (0_u8..).zip(steps) {
             assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");
@@ -474,6 +491,24 @@ mod tests {
             expired(vec![started(), Step::GivenBack]),
             "the task was begun and given back, and was not started again by its expires_at"
         );
+    }
+
+    #[test]
+    fn a_dependency_that_failed_is_named() {
+        let parent = TaskId::new();
+        let told = |step: Step<'static>| {
+            let mut trail = Trail::default();
+            trail.push(&entry(2, State::Cancelled, step));
+            assert_eq!(trail.last().unwrap().reason(), "dependency_failed");
+            let (_, error) = trail.last_error().expect("it says why");
+            assert_eq!(error.code, "dependency_failed");
+            error.message.into_owned()
+        };
+        assert_eq!(
+            told(Step::ParentFailed { parent, ended: State::DeadLettered }),
+            format!("{parent}, which this task depends on, did not complete: it came to rest as DEAD_LETTERED")
+        );
+        assert_eq!(told(Step::DependencyFailed), "a task that this one depends on did not complete");
     }
 
     #[test]

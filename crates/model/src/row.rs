@@ -178,7 +178,7 @@ impl Mark {
             Step::Cancelled => Deed::Cancelled,
             Step::Expired => Deed::Expired,
             Step::Redriven => Deed::Redriven,
-            Step::Unblocked | Step::DependencyFailed | Step::Edited | Step::RunNow => {
+            Step::Unblocked | Step::DependencyFailed | Step::ParentFailed { .. } | Step::Edited | Step::RunNow => {
                 unreachable!("the model has neither dependencies nor edits")
             }
         };

@@ -12,7 +12,7 @@ mod taker;
 mod tests;
 mod time;
 
-use punctual_client::{Explanation, Reason};
+use punctual_client::{Explanation, Reason, TaskInTheWay};
 use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -85,7 +85,8 @@ fn under_way(task: &Task, state: State) -> Reason {
     }
 }
 
-/// With the last error, unless it succeeded after all; of one that has expired also with that of its runs, if they failed.
+/// With the last error, unless it succeeded after all; of one that has expired also with that of its runs, if they failed,
+/// and with the task that it depended on, if it was not run because of that.
 fn at_rest(task: &Task, state: State) -> Reason {
     let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
     let failed =
@@ -97,8 +98,15 @@ fn at_rest(task: &Task, state: State) -> Reason {
         (None, _) => String::new(),
     };
     let message = format!("it is {} and will not run again by itself{why}", state.as_str());
+    let parent = match task.trail.last().map(|entry| entry.step) {
+        Some(Step::ParentFailed { parent, ended }) => {
+            Some(TaskInTheWay { id: parent, state: ended.into(), holds: false })
+        }
+        _ => None,
+    };
     Reason {
         since: task.completed_at,
+        tasks: parent.into_iter().collect(),
         error_code: error.as_ref().map(|error| error.code.clone().into_owned()),
         reason: error.map(|error| error.message.into_owned()).filter(|message| !message.is_empty()),
         ..reason("final", message)

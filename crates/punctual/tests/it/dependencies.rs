@@ -105,6 +105,13 @@ async fn three_policies_meet_four_ends() {
             let task = caller.until(&id, expected).await;
             if expected != "PENDING" {
                 assert_eq!(task["last_error"]["code"], "dependency_failed", "{policy} {ended}");
+                let named =
+                    format!("{parent}, which this task depends on, did not complete: it came to rest as {ended}");
+                assert_eq!(task["last_error"]["message"], named, "{policy} {ended}");
+                let told = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
+                let reason = &told["reasons"][0];
+                assert_eq!((&reason["code"], &reason["reason"]), (&json!("final"), &json!(named)), "{policy} {ended}");
+                assert_eq!(reason["tasks"], json!([{"id": parent, "state": ended}]), "{policy} {ended}");
             }
         }
         // One that is submitted afterwards fares the same.

@@ -11,6 +11,7 @@ use punctual_core::lane::Lane;
 use punctual_core::resolver::Resolved;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::fault::Fault;
@@ -64,7 +65,7 @@ async fn tell(hand: &Hand, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Tim
 struct Letter {
     /// It is one, and its queue holds what waits behind it.
     holds: bool,
-    is_completed: bool,
+    state: State,
 }
 
 /// How these tasks came to rest, as far as they did.
@@ -73,7 +74,13 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, Letter
         return Ok(HashMap::new());
     }
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), Letter { holds: row.get(1), is_completed: row.get(2) })).collect())
+    let letter = |row: &Row| Letter { holds: row.get(1), state: ended_as(row, 2) };
+    Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
+}
+
+/// The state that a task came to rest in; what nobody can read is no completion.
+fn ended_as(row: &Row, column: usize) -> State {
+    State::from_code(i64::from(row.get::<_, i16>(column))).unwrap_or(State::Failed)
 }
 
 /// Those of these tasks that are dead letters whose queues hold what waits behind them.

@@ -164,7 +164,7 @@ fn number_of(session: &mut Session<'_>, id: TaskId) -> Result<Option<i64>, Fault
 }
 
 /// Which task has a number, and where it stands.
-fn stands(session: &mut Session<'_>, seq: i64) -> Result<Option<(TaskId, State)>, Fault> {
+pub(crate) fn stands(session: &mut Session<'_>, seq: i64) -> Result<Option<(TaskId, State)>, Fault> {
     let query = session.statements.get(Sql::TaskStands)?;
     let found = query.query_row([seq], |row| Ok((Uuid::from_bytes(row.get(0)?), row.get::<_, i64>(1)?)));
     Ok(found.optional()?.and_then(|(id, state)| Some((TaskId::from_uuid(id), State::from_code(state)?))))

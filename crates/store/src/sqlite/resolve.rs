@@ -72,13 +72,19 @@ pub(crate) fn review(session: &mut Session<'_>, reviewed: Reviewed) -> Result<Re
 struct Letter {
     /// It is one, and its queue holds what waits behind it.
     holds: bool,
-    is_completed: bool,
+    state: State,
 }
 
 /// How a task came to rest, if it did.
 fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<Letter>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
-    Ok(query.query_row([seq], |row| Ok(Letter { holds: row.get(0)?, is_completed: row.get(1)? })).optional()?)
+    let letter = query.query_row([seq], |row| Ok(Letter { holds: row.get(0)?, state: ended_as(row.get(1)?) }));
+    Ok(letter.optional()?)
+}
+
+/// The state that a task came to rest in; what nobody can read is no completion.
+fn ended_as(state: i64) -> State {
+    State::from_code(state).unwrap_or(State::Failed)
 }
 
 /// Whether a task is a dead letter whose queue holds what waits behind it.

@@ -165,6 +165,8 @@ pub async fn a_failed_dependency_follows_the_policy(factory: &dyn StoreFactory) 
                 if expected.is_final() {
                     let (_, error) = child.trail.last_error().expect("it says why");
                     assert_eq!(error.code, "dependency_failed", "{case}");
+                    let named = Step::ParentFailed { parent: parent.id, ended };
+                    assert_eq!(child.trail.last().map(|entry| entry.step), Some(named), "{case}");
                 }
                 fixture.apply(&other, Event::Cancel).await;
                 fixture.resolve().await;

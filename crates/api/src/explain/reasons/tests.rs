@@ -180,6 +180,18 @@ fn what_has_come_to_rest_tells_its_last_error() {
 }
 
 #[test]
+fn what_was_not_run_because_of_another_names_that() {
+    let mut facts = Facts::of(task(State::Cancelled, 0, Route::Pull), NOW);
+    let parent = TaskId::new();
+    let step = Step::ParentFailed { parent, ended: State::Failed };
+    facts.task.trail.push(&Entry { to: State::Cancelled, step, ..failed("boom") });
+    let (reason, _) = told(&facts);
+    assert_eq!((&reason["code"], &reason["error_code"]), (&json!("final"), &json!("dependency_failed")));
+    assert_eq!(reason["tasks"], json!([{"id": parent, "state": "FAILED"}]));
+    assert!(reason["reason"].as_str().is_some_and(|text| text.contains(&parent.to_string())), "{reason}");
+}
+
+#[test]
 fn what_has_expired_tells_the_error_of_its_runs_too() {
     let mut facts = Facts::of(task(State::Failed, 0, Route::Pull), NOW);
     let expired = Entry { step: Step::Expired, to: State::Failed, version: 9, ..failed("") };

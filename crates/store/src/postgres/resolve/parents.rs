@@ -20,7 +20,7 @@ use super::super::fault::Fault;
 use super::super::hand::Hand;
 use super::super::row::state_column;
 use super::super::statements::Sql;
-use super::{letters, tell};
+use super::{ended_as, letters, tell};
 use crate::columns::count_column;
 use crate::depending;
 use crate::taking::made;
@@ -122,7 +122,7 @@ async fn follow(
 
 /// What the notes say. A dead letter may have been driven again since, or removed.
 async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
-    let dead = |row: &&Row| State::from_code(i64::from(row.get::<_, i16>(2))) == Some(State::DeadLettered);
+    let dead = |row: &&Row| ended_as(row, 2) == State::DeadLettered;
     let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
     let known = letters(&hand.session, &dead_ones).await?;
     let missing: Vec<Uuid> = dead_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
@@ -139,12 +139,9 @@ async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
             ends.done.push(seq);
             continue;
         }
-        let end = |is_completed: bool| {
-            let state = if is_completed { State::Completed } else { State::Failed };
-            Ended { seq: Some(seq), parent, state }
-        };
+        let end = |state: State| Ended { seq: Some(seq), parent, state };
         if !dead(&row) {
-            ends.ended.push(end(State::from_code(i64::from(row.get::<_, i16>(2))) == Some(State::Completed)));
+            ends.ended.push(end(ended_as(row, 2)));
             continue;
         }
         match known.get(&parent) {
@@ -152,10 +149,10 @@ async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
                 ends.held.push(parent);
                 ends.done.push(seq);
             }
-            Some(letter) => ends.ended.push(end(letter.is_completed)),
+            Some(letter) => ends.ended.push(end(letter.state)),
             // It will come to rest again.
             None if live.contains(&parent) => ends.done.push(seq),
-            None => ends.ended.push(end(false)),
+            None => ends.ended.push(end(State::DeadLettered)),
         }
     }
     Ok(ends)
@@ -186,19 +183,19 @@ async fn release(hand: &mut Hand, edges: &[(&Ended, Uuid)], released: &mut Relea
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = hand.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
     let children: Vec<Child> = rows.iter().filter_map(child).collect();
-    // How many of its edges are gone now, and whether one of them failed it.
-    let mut gone: HashMap<Uuid, (i32, bool)> = HashMap::new();
+    // How many of its edges are gone now, and which parent failed it, the first if several did.
+    let mut gone: HashMap<Uuid, (i32, Option<&Ended>)> = HashMap::new();
     for (ended, child) in edges {
-        let (count, has_failed) = gone.entry(*child).or_default();
+        let (count, failed) = gone.entry(*child).or_default();
         *count += 1;
-        *has_failed |= ended.state != State::Completed;
+        *failed = failed.or(Some(*ended).filter(|ended| ended.state != State::Completed));
     }
     let now = hand.now();
     let by = hand.by(now, Actor::Resolver);
     let mut decided = Decided::default();
     for child in &children {
-        if let Some((count, has_failed)) = gone.get(&child.id) {
-            decided.decide(child, *count, *has_failed, now, &by);
+        if let Some((count, failed)) = gone.get(&child.id) {
+            decided.decide(child, *count, *failed, now, &by);
         }
     }
     write(hand, &decided, released).await
@@ -213,11 +210,13 @@ struct Decided {
 }
 
 impl Decided {
-    fn decide(&mut self, child: &Child, count: i32, has_failed: bool, now: Timestamp, by: &By<'_>) {
+    fn decide(&mut self, child: &Child, count: i32, failed: Option<&Ended>, now: Timestamp, by: &By<'_>) {
         let left = child.blockers.saturating_sub(count);
         let id = TaskId::from_uuid(child.id);
-        if has_failed && child.on_failure != OnDependencyFailure::Run {
-            let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail };
+        let failed = failed.filter(|_| child.on_failure != OnDependencyFailure::Run);
+        if let Some(Ended { parent, state, .. }) = failed {
+            let parent = Some((TaskId::from_uuid(*parent), *state));
+            let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
             self.failed.push((id, made(&child.position, event, by)));
         } else if left <= 0 {
             let due_at = Timestamp::from_millis(child.due_at).max(now);

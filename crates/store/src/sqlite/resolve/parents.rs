@@ -12,10 +12,11 @@ use uuid::Uuid;
 
 use super::super::apply::{self, lane_of};
 use super::super::fault::Fault;
+use super::super::obstacles::stands;
 use super::super::outbox::{self, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
-use super::{is_live, letter_of};
+use super::{ended_as, is_live, letter_of};
 use crate::columns::count_column;
 use crate::depending;
 use crate::taking::made;
@@ -40,11 +41,12 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
                 return Ok(resolved);
             }
             notes_left -= 1;
-            if let Some(is_completed) = end(session, parent, State::from_code(state))? {
+            if let Some(state) = end(session, parent, ended_as(state))? {
+                let ended = Ended { parent, id: name(session, parent, state)?, state };
                 let children = children(session, parent, room)?;
                 room -= children.len();
                 for child in children {
-                    release(session, parent, child, is_completed, &mut resolved)?;
+                    release(session, &ended, child, &mut resolved)?;
                 }
                 if room == 0 {
                     // There may be more of this one.
@@ -67,22 +69,30 @@ fn notes(session: &mut Session<'_>) -> Result<Vec<(i64, i64, i64)>, Fault> {
     Ok(notes)
 }
 
-/// Whether a parent has completed; none if its children go on waiting. A dead letter may have been driven again since, or
+/// How a parent came to rest; none if its children go on waiting. A dead letter may have been driven again since, or
 /// removed.
-fn end(session: &mut Session<'_>, parent: i64, state: Option<State>) -> Result<Option<bool>, Fault> {
-    if state != Some(State::DeadLettered) {
-        return Ok(Some(state == Some(State::Completed)));
+fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<State>, Fault> {
+    if state != State::DeadLettered {
+        return Ok(Some(state));
     }
     match letter_of(session, parent)? {
         Some(letter) if letter.holds => {
             session.statements.get(Sql::ParentHold)?.execute([parent])?;
             Ok(None)
         }
-        Some(letter) => Ok(Some(letter.is_completed)),
+        Some(letter) => Ok(Some(letter.state)),
         // It will come to rest again.
         None if is_live(session, parent)? => Ok(None),
-        None => Ok(Some(false)),
+        None => Ok(Some(State::DeadLettered)),
     }
+}
+
+/// The id of a parent that its children are to name, as those of one that completed need not; none if it was removed.
+fn name(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<TaskId>, Fault> {
+    if state == State::Completed {
+        return Ok(None);
+    }
+    Ok(stands(session, parent)?.map(|(id, _)| id))
 }
 
 fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i64>, Fault> {
@@ -92,6 +102,13 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
         children.push(row.get(0)?);
     }
     Ok(children)
+}
+
+/// A task that has come to rest.
+struct Ended {
+    parent: i64,
+    id: Option<TaskId>,
+    state: State,
 }
 
 /// A task that waits for others.
@@ -106,19 +123,14 @@ struct Child {
 }
 
 /// Takes an edge away, and does with its child what follows.
-fn release(
-    session: &mut Session<'_>,
-    parent: i64,
-    seq: i64,
-    is_completed: bool,
-    resolved: &mut Resolved,
-) -> Result<(), Fault> {
-    session.statements.get(Sql::EdgeRemove)?.execute([parent, seq])?;
+fn release(session: &mut Session<'_>, ended: &Ended, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
+    session.statements.get(Sql::EdgeRemove)?.execute([ended.parent, seq])?;
     let Some(child) = look_at(session, seq)? else { return Ok(()) };
     let now = session.now();
     let by = session.by(now, Actor::Resolver);
-    if !is_completed && child.on_failure != OnDependencyFailure::Run {
-        let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail };
+    if ended.state != State::Completed && child.on_failure != OnDependencyFailure::Run {
+        let parent = ended.id.map(|id| (id, ended.state));
+        let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
         apply::finish(session, child.id, &made(&child.position, event, &by))?;
         resolved.tasks += 1;
     } else if child.blockers > 1 {
