@@ -20,7 +20,8 @@
 //! - `a_task_that_is_recognised_is_counted_once`: its second submission waits for nothing.
 //! - `tenants_are_counted_apart`: and a range is of its minutes, the first included and the last not.
 //! - `counts_outlive_the_process`: they are as durable as the tasks.
-//! - `schedules_that_will_fire_are_told_page_by_page`: by name, those that are not paused and have a next instant.
+//! - `schedules_that_will_fire_are_told_page_by_page`: by name, those that are not paused and have a next
+//!   instant, with how many of their runs wait; what a backfill put there is none of those.
 
 mod instants;
 

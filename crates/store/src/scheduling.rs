@@ -113,6 +113,7 @@ pub(crate) struct UpcomingColumns {
     pub next_run_at: i64,
     pub run_count: i64,
     pub definition: String,
+    pub reserved: i64,
 }
 
 /// A page of schedules that will fire, of which `limit` were asked for; one that cannot be read stops no other.
@@ -127,7 +128,8 @@ pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> Upco
         let next_run_at = Timestamp::from_millis(of.next_run_at);
         // Whether it is paused its own column says: what its owner wrote may be older.
         let spec = Spec { paused: false, ..definition.spec };
-        Some(Upcoming { id, spec, next_run_at, run_count: of.run_count.cast_unsigned() })
+        let (run_count, reserved) = (of.run_count.cast_unsigned(), of.reserved.cast_unsigned());
+        Some(Upcoming { id, spec, next_run_at, run_count, reserved })
     });
     UpcomingPage { schedules: schedules.collect(), next }
 }

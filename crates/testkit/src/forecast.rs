@@ -6,7 +6,8 @@ mod random;
 use std::sync::Arc;
 
 use punctual_core::forecast::{Minute, Upcoming};
-use punctual_core::schedules::{Pause, Schedule, Turned};
+use punctual_core::schedule::plan::Origin;
+use punctual_core::schedules::{Pause, Record, Recorded, Schedule, Turned};
 use punctual_core::state::{Event, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{Edit, Task};
@@ -15,7 +16,7 @@ use punctual_core::trail::FailedHow;
 use tokio::task::JoinSet;
 
 use crate::fixtures::{START, TENANT, at, task};
-use crate::schedules::{fired, of_schedule, schedule, turn};
+use crate::schedules::{done, fired, of_schedule, record, schedule, turn};
 use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good, failure, is_done, replayed};
 
 pub use random::*;
@@ -273,13 +274,18 @@ pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreF
     for schedule in &stored {
         fixture.schedules.insert(schedule.clone()).await.expect("it is stored");
     }
-    let will_fire = |schedule: &Schedule| Upcoming {
+    let waits = |instant, origin| Record { origin, ..record(at(instant), Recorded::Buffered) };
+    let waiting = [(1, Origin::Due), (2, Origin::Due), (3, Origin::Manual), (4, Origin::Backfill)];
+    let waiting = waiting.map(|(instant, origin)| waits(instant, origin)).into();
+    done(&fixture, turn(&stored[4], waiting)).await;
+    let will_fire = |schedule: &Schedule, reserved: u64| Upcoming {
         id: schedule.id,
         spec: schedule.definition.spec.clone(),
         next_run_at: schedule.progress.next_run_at.expect("it will fire"),
         run_count: schedule.progress.run_count,
+        reserved,
     };
-    let expected = [will_fire(&stored[1]), will_fire(&stored[4]), will_fire(&stored[0])];
+    let expected = [will_fire(&stored[1], 0), will_fire(&stored[4], 3), will_fire(&stored[0], 0)];
     for limit in [1, 2, 3, 4] {
         let (mut told, mut after) = (Vec::new(), None);
         loop {

@@ -23,8 +23,8 @@ mod made;
 mod refused;
 
 pub use asked::*;
-use made::{done, due, get, keys, lead, lost, occurrences, record, replace, standing, stored};
-pub(crate) use made::{fired, of_schedule, schedule, turn};
+pub(crate) use made::{done, fired, of_schedule, record, schedule, turn};
+use made::{due, get, keys, lead, lost, occurrences, replace, standing, stored};
 pub use refused::*;
 
 /// A minute, in milliseconds.

@@ -24,6 +24,8 @@ pub struct Upcoming {
     pub next_run_at: Timestamp,
     /// How many have fired.
     pub run_count: u64,
+    /// How many wait that have a run reserved for them.
+    pub reserved: u64,
 }
 
 /// Which minutes are asked for.
@@ -47,7 +49,7 @@ pub struct Instants {
 }
 
 /// Counts the instants of schedules in a window, `most` of them at the most. An instant counts in the minute in which it
-/// and its jitter fall; `ends_at` and `max_runs` hold, a schedule that is paused has none, and what is overdue, of which
+/// and its jitter fall; `ends_at` and `max_runs` hold, runs that wait having theirs reserved; a schedule that is paused has none, and what is overdue, of which
 /// catching up decides, is left out. What overlap policies will do is not foreseen: every instant counts.
 pub fn instants(schedules: &[Upcoming], window: &Window, most: usize) -> Instants {
     let end = window.to.begins();
@@ -81,10 +83,10 @@ pub fn instants(schedules: &[Upcoming], window: &Window, most: usize) -> Instant
     told
 }
 
-/// How often a schedule may run yet.
+/// How often a schedule may run yet by its time.
 fn runs_left(schedule: &Upcoming) -> u64 {
     let spec = &schedule.spec;
-    if spec.paused { 0 } else { spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(schedule.run_count)) }
+    if spec.paused { 0 } else { spec.runs_left(schedule.run_count, schedule.reserved) }
 }
 
 /// The first instant that is not overdue. The stored one is pinned, as it is for the cron loop.

@@ -106,6 +106,18 @@ pub struct Spec {
     pub paused: bool,
 }
 
+impl Spec {
+    /// How many runs may come by their time yet, when so many were made and so many are [`reserved`].
+    pub fn runs_left(&self, made: u64, reserved: u64) -> u64 {
+        self.max_runs.map_or(u64::MAX, |max| max.saturating_sub(made.saturating_add(reserved)))
+    }
+}
+
+/// How many of those that wait have a run reserved for them: what a backfill put there is none of the runs.
+pub fn reserved(buffered: &[Buffered]) -> u64 {
+    buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64
+}
+
 /// What is known of a schedule when its turn begins, as it stands in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {

@@ -96,6 +96,32 @@ async fn an_instant_is_counted_once_where_its_jitter_puts_it() {
     assert_eq!(after["minutes"], expected(&after, 1, 0));
 }
 
+/// Of three one runs, and then two wait for it: theirs are reserved, and none is left for the hours to come.
+async fn counts_no_run_twice(caller: &Caller) {
+    let schedule = json!({
+        "name": "thrice", "interval_seconds": 3_600, "starts_at": written(minutes_ahead(90)), "max_runs": 3,
+        "overlap_policy": "buffer_all", "task": {"type": "t", "queue": "s"},
+    });
+    let schedule = caller.api.post("/v1/schedules", &schedule).await.expect(201);
+    let id = schedule["schedule_id"].as_str().expect("a schedule has an id");
+    assert_eq!(forecast(caller, "").await["schedules"], 3);
+    for (status, left) in [(201, 2), (202, 1), (202, 0)] {
+        caller.api.call("POST", &format!("/v1/schedules/{id}/trigger")).send().await.expect(status);
+        assert_eq!(forecast(caller, "").await["schedules"], left);
+    }
+}
+
+#[tokio::test]
+async fn the_runs_of_those_that_wait_are_not_left_for_later_instants() {
+    counts_no_run_twice(&shared().await).await;
+}
+
+#[tokio::test]
+async fn nor_are_they_on_postgres() {
+    let cluster = Cluster::start(1).await;
+    counts_no_run_twice(&cluster.caller(0)).await;
+}
+
 #[tokio::test]
 async fn a_restart_keeps_it() {
     let mut world = World::start().await;

@@ -41,6 +41,7 @@ fn upcoming_columns(row: &Row) -> UpcomingColumns {
         next_run_at: row.get(2),
         run_count: row.get(3),
         definition: row.get(4),
+        reserved: row.get(5),
     }
 }
 

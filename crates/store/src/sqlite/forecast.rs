@@ -96,6 +96,7 @@ fn upcoming_columns(row: &Row<'_>) -> rusqlite::Result<UpcomingColumns> {
         next_run_at: row.get(2)?,
         run_count: row.get(3)?,
         definition: row.get(4)?,
+        reserved: row.get(5)?,
     })
 }
 

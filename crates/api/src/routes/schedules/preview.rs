@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_client::{Page, UpcomingRun};
-use punctual_core::schedule::plan::{Origin, Spec};
+use punctual_core::schedule::plan::{Spec, reserved};
 use punctual_core::schedules::Standing;
 use punctual_core::time::Timestamp;
 
@@ -45,10 +45,9 @@ pub async fn preview_schedule(
 ) -> Result<Response, Problem> {
     let count = count(query)?;
     let Standing { schedule, buffered, .. } = find_standing(&api, &tenant, id).await?;
-    // The runs of those that wait are reserved.
-    let reserved = buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64;
-    let runs = schedule.progress.run_count.saturating_add(reserved);
-    Ok(upcoming(&schedule.definition.spec, runs, api.clock.now(), count))
+    let spec = &schedule.definition.spec;
+    let left = spec.runs_left(schedule.progress.run_count, reserved(&buffered));
+    Ok(upcoming(spec, left, api.clock.now(), count))
 }
 
 /// Tells when a schedule would run, without making it.
@@ -72,7 +71,7 @@ pub async fn preview_new_schedule(
     let count = count(query)?;
     let judge = judge(&api, &tenant, None);
     let spec = judge.check_preview(&new)?;
-    Ok(upcoming(&spec, 0, judge.now, count))
+    Ok(upcoming(&spec, spec.runs_left(0, 0), judge.now, count))
 }
 
 fn count(mut query: Query) -> Result<usize, Problem> {
@@ -85,8 +84,7 @@ fn count(mut query: Query) -> Result<usize, Problem> {
     Ok(count)
 }
 
-fn upcoming(spec: &Spec, runs: u64, now: Timestamp, count: usize) -> Response {
-    let left = spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(runs));
+fn upcoming(spec: &Spec, left: u64, now: Timestamp, count: usize) -> Response {
     let count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
     let zone = &spec.timing.rules.zone;
     let instants = std::iter::successors(spec.timing.next_after(now), |at| spec.timing.next_after(*at));

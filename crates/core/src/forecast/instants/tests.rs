@@ -28,7 +28,7 @@ fn upcoming(number: u128, pattern: Pattern, after: i64) -> Upcoming {
         paused: false,
     };
     let next_run_at = spec.timing.next_after(at(after)).expect("it goes on");
-    Upcoming { id: ScheduleId::from_uuid(Uuid::from_u128(number)), spec, next_run_at, run_count: 0 }
+    Upcoming { id: ScheduleId::from_uuid(Uuid::from_u128(number)), spec, next_run_at, run_count: 0, reserved: 0 }
 }
 
 fn cron(expression: &str) -> Upcoming {
@@ -96,6 +96,12 @@ fn an_instant_counts_where_its_jitter_puts_it() {
 fn runs_and_ends_and_pauses_are_respected() {
     let five = with(cron("* * * * *"), |schedule| (schedule.spec.max_runs, schedule.run_count) = (Some(8), 3));
     assert_eq!(counts(&[five], &window(at(0), 60)).len(), 5);
+    let waiting = with(cron("* * * * *"), |schedule| {
+        (schedule.spec.max_runs, schedule.run_count, schedule.reserved) = (Some(8), 3, 4);
+    });
+    assert_eq!(counts(std::slice::from_ref(&waiting), &window(at(0), 60)).len(), 1, "theirs are reserved");
+    let all_wait = with(waiting, |schedule| schedule.reserved = 9);
+    assert_eq!(counts(&[all_wait], &window(at(0), 60)), []);
     let used_up = with(cron("* * * * *"), |schedule| (schedule.spec.max_runs, schedule.run_count) = (Some(3), 3));
     let paused = with(cron("* * * * *"), |schedule| schedule.spec.paused = true);
     assert_eq!(counts(&[used_up, paused], &window(at(0), 60)), []);
@@ -141,12 +147,12 @@ fn any_upcoming() -> impl Strategy<Value = Upcoming> {
             .prop_map(|text| Pattern::Cron(Cron::parse(text).expect("it is one"))),
         (1_000..400_000_u64).prop_map(|millis| Pattern::Interval(Interval::new(millis, at(0)).expect("it is one"))),
     ];
-    let rest = (-100_000..100_000_i64, 0..300_000_u64, prop::option::of(0..50_u64), 0..10_u64);
-    (any::<u128>(), pattern, rest).prop_map(|(number, pattern, (after, jitter, max_runs, run_count))| {
+    let runs = (prop::option::of(0..50_u64), 0..10_u64, 0..10_u64);
+    let rest = (-100_000..100_000_i64, 0..300_000_u64, runs);
+    (any::<u128>(), pattern, rest).prop_map(|(number, pattern, (after, jitter, runs))| {
         with(upcoming(number, pattern, after), |schedule| {
             schedule.spec.jitter_millis = jitter / 2 * (jitter % 2);
-            schedule.spec.max_runs = max_runs;
-            schedule.run_count = run_count;
+            (schedule.spec.max_runs, schedule.run_count, schedule.reserved) = runs;
         })
     })
 }
@@ -156,7 +162,8 @@ fn naive(schedules: &[Upcoming], window: &Window) -> BTreeMap<Minute, u64> {
     let mut minutes = BTreeMap::new();
     for schedule in schedules {
         let first = schedule.next_run_at.max(window.now.plus_millis(-GRACE_MILLIS));
-        let runs = schedule.spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(schedule.run_count));
+        let runs =
+            schedule.spec.max_runs.map_or(u64::MAX, |max| max.saturating_sub(schedule.run_count + schedule.reserved));
         let all = schedule.spec.timing.iter_between(first, window.to.begins());
         for instant in all.take(usize::try_from(runs).unwrap_or(usize::MAX)) {
             let minute = Minute::of(due_at(schedule, instant));

@@ -85,7 +85,7 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
 
 /// The next run of a schedule that is new, or whose instants were changed: the first one after `after`.
 pub fn first(spec: &Spec, run_count: u64, after: Timestamp) -> Option<Timestamp> {
-    if spec.max_runs.is_some_and(|max| run_count >= max) { None } else { spec.timing.next_after(after) }
+    if spec.runs_left(run_count, 0) == 0 { None } else { spec.timing.next_after(after) }
 }
 
 /// What becomes of an instant whose time has come, before overlap is looked at.
@@ -146,8 +146,7 @@ impl<'a> Turn<'a> {
 
     /// Whether every run that there may be was made or is reserved for one that waits.
     fn runs_used_up(&self) -> bool {
-        let reserved = self.waiting.len() as u64;
-        self.spec.max_runs.is_some_and(|max| self.run_count.saturating_add(reserved) >= max)
+        self.spec.runs_left(self.run_count, self.waiting.len() as u64) == 0
     }
 
     /// Does something as if nothing waited that a pause holds.
@@ -165,7 +164,7 @@ impl<'a> Turn<'a> {
         while self.room() > 0
             && let Some(head) = self.waiting.front().copied()
         {
-            if head.origin == Origin::Due && self.spec.max_runs.is_some_and(|max| self.run_count >= max) {
+            if head.origin == Origin::Due && self.spec.runs_left(self.run_count, 0) == 0 {
                 self.record(head, true, Outcome::Skipped, Reason::RunsUsedUp);
             } else if self.busy && self.spec.overlap != Overlap::AllowAll {
                 if self.spec.overlap == Overlap::CancelOther {
