@@ -19,6 +19,7 @@
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not begun.
 //! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Those that are held wait until it is driven again
 //!   (it is first then), removed, or its queue says otherwise.
+//! - `a_queue_that_holds_no_more_lets_go_at_once`: without a review, of however many, by the steps that work off notes.
 //! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all of it has completed, and `PENDING` then, due at its
 //!   `execute_at` or now, whichever is later. What had completed before is not waited for.
 //! - `what_is_not_there_cannot_be_depended_on`: [`Inserted::UnknownDependency`](crate::store::Inserted), for a task of
@@ -57,12 +58,12 @@ pub struct Resolved {
 /// Works off what transactions left to resolve (see the module's contract).
 #[async_trait]
 pub trait Resolver: Send + Sync {
-    /// Works off some of it, the oldest first.
+    /// Works off some of it, the oldest first; and looks at some of what is held, if a queue has ceased to hold.
     async fn resolve(&self) -> Result<Resolved, StoreError>;
 
     /// Looks again at some of what is held behind dead letters, a page a call, and leaves a note where that is over.
     async fn review(&self) -> Result<(), StoreError>;
 
-    /// Returns once a call to this store has left something to resolve.
+    /// Returns once a call to this store has left something to resolve, or a queue has ceased to hold.
     async fn left(&self);
 }

@@ -14,6 +14,7 @@ mod obstacles;
 mod ordering;
 pub mod postgres;
 mod queue_columns;
+mod reviewing;
 mod scheduling;
 pub mod sqlite;
 mod stir;

@@ -73,7 +73,7 @@ use fault::{Fault, closed};
 use fullness::Fullness;
 use queue::{Bounds, Way};
 use reader::Readers;
-use resolve::Reviewed;
+use resolve::Place;
 use retention::Walks;
 use session::Session;
 use statements::Sql;
@@ -196,7 +196,7 @@ struct Shared {
     /// Told when something is left to the resolver.
     left: Arc<Notify>,
     /// How far what is held was reviewed.
-    reviewed: Mutex<Reviewed>,
+    reviewed: Mutex<Place>,
     walks: Mutex<Walks>,
     threads: Mutex<Option<Threads>>,
 }

@@ -30,6 +30,7 @@ macro_rules! resolver_conformance {
             a_turn_that_has_begun_is_kept,
             an_edited_time_moves_the_turn,
             a_dead_letter_lets_the_next_go_or_holds_them,
+            a_queue_that_holds_no_more_lets_go_at_once,
             a_task_waits_for_what_it_depends_on,
             what_is_not_there_cannot_be_depended_on,
             a_replayed_member_stands_for_its_first_task,

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use super::change::Changed;
 use super::fault::Fault;
+use super::resolve::Place;
 use super::row::state_column;
 use super::session::Session;
 use super::statements::Sql;
@@ -89,8 +90,10 @@ impl Notes {
 pub(crate) struct Outbox {
     pub turns: Front,
     pub parents: Front,
-    /// Behind which keys and dead letters what is held was last reviewed.
-    pub reviewed: Mutex<(Uuid, Uuid)>,
+    /// Behind which keys and dead letters what is held is reviewed next.
+    pub reviewed: Mutex<Place>,
+    /// Where the resolver goes on to look at it, since a queue has ceased to hold.
+    round: Mutex<Option<Place>>,
     noted: Notify,
 }
 
@@ -102,6 +105,24 @@ impl Outbox {
         if turn.or(parent).is_some() {
             self.noted.notify_one();
         }
+    }
+
+    /// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
+    pub(crate) fn begin_round(&self) {
+        *self.round.lock() = Some(Place::front());
+        self.noted.notify_one();
+    }
+
+    /// Where a round goes on; whoever takes it goes on with it.
+    pub(crate) fn take_round(&self) -> Option<Place> {
+        self.round.lock().take()
+    }
+
+    /// A round goes on there, unless another one has begun; whether there is one.
+    pub(crate) fn keep_round(&self, place: Option<Place>) -> bool {
+        let mut round = self.round.lock();
+        *round = round.or(place);
+        round.is_some()
     }
 
     /// Returns once notes were committed.

@@ -22,6 +22,7 @@ use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 use super::apply::Led;
 use super::lines::Weight;
 use super::notifier::{partitions_are_free, queues_have_changed};
+use super::queues::Done;
 use super::resolve::Step;
 use super::session::Session;
 use super::{PostgresStore, get, leases, list, overdue, partitions, queues, reads, registry};
@@ -245,7 +246,10 @@ impl Queues for PostgresStore {
         let (news, gates) = (queues_have_changed(self.node()), &self.desk().gates);
         let changes = &self.shared.changes;
         let change = async |session: &Session| queues::change(session, tenant, name, condition, change, &news).await;
-        let changed = changes.transact(change).await?;
+        let Done { changed, lets_go } = changes.transact(change).await?;
+        if lets_go {
+            self.desk().outbox.begin_round();
+        }
         // One that is only used restricts nothing, and is nobody's to remember.
         if let Changed::Done(queue) = &changed
             && queue.version > 0

@@ -12,6 +12,20 @@ use super::gates;
 use super::session::Session;
 use super::statements::Sql;
 use crate::queue_columns::{self, QueueRow};
+use crate::reviewing::lets_go;
+
+/// What became of a change.
+pub(crate) struct Done {
+    pub changed: Changed,
+    /// The queue has ceased to hold what waits behind its dead letters.
+    pub lets_go: bool,
+}
+
+impl Done {
+    fn nothing(changed: Changed) -> Self {
+        Self { changed, lets_go: false }
+    }
+}
 
 /// Changes a queue, when the claims that are under way in it have ended. `news` is what the other nodes are told.
 pub(crate) async fn change(
@@ -21,7 +35,7 @@ pub(crate) async fn change(
     condition: &Condition,
     change: Change,
     news: &str,
-) -> Result<Changed, Fault> {
+) -> Result<Done, Fault> {
     let (begin, names) = (gates::begin_change(tenant, name), [name]);
     let names = names.as_slice();
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenant, &names];
@@ -35,13 +49,15 @@ pub(crate) async fn change(
     };
     if !condition.holds(told.as_ref().map(|queue| queue.version)) {
         session.run("ROLLBACK").await?;
-        return Ok(Changed::AtAnother(told));
+        return Ok(Done::nothing(Changed::AtAnother(told)));
     }
     if let Some(queue) = told.filter(|queue| change.is_done(queue)) {
         session.run("ROLLBACK").await?;
-        return Ok(Changed::Done(queue));
+        return Ok(Done::nothing(Changed::Done(queue)));
     }
-    let queue = change.apply(set.unwrap_or_else(|| Queue::unset(tenant, name)));
+    let before = set.unwrap_or_else(|| Queue::unset(tenant, name));
+    let settings = before.settings.clone();
+    let queue = change.apply(before);
     let notify: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&news];
     let (put, gated, told, committed) = tokio::join!(
         biased;
@@ -54,7 +70,7 @@ pub(crate) async fn change(
     gated?;
     told?;
     committed?;
-    Ok(Changed::Done(queue))
+    Ok(Done { lets_go: lets_go(&settings, &queue.settings), changed: Changed::Done(queue) })
 }
 
 async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {

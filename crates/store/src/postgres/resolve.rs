@@ -18,9 +18,14 @@ use super::fault::Fault;
 use super::hand::Hand;
 use super::session::Session;
 use super::statements::Sql;
+use crate::columns::count_column;
+use crate::reviewing::{self, behind};
 
 /// Keys and dead letters that are reviewed at once.
-const PAGE: i64 = 500;
+const PAGE: usize = 500;
+
+/// Behind which key and which dead letter what is held is looked at next.
+pub(crate) type Place = reviewing::Place<Uuid, Uuid>;
 
 /// What the resolver asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +40,12 @@ pub(crate) enum Step {
 pub(crate) async fn resolve(hand: &mut Hand, steps: &[Step]) -> Result<Vec<Resolved>, Fault> {
     let mut resolved = Resolved::default();
     if steps.contains(&Step::Review) {
-        review(hand).await?;
+        let place = *hand.desk.outbox.reviewed.lock();
+        let next = review(hand, place).await?.or_front();
+        *hand.desk.outbox.reviewed.lock() = next;
     }
     if steps.contains(&Step::Resolve) {
+        resolved.more = go_round(hand).await?;
         for some in [parents::resolve(hand).await?, turns::resolve(hand).await?] {
             resolved.waiting.extend(some.waiting);
             resolved.tasks += some.tasks;
@@ -89,11 +97,22 @@ pub(crate) async fn holding(session: &Session, ids: &[Uuid]) -> Result<HashSet<U
     Ok(known.into_iter().filter(|(_, letter)| letter.holds).map(|(id, _)| id).collect())
 }
 
-/// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so.
-async fn review(hand: &mut Hand) -> Result<(), Fault> {
-    let (after_key, after_letter) = *hand.desk.outbox.reviewed.lock();
-    let keys = hand.session.begin(Sql::OrderHeld, &[&after_key, &PAGE]).await?;
-    let parents = hand.session.query(Sql::ParentHeld, &[&after_letter, &PAGE]).await?;
+/// Looks at a page of what is held if a queue has ceased to hold; whether there is more to look at.
+async fn go_round(hand: &mut Hand) -> Result<bool, Fault> {
+    let Some(place) = hand.desk.outbox.take_round() else { return Ok(false) };
+    let reviewed = review(hand, place).await;
+    let next = reviewed.as_ref().map_or(Some(place), |next| next.or_end());
+    let more = hand.desk.outbox.keep_round(next);
+    reviewed.map(|_| more)
+}
+
+/// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
+/// where the next page begins.
+async fn review(hand: &mut Hand, place: Place) -> Result<Place, Fault> {
+    // Behind the last of all there is none.
+    let (after_key, after_letter) = (place.key.unwrap_or(Uuid::max()), place.letter.unwrap_or(Uuid::max()));
+    let keys = hand.session.begin(Sql::OrderHeld, &[&after_key, &count_column(PAGE)]).await?;
+    let parents = hand.session.query(Sql::ParentHeld, &[&after_letter, &count_column(PAGE)]).await?;
     let parents: Vec<Uuid> = parents.iter().map(|row| row.get(0)).collect();
     let held: Vec<(Uuid, Uuid)> = keys.iter().map(|row| (row.get(0), row.get(1))).collect();
     let ids: Vec<Uuid> = held.iter().map(|(_, letter)| *letter).chain(parents.iter().copied()).collect();
@@ -109,12 +128,8 @@ async fn review(hand: &mut Hand) -> Result<(), Fault> {
         }
     }
     hand.commit().await?;
-    // Behind the last page comes the first.
-    let next = |full: bool, last: Option<Uuid>| last.filter(|_| full).unwrap_or_default();
-    let is_full = |count: usize| i64::try_from(count).is_ok_and(|count| count == PAGE);
-    *hand.desk.outbox.reviewed.lock() = (
-        next(is_full(held.len()), held.last().map(|(key, _)| *key)),
-        next(is_full(parents.len()), parents.last().copied()),
-    );
-    Ok(())
+    Ok(Place {
+        key: behind(held.len(), PAGE, held.last().map(|(key, _)| *key)),
+        letter: behind(parents.len(), PAGE, parents.last().copied()),
+    })
 }

@@ -3,6 +3,7 @@
 use punctual_core::state::State;
 
 use super::fault::Fault;
+use super::resolve::Place;
 use super::session::Session;
 use super::statements::Sql;
 
@@ -26,6 +27,12 @@ pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Resul
     session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
     session.left = true;
     Ok(())
+}
+
+/// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
+pub(crate) fn held(session: &mut Session<'_>) {
+    session.round = Some(Place::front());
+    session.left = true;
 }
 
 /// After a commit: tells the resolver if there is something for it.

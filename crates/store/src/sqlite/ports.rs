@@ -192,7 +192,7 @@ impl Resolver for SqliteStore {
     async fn review(&self) -> Result<(), StoreError> {
         let reviewed = *self.shared.reviewed.lock();
         let work = move |session: &mut Session<'_>| resolve::review(session, reviewed);
-        *self.shared.reviewed.lock() = self.writer().call(Way::Progress, Weight::SMALL, work).await?;
+        *self.shared.reviewed.lock() = self.writer().call(Way::Progress, Weight::SMALL, work).await?.or_front();
         Ok(())
     }
 

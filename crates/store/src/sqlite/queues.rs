@@ -8,8 +8,10 @@ use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
 use crate::queue_columns::{self, QueueRow};
+use crate::reviewing::lets_go;
 
 use super::fault::Fault;
+use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 
@@ -31,7 +33,11 @@ pub(crate) fn change(
         // One that was removed is not told, and its version goes on.
         None => get(session, tenant, name)?.unwrap_or_else(|| Queue::unset(tenant, name)),
     };
+    let settings = before.settings.clone();
     let queue = change.apply(before);
+    if lets_go(&settings, &queue.settings) {
+        outbox::held(session);
+    }
     let row = QueueRow::of(&queue);
     session.statements.get(Sql::QueuePut)?.execute((
         &row.tenant,

@@ -13,20 +13,21 @@ use super::outbox::{self, Ordering};
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::count_column;
+use crate::reviewing::{self, behind};
 
 /// Keys and dead letters that are reviewed at once.
 const PAGE: usize = 500;
 
-/// Behind which key and which dead letter what is held was last reviewed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Reviewed {
-    key: Ordering,
-    letter: i64,
-}
+/// Behind which key and which dead letter what is held is looked at next.
+pub(crate) type Place = reviewing::Place<Ordering, i64>;
 
-/// Works off some notes.
+/// Works off some notes, and looks at a page of what is held if a queue has ceased to hold.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
+    if let Some(place) = session.round {
+        session.round = review(session, place)?.or_end();
+    }
     let mut resolved = parents::resolve(session)?;
+    resolved.more |= session.round.is_some();
     let turns = turns::resolve(session)?;
     resolved.waiting.extend(turns.waiting);
     resolved.tasks += turns.tasks;
@@ -35,36 +36,33 @@ pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
 }
 
 /// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
-/// where the next review begins.
-pub(crate) fn review(session: &mut Session<'_>, reviewed: Reviewed) -> Result<Reviewed, Fault> {
-    let mut held: Vec<(Ordering, i64)> = Vec::new();
-    let mut rows = session.statements.get(Sql::OrderHeld)?.query((reviewed.key, count_column(PAGE)))?;
-    while let Some(row) = rows.next()? {
-        held.push((row.get(0)?, row.get(1)?));
-    }
-    drop(rows);
-    for (key, letter) in &held {
-        if !holds(session, *letter)? {
-            outbox::turn(session, Some(*key), None)?;
+/// where the next page begins.
+pub(crate) fn review(session: &mut Session<'_>, place: Place) -> Result<Place, Fault> {
+    let mut next = Place { key: None, letter: None };
+    if let Some(after) = place.key {
+        let query = session.statements.get(Sql::OrderHeld)?;
+        let rows = query.query_map((after, count_column(PAGE)), |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let held: Vec<(Ordering, i64)> = rows.collect::<Result<_, _>>()?;
+        for (key, letter) in &held {
+            if !holds(session, *letter)? {
+                outbox::turn(session, Some(*key), None)?;
+            }
         }
+        next.key = behind(held.len(), PAGE, held.last().map(|(key, _)| *key));
     }
-    let mut parents: Vec<i64> = Vec::new();
-    let mut rows = session.statements.get(Sql::ParentHeld)?.query([reviewed.letter, count_column(PAGE)])?;
-    while let Some(row) = rows.next()? {
-        parents.push(row.get(0)?);
-    }
-    drop(rows);
-    for parent in &parents {
-        if !holds(session, *parent)? {
-            session.statements.get(Sql::ParentHeldRemove)?.execute([*parent])?;
-            outbox::parent(session, *parent, State::DeadLettered)?;
+    if let Some(after) = place.letter {
+        let query = session.statements.get(Sql::ParentHeld)?;
+        let rows = query.query_map([after, count_column(PAGE)], |row| row.get(0))?;
+        let parents: Vec<i64> = rows.collect::<Result<_, _>>()?;
+        for parent in &parents {
+            if !holds(session, *parent)? {
+                session.statements.get(Sql::ParentHeldRemove)?.execute([*parent])?;
+                outbox::parent(session, *parent, State::DeadLettered)?;
+            }
         }
+        next.letter = behind(parents.len(), PAGE, parents.last().copied());
     }
-    // Behind the last page comes the first.
-    Ok(Reviewed {
-        key: held.last().filter(|_| held.len() == PAGE).map(|(key, _)| *key).unwrap_or_default(),
-        letter: parents.last().filter(|_| parents.len() == PAGE).copied().unwrap_or_default(),
-    })
+    Ok(next)
 }
 
 /// How a task came to rest that was a dead letter once.

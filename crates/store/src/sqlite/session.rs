@@ -21,6 +21,7 @@ use super::damage::Damage;
 use super::fault::Fault;
 use super::gates::Gates;
 use super::lanes::Lanes;
+use super::resolve::Place;
 use super::statements::{Sql, Statements};
 
 /// After so many complaints there is nothing new to say.
@@ -39,6 +40,8 @@ pub(crate) struct Session<'c> {
     pub left: bool,
     /// Who is told of that; the writer has one.
     pub resolver: Option<Arc<Notify>>,
+    /// Where the resolver goes on to look at what is held, since a queue has ceased to hold.
+    pub round: Option<Place>,
     pub node: NodeId,
     /// When a transaction could not be committed last; that was logged, and it is not known yet that all is well again.
     pub failed_at: Option<Instant>,
@@ -70,6 +73,7 @@ impl<'c> Session<'c> {
             stir: None,
             left: false,
             resolver: None,
+            round: None,
             node,
             failed_at: None,
             found_no_room: false,

@@ -1,13 +1,15 @@
 //! Ordering keys.
 
+use std::time::Duration;
+
 use punctual_core::queues::OnDeadLetter;
 use punctual_core::state::{Event, State};
-use punctual_core::task::Edit;
+use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
 
 use super::{claimable, set, state_of, take};
 use crate::fixtures::{TaskBuilder, at, task};
-use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good, ids};
+use crate::store::{StoreFactory, StoreFixture, complete, fail, fail_for_good, ids, is_done};
 
 fn keyed(due: i64) -> TaskBuilder {
     task().ordering_key("k").due(at(due))
@@ -141,6 +143,41 @@ pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFac
     assert!(fixture.find(dead.tenant(), dead.id).await.is_none());
     review(&fixture).await;
     take(&fixture, lane, &[&third]).await;
+}
+
+/// More than a step looks at: those of their keys, and those that depend on them.
+pub async fn a_queue_that_holds_no_more_lets_go_at_once(factory: &dyn StoreFactory) {
+    const LETTERS: usize = 1_200;
+    let fixture = StoreFixture::open(factory).await;
+    set(&fixture, OnDeadLetter::Hold).await;
+    let first = fixture.insert((0..LETTERS).map(|key| task().ordering_key(&key.to_string()).build()).collect()).await;
+    let lane = first[0].lane.id;
+    fixture.resolve().await;
+    let running = fixture.lease(lane, LETTERS).await;
+    let failures = running.iter().map(|task| fixture.change(task, fail_for_good(task))).collect();
+    assert!(fixture.store.apply(failures).await.expect("apply answers").iter().all(is_done));
+    let next = |letter: &Task| {
+        let key = letter.body.ordering_key.as_deref().expect("it has one");
+        [task().ordering_key(key).build(), task().queue("children").depends_on(&[letter.id]).build()]
+    };
+    fixture.insert(running.iter().flat_map(next).collect()).await;
+    review(&fixture).await;
+    assert!(claimable(&fixture, lane).await.is_empty(), "all are held");
+    assert_eq!(blocked(&fixture).await, u64::try_from(LETTERS).unwrap());
+
+    // What was told before is no news.
+    drop(tokio::time::timeout(Duration::ZERO, fixture.resolver.left()).await);
+    set(&fixture, OnDeadLetter::Continue).await;
+    tokio::time::timeout(Duration::from_secs(10), fixture.resolver.left()).await.expect("it is told");
+    fixture.resolve().await;
+    assert_eq!(fixture.lease(lane, 2 * LETTERS).await.len(), LETTERS);
+    assert_eq!(blocked(&fixture).await, 0, "the policy of the children is to be cancelled");
+}
+
+/// How many tasks wait for others.
+async fn blocked(fixture: &StoreFixture<'_>) -> u64 {
+    let counts = fixture.counts().await;
+    counts.into_iter().filter(|((_, state), _)| *state == State::Blocked).map(|(_, tasks)| tasks).sum()
 }
 
 /// Looks at all that is held.
