@@ -31,7 +31,8 @@ pub use watch::{BreakerWatch, Config};
 const MOST_ENDED: usize = 4_096;
 /// What is longer is no host that anybody could reach, and too long for a key of the store.
 const LONGEST_TARGET: usize = 512;
-/// When nothing was there to be a probe, or it was given back, another may be made after this.
+/// When nothing was there to be a probe, or it was given back, another may be made after this. Where only its queue let
+/// nothing through another lane may be tried at once: whoever asks leaves that queue alone.
 const LOOK_AGAIN_MILLIS: i64 = 1_000;
 
 /// How a run ended, for its breakers.
@@ -212,7 +213,9 @@ impl Circuits {
         }
         let claimed = claim.await?;
         let probe = claimed.iter().flat_map(|answer| &answer.tasks).map(|task| task.id).next();
-        self.name(store, &permitted, next, probe.ok_or(now.plus_millis(LOOK_AGAIN_MILLIS))).await;
+        let is_held_back = claimed.iter().any(|answer| !answer.held_back.is_empty());
+        let again_at = if is_held_back { now } else { now.plus_millis(LOOK_AGAIN_MILLIS) };
+        self.name(store, &permitted, next, probe.ok_or(again_at)).await;
         Ok(claimed)
     }
 

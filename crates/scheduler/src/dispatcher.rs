@@ -117,6 +117,8 @@ pub struct Dispatcher {
     broken: Broken,
     /// When it is looked next whether a probe can be made.
     next_probes: Instant,
+    /// Probes in a row whose queues let nothing through.
+    probes_in_vain: u32,
     /// Queues that may let something through again, as was heard while claims were under way.
     freed: HashSet<(String, String)>,
     freed_everywhere: bool,
@@ -192,6 +194,7 @@ impl Dispatcher {
             breakers: Arc::default(),
             broken: Broken::default(),
             next_probes: Instant::now(),
+            probes_in_vain: 0,
             freed: HashSet::new(),
             freed_everywhere: false,
             generation: deps.owned.generation(),
@@ -388,7 +391,7 @@ impl Dispatcher {
                 (Flight::Pull { claims, workers, .. }, Some(answers)) => self.pulled(&claims, workers, answers, report),
                 (Flight::Push(claims), Some(answers)) => self.pushed(&claims, answers, report).await,
                 (Flight::Backlog(claims), Some(answers)) => self.pushed_backlog(&claims, answers, report).await,
-                (Flight::Probe { worker, .. }, Some(answers)) => self.probed(worker, answers, report).await,
+                (Flight::Probe { lane, worker }, Some(answers)) => self.probed(&lane, worker, answers, report).await,
                 // Who was not served keeps its place and looks again.
                 (Flight::Probe { .. }, None) => {}
                 (Flight::Pull { claims, .. }, None) => self.pull_bands.settle_failed(&claims, &self.board),

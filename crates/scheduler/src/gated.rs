@@ -11,8 +11,8 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneId, LaneKey};
 use punctual_core::time::Timestamp;
 
-/// No lane is left alone for longer than this.
-const LONGEST_MILLIS: i64 = 1_000;
+/// No lane is left alone for longer than this: what is told of queues may be lost.
+pub(crate) const LONGEST_MILLIS: i64 = 1_000;
 
 /// See the module.
 #[derive(Debug, Default)]

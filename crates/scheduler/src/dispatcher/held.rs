@@ -40,9 +40,11 @@ impl Dispatcher {
         for (tenant, queue) in &self.freed {
             free.extend(self.gated.take_queue(tenant, queue));
         }
+        self.free_probes();
         // A claim that is under way may have been held back just before.
         self.freed_everywhere &= !self.flights.is_empty();
-        self.freed.retain(|(tenant, _)| self.flights.is_pushing() || self.flights.is_pulling(tenant));
+        let is_any = self.flights.is_pushing() || self.flights.probes() > 0;
+        self.freed.retain(|(tenant, _)| is_any || self.flights.is_pulling(tenant));
         for (lane, head) in free {
             self.note(&lane, head, now);
         }

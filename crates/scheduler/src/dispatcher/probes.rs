@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::flights::Flight;
 use crate::board::Shelf;
-use crate::dispatcher::{Dispatcher, Report};
+use crate::dispatcher::{AGAIN, Dispatcher, MOST_IN_VAIN, Report};
 
 /// How often it is looked whether a probe can be made.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -134,10 +134,42 @@ impl Dispatcher {
         self.flights.launch_call(Flight::Probe { lane, worker }, call);
     }
 
+    /// Leaves the queue of a probe alone that let nothing through, or lets nothing more, and has another one tried soon: the
+    /// later the more there were of them.
+    fn shut_out(&mut self, lane: &Lane, answer: &Claimed, now: Timestamp) {
+        for held in &answer.held_back {
+            self.broken.shut(&lane.key, held.until, now);
+        }
+        if !answer.tasks.is_empty() || answer.held_back.is_empty() {
+            self.probes_in_vain = 0;
+            return;
+        }
+        self.next_probes = Instant::now() + (AGAIN * 2_u32.pow(self.probes_in_vain)).min(INTERVAL);
+        self.probes_in_vain = (self.probes_in_vain + 1).min(MOST_IN_VAIN);
+    }
+
+    /// Queues may let something through again, those among them that kept a probe from being made.
+    pub(super) fn free_probes(&mut self) {
+        let mut is_any = self.freed_everywhere && self.broken.free_all();
+        for (tenant, queue) in &self.freed {
+            is_any |= self.broken.free(tenant, queue);
+        }
+        if is_any {
+            self.next_probes = Instant::now();
+        }
+    }
+
     /// A probe has landed: gives out what it took, if anything.
-    pub(super) async fn probed(&mut self, worker: Option<u64>, answers: Vec<Claimed>, report: &mut Report) {
+    pub(super) async fn probed(
+        &mut self,
+        lane: &Lane,
+        worker: Option<u64>,
+        answers: Vec<Claimed>,
+        report: &mut Report,
+    ) {
         let now = self.deps.clock.now();
         for answer in answers {
+            self.shut_out(lane, &answer, now);
             for (lane, head) in &answer.next_due {
                 // The breaker may have closed meanwhile.
                 if self.broken.has(*lane) {

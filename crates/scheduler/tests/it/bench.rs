@@ -56,6 +56,7 @@ pub struct Bench {
     pub circuits: Arc<Circuits>,
     pub watch: BreakerWatch,
     pub waits: Arc<LongestWaits>,
+    pub hints: Arc<Hints>,
     _directory: TempDir,
 }
 
@@ -114,7 +115,7 @@ impl Bench {
             store: Arc::clone(&store),
             broker: Arc::clone(&broker) as _,
             clock: Arc::clone(&clock) as _,
-            hints,
+            hints: Arc::clone(&hints),
             targets: Arc::clone(&targets),
             owned,
             circuits: Arc::clone(&circuits),
@@ -138,6 +139,7 @@ impl Bench {
             circuits,
             watch,
             waits,
+            hints,
             _directory: directory,
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::queues::{Change, Pause, Queues};
+use punctual_core::queues::{Change, Pause, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Store as _;
@@ -240,10 +240,63 @@ async fn when_there_is_nothing_to_take_the_permission_is_returned() {
     bench.pass(PROBE_MILLIS).await;
     let breaker = bench.open().await.remove(0);
     assert_eq!((bench.depth().await, breaker.half_open, breaker.probe), (0, false, None));
-    assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
+    assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS), "another queue may let something through");
+    let tried = bench.spy.claims.lock().unwrap().len();
+    bench.pass(999).await;
+    assert_eq!(bench.spy.claims.lock().unwrap().len(), tried, "this one is left alone for a second");
     bench.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
+    bench.pass(1).await;
+    assert_eq!(bench.depth().await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_there_is_nothing_to_take_at_all_the_permission_is_returned_for_a_second() {
+    let mut bench = Bench::new();
+    bench.kill(DEAD).await;
+    bench.submit(task().push(DEAD)).await;
+    bench.spy.claim_in_vain(1);
+    bench.pass(PROBE_MILLIS).await;
+    let breaker = bench.open().await.remove(0);
+    assert_eq!((bench.depth().await, breaker.half_open, breaker.probe), (0, false, None));
+    assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
     bench.pass(1_000).await;
     assert_eq!(bench.depth().await, 1);
+}
+
+/// By the store's clock no time passes between those who ask in vain and those who are given it.
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_does_not_put_the_probe_off() {
+    let mut bench = Bench::new();
+    let settings = Settings { max_concurrency: Some(1), ..Settings::default() };
+    bench.sqlite.change_queue(TENANT, "full", Change::Put(settings, None)).await.unwrap();
+    let behind = bench.submit_all((0..2).map(|_| task().queue("full"))).await[1];
+    let held = bench.lease("full", 2).await.remove(0);
+    count(&bench.circuits, "", RunEnd::Failed, 20);
+    bench.watch.run_once().await.unwrap();
+    let desk = bench.desk.clone();
+    let poll = |queue: &str| Box::pin(desk.lease(ask(Wants::Queues(vec![queue.into()]), 1, Duration::from_secs(30))));
+    // Polled once, so that the workers wait.
+    let mut of_full = poll("full");
+    assert!(poll_once(&mut of_full).is_none());
+    bench.pass(PROBE_MILLIS).await;
+    assert_eq!(bench.task(behind).await.state(), State::Pending, "there is no place for it");
+    // Whoever asks for something else is given the probe.
+    let other = bench.submit(task().queue("other")).await;
+    let mut of_other = poll("other");
+    assert!(poll_once(&mut of_other).is_none());
+    bench.turns().await;
+    let probe = bench.task(other).await;
+    assert_eq!(probe.state(), State::Running);
+    bench.settler.settle(TENANT, vec![settlement(&probe, failed(true, Some(100_000_000)))]).await.unwrap();
+    bench.watch.run_once().await.unwrap();
+    // And when a place comes free, whoever waits for that.
+    bench.pass(PROBE_MILLIS).await;
+    assert_eq!(bench.task(behind).await.state(), State::Pending);
+    let completed = settlement(&held, Outcome::Completed { result: None });
+    bench.settler.settle(TENANT, vec![completed]).await.unwrap();
+    bench.hints.free(TENANT, "full");
+    bench.turns().await;
+    assert_eq!(bench.task(behind).await.state(), State::Running);
 }
 
 #[tokio::test(start_paused = true)]
