@@ -96,8 +96,17 @@ pub enum Inserted {
     KeyReused(TaskId),
     /// It depends on this task, which its tenant does not have: nothing was stored.
     UnknownDependency(TaskId),
-    /// Its queue, of this name, has as many live tasks as it may have: nothing was stored.
-    QueueFull(String),
+    /// Its queue has as many live tasks as it may have: nothing was stored.
+    QueueFull(FullQueue),
+}
+
+/// A queue that has no room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FullQueue {
+    /// Its name.
+    pub name: String,
+    /// How many live tasks it may have.
+    pub max_depth: u64,
 }
 
 /// A claim of up to `limit` due tasks for one taker.

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::partitions::Partition;
-use punctual_core::store::Inserted;
+use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 
 use super::fault::Fault;
@@ -67,22 +67,34 @@ fn bounded<'a>(hand: &Hand, tasks: &'a [NewTask]) -> Bounded<'a> {
 async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_>) -> Result<Vec<Inserted>, Fault> {
     let room = room(&hand.session, tasks, bounded).await?;
     let is_short =
-        |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| *room < places.len());
+        |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| room.left < places.len());
     if !bounded.iter().any(is_short) {
         return insert::insert(hand, tasks, &HashSet::new()).await;
     }
-    let is_admitted = admitted(&hand.session, tasks, bounded, room).await?;
+    let is_admitted = admitted(&hand.session, tasks, bounded, &room).await?;
     let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
     let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
     let put_off: HashSet<TaskId> = others.into_iter().map(|(task, _)| task.id).collect();
     let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {
-        let full = || Inserted::QueueFull(task.lane.queue.clone());
+        let full = || {
+            let (tenant, name) = (task.lane.tenant.as_str(), task.lane.queue.as_str());
+            let max_depth = room.get(&(tenant, name)).map_or(0, |room| room.max_depth);
+            Inserted::QueueFull(FullQueue { name: name.to_owned(), max_depth })
+        };
         let missing = || Fault::Corrupt("an insert did not answer for every task".to_owned());
         if is_admitted { stored.next().ok_or_else(missing) } else { Ok(full()) }
     });
     answers.collect()
+}
+
+/// How much a queue may have.
+#[derive(Clone, Copy)]
+struct Room {
+    max_depth: u64,
+    /// How many more there may be.
+    left: usize,
 }
 
 /// Locks the queues against other submissions, and counts how many tasks each has room for.
@@ -90,7 +102,7 @@ async fn room<'a>(
     session: &Session,
     tasks: &[NewTask],
     bounded: &Bounded<'a>,
-) -> Result<HashMap<(&'a str, &'a str), usize>, Fault> {
+) -> Result<HashMap<(&'a str, &'a str), Room>, Fault> {
     let share = |places: &Vec<usize>| Partition::of(&tasks[places[0]].lane, SHARES).number();
     let shares: BTreeSet<u16> = bounded.values().map(share).collect();
     let locks: Vec<String> = shares.iter().map(|share| format!("SELECT pg_advisory_lock({CLASS}, {share})")).collect();
@@ -103,8 +115,9 @@ async fn room<'a>(
     for row in rows? {
         let place = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(usize::MAX);
         if let Some((queue, _)) = bounded.iter().nth(place) {
-            let left = row.get::<_, i64>(1).saturating_sub(row.get(2));
-            room.insert(*queue, usize::try_from(left).unwrap_or(0));
+            let (max_depth, live): (i64, i64) = (row.get(1), row.get(2));
+            let left = usize::try_from(max_depth.saturating_sub(live)).unwrap_or(0);
+            room.insert(*queue, Room { max_depth: u64::try_from(max_depth).unwrap_or(0), left });
         }
     }
     Ok(room)
@@ -115,7 +128,7 @@ async fn admitted<'a>(
     session: &Session,
     tasks: &'a [NewTask],
     bounded: &Bounded<'a>,
-    mut room: HashMap<(&'a str, &'a str), usize>,
+    room: &HashMap<(&'a str, &'a str), Room>,
 ) -> Result<Vec<bool>, Fault> {
     let places: BTreeSet<usize> = bounded.values().flatten().copied().collect();
     let key = |place: usize| tasks[place].idempotency.as_ref().map(|idempotency| idempotency.key.as_str());
@@ -131,6 +144,7 @@ async fn admitted<'a>(
             }
         }
     }
+    let mut left: HashMap<&(&str, &str), usize> = room.iter().map(|(queue, room)| (queue, room.left)).collect();
     let mut is_admitted = vec![true; tasks.len()];
     for place in places {
         let lane = &tasks[place].lane;
@@ -139,9 +153,9 @@ async fn admitted<'a>(
             is_admitted[place] = *decision;
             continue;
         }
-        if let Some(room) = room.get_mut(&(lane.tenant.as_str(), lane.queue.as_str())) {
-            is_admitted[place] = *room > 0;
-            *room = room.saturating_sub(1);
+        if let Some(left) = left.get_mut(&(lane.tenant.as_str(), lane.queue.as_str())) {
+            is_admitted[place] = *left > 0;
+            *left = left.saturating_sub(1);
         }
         if let Some(same) = same {
             decided.insert(same, is_admitted[place]);

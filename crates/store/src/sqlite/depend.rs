@@ -27,7 +27,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
             Verdict::New => Stands::New,
             Verdict::Same(first) => Stands::As(*first),
             Verdict::Other(_) => Stands::Refused,
-            Verdict::Full => Stands::PutOff,
+            Verdict::Full(_) => Stands::PutOff,
         })
         .collect();
     let none = HashSet::new();
@@ -59,7 +59,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
                 }
                 answer
             }
-            (Plan::Stays, Verdict::Full) => Inserted::QueueFull(task.lane.queue.clone()),
+            (Plan::Stays, Verdict::Full(queue)) => Inserted::QueueFull(queue),
             (Plan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
             (Plan::Stays, Verdict::Same(first)) => match refused.get(&first) {
                 Some(missing) => Inserted::UnknownDependency(*missing),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
-use punctual_core::store::HeldBack;
+use punctual_core::store::{FullQueue, HeldBack};
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 
@@ -168,19 +168,19 @@ fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> 
     Ok(())
 }
 
-/// Whether the queue of a new task has as many live tasks as it may have, and nobody has submitted this one before.
-pub(crate) fn has_no_room(session: &mut Session<'_>, task: &NewTask) -> Result<bool, Fault> {
+/// The queue of a new task, if it has as many live tasks as it may have and nobody has submitted this one before.
+pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<Option<FullQueue>, Fault> {
     let (tenant, queue) = (&task.lane.tenant, &task.lane.queue);
-    let Some(Gated { max_depth: Some(most), .. }) = gated(session, tenant, queue)? else { return Ok(false) };
+    let Some(Gated { max_depth: Some(max_depth), .. }) = gated(session, tenant, queue)? else { return Ok(None) };
     let all = [State::Blocked, State::Pending, State::Queued, State::Running];
-    if live(session, tenant, queue, &all)? < most {
-        return Ok(false);
+    if live(session, tenant, queue, &all)? < max_depth {
+        return Ok(None);
     }
     let is_repeated = match &task.idempotency {
         Some(idempotency) => session.statements.get(Sql::IdempotencyGet)?.exists((tenant, &idempotency.key))?,
         None => session.statements.get(Sql::IdGet)?.exists([task.id.uuid().as_bytes()])?,
     };
-    Ok(!is_repeated)
+    Ok((!is_repeated).then(|| FullQueue { name: queue.clone(), max_depth }))
 }
 
 /// Tells of places that came free, of what a transaction changed that was committed.

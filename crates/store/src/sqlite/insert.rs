@@ -2,7 +2,7 @@
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Position, State};
-use punctual_core::store::Inserted;
+use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::{NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub(crate) enum Verdict {
     /// It is new; its idempotency key is its own from now on.
     New,
     /// Its queue is full.
-    Full,
+    Full(FullQueue),
     /// It was submitted before, as this task.
     Same(TaskId),
     /// Its key was used before, for this task.
@@ -40,7 +40,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
     match judge(session, &task)? {
         Verdict::New => create(session, task, &Waits::default()),
-        Verdict::Full => Ok(Inserted::QueueFull(task.lane.queue.clone())),
+        Verdict::Full(queue) => Ok(Inserted::QueueFull(queue)),
         Verdict::Same(first) => replay(session, first),
         Verdict::Other(first) => Ok(Inserted::KeyReused(first)),
     }
@@ -48,8 +48,8 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
 
 /// Whether a task is to be stored.
 pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Verdict, Fault> {
-    if gates::has_no_room(session, task)? {
-        return Ok(Verdict::Full);
+    if let Some(queue) = gates::without_room(session, task)? {
+        return Ok(Verdict::Full(queue));
     }
     Ok(match submitted_before(session, task)? {
         None => Verdict::New,

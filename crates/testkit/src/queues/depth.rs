@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::queues::Settings;
-use punctual_core::store::Inserted;
+use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -36,8 +36,9 @@ pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     tasks.push(mail().queue("other").build());
     let refused = tasks[4].id;
     let answers = insert(&fixture, tasks).await;
+    let full = FullQueue { name: "mail".to_owned(), max_depth: 3 };
     let is_full: Vec<bool> =
-        answers.iter().map(|answer| matches!(answer, Inserted::QueueFull(queue) if queue == "mail")).collect();
+        answers.iter().map(|answer| matches!(answer, Inserted::QueueFull(queue) if *queue == full)).collect();
     assert_eq!(is_full, [false, false, false, false, true, true, false], "{answers:?}");
     let first = answers.into_iter().next().map(created).expect("there are answers");
     assert_eq!((live(&fixture).await, fixture.find(TENANT, refused).await.is_none()), (3, true));

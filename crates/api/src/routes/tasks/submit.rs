@@ -7,7 +7,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
-use punctual_core::store::Inserted;
+use punctual_core::store::{FullQueue, Inserted};
 
 use crate::answer;
 use crate::extract::{JsonBody, Tenant};
@@ -87,9 +87,10 @@ pub fn key_reused() -> Problem {
 }
 
 /// The refusal of a task whose queue has no room.
-pub fn queue_full(queue: &str) -> Problem {
+pub fn queue_full(queue: &FullQueue) -> Problem {
+    let FullQueue { name, max_depth } = queue;
     let detail = format!(
-        "the queue {queue} has as many live tasks as its max_depth allows; nothing was stored, try again later"
+        "the queue {name} has as many live tasks as its max_depth of {max_depth} allows; nothing was stored, try again later"
     );
     Problem::new(Code::QueueFull, detail).retry_after(1)
 }

@@ -22,7 +22,10 @@ async fn a_full_queue_refuses_and_says_when_to_come_again() {
     assert_eq!(items.expect(200)["items"][1]["error"]["code"], "queue_full");
     let refused = caller.api.post("/v1/tasks", &task).await;
     let detail = refused.problem_code(429, "queue_full")["detail"].clone();
-    assert!(detail.as_str().is_some_and(|detail| detail.contains("queue q ")), "{detail}");
+    assert!(
+        detail.as_str().is_some_and(|detail| detail.contains("queue q ") && detail.contains("max_depth of 2 ")),
+        "{detail}"
+    );
     assert_eq!(refused.header("retry-after"), Some("1"));
     caller.api.post("/v1/tasks", &keyed).await.expect(200);
     let lease = caller.lease_one("q").await;

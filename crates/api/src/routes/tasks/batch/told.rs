@@ -108,13 +108,19 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
 
 #[cfg(test)]
 mod tests {
+    use punctual_core::store::FullQueue;
+
     use super::*;
+
+    fn full() -> Problem {
+        queue_full(&FullQueue { name: "mail".to_owned(), max_depth: 3 })
+    }
 
     #[test]
     fn a_child_is_refused_as_the_parent_of_its_parent_is() {
         // 0 → 1 → 2, which found no room; 3 → 4, which is refused for good.
         let parents = HashMap::from([(0, 1), (1, 2), (3, 4)]);
-        let told = refusals(parents, HashMap::from([(2, queue_full("mail"))]));
+        let told = refusals(parents, HashMap::from([(2, full())]));
         let told = |place: usize| refused(&told[&place]);
         for (place, parent) in [(0, 1), (1, 2)] {
             let item = told(place);
@@ -132,7 +138,7 @@ mod tests {
         const LENGTH: usize = 10_000;
         let parents = (0..LENGTH).map(|place| (place, place + 1)).collect();
         let begun = std::time::Instant::now();
-        let told = refusals(parents, HashMap::from([(LENGTH, queue_full("mail"))]));
+        let told = refusals(parents, HashMap::from([(LENGTH, full())]));
         assert!(begun.elapsed() < std::time::Duration::from_secs(2), "{:?}", begun.elapsed());
         assert_eq!(told.len(), LENGTH);
         assert!(told.values().all(|problem| problem.status() == 429));
