@@ -109,8 +109,20 @@ async fn the_longest_wait_of_each_band_is_told_although_nothing_is_claimed() {
 
 #[tokio::test]
 async fn tenants_share_what_workers_ask_for_by_their_weights() {
+    share_by_their_weights(|serve| serve).await;
+}
+
+#[tokio::test]
+async fn tenants_share_by_their_weights_in_a_shared_database() {
+    let postgres = Postgres::start().await;
+    let database = postgres.create_database().await;
+    share_by_their_weights(|serve| serve.setting("STORE", &database)).await;
+}
+
+/// Workers of two tenants ask for more than a claim has, of which one weighs three times as much.
+async fn share_by_their_weights(settings: impl FnOnce(Serve) -> Serve) {
     let world = World::start_with(|serve| {
-        serve.setting("SCHEDULER__CLAIM_BATCH", "40").setting("FAIRNESS__TENANT_WEIGHTS", "heavy=3")
+        settings(serve).setting("SCHEDULER__CLAIM_BATCH", "40").setting("FAIRNESS__TENANT_WEIGHTS", "heavy=3")
     })
     .await;
     let callers = ["heavy", "light"].map(|tenant| world.caller().of_tenant(tenant));
@@ -135,7 +147,7 @@ async fn tenants_share_what_workers_ask_for_by_their_weights() {
     }
     let mut smallest = Vec::new();
     for one in draining {
-        smallest.push(one.await.unwrap());
+        smallest.push(one.await.expect("no worker fails"));
     }
     // A claim is cut to the share while the other contends.
     assert!((29..=31).contains(&smallest[0]) && (9..=11).contains(&smallest[1]), "{smallest:?}");
