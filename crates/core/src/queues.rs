@@ -32,6 +32,8 @@
 //!   stores nothing of that task, its key as little; others of the batch are stored.
 //! - `insert_is_bounded_by_the_depth_under_concurrency`: exactly as many are stored as there is room for.
 //! - `insert_knows_a_repeated_task_in_a_full_queue`: a replay is told as ever.
+//! - `insert_tells_of_a_full_queue_what_room_would_not_mend`: a task that depends on one that is not there is refused for
+//!   that, and so are those of its batch that depend on it.
 //! - `stirred_tells_of_freed_places_and_of_changes`: a hint, for whoever was held back.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.

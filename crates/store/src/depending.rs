@@ -84,7 +84,7 @@ impl<'a> Batch<'a> {
     /// The tasks outside of the batch that must be looked up, in order.
     pub(crate) fn outside(&self) -> Vec<TaskId> {
         let mut outside: Vec<TaskId> = self
-            .new_ones()
+            .wanted()
             .flat_map(|(_, task)| &task.body.dependencies.ids)
             .filter_map(|id| match self.leads(*id) {
                 Leads::Outside(id) => Some(id),
@@ -134,12 +134,13 @@ impl<'a> Batch<'a> {
         plans
     }
 
-    /// The members that cannot be stored, and which of their dependencies is missing.
+    /// The members that cannot be stored, and which of their dependencies is missing. Of those that are put off anyway it is
+    /// asked what waiting would not mend.
     fn refused(&self, known: &HashMap<TaskId, Known>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
         let (mut missing, mut later) = (Vec::new(), Vec::new());
-        for (place, task) in self.new_ones() {
+        for (place, task) in self.wanted() {
             for id in &task.body.dependencies.ids {
                 let is_known = match self.leads(*id) {
                     Leads::Member(member) => {
@@ -148,6 +149,10 @@ impl<'a> Batch<'a> {
                     }
                     Leads::Outside(id) => known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant),
                     Leads::Later => {
+                        // It may turn out to be refused for good.
+                        if let Some(member) = self.place_of.get(id) {
+                            children.entry(*member).or_default().push(place);
+                        }
                         later.push((place, *id));
                         true
                     }
@@ -158,18 +163,19 @@ impl<'a> Batch<'a> {
                 }
             }
         }
+        let is_new = |place: usize| self.stands[place] == Stands::New;
         // What is missing goes first, through all generations: waiting does not mend it.
-        for reasons in [missing, later] {
+        for (reasons, is_for_good) in [(missing, true), (later, false)] {
             let mut to_tell: Vec<usize> = Vec::new();
             for (place, id) in reasons {
-                if refused[place].is_none() {
+                if refused[place].is_none() && (is_for_good || is_new(place)) {
                     refused[place] = Some(id);
                     to_tell.push(place);
                 }
             }
             while let Some(parent) = to_tell.pop() {
                 for child in children.remove(&parent).unwrap_or_default() {
-                    if refused[child].is_none() {
+                    if refused[child].is_none() && (is_for_good || is_new(child)) {
                         refused[child] = Some(self.tasks[parent].id);
                         to_tell.push(child);
                     }
@@ -177,6 +183,13 @@ impl<'a> Batch<'a> {
             }
         }
         refused
+    }
+
+    /// Those that are new, and those that would be if there were room.
+    fn wanted(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {
+        let stands = self.stands;
+        let is_wanted = move |place: usize| matches!(stands[place], Stands::New | Stands::PutOff);
+        self.tasks.iter().enumerate().filter(move |(place, _)| is_wanted(*place))
     }
 
     fn new_ones(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {

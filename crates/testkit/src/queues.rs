@@ -49,6 +49,7 @@ macro_rules! queues_conformance {
             insert_refuses_what_is_over_the_depth,
             insert_is_bounded_by_the_depth_under_concurrency,
             insert_knows_a_repeated_task_in_a_full_queue,
+            insert_tells_of_a_full_queue_what_room_would_not_mend,
             stirred_tells_of_freed_places_and_of_changes,
         }
     };

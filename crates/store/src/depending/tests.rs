@@ -109,6 +109,23 @@ fn what_is_missing_is_told_before_what_may_come_later() {
 }
 
 #[test]
+fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
+    let (unknown, there) = (TaskId::new(), TaskId::new());
+    let full = depending(&[there]);
+    let hopeless = depending(&[unknown, there]);
+    let behind = depending(&[full.id, hopeless.id]);
+    let of_full = depending(&[full.id]);
+    let new_behind = depending(&[behind.id]);
+    let expected =
+        [Plan::Stays, Plan::Unknown(unknown), Plan::Unknown(hopeless.id), Plan::Stays, Plan::Unknown(behind.id)];
+    let tasks = [full, hopeless, behind, of_full, new_behind];
+    let stands = [Stands::PutOff, Stands::PutOff, Stands::PutOff, Stands::PutOff, Stands::New];
+    let batch = batch(&tasks, &stands);
+    assert_eq!(batch.outside().len(), 2);
+    assert_eq!(batch.plan(&HashMap::from([live(there)])), expected);
+}
+
+#[test]
 fn another_tenants_task_is_unknown() {
     let theirs = TaskId::new();
     let (tasks, stands) = ([depending(&[theirs])], [Stands::New]);

@@ -11,12 +11,15 @@ use punctual_core::ids::TaskId;
 use punctual_core::partitions::Partition;
 use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
+use uuid::Uuid;
 
 use super::fault::Fault;
 use super::hand::Hand;
 use super::insert;
+use super::row;
 use super::session::Session;
 use super::statements::Sql;
+use crate::depending::{Batch, Known, Plan, Stands};
 
 /// The advisory locks of submissions: their class, and how many there are.
 const CLASS: i32 = 0x7055_0002;
@@ -74,7 +77,9 @@ async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_
     let is_admitted = admitted(&hand.session, tasks, bounded, &room).await?;
     let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
     let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
-    let put_off: HashSet<TaskId> = others.into_iter().map(|(task, _)| task.id).collect();
+    let hopeless = hopeless(&hand.session, tasks, &is_admitted).await?;
+    let put_off = others.into_iter().map(|(task, _)| task.id).filter(|id| !hopeless.contains_key(id));
+    let put_off: HashSet<TaskId> = put_off.collect();
     let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {
@@ -83,8 +88,12 @@ async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_
             let max_depth = room.get(&(tenant, name)).map_or(0, |room| room.max_depth);
             Inserted::QueueFull(FullQueue { name: name.to_owned(), max_depth })
         };
-        let missing = || Fault::Corrupt("an insert did not answer for every task".to_owned());
-        if is_admitted { stored.next().ok_or_else(missing) } else { Ok(full()) }
+        let unanswered = || Fault::Corrupt("an insert did not answer for every task".to_owned());
+        match hopeless.get(&task.id) {
+            _ if is_admitted => stored.next().ok_or_else(unanswered),
+            Some(missing) => Ok(Inserted::UnknownDependency(*missing)),
+            None => Ok(full()),
+        }
     });
     answers.collect()
 }
@@ -121,6 +130,34 @@ async fn room<'a>(
         }
     }
     Ok(room)
+}
+
+/// Those without room that would not be stored if there were some, and what they depend on that is not there. That is looked
+/// at and not locked: whoever submits them again is told anew.
+async fn hopeless(
+    session: &Session,
+    tasks: &[NewTask],
+    is_admitted: &[bool],
+) -> Result<HashMap<TaskId, TaskId>, Fault> {
+    let depends = |(task, is_admitted): (&NewTask, &bool)| !is_admitted && !task.body.dependencies.ids.is_empty();
+    if !tasks.iter().zip(is_admitted).any(depends) {
+        return Ok(HashMap::new());
+    }
+    let stands = |is_admitted: &bool| if *is_admitted { Stands::New } else { Stands::PutOff };
+    let (stands, none): (Vec<Stands>, _) = (is_admitted.iter().map(stands).collect(), HashSet::new());
+    let batch = Batch::new(tasks, &stands, &none);
+    let outside: Vec<Uuid> = batch.outside().into_iter().map(TaskId::uuid).collect();
+    let mut known = HashMap::new();
+    for row in session.query(Sql::ParentLook, &[&outside]).await? {
+        let state = row::state(&row, 2).map_err(|bad| Fault::Corrupt(format!("the {} of a task", bad.0)))?;
+        known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state });
+    }
+    let plans = tasks.iter().zip(is_admitted).zip(batch.plan(&known));
+    let missing = plans.filter_map(|((task, is_admitted), plan)| match plan {
+        Plan::Unknown(missing) if !is_admitted => Some((task.id, missing)),
+        _ => None,
+    });
+    Ok(missing.collect())
 }
 
 /// Which tasks are stored: those that there is room for in their order, and those that were submitted before.

@@ -124,6 +124,7 @@ statements! {
     ParentHeld => include_str!("../sql/postgres/parent_held.sql"),
     ParentHeldRemove => include_str!("../sql/postgres/parent_held_remove.sql"),
     ParentHold => include_str!("../sql/postgres/parent_hold.sql"),
+    ParentLook => include_str!("../sql/postgres/parent_look.sql"),
     ParentNote => include_str!("../sql/postgres/parent_note.sql"),
     ParentNotes => include_str!("../sql/postgres/parent_notes.sql"),
     ParentNotesRemove => include_str!("../sql/postgres/parent_notes_remove.sql"),

@@ -44,9 +44,12 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
     let mut answers = Vec::with_capacity(tasks.len());
     for ((task, verdict), plan) in tasks.into_iter().zip(verdicts).zip(plans) {
         answers.push(match (plan, verdict) {
-            (Plan::Unknown(missing), _) => {
-                expect(session, &task, -1)?;
-                free_key(session, &task)?;
+            (Plan::Unknown(missing), verdict) => {
+                // One that found no room was not expected, and its key is not taken.
+                if matches!(verdict, Verdict::New) {
+                    expect(session, &task, -1)?;
+                    free_key(session, &task)?;
+                }
                 refused.insert(task.id, missing);
                 Inserted::UnknownDependency(missing)
             }

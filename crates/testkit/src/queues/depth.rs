@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use punctual_core::queues::Settings;
+use punctual_core::ids::TaskId;
+use punctual_core::queues::{Change, Settings};
 use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use tokio::sync::Barrier;
@@ -13,6 +14,11 @@ use crate::store::{StoreFactory, StoreFixture, complete, created, replayed};
 
 async fn depth(fixture: &StoreFixture<'_>, max_depth: u64) {
     put(fixture, Settings { max_depth: Some(max_depth), ..Settings::default() }).await;
+}
+
+async fn depth_of(fixture: &StoreFixture<'_>, tenant: &str, max_depth: u64) {
+    let settings = Settings { max_depth: Some(max_depth), ..Settings::default() };
+    fixture.queues.change_queue(tenant, QUEUE, Change::Put(settings, None)).await.expect("a queue can be set");
 }
 
 async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted> {
@@ -88,4 +94,35 @@ pub async fn insert_knows_a_repeated_task_in_a_full_queue(factory: &dyn StoreFac
     assert!(matches!(answers[2], Inserted::KeyReused(id) if id == first.id), "{answers:?}");
     assert!(matches!(answers[1], Inserted::QueueFull(_)), "{answers:?}");
     assert_eq!(replayed(answers.remove(0)).id, first.id);
+}
+
+/// Nobody is to come again for something that will never be.
+pub async fn insert_tells_of_a_full_queue_what_room_would_not_mend(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    depth(&fixture, 1).await;
+    let first = created(insert(&fixture, vec![mail().build()]).await.remove(0));
+    let nobody = TaskId::new();
+    let is_missing = |answer: &Inserted, id: TaskId| matches!(answer, Inserted::UnknownDependency(of) if *of == id);
+    let hopeless = mail().depends_on(&[first.id, nobody]).key("k", 1).build();
+    let alone = insert(&fixture, vec![hopeless.clone()]).await;
+    assert!(is_missing(&alone[0], nobody), "{alone:?}");
+    let of_others = mail().tenant("other").depends_on(&[first.id]).build();
+    depth_of(&fixture, "other", 0).await;
+    assert!(is_missing(&insert(&fixture, vec![of_others]).await[0], first.id));
+
+    let put_off = mail().depends_on(&[first.id]).build();
+    let behind = mail().depends_on(&[hopeless.id]).build();
+    let admitted = mail().queue("elsewhere").depends_on(&[behind.id]).build();
+    let waits = mail().depends_on(&[put_off.id]).build();
+    let (hopeless_id, behind_id) = (hopeless.id, behind.id);
+    let answers = insert(&fixture, vec![admitted, waits, behind, put_off, hopeless]).await;
+    assert!(is_missing(&answers[0], behind_id), "{answers:?}");
+    assert!(is_missing(&answers[2], hopeless_id), "{answers:?}");
+    assert!(is_missing(&answers[4], nobody), "{answers:?}");
+    let are_full = [&answers[1], &answers[3]].into_iter().all(|answer| matches!(answer, Inserted::QueueFull(_)));
+    assert!(are_full, "room is all that these lack: {answers:?}");
+    assert_eq!(live(&fixture).await, 1);
+    // The key of what was refused is free.
+    depth(&fixture, 2).await;
+    created(insert(&fixture, vec![mail().key("k", 2).build()]).await.remove(0));
 }

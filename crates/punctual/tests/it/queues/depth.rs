@@ -71,6 +71,8 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
     caller.submit(json!({"type": "t", "queue": "q"})).await;
     caller.submit(json!({"type": "t", "queue": "other", "idempotency_key": "k"})).await;
     let unknown = format!("task_{}", uuid::Uuid::now_v7());
+    let alone = caller.api.post("/v1/tasks", &json!({"type": "t", "queue": "q", "depends_on": [unknown]})).await;
+    alone.problem_code(422, "unknown_dependency");
     let tasks = json!([
         {"type": "t", "queue": "other", "depends_on": [1, unknown]},
         {"type": "t", "queue": "q"},
@@ -80,6 +82,9 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
         {"type": "another", "queue": "other", "idempotency_key": "k"},
         {"type": "t", "queue": "other", "depends_on": [1, 4]},
         {"type": "t", "queue": "other", "depends_on": [1]},
+        {"type": "t", "queue": "q", "depends_on": [unknown]},
+        {"type": "t", "queue": "q", "depends_on": [8]},
+        {"type": "t", "queue": "q", "depends_on": [1]},
     ]);
     let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200);
     let items = array(&answer["items"]);
@@ -88,7 +93,19 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
     let reused = (json!(422), json!("idempotency_key_reused"));
     assert_eq!(
         items.iter().map(told).collect::<Vec<_>>(),
-        [missing.clone(), full.clone(), missing.clone(), missing.clone(), missing.clone(), reused, missing, full],
+        [
+            missing.clone(),
+            full.clone(),
+            missing.clone(),
+            missing.clone(),
+            missing.clone(),
+            reused,
+            missing.clone(),
+            full.clone(),
+            missing.clone(),
+            missing,
+            full,
+        ],
         "{answer:#}"
     );
     let detail = |place: usize| items[place]["error"]["detail"].as_str().unwrap_or_default().to_owned();
