@@ -206,12 +206,14 @@ fn semaphore(count: usize) -> Arc<Semaphore> {
 }
 
 /// One that waits, in line or to be told of its refusal.
+#[derive(Debug)]
 struct Wait {
     until: Instant,
     _in_crowd: OwnedSemaphorePermit,
 }
 
 /// There is neither place nor room for a request.
+#[derive(Debug)]
 pub struct Refusal {
     problem: Problem,
     wait: Option<Wait>,

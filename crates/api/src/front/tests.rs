@@ -140,7 +140,8 @@ async fn a_body_that_finds_no_place_in_line_is_read_at_once_and_refused_later() 
         let router = world.router.clone();
         async move {
             let answer = Answer::of(router.oneshot(Noted::batch(&read)).await.unwrap()).await;
-            assert_eq!((answer.problem().as_str(), &answer.headers[RETRY_AFTER]), ("overloaded", "1"));
+            assert_eq!(answer.problem(), "overloaded");
+            assert_eq!(answer.headers[RETRY_AFTER], "1");
             let read = read.lock().expect("a short body is read before its refusal");
             (read.duration_since(began), began.elapsed())
         }

@@ -22,8 +22,7 @@ async fn occurrences(world: &World, path: &str) -> Vec<(String, String, String)>
     let told = ask(world, "GET", &format!("{path}/occurrences?limit=1000"), Value::Null).await;
     let text = |item: &Value, field: &str| item[field].as_str().unwrap().to_owned();
     let told = told["items"].as_array().unwrap().iter().rev();
-    told.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason")))
-        .collect()
+    told.map(|item| (text(item, "instant")[14..19].to_owned(), text(item, "outcome"), text(item, "reason"))).collect()
 }
 
 fn each(seconds: std::ops::RangeInclusive<u32>, outcome: &str, reason: &str) -> Vec<(String, String, String)> {
