@@ -7,12 +7,13 @@
 //! is taken until a submission is as quick as it was before.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use crate::Options;
@@ -113,6 +114,16 @@ impl Load {
         }
     }
 
+    fn accepted_after(&mut self, micros: u64) {
+        self.accepted += 1;
+        self.answers.saturating_record(micros);
+    }
+
+    fn refused_after(&mut self, micros: u64) {
+        self.refused += 1;
+        self.refusals.saturating_record(micros);
+    }
+
     fn add(&mut self, other: &Self) -> anyhow::Result<()> {
         self.seconds += other.seconds;
         self.accepted += other.accepted;
@@ -165,25 +176,22 @@ async fn load(
     seconds: u64,
     what: &'static str,
 ) -> anyhow::Result<Load> {
-    let (ended, accepted) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Load::new())));
     let (mut senders, runtime) = (JoinSet::new(), Courteous::start()?);
     for number in 0..connections {
         let (request, address) = (Arc::clone(&requests[number % requests.len()]), site.server(number).address());
-        senders.spawn_on(send(request, address, Arc::clone(&ended), Arc::clone(&accepted)), runtime.handle());
+        senders.spawn_on(send(request, address, Arc::clone(&ended), Arc::clone(&answered)), runtime.handle());
     }
     let bar = progress(usize::try_from(seconds).unwrap_or(usize::MAX), what);
     let began = Instant::now();
     let (ready, rss) = watch(site, began, Duration::from_secs(seconds), &bar).await?;
     ended.store(true, Relaxed);
-    let (seconds, accepted) = (began.elapsed().as_secs_f64(), accepted.load(Relaxed));
+    // What is answered from now on was not answered in time.
+    let answered = std::mem::replace(&mut *answered.lock(), Load::new());
+    let load = Load { seconds: began.elapsed().as_secs_f64(), ready, rss, ..answered };
     bar.finish_and_clear();
-    let mut load = Load { seconds, accepted, ready, rss, ..Load::new() };
     while let Some(sender) = senders.join_next().await {
-        let sent = sender??;
-        load.refused += sent.refusals.len();
-        load.broken += sent.broken;
-        load.answers.add(&sent.answers)?;
-        load.refusals.add(&sent.refusals)?;
+        sender??;
     }
     Ok(load)
 }
@@ -213,41 +221,33 @@ async fn watch(
     Ok((ready, rss))
 }
 
-/// What one connection saw.
-struct Sent {
-    broken: u64,
-    answers: Histogram<u64>,
-    refusals: Histogram<u64>,
-}
-
-/// Submits over and over, whatever the answer; anything but an acceptance or a well-formed refusal is an error.
+/// Submits over and over, whatever the answer; anything but an acceptance or a well-formed refusal is an error. All tell
+/// one `load` of their answers: thousands of histograms would be gigabytes, and to fill them with zeros is a load of its own.
 async fn send(
     request: Arc<[u8]>,
     address: String,
     ended: Arc<AtomicBool>,
-    accepted: Arc<AtomicU64>,
-) -> anyhow::Result<Sent> {
-    let mut sent = Sent { broken: 0, answers: lateness_histogram(), refusals: lateness_histogram() };
+    load: Arc<Mutex<Load>>,
+) -> anyhow::Result<()> {
     let mut connection = Connection::default();
     while !ended.load(Relaxed) {
         let asked = Instant::now();
-        match connection.call(&address, &request).await {
-            Ok(answer) if matches!(answer.status, 200 | 201) => {
-                accepted.fetch_add(1, Relaxed);
-                sent.answers.saturating_record(micros(asked));
-            }
+        let answer = connection.call(&address, &request).await;
+        let took = micros(asked);
+        match answer {
+            Ok(answer) if matches!(answer.status, 200 | 201) => load.lock().accepted_after(took),
             Ok(answer) if matches!(answer.status, 429 | 503) => {
                 if !answer.retry_after {
                     bail!("a refusal with {} does not say when to come back", answer.status);
                 }
-                sent.refusals.saturating_record(micros(asked));
+                load.lock().refused_after(took);
             }
             Ok(answer) => bail!("a submission was answered with {}", answer.status),
             // A server that refuses a body it has not read may close on whoever still sends it.
-            Err(_) => sent.broken += 1,
+            Err(_) => load.lock().broken += 1,
         }
     }
-    Ok(sent)
+    Ok(())
 }
 
 fn micros(since: Instant) -> u64 {
