@@ -12,7 +12,7 @@ pub mod fingerprint;
 pub mod key;
 pub mod members;
 pub mod patch;
-mod queue;
+pub mod queue;
 
 use punctual_client as wire;
 use punctual_core::callback;

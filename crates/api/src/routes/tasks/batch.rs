@@ -23,7 +23,7 @@ use crate::extract::{Tenant, json};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::submit::members::{self, Verdict};
-use crate::submit::{Among, Submitter, key};
+use crate::submit::{Among, Submitter, key, queue};
 
 /// Submits many tasks.
 ///
@@ -98,6 +98,7 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
         }
     };
     members::refuse_impossible(&mut verdicts, &ids);
+    queue::keep_order(&mut verdicts);
     Ok((verdicts, ids))
 }
 
