@@ -168,12 +168,8 @@ impl Client {
 
     /// Leases up to `most` tasks of the queue, waiting for the first.
     pub async fn lease(&self, queue: &str, worker: &str, most: usize, wait_seconds: u32) -> anyhow::Result<Vec<Lease>> {
-        let ask = serde_json::json!({
-            "worker_id": worker, "queues": [queue], "max_tasks": most, "wait_seconds": wait_seconds
-        });
-        let answer = self.post("/v1/leases", "application/json", ask.to_string()).await?;
-        let leases: Leases = serde_json::from_slice(&answer).context("the lease's answer is not as agreed")?;
-        Ok(leases.leases)
+        let ask = leasing(queue, worker, most, wait_seconds);
+        leased(&self.post("/v1/leases", "application/json", ask).await?)
     }
 
     /// Sets what holds for a queue.
@@ -185,17 +181,7 @@ impl Client {
 
     /// Completes leased tasks.
     pub async fn complete(&self, leases: &[Lease]) -> anyhow::Result<()> {
-        let items = leases
-            .iter()
-            .map(|lease| Completed { task_id: &lease.task.task_id, token: lease.token, outcome: "completed" })
-            .collect();
-        let answer =
-            self.post("/v1/leases/settle", "application/json", serde_json::to_string(&Settle { items })?).await?;
-        let settled: Settled = serde_json::from_slice(&answer).context("the settlement's answer is not as agreed")?;
-        match settled.items.iter().find(|item| item.status != 200) {
-            Some(refused) => bail!("a completion was refused with {}", refused.status),
-            None => Ok(()),
-        }
+        completed(&self.post("/v1/leases/settle", "application/json", completing(leases)?).await?)
     }
 
     /// Calls until the call is not refused.
@@ -242,6 +228,38 @@ impl Client {
             }
             _ => bail!(why),
         }
+    }
+}
+
+/// The body of a call that leases up to `most` tasks of the queue, waiting for the first.
+pub fn leasing(queue: &str, worker: &str, most: usize, wait_seconds: u32) -> String {
+    let ask = serde_json::json!({
+        "worker_id": worker, "queues": [queue], "max_tasks": most, "wait_seconds": wait_seconds
+    });
+    ask.to_string()
+}
+
+/// What its answer leases.
+pub fn leased(answer: &[u8]) -> anyhow::Result<Vec<Lease>> {
+    let leases: Leases = serde_json::from_slice(answer).context("the lease's answer is not as agreed")?;
+    Ok(leases.leases)
+}
+
+/// The body of a call that completes leased tasks.
+pub fn completing(leases: &[Lease]) -> serde_json::Result<String> {
+    let items = leases
+        .iter()
+        .map(|lease| Completed { task_id: &lease.task.task_id, token: lease.token, outcome: "completed" })
+        .collect();
+    serde_json::to_string(&Settle { items })
+}
+
+/// Whether its answer says that all are.
+pub fn completed(answer: &[u8]) -> anyhow::Result<()> {
+    let settled: Settled = serde_json::from_slice(answer).context("the settlement's answer is not as agreed")?;
+    match settled.items.iter().find(|item| item.status != 200) {
+        Some(refused) => bail!("a completion was refused with {}", refused.status),
+        None => Ok(()),
     }
 }
 

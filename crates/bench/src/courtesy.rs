@@ -3,6 +3,8 @@
 //! Elsewhere they would be on other machines. Here they share the processors with the server,
 //! and what they cost is not what is asked.
 
+#[cfg(target_os = "linux")]
+use thread_priority::ThreadPriority;
 use tokio::runtime::{Builder, Handle, Runtime};
 
 /// A runtime whose threads give way to all others. To drop it does not wait for what it runs.
@@ -28,10 +30,18 @@ impl Drop for Courteous {
     }
 }
 
+/// A lower priority would not do: whoever has a processor keeps it for a slice of time, however low its priority is, and
+/// an answer that has to wait for the end of it comes milliseconds late. Whoever is idle by policy is put aside at once.
 fn give_way() {
-    // Where a thread has no priority of its own the whole program would give way, and nothing be gained.
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(None, 19) {
-        eprintln!("the clients could not be given a lower priority: {error}");
+    {
+        use thread_priority::unix::{
+            NormalThreadSchedulePolicy::Idle, ThreadSchedulePolicy::Normal, set_thread_priority_and_policy,
+            thread_native_id,
+        };
+        let given = set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, Normal(Idle));
+        if let Err(error) = given {
+            eprintln!("the clients could not be told to give way: {error}");
+        }
     }
 }

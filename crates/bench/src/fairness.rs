@@ -2,29 +2,27 @@
 //!
 //! The other tenant's tasks are all due and are taken as fast as they can be, by its pull workers or
 //! by a sink, so every shared thing (the store's writer, the dispatcher, the machine) is busy with
-//! them. The quiet tenant is a thread by itself: what is measured is how long the server lets it
-//! wait, not how long the other tenant's clients do. For the same reason those give way to everything
-//! else on the machine: elsewhere they would be on others.
+//! them. What is measured is how long the server lets the quiet tenant wait, so the other tenant's
+//! clients give way to everything else on the machine, and a task has come when the system has it,
+//! not when its worker gets a processor to read it: elsewhere they would be on other machines.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use hdrhistogram::Histogram;
-use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::Options;
 use crate::client::{Client, now, task};
 use crate::courtesy::Courteous;
 use crate::herd::HERD_LEAD;
-use crate::report::{Report, lateness_histogram};
-use crate::sink::{Sink, lateness};
+use crate::quiet::{Seen, work};
+use crate::report::Report;
+use crate::sink::{Arrival, Sink, lateness};
+use crate::site::Site;
 use crate::submit::{preload, submit_all};
 use crate::workers::Workers;
 
-/// Workers of the quiet tenant, one of which is always waiting.
-const QUIET_WORKERS: usize = 4;
+/// The quiet tenant, and its queue.
+const QUIET: &str = "quiet";
 /// Tasks it submits in a call.
 const QUIET_BATCH: usize = 1_000;
 /// Between the submission of the quiet tenant's tasks and the first due instant, in milliseconds.
@@ -45,20 +43,12 @@ pub struct Fairness {
     pub webhook: bool,
 }
 
-/// Lateness in microseconds, and how many came early.
-type Watched = (Histogram<u64>, usize);
-
-fn add(all: &mut Watched, round: &Watched) -> anyhow::Result<()> {
-    all.1 += round.1;
-    Ok(all.0.add(&round.0)?)
-}
-
 /// Measures the quiet tenant alone, then beside the backlog while that is being drained.
-pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyhow::Result<Report> {
-    let (mut alone, mut beside): (Watched, Watched) = ((lateness_histogram(), 0), (lateness_histogram(), 0));
+pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fairness) -> anyhow::Result<Report> {
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let (mut watched, mut drained) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..fairness.rounds {
-        add(&mut alone, &watch(client, fairness).await?)?;
+        alone.push(watch(client, site, fairness).await?);
         let busy = client.of_tenant("busy");
         let drain = if fairness.webhook {
             drain_by_sink(&busy, options, fairness.backlog).await?
@@ -66,26 +56,56 @@ pub async fn run(client: &Client, options: &Options, fairness: Fairness) -> anyh
             drain_by_workers(&busy, options, fairness.backlog).await?
         };
         let began = Instant::now();
-        add(&mut beside, &watch(client, fairness).await?)?;
+        let seen = watch(client, site, fairness).await?;
         watched += began.elapsed();
-        drained += drain.await??.duration_since(began);
+        let ended = drain.await??;
+        drained += ended.duration_since(began);
+        // What is due when the backlog is gone is not beside it.
+        let ago = i64::try_from(ended.elapsed().as_millis()).unwrap_or(i64::MAX);
+        beside.push(seen.until(now().plus_millis(-ago)));
     }
-    let millis = |lateness: &Histogram<u64>, share| lateness.value_at_quantile(share) as f64 / 1_000.0;
-    let p99 = |lateness| millis(lateness, 0.99);
+    let (alone_p99, beside_p99) = (median_p99(&alone, arrived), median_p99(&beside, arrived));
     let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
     report.count("backlog", fairness.backlog);
     report.count("rate_per_s", fairness.rate);
     report.count("rounds", fairness.rounds);
     report.count("tasks", fairness.rate * fairness.seconds * fairness.rounds);
     report.number("seconds", watched.as_secs_f64());
-    // What is left of the watch when the backlog is gone was not disturbed by it.
-    report.number("disturbed_percent", (drained.as_secs_f64() / watched.as_secs_f64()).min(1.0) * 100.0);
+    report.count("disturbed_tasks", beside.iter().flat_map(arrived).count());
     report.number("drain_per_s", (fairness.backlog * fairness.rounds) as f64 / drained.as_secs_f64());
-    report.number("alone_p50_ms", millis(&alone.0, 0.5));
-    report.number("alone_p99_ms", p99(&alone.0));
-    report.number("p99_ratio", p99(&beside.0) / p99(&alone.0).max(1.0));
-    report.lateness(&beside.0, alone.1 + beside.1);
+    report.number("alone_p99_ms", alone_p99);
+    report.number("beside_p99_ms", beside_p99);
+    report.number("p99_ratio", beside_p99 / alone_p99.max(1.0));
+    if !fairness.webhook {
+        report.number("alone_read_p99_ms", median_p99(&alone, read));
+        report.number("beside_read_p99_ms", median_p99(&beside, read));
+    }
+    let (undisturbed, early_alone) = lateness(alone.iter().flat_map(arrived));
+    let (disturbed, early_beside) = lateness(beside.iter().flat_map(arrived));
+    report.number("alone_p50_ms", millis(undisturbed.value_at_quantile(0.5)));
+    report.number("alone_max_ms", millis(undisturbed.max()));
+    report.lateness(&disturbed, early_alone + early_beside);
     Ok(report)
+}
+
+fn arrived(seen: &Seen) -> &Vec<Arrival> {
+    &seen.arrived
+}
+
+fn read(seen: &Seen) -> &Vec<Arrival> {
+    &seen.read
+}
+
+/// The median of what 99 of 100 came within, over the rounds: a shared machine pauses now and then for tenths of a
+/// second, and a round that met that says nothing about who shares with whom.
+fn median_p99(rounds: &[Seen], of: fn(&Seen) -> &Vec<Arrival>) -> f64 {
+    let mut each: Vec<u64> = rounds.iter().map(|round| lateness(of(round)).0.value_at_quantile(0.99)).collect();
+    each.sort_unstable();
+    each.get(each.len() / 2).copied().map_or(0.0, millis)
+}
+
+fn millis(micros: u64) -> f64 {
+    micros as f64 / 1_000.0
 }
 
 /// Submits the backlog, due at once, and sets pull workers at it; answers when the last was completed.
@@ -104,19 +124,6 @@ async fn drain_by_workers(
         drop(runtime);
         Ok(ended)
     }))
-}
-
-/// Does `work` on a runtime of its own.
-fn apart<T: Send + 'static>(
-    name: &str,
-    runtime: Runtime,
-    work: impl Future<Output = T> + Send + 'static,
-) -> std::io::Result<oneshot::Receiver<T>> {
-    let (tell, told) = oneshot::channel();
-    // Nobody waits any more when the measurement was ended by a signal.
-    let run = move || drop(tell.send(runtime.block_on(work)));
-    std::thread::Builder::new().name(name.to_owned()).spawn(run)?;
-    Ok(told)
 }
 
 /// Submits the backlog with a callback, and returns when it is due; answers when the last has come.
@@ -139,15 +146,12 @@ async fn drain_by_sink(
 }
 
 /// The lateness of single tasks of the quiet tenant at a steady rate.
-async fn watch(client: &Client, fairness: Fairness) -> anyhow::Result<Watched> {
-    let client = client.apart()?.of_tenant("quiet");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let watched = apart("quiet", runtime, async move { arrivals(&client, fairness).await })?;
-    watched.await.context("the quiet tenant's thread ended before all was measured")?
-}
-
-async fn arrivals(quiet: &Client, Fairness { rate, seconds, webhook, .. }: Fairness) -> anyhow::Result<Watched> {
-    let tasks = rate * seconds;
+async fn watch(
+    client: &Client,
+    site: &Site,
+    Fairness { rate, seconds, webhook, .. }: Fairness,
+) -> anyhow::Result<Seen> {
+    let (quiet, tasks) = (client.of_tenant(QUIET), rate * seconds);
     let mut sink = if webhook { Some(Sink::start().await?) } else { None };
     let first = now().plus_millis(LEAD);
     let due = move |number: usize| {
@@ -155,11 +159,11 @@ async fn arrivals(quiet: &Client, Fairness { rate, seconds, webhook, .. }: Fairn
         Some(first.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)))
     };
     let url = sink.as_ref().map(Sink::url);
-    let make = move |number| task(number, "quiet", due(number), url.as_deref()).to_string();
-    submit_all(quiet, 1, QUIET_BATCH, tasks, "preloading", make).await?;
+    let make = move |number| task(number, QUIET, due(number), url.as_deref()).to_string();
+    submit_all(&quiet, 1, QUIET_BATCH, tasks, "preloading", make).await?;
     if let Some(sink) = &mut sink {
-        return Ok(lateness(&sink.wait(tasks).await?.first));
+        return Ok(Seen { arrived: sink.wait(tasks).await?.first, read: Vec::new() });
     }
-    let seen = Workers::start(quiet, "quiet", QUIET_WORKERS, 1, tasks).join().await?;
-    Ok((seen.lateness, seen.early))
+    let servers = site.servers().to_vec();
+    tokio::task::spawn_blocking(move || work(&servers, QUIET, tasks)).await?
 }

@@ -24,12 +24,14 @@ mod machine;
 mod moment;
 mod overload;
 mod process;
+mod quiet;
 mod raw;
 mod report;
 mod server;
 mod signals;
 mod sink;
 mod site;
+mod stamped;
 mod submit;
 mod workers;
 
@@ -102,7 +104,7 @@ async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &
         Scenario::Herd { tasks, jitter } => herd::run(client, options, tasks, jitter).await,
         Scenario::Backlog { waiting, probe } => backlog::run(client, options, site, waiting, probe).await,
         Scenario::Fairness { backlog, rate, seconds, rounds, webhook } => {
-            fairness::run(client, options, fairness::Fairness { backlog, rate, seconds, rounds, webhook }).await
+            fairness::run(client, options, site, fairness::Fairness { backlog, rate, seconds, rounds, webhook }).await
         }
         Scenario::Overload { seconds, times } => {
             overload::run(client, options, site, overload::Flood { seconds: seconds as u64, times }).await

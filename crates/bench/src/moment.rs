@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "what is measured is how late it is by the wall clock")]
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use punctual_core::time::Timestamp;
 
@@ -13,8 +13,12 @@ pub struct Moment(i64);
 impl Moment {
     /// Now, by the wall clock.
     pub fn now() -> Self {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self(i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX))
+        Self::of_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
+    /// So long after the beginning of 1970.
+    pub fn of_epoch(since: Duration) -> Self {
+        Self(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
     /// How long after `due` it is in microseconds; negative: before it.

@@ -3,6 +3,7 @@
 use reqwest::Url;
 
 /// A server that was started for the measurement, or one that is given.
+#[derive(Clone)]
 pub struct Server {
     url: Url,
     pid: Option<u32>,

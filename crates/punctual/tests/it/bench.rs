@@ -125,7 +125,7 @@ async fn backlog_tells_what_waiting_tasks_cost() {
 
 #[tokio::test]
 async fn fairness_compares_a_tenant_alone_and_beside_another() {
-    let figures: Vec<&str> = LATENESS.into_iter().chain(["alone_p99_ms", "p99_ratio", "disturbed_percent"]).collect();
+    let figures: Vec<&str> = LATENESS.into_iter().chain(["alone_p99_ms", "p99_ratio", "disturbed_tasks"]).collect();
     let arguments = ["fairness", "--backlog", "1000", "--rate", "20", "--seconds", "2"];
     for arguments in [&arguments[..], &[&arguments[..], &["--webhook"]].concat()] {
         let fairness = bench(arguments, &figures).await;
