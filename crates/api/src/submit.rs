@@ -6,6 +6,7 @@
 //! of `core::task::limits`.
 
 mod among;
+mod callback;
 mod enqueued;
 pub mod fields;
 pub mod fingerprint;
@@ -15,17 +16,14 @@ pub mod patch;
 pub mod queue;
 
 use punctual_client as wire;
-use punctual_core::callback;
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
-use punctual_core::lane::{LaneKey, Route};
-use punctual_core::networks;
+use punctual_core::lane::LaneKey;
 use punctual_core::state::{By, State};
-use punctual_core::task::{Body, Callback, Dependencies, Idempotency, NewTask, limits};
+use punctual_core::task::{Body, Dependencies, Idempotency, NewTask};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Trail};
 
-use crate::extract::json::escaped;
 use crate::problem::Problem;
 use crate::state::ApiConfig;
 pub use among::Among;
@@ -73,7 +71,7 @@ impl<'a> Submitter<'a> {
         faults.name("/queue", &queue);
         let payload = new.payload.unwrap_or_else(Json::null);
         faults.payload(&payload, self.config.payload_bytes);
-        let (route, callback) = self.callback(&mut faults, new.callback_url, new.callback_headers);
+        let (route, callback) = faults.callback(new.callback_url, new.callback_headers, &self.config.networks);
         let when = faults.when(new.execute_at.as_deref(), new.delay_seconds);
         let execute_at = when.instant(self.now);
         let expires_at = new.expires_at.as_deref().and_then(|text| faults.instant("/expires_at", text));
@@ -117,62 +115,6 @@ impl<'a> Submitter<'a> {
             trail: self.trail.clone(),
         };
         Ok(self.of_queue(task, new.retry_policy.as_ref(), new.timeout_seconds.is_some()))
-    }
-
-    /// Who takes the task, and where it is pushed to.
-    fn callback(
-        &self,
-        faults: &mut Faults,
-        url: Option<String>,
-        headers: Option<Strings>,
-    ) -> (Route, Option<Callback>) {
-        let headers = headers.unwrap_or_default();
-        check_headers(faults, &headers);
-        let Some(url) = url else {
-            if !headers.is_empty() {
-                faults.add("/callback_headers", "needs a callback_url beside it");
-            }
-            return (Route::Pull, None);
-        };
-        match callback::target_of(&url) {
-            Ok((url, target)) => {
-                if self.is_forbidden(&url) {
-                    faults.add("/callback_url", "points into a network that callbacks may not go to");
-                }
-                (Route::Push(target), Some(Callback { url, headers }))
-            }
-            Err(fault) => {
-                faults.add("/callback_url", fault.to_string());
-                (Route::Pull, None)
-            }
-        }
-    }
-
-    /// Whether the URL names an address that may not be called. A name is looked at by the worker, each time it
-    /// is resolved.
-    fn is_forbidden(&self, url: &str) -> bool {
-        let address = url::Url::parse(url).ok().and_then(|url| callback::literal_address(&url));
-        address.is_some_and(|address| networks::is_forbidden(address, &self.config.networks))
-    }
-}
-
-type Strings = std::collections::BTreeMap<String, String>;
-
-fn check_headers(faults: &mut Faults, headers: &Strings) {
-    if headers.len() > limits::HEADERS {
-        faults.add("/callback_headers", format!("must have at most {} entries", limits::HEADERS));
-    }
-    if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > limits::HEADER_BYTES {
-        faults.add("/callback_headers", format!("must have at most {} bytes in all", limits::HEADER_BYTES));
-    }
-    let mut seen = std::collections::HashSet::new();
-    for (name, value) in headers {
-        let pointer = || format!("/callback_headers/{}", escaped(name));
-        if let Err(fault) = callback::check_header(name, value) {
-            faults.add(pointer(), fault.to_string());
-        } else if !seen.insert(name.to_ascii_lowercase()) {
-            faults.add(pointer(), "is given twice, in another case");
-        }
     }
 }
 

@@ -41,7 +41,7 @@ impl Process {
     /// Starts this very binary.
     pub fn spawn(serve: &Serve) -> anyhow::Result<Self> {
         let data = match &serve.data {
-            Some(directory) => TempDir::new_in(directory),
+            Some(directory) => std::fs::create_dir_all(directory).and_then(|()| TempDir::new_in(directory)),
             None => TempDir::new(),
         }
         .context("cannot make a directory for the server's data")?;

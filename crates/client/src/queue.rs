@@ -1,5 +1,7 @@
 //! Queues: what they are set to, and what is in them.
 
+use std::collections::BTreeMap;
+
 use punctual_core::queues as core;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -28,6 +30,10 @@ pub struct Queue {
     pub dispatch_jitter_seconds: Seconds,
     /// What becomes of the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
+    /// Where its tasks are pushed to that do not say it; `null`: they wait for a pull worker.
+    pub callback_url: Option<String>,
+    /// Extra request headers of those.
+    pub callback_headers: BTreeMap<String, String>,
     /// Whether it is paused: nothing of it begins.
     pub paused: bool,
     /// The pause it is in; `null` when it is not paused.
@@ -119,6 +125,12 @@ pub struct QueueSettings {
     /// What becomes of the tasks behind a dead letter; they continue if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_dead_letter: Option<OnDeadLetter>,
+    /// Where its tasks are pushed to that do not say it; they wait for a pull worker if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_url: Option<String>,
+    /// Extra request headers of those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub callback_headers: Option<BTreeMap<String, String>>,
     /// Pauses or resumes it; if absent it stays as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,

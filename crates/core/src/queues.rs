@@ -46,6 +46,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Condition;
 use crate::retry::RetryPolicy;
 use crate::store::StoreError;
+use crate::task::Callback;
 use crate::time::Timestamp;
 
 pub use rate::{Bucket, RateLimit};
@@ -84,6 +85,8 @@ pub struct Settings {
     pub dispatch_jitter_millis: u64,
     /// What becomes of the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
+    /// Where its tasks are pushed to that do not say it.
+    pub callback: Option<Callback>,
 }
 
 impl Settings {
@@ -364,6 +367,10 @@ mod tests {
             timeout_millis: Some(4),
             dispatch_jitter_millis: 5,
             on_dead_letter: OnDeadLetter::Hold,
+            callback: Some(Callback {
+                url: "https://example.com/".to_owned(),
+                headers: [("x".to_owned(), "y".to_owned())].into(),
+            }),
         };
         let text = serde_json::to_string(&all).unwrap();
         assert_eq!(serde_json::from_str::<Settings>(&text).unwrap(), all);

@@ -143,7 +143,7 @@ impl OnDependencyFailure {
 }
 
 /// Where a task is pushed to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Callback {
     /// The URL, canonical.
     pub url: String,

@@ -294,6 +294,7 @@ fn shown(api: &Api, told: Told) -> wire::Queue {
         until: pause.until,
     });
     let (settings, live) = (told.queue.settings, told.live);
+    let (callback_url, callback_headers) = settings.callback.map(|callback| (callback.url, callback.headers)).unzip();
     wire::Queue {
         name: told.queue.name,
         max_concurrency: settings.max_concurrency,
@@ -305,6 +306,8 @@ fn shown(api: &Api, told: Told) -> wire::Queue {
         timeout_seconds: settings.timeout_millis.map(wire::Seconds::from_millis),
         dispatch_jitter_seconds: wire::Seconds::from_millis(settings.dispatch_jitter_millis),
         on_dead_letter: settings.on_dead_letter.into(),
+        callback_url,
+        callback_headers: callback_headers.unwrap_or_default(),
         paused: pause.is_some(),
         pause,
         version: told.queue.version,

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 
 use punctual_client::RetryPolicyFields;
+use punctual_core::callback::target_of;
 use punctual_core::ids::TaskId;
+use punctual_core::lane::Route;
 use punctual_core::queues::Settings;
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
@@ -26,6 +28,13 @@ impl Submitter<'_> {
         }
         if let Some(millis) = settings.timeout_millis.filter(|_| !has_timeout) {
             task.body.timeout_millis = millis;
+        }
+        if task.body.callback.is_none()
+            && let Some(callback) = &settings.callback
+            && let Ok((_, target)) = target_of(&callback.url)
+        {
+            task.lane.route = Route::Push(target);
+            task.body.callback = Some(callback.clone());
         }
         task.due_at = spread(&settings, task.id, task.execute_at, task.expires_at);
         task
@@ -88,6 +97,7 @@ mod tests {
     use punctual_core::ids::NodeId;
     use punctual_core::queues::{Change, Queue};
     use punctual_core::retry::{Backoff, RetryPolicy};
+    use punctual_core::task::Callback;
 
     use super::*;
     use crate::state::ApiConfig;
@@ -120,6 +130,24 @@ mod tests {
         assert_eq!(task.body.timeout_millis, 2_000);
         let task = submit(&config, r#"{"type": "t", "queue": "other"}"#);
         assert_eq!((task.body.retry_policy, task.body.timeout_millis), (config.retry_policy, config.timeout_millis));
+    }
+
+    #[test]
+    fn a_task_that_names_no_callback_goes_where_its_queue_says() {
+        let headers = [("authorization".to_owned(), "Bearer of the queue".to_owned())].into();
+        let callback = Callback { url: "https://hooks.example/mail".to_owned(), headers };
+        let config = config(Settings { callback: Some(callback.clone()), ..Settings::default() });
+        let task = submit(&config, r#"{"type": "t", "queue": "mail"}"#);
+        assert_eq!(task.lane.route, Route::Push("https://hooks.example:443".to_owned()));
+        assert_eq!(task.body.callback, Some(callback));
+        let own = submit(&config, r#"{"type": "t", "queue": "mail", "callback_url": "https://own.example/"}"#);
+        let own = own.body.callback.expect("its own");
+        assert_eq!(
+            (own.url.as_str(), own.headers.len()),
+            ("https://own.example/", 0),
+            "no secret of the queue's goes there"
+        );
+        assert_eq!(submit(&config, r#"{"type": "t", "queue": "other"}"#).lane.route, Route::Pull);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use punctual_core::condition::Condition;
 use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings, Switch};
 use punctual_core::store::{Claim, Restraint};
+use punctual_core::task::Callback;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -21,6 +22,10 @@ fn all() -> Settings {
         timeout_millis: Some(1_234),
         dispatch_jitter_millis: 5_000,
         on_dead_letter: OnDeadLetter::Hold,
+        callback: Some(Callback {
+            url: "https://example.com/hook".to_owned(),
+            headers: [("x-team".to_owned(), "mail".to_owned())].into(),
+        }),
     }
 }
 

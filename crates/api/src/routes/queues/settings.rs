@@ -23,6 +23,8 @@ impl Faults {
         if jitter.is_none() {
             self.add("/dispatch_jitter_seconds", "must be from 0 to 3600");
         }
+        let (_, callback) =
+            self.callback(wanted.callback_url.clone(), wanted.callback_headers.clone(), &config.networks);
         Settings {
             max_concurrency: max_concurrency.and_then(|most| u32::try_from(most).ok()),
             rate_limit: wanted.rate_limit.map(|given| self.rate_limit(given)),
@@ -31,6 +33,7 @@ impl Faults {
             timeout_millis,
             dispatch_jitter_millis: jitter.unwrap_or(0),
             on_dead_letter: wanted.on_dead_letter.unwrap_or_default().into(),
+            callback,
         }
     }
 

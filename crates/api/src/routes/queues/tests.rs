@@ -22,6 +22,8 @@ async fn a_queue_is_set_and_read_and_set_anew() {
         "timeout_seconds": 1.5,
         "dispatch_jitter_seconds": 5,
         "on_dead_letter": "hold",
+        "callback_url": "https://Hooks.example/mail#part",
+        "callback_headers": {"X-Team": "billing"},
     });
     let answer = put(&world, body).await;
     assert_eq!(answer.status, 200, "{}", answer.text);
@@ -29,6 +31,8 @@ async fn a_queue_is_set_and_read_and_set_anew() {
     assert_eq!(queue["rate_limit"], json!({"per_second": 2.5, "burst": 1}));
     assert_eq!((&queue["max_concurrency"], &queue["timeout_seconds"]), (&json!(3), &json!(1.5)));
     assert_eq!((&queue["retry_policy"]["max_retries"], &queue["on_dead_letter"]), (&json!(7), &json!("hold")));
+    assert_eq!(queue["callback_url"], "https://hooks.example/mail");
+    assert_eq!(queue["callback_headers"], json!({"X-Team": "billing"}));
     assert_eq!(queue["counts"], json!({"BLOCKED": 0, "PENDING": 0, "QUEUED": 0, "RUNNING": 0}));
     assert_eq!(world.send("GET", "/v1/queues/mail", None).await.json(), queue);
 
@@ -38,6 +42,7 @@ async fn a_queue_is_set_and_read_and_set_anew() {
         (&json!(null), &json!(null), &json!(4))
     );
     assert_eq!((&queue["on_dead_letter"], &queue["version"]), (&json!("continue"), &json!(2)));
+    assert_eq!((&queue["callback_url"], &queue["callback_headers"]), (&json!(null), &json!({})));
 }
 
 #[tokio::test]
@@ -50,6 +55,8 @@ async fn all_that_is_wrong_with_settings_is_told_at_once() {
         "retry_policy": {"max_retries": 1001},
         "timeout_seconds": 0,
         "dispatch_jitter_seconds": 3601,
+        "callback_url": "http://169.254.169.254/",
+        "callback_headers": {"Host": "x"},
     });
     let answer = put(&world, body).await;
     assert_eq!(answer.problem(), "invalid_request");
@@ -57,6 +64,8 @@ async fn all_that_is_wrong_with_settings_is_told_at_once() {
     let mut told = pointers(&problem);
     told.sort_unstable();
     let expected = [
+        "/callback_headers/Host",
+        "/callback_url",
         "/dispatch_jitter_seconds",
         "/max_concurrency",
         "/max_depth",
@@ -72,6 +81,7 @@ async fn all_that_is_wrong_with_settings_is_told_at_once() {
         (json!({"rate_limit": {"burst": 1}}), "/rate_limit/per_second"),
         (json!({"rate_limit": 5}), "/rate_limit"),
         (json!({"on_dead_letter": "stop"}), "/on_dead_letter"),
+        (json!({"callback_headers": {"x": "y"}}), "/callback_headers"),
         (json!({"max_concurrency": 1.5}), "/max_concurrency"),
     ] {
         let problem = put(&world, body).await.json();

@@ -1,11 +1,12 @@
 //! What queues say of their tasks.
 
 use punctual_testkit::eventually::eventually;
+use punctual_testkit::sink::Sink;
 use serde_json::json;
 
 use super::{count, get, put};
 use crate::it::cluster::Cluster;
-use crate::it::world::{SOON, in_seconds, merged, seconds_between, shared, time, written};
+use crate::it::world::{SOON, id_of, in_seconds, merged, seconds_between, shared, time, written};
 
 #[tokio::test]
 async fn a_queue_says_what_its_tasks_do_not() {
@@ -27,6 +28,26 @@ async fn a_queue_says_what_its_tasks_do_not() {
     let told: Vec<_> =
         listed.iter().map(|queue| (queue["name"].as_str().expect("a name"), count(queue, "PENDING"))).collect();
     assert_eq!(told, [("mail", 3), ("other", 1)]);
+}
+
+#[tokio::test]
+async fn what_names_no_callback_is_pushed_where_its_queue_says() {
+    let (caller, sink, own) = (shared().await, Sink::start(), Sink::start());
+    let settings = json!({"callback_url": sink.url("/of-queue"), "callback_headers": {"X-Secret": "of the queue"}});
+    let queue = put(&caller, "mail", settings).await;
+    assert_eq!(queue["callback_url"], sink.url("/of-queue"));
+    let task = caller.submit(json!({"type": "t", "queue": "mail", "payload": 7})).await;
+    assert_eq!(task["callback_url"], sink.url("/of-queue"), "it tells where it goes");
+    caller.until(&id_of(&task), "COMPLETED").await;
+    let hit = &sink.wait_for("/of-queue", 1, SOON).await[0];
+    assert_eq!((hit.header("x-secret"), hit.body.as_slice()), ("of the queue", b"7".as_slice()));
+    let elsewhere = json!({"type": "t", "queue": "mail", "callback_url": own.url("/own")});
+    caller.until(&caller.submit_id(elsewhere).await, "COMPLETED").await;
+    assert!(own.wait_for("/own", 1, SOON).await[0].values("x-secret").is_empty(), "the queue's headers are its own");
+    put(&caller, "mail", json!({})).await;
+    let pulled = caller.submit(json!({"type": "t", "queue": "mail"})).await;
+    assert_eq!((&pulled["callback_url"], &pulled["status"]), (&json!(null), &json!("PENDING")));
+    assert_eq!(sink.all_hits().len(), 1);
 }
 
 #[tokio::test]

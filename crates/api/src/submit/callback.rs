@@ -1,0 +1,68 @@
+//! Where a task is pushed to: the rules of `callback_url` and `callback_headers`, of a task and of a queue's default.
+
+use std::collections::{BTreeMap, HashSet};
+
+use punctual_core::callback;
+use punctual_core::lane::Route;
+use punctual_core::networks::{self, AllowedNetworks};
+use punctual_core::task::{Callback, limits};
+
+use super::fields::Faults;
+use crate::extract::json::escaped;
+
+type Headers = BTreeMap<String, String>;
+
+impl Faults {
+    /// Who takes a task, and where it is pushed to; `allowed` are the special networks that it may be in.
+    pub(crate) fn callback(
+        &mut self,
+        url: Option<String>,
+        headers: Option<Headers>,
+        allowed: &AllowedNetworks,
+    ) -> (Route, Option<Callback>) {
+        let headers = headers.unwrap_or_default();
+        self.callback_headers(&headers);
+        let Some(url) = url else {
+            if !headers.is_empty() {
+                self.add("/callback_headers", "needs a callback_url beside it");
+            }
+            return (Route::Pull, None);
+        };
+        match callback::target_of(&url) {
+            Ok((url, target)) => {
+                if is_forbidden(&url, allowed) {
+                    self.add("/callback_url", "points into a network that callbacks may not go to");
+                }
+                (Route::Push(target), Some(Callback { url, headers }))
+            }
+            Err(fault) => {
+                self.add("/callback_url", fault.to_string());
+                (Route::Pull, None)
+            }
+        }
+    }
+
+    fn callback_headers(&mut self, headers: &Headers) {
+        if headers.len() > limits::HEADERS {
+            self.add("/callback_headers", format!("must have at most {} entries", limits::HEADERS));
+        }
+        if headers.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>() > limits::HEADER_BYTES {
+            self.add("/callback_headers", format!("must have at most {} bytes in all", limits::HEADER_BYTES));
+        }
+        let mut seen = HashSet::new();
+        for (name, value) in headers {
+            let pointer = || format!("/callback_headers/{}", escaped(name));
+            if let Err(fault) = callback::check_header(name, value) {
+                self.add(pointer(), fault.to_string());
+            } else if !seen.insert(name.to_ascii_lowercase()) {
+                self.add(pointer(), "is given twice, in another case");
+            }
+        }
+    }
+}
+
+/// Whether the URL names an address that may not be called. A name is looked at by the worker, each time it is resolved.
+fn is_forbidden(url: &str, allowed: &AllowedNetworks) -> bool {
+    let address = url::Url::parse(url).ok().and_then(|url| callback::literal_address(&url));
+    address.is_some_and(|address| networks::is_forbidden(address, allowed))
+}
