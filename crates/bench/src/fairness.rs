@@ -73,13 +73,11 @@ pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fair
     report.number("seconds", watched.as_secs_f64());
     report.count("disturbed_tasks", beside.iter().flat_map(arrived).count());
     report.number("drain_per_s", (fairness.backlog * fairness.rounds) as f64 / drained.as_secs_f64());
-    report.number("alone_p99_ms", alone_p99);
-    report.number("beside_p99_ms", beside_p99);
-    report.number("p99_ratio", beside_p99 / alone_p99.max(1.0));
-    if !fairness.webhook {
-        report.number("alone_read_p99_ms", median_p99(&alone, read));
-        report.number("beside_read_p99_ms", median_p99(&beside, read));
-    }
+    report.number_if_known("alone_p99_ms", alone_p99);
+    report.number_if_known("beside_p99_ms", beside_p99);
+    report.number_if_known("p99_ratio", alone_p99.zip(beside_p99).map(|(alone, beside)| beside / alone.max(1.0)));
+    report.number_if_known("alone_read_p99_ms", median_p99(&alone, read));
+    report.number_if_known("beside_read_p99_ms", median_p99(&beside, read));
     let (undisturbed, early_alone) = lateness(alone.iter().flat_map(arrived));
     let (disturbed, early_beside) = lateness(beside.iter().flat_map(arrived));
     report.number("alone_p50_ms", millis(undisturbed.value_at_quantile(0.5)));
@@ -97,11 +95,13 @@ fn read(seen: &Seen) -> &Vec<Arrival> {
 }
 
 /// The median of what 99 of 100 came within, over the rounds: a shared machine pauses now and then for tenths of a
-/// second, and a round that met that says nothing about who shares with whom.
-fn median_p99(rounds: &[Seen], of: fn(&Seen) -> &Vec<Arrival>) -> f64 {
-    let mut each: Vec<u64> = rounds.iter().map(|round| lateness(of(round)).0.value_at_quantile(0.99)).collect();
+/// second, and a round that met that says nothing about who shares with whom. None of nothing: a backlog may be gone before
+/// anything was due beside it.
+fn median_p99(rounds: &[Seen], of: fn(&Seen) -> &Vec<Arrival>) -> Option<f64> {
+    let with_some = rounds.iter().map(of).filter(|arrivals| !arrivals.is_empty());
+    let mut each: Vec<u64> = with_some.map(|arrivals| lateness(arrivals).0.value_at_quantile(0.99)).collect();
     each.sort_unstable();
-    each.get(each.len() / 2).copied().map_or(0.0, millis)
+    each.get(each.len() / 2).copied().map(millis)
 }
 
 fn millis(micros: u64) -> f64 {

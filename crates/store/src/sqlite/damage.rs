@@ -2,20 +2,30 @@
 //!
 //! Jobs report the faults they meet. Once SQLite has called the file malformed, the store says
 //! of itself that it does not work, until a thread has read the whole file and found nothing
-//! wrong: a page that the disk refused to give once looks the same to SQLite. What was found
-//! damaged stays so until the process ends; what can be read is served all the same.
+//! wrong: a page that the disk refuses to give for a while looks the same to SQLite, also to the
+//! thread that reads. So it looks again and again, at longer and longer intervals; what it has
+//! found wrong a few times is told as damage, and only a look that finds nothing ends it. What can
+//! be read is served all the same.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::store::StoreError;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::Options;
 use super::connection::open_reader;
 use super::fault::Fault;
+
+/// How long after the first look the second comes; each further one after twice as long, …
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// … at the most: each reads the whole file.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+/// So many looks in a row that found something wrong say that the file is, and not the disk for a moment.
+const ENOUGH: u32 = 4;
 
 /// What is known of the file (see the module). One look is under way at a time.
 pub(crate) struct Damage {
@@ -44,8 +54,8 @@ impl Damage {
             return;
         }
         error!(fault = %fault.tell(), "the database may be damaged: all of it is read");
-        let looking = Arc::clone(self);
-        *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || looking.look()) {
+        let looking = Arc::downgrade(self);
+        *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
             Ok(_) => Known::Suspected,
             Err(error) => Known::Found(format!("it could not be read through: {error}")),
         };
@@ -60,19 +70,25 @@ impl Damage {
         }
     }
 
-    fn look(&self) {
-        // What is damaged is so twice; a page that the disk refuses once is not.
-        let found = self.first_fault().and_then(|_| self.first_fault());
-        *self.known.lock() = match found {
+    /// Looks for the `number`th time; whether nothing is wrong.
+    fn is_whole(&self, number: u32) -> bool {
+        let found = self.first_fault();
+        let mut known = self.known.lock();
+        match found {
             None => {
                 info!("nothing damaged was found in the database");
-                Known::Nothing
+                *known = Known::Nothing;
+                return true;
             }
-            Some(what) => {
-                error!(what, "the database is damaged: restore it from a backup, or dump what can be read");
-                Known::Found(what)
+            Some(what) if number >= ENOUGH => {
+                if number == ENOUGH {
+                    error!(what, "the database is damaged: restore it from a backup, or dump what can be read");
+                }
+                *known = Known::Found(what);
             }
-        };
+            Some(what) => warn!(what, "something is wrong with the database, or with its disk: it is read again"),
+        }
+        false
     }
 
     /// The first thing that is wrong with the file, if there is one.
@@ -85,5 +101,52 @@ impl Damage {
             Ok(first) => (first != "ok").then_some(first),
             Err(fault) => Some(fault.tell().to_string()),
         }
+    }
+}
+
+/// Looks until nothing is wrong, or nobody wants to know any more.
+fn look(damage: &Weak<Damage>) {
+    let mut pause = FIRST_PAUSE;
+    for number in 1.. {
+        let Some(damage) = damage.upgrade() else { return };
+        if damage.is_whole(number) {
+            return;
+        }
+        drop(damage);
+        thread::sleep(pause);
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use rusqlite::Connection;
+
+    use super::*;
+
+    fn until(damage: &Damage, verdict: &str) {
+        let began = Instant::now();
+        let told = || damage.verdict().map_or_else(|error| error.to_string(), |()| "well".to_owned());
+        while !told().contains(verdict) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{}", told());
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_again_is_not_damaged_after_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("punctual.db");
+        let damage = Damage::new(path.clone(), Options::default());
+        std::fs::write(&path, [b'x'; 8_192]).unwrap();
+        let fault = Connection::open(&path).unwrap().query_row("PRAGMA quick_check", [], |_| Ok(())).unwrap_err();
+        damage.report(&fault.into());
+        until(&damage, "may be damaged");
+        until(&damage, "is damaged");
+        std::fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a)").unwrap();
+        until(&damage, "well");
     }
 }
