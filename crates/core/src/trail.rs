@@ -233,12 +233,14 @@ impl Trail {
     /// shortens the history and does not lose the task.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = self.0.as_slice();
-        std::iter::from_fn(move || {
-            let (length, tail) = rest.split_first_chunk::<4>()?;
-            let (encoded, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            rest = tail;
-            postcard::from_bytes(encoded).ok()
-        })
+        std::iter::from_fn(move || take_entry(&mut rest))
+    }
+
+    /// Whether all of it can be read.
+    pub fn is_whole(&self) -> bool {
+        let mut rest = self.0.as_slice();
+        while take_entry(&mut rest).is_some() {}
+        rest.is_empty()
     }
 
     /// The same steps, but that the first brought the task to `state`.
@@ -304,6 +306,15 @@ impl Trail {
         }
         runs
     }
+}
+
+/// Takes the first entry off the rest of a trail; leaves what cannot be read where it is.
+fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
+    let (length, tail) = rest.split_first_chunk::<4>()?;
+    let (encoded, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    let entry = postcard::from_bytes(encoded).ok()?;
+    *rest = tail;
+    Some(entry)
 }
 
 impl<'a> Entry<'a> {
@@ -543,7 +554,12 @@ mod tests {
         trail.push(&entry(2, State::Pending, failed()));
         let mut bytes = trail.as_bytes().to_vec();
         bytes.truncate(bytes.len() - 3);
-        assert_eq!(Trail::from_bytes(bytes).entries().count(), 1);
+        let torn = Trail::from_bytes(bytes);
+        assert_eq!(torn.entries().count(), 1);
+        assert!(trail.is_whole() && !torn.is_whole());
+        let mut later = torn.clone();
+        later.push(&entry(3, State::Queued, Step::Claimed));
+        assert!(!later.is_whole(), "what comes behind the tear does not mend it");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! The common case, a completion by the rightful holder, is one conditional write and no
 //! read. Only when that write finds nothing is the task read, to tell the worker why.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use punctual_core::clock::Clock;
@@ -102,8 +103,25 @@ impl Settler {
         Self { circuits, ..self }
     }
 
-    /// Settles many at once. Answers in order.
+    /// Settles many at once, as if one after the other. Answers in order.
     pub async fn settle(&self, tenant: &str, items: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+        let (ends, later) = until_ended(&items);
+        if later.is_empty() {
+            return self.settle_runs(tenant, items).await;
+        }
+        // What is said of a run after its end is looked at when that is written.
+        let mut answers = vec![Settled::NotFound; items.len()];
+        for places in [ends, later] {
+            let settled = self.settle_runs(tenant, places.iter().map(|&at| items[at].clone()).collect()).await?;
+            for (at, answer) in places.into_iter().zip(settled) {
+                answers[at] = answer;
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Settles runs of which nothing is said after their end.
+    async fn settle_runs(&self, tenant: &str, items: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
         let mut answers: Vec<Option<Settled>> = vec![None; items.len()];
         self.beat(tenant, &items, &mut answers).await?;
         self.complete(tenant, &items, &mut answers).await?;
@@ -264,6 +282,19 @@ impl Settler {
     fn by<'a>(&self, actor: Actor<'a>) -> By<'a> {
         By { now: self.clock.now(), node: self.node, actor }
     }
+}
+
+/// The places of what is said of runs up to their ends, and of what is said after that.
+fn until_ended(items: &[Settlement]) -> (Vec<usize>, Vec<usize>) {
+    let mut ended = HashSet::with_capacity(items.len());
+    (0..items.len()).partition(|&at| {
+        let Settlement { id, token, outcome } = &items[at];
+        if matches!(outcome, Outcome::Heartbeat { .. }) {
+            !ended.contains(&(*id, *token))
+        } else {
+            ended.insert((*id, *token))
+        }
+    })
 }
 
 /// The run that a settlement has ended, for the breaker of its tenant: who settles is a worker of the tenant, also where

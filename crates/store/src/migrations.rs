@@ -72,6 +72,19 @@ pub enum MigrationError {
         /// What it is about.
         name: &'static str,
     },
+    /// A step is not recorded, but later ones are.
+    #[error(
+        "the database has schema version {found}, but no record of migration {version} ({name}), which comes before \
+         it: restore the row of schema_migrations from a backup"
+    )]
+    Missing {
+        /// The step's number.
+        version: u32,
+        /// What it is about.
+        name: &'static str,
+        /// The version of the database.
+        found: u32,
+    },
     /// There is no such version to go down to.
     #[error("there is no schema version {0} to go down to")]
     NoSuchVersion(u32),
@@ -157,7 +170,11 @@ fn not_newer(applied: Vec<Applied>, steps: &[Migration]) -> Result<Vec<Applied>,
 /// When the steps that we know were applied, if what was is the first so many of them.
 fn instants(applied: Vec<Applied>, steps: &[Migration]) -> Result<Vec<Timestamp>, MigrationError> {
     let mut instants = Vec::with_capacity(applied.len());
+    let found = applied.iter().map(|applied| applied.version).max().unwrap_or(0);
     for (applied, step) in applied.into_iter().zip(steps) {
+        if applied.version > step.version {
+            return Err(MigrationError::Missing { version: step.version, name: step.name, found });
+        }
         if applied.version != step.version || applied.checksum != step.checksum() {
             return Err(MigrationError::Changed { version: step.version, name: step.name });
         }

@@ -32,6 +32,12 @@ impl Bench {
         self.settler.settle(TENANT, vec![Settlement { id, token, outcome }]).await.unwrap().remove(0)
     }
 
+    async fn cancel_if_waiting(&self, id: TaskId) {
+        if self.task(id).await.state() == State::Pending {
+            self.cancel(id).await;
+        }
+    }
+
     async fn cancel(&self, id: TaskId) {
         let by = By { now: punctual_testkit::fixtures::START, node: NODE, actor: Actor::Client };
         let change = transition(&self.task(id).await.position, Event::Cancel, &by).unwrap();
@@ -148,6 +154,27 @@ async fn a_batch_is_answered_item_by_item() {
         matches!(answers[..], [COMPLETED, Settled::NotFound, RETRIED, Settled::Stale { .. }, Settled::Repeated]),
         "{answers:?}"
     );
+}
+
+/// As if they came one after the other: nothing that is said of a run after its end has an effect, whatever it is.
+#[tokio::test]
+async fn what_a_batch_says_of_one_run_is_taken_in_order() {
+    let beat = |progress: &str| Outcome::Heartbeat { progress: Some(json(progress)), checkpoint: None };
+    let mut bench = Bench::new();
+    for end in [completed("1"), failed(true), Outcome::Released] {
+        let (id, token) = bench.running().await;
+        let said = [beat("1"), beat("2"), end.clone(), beat("3"), completed("2"), failed(false), end.clone()];
+        let items = said.into_iter().map(|outcome| Settlement { id, token, outcome }).collect();
+        let answers = bench.settler.settle(TENANT, items).await.unwrap();
+        let extended = |answer: &Settled| matches!(answer, Settled::Extended { .. });
+        assert!(answers[..2].iter().all(extended), "{end:?}: {answers:?}");
+        assert!(matches!(answers[2], Settled::Done { .. }), "{end:?}: {answers:?}");
+        assert!(answers[3..6].iter().all(|answer| matches!(answer, Settled::Stale { .. })), "{end:?}: {answers:?}");
+        assert_eq!(answers[6], Settled::Repeated, "{end:?}");
+        let task = bench.task(id).await;
+        assert_eq!((task.progress, task.position.version), (Some(json("2")), token + 1), "{end:?}");
+        bench.cancel_if_waiting(id).await;
+    }
 }
 
 #[tokio::test]

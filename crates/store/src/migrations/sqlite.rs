@@ -69,6 +69,12 @@ pub const STEPS: &[Migration] = &[
         up: include_str!("../../migrations/sqlite/0010_overtaken_probes.up.sql"),
         down: include_str!("../../migrations/sqlite/0010_overtaken_probes.down.sql"),
     },
+    Migration {
+        version: 11,
+        name: "held_by_state",
+        up: include_str!("../../migrations/sqlite/0011_held_by_state.up.sql"),
+        down: include_str!("../../migrations/sqlite/0011_held_by_state.down.sql"),
+    },
 ];
 
 /// Applies every step that is missing; gives their numbers.
@@ -210,6 +216,15 @@ mod tests {
         let shown = standing(applied(&connection).unwrap(), &[ONE]).unwrap();
         assert_eq!((shown.version, shown.is_newer(), shown.steps.len()), (2, true, 1));
         assert!(!standing(applied(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
+    }
+
+    #[test]
+    fn a_step_that_is_not_recorded_is_told_by_its_name() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap();
+        connection.execute_batch("DELETE FROM schema_migrations WHERE version = 1").unwrap();
+        let refused = migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap_err();
+        assert!(matches!(refused, MigrationError::Missing { version: 1, name: "one", found: 2 }), "{refused}");
     }
 
     #[test]

@@ -27,44 +27,45 @@ pub(crate) struct BadRow {
 /// What was found where a task was looked for.
 pub(crate) type Found = Result<Task, BadRow>;
 
-/// Reads tasks of one tenant. A row that cannot be read fails the call if it is all that was asked for; in a batch it is
-/// left out, so that the others get their answer.
-pub(crate) async fn get(
-    session: &Session,
-    lanes: &Lanes,
-    tenant: &str,
-    ids: &[TaskId],
-) -> Result<Vec<Option<Task>>, Fault> {
-    let found = by_ids(session, lanes, ids).await?;
-    if let [id] = ids {
-        return one(session, lanes, tenant, *id, found.get(id)).await.map(|task| vec![task]);
-    }
-    let own = |id: &TaskId| found.get(id)?.as_ref().ok().filter(|task| task.tenant() == tenant).cloned();
-    Ok(ids.iter().map(own).collect())
+/// What was found by ids.
+pub(crate) struct Got {
+    /// In the order of the ids.
+    pub tasks: Vec<Option<Task>>,
+    /// Live rows that could not be read, and of which nobody was told.
+    pub unreadable: Vec<TaskId>,
 }
 
-async fn one(
-    session: &Session,
-    lanes: &Lanes,
-    tenant: &str,
-    id: TaskId,
-    found: Option<&Found>,
-) -> Result<Option<Task>, Fault> {
-    let (lane, reason) = match found {
-        Some(Ok(task)) => return Ok((task.tenant() == tenant).then(|| task.clone())),
-        Some(Err(bad)) => (bad.lane.clone(), format!("its {} cannot be read", bad.fault.0)),
-        None => match session.query(Sql::QuarantineGet, &[&id.uuid()]).await?.first() {
-            Some(row) => {
-                let reason: String = row.get(1);
-                (lanes.get_one(session, row.get(0)).await?, format!("it is in quarantine: {reason}"))
+/// Reads tasks of one tenant. A row that cannot be read fails the call if it is all that was asked for, by its owner;
+/// otherwise it is left out, so that the others get their answer.
+pub(crate) async fn get(session: &Session, lanes: &Lanes, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
+    let found = by_ids(session, lanes, ids).await?;
+    if let [id] = ids {
+        match found.get(id) {
+            Some(Err(bad)) if is_of(bad.lane.as_ref(), tenant) => {
+                return Err(Fault::Corrupt(format!("{id}: its {} cannot be read", bad.fault.0)));
             }
-            None => return Ok(None),
-        },
-    };
-    match lane {
-        Some(lane) if lane.key.tenant == tenant => Err(Fault::Corrupt(format!("{id}: {reason}"))),
-        _ => Ok(None),
+            None => quarantined(session, lanes, tenant, *id).await?,
+            _ => {}
+        }
     }
+    let own = |id: &TaskId| found.get(id)?.as_ref().ok().filter(|task| task.tenant() == tenant).cloned();
+    let bad = |(id, found): (&TaskId, &Found)| found.as_ref().is_err_and(|bad| bad.is_live).then_some(*id);
+    Ok(Got { tasks: ids.iter().map(own).collect(), unreadable: found.iter().filter_map(bad).collect() })
+}
+
+fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
+    lane.is_some_and(|lane| lane.key.tenant == tenant)
+}
+
+/// A task that is nowhere may have been put in quarantine, which fails the call of its owner.
+async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId) -> Result<(), Fault> {
+    let rows = session.query(Sql::QuarantineGet, &[&id.uuid()]).await?;
+    let Some(row) = rows.first() else { return Ok(()) };
+    let lane = lanes.get_one(session, row.get(0)).await?;
+    if is_of(lane.as_ref(), tenant) {
+        return Err(Fault::Corrupt(format!("{id}: it is in quarantine: {}", row.get::<_, &str>(1))));
+    }
+    Ok(())
 }
 
 /// Reads tasks, live or final, in one statement: one that moves meanwhile is found in one place or the other.

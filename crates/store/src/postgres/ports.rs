@@ -80,7 +80,9 @@ impl Store for PostgresStore {
     }
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.reads().call(async |session| get::get(session, self.lanes(), tenant, &ids).await).await
+        let got = self.reads().call(async |session| get::get(session, self.lanes(), tenant, &ids).await).await?;
+        self.review(got.unreadable).await;
+        Ok(got.tasks)
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {

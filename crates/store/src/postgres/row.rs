@@ -73,11 +73,13 @@ pub(crate) fn due(row: &Row, lane: Option<Arc<Lane>>) -> Result<Task, Unreadable
 
 fn whole(row: &Row, lane: Option<Arc<Lane>>, payload: Json) -> Result<Task, Unreadable> {
     let worker: Option<String> = get(row, WORKER, "worker")?;
+    let (state, hold) = (state(row, STATE)?, hold(row, HOLD, worker.as_deref())?);
+    columns::is_held_as(state, hold.as_ref())?;
     Ok(Task {
         id: id(row, ID)?,
         lane: lane.ok_or(Unreadable("lane"))?,
         position: Position {
-            state: state(row, STATE)?,
+            state,
             version: number(row, VERSION, "version")?,
             attempts: count(row, ATTEMPTS, "attempts")?,
             crashes: count(row, CRASHES, "crashes")?,
@@ -87,7 +89,7 @@ fn whole(row: &Row, lane: Option<Arc<Lane>>, payload: Json) -> Result<Task, Unre
         execute_at: instant(row, EXECUTE_AT, "execute_at")?,
         due_at: instant(row, DUE_AT, "due_at")?,
         expires_at: maybe_instant(row, EXPIRES_AT, "expires_at")?,
-        hold: hold(row, HOLD, worker.as_deref())?,
+        hold,
         started_at: maybe_instant(row, STARTED_AT, "started_at")?,
         completed_at: maybe_instant(row, COMPLETED_AT, "completed_at")?,
         result: json(row, RESULT, "result")?,

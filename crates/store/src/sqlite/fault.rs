@@ -10,6 +10,8 @@ use rusqlite::ErrorCode;
 pub(crate) enum Fault {
     /// SQLite said no.
     Sqlite(rusqlite::Error),
+    /// SQLite calls the file malformed, but it may be the disk, for a moment: somebody is reading through it.
+    Doubtful,
     /// What is stored makes no sense.
     Corrupt(String),
     /// Somebody else has the database open and is in the way.
@@ -45,6 +47,7 @@ impl Fault {
                 Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(error.to_string()),
                 _ => StoreError::Unavailable(error.to_string()),
             },
+            Fault::Doubtful => StoreError::Unavailable("the database may be damaged, or its disk at fault".to_owned()),
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
             Fault::Busy => StoreError::Unavailable("somebody else is using the database".to_owned()),
             Fault::Thread(error) => StoreError::Unavailable(format!("the store cannot start a thread: {error}")),

@@ -25,32 +25,41 @@ pub(crate) struct BadRow {
 /// What was found where a task was looked for.
 pub(crate) type Found = Option<Result<Task, BadRow>>;
 
-/// Reads tasks of one tenant by their ids. A row that cannot be read fails the call if it is all that was asked for; in
-/// a batch it is left out, so that the others get their answer.
-pub(crate) fn get(session: &mut Session<'_>, tenant: &str, ids: &[TaskId]) -> Result<Vec<Option<Task>>, Fault> {
-    if let [id] = ids {
-        return one(session, tenant, *id).map(|task| vec![task]);
-    }
-    let mut tasks = Vec::with_capacity(ids.len());
-    for id in ids {
-        tasks.push(by_id(session, *id)?.and_then(Result::ok).filter(|task| task.tenant() == tenant));
-    }
-    Ok(tasks)
+/// What was found by ids.
+#[derive(Default)]
+pub(crate) struct Got {
+    /// In the order of the ids.
+    pub tasks: Vec<Option<Task>>,
+    /// The numbers of rows that could not be read, and of which nobody was told.
+    pub unreadable: Vec<i64>,
 }
 
-fn one(session: &mut Session<'_>, tenant: &str, id: TaskId) -> Result<Option<Task>, Fault> {
-    let (lane, reason) = match by_id(session, id)? {
-        Some(Ok(task)) => return Ok((task.tenant() == tenant).then_some(task)),
-        Some(Err(bad)) => (bad.lane, format!("its {} cannot be read", bad.fault.0)),
-        None => match quarantined(session, id)? {
-            Some((lane, reason)) => (lane, format!("it is in quarantine: {reason}")),
-            None => return Ok(None),
-        },
-    };
-    match lane {
-        Some(lane) if lane.key.tenant == tenant => Err(Fault::Corrupt(format!("{id}: {reason}"))),
-        _ => Ok(None),
+/// Reads tasks of one tenant by their ids. A row that cannot be read fails the call if it is all that was asked for, by
+/// its owner; otherwise it is left out, so that the others get their answer.
+pub(crate) fn get(session: &mut Session<'_>, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
+    let mut got = Got { tasks: Vec::with_capacity(ids.len()), unreadable: Vec::new() };
+    for id in ids {
+        let task = match by_id(session, *id)? {
+            Some(Ok(task)) => Some(task).filter(|task| task.tenant() == tenant),
+            Some(Err(bad)) if ids.len() == 1 && is_of(bad.lane.as_ref(), tenant) => {
+                return Err(Fault::Corrupt(format!("{id}: its {} cannot be read", bad.fault.0)));
+            }
+            Some(Err(bad)) => {
+                got.unreadable.push(bad.seq);
+                None
+            }
+            None if ids.len() == 1 => {
+                return quarantined(session, tenant, *id).map(|()| Got { tasks: vec![None], ..got });
+            }
+            None => None,
+        };
+        got.tasks.push(task);
     }
+    Ok(got)
+}
+
+fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
+    lane.is_some_and(|lane| lane.key.tenant == tenant)
 }
 
 /// Reads a task, live or final.
@@ -83,13 +92,14 @@ fn read(session: &mut Session<'_>, sql: Sql, seq: i64, decode: Decode) -> Result
     Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, lane, fault })))
 }
 
-/// The lane of a task in quarantine, and why it is there.
-type Quarantined = (Option<Arc<Lane>>, String);
-
-/// Why a task that is nowhere is nowhere: it may have been put in quarantine.
-fn quarantined(session: &mut Session<'_>, id: TaskId) -> Result<Option<Quarantined>, Fault> {
+/// A task that is nowhere may have been put in quarantine, which fails the call of its owner.
+fn quarantined(session: &mut Session<'_>, tenant: &str, id: TaskId) -> Result<(), Fault> {
     let query = session.statements.get(Sql::QuarantineGet)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-    let Some((lane, reason)) = found else { return Ok(None) };
-    Ok(Some((session.lanes.get(session.connection, lane)?, reason)))
+    let Some((lane, reason)): Option<(i64, String)> = found else { return Ok(()) };
+    let lane = session.lanes.get(session.connection, lane)?;
+    if is_of(lane.as_ref(), tenant) {
+        return Err(Fault::Corrupt(format!("{id}: it is in quarantine: {reason}")));
+    }
+    Ok(())
 }

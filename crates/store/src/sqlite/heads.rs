@@ -5,9 +5,22 @@ use punctual_core::store::Head;
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
+use crate::columns::count_column;
+
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
+
+/// Rows of lanes that are not there that one look tells of.
+const MOST_ASTRAY: usize = 1_000;
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Heads {
+    pub heads: Vec<Head>,
+    /// The numbers of rows whose lane is not there: nobody could claim them.
+    pub astray: Vec<i64>,
+}
 
 /// Lists heads by lane number. One seek in the index for each lane with something waiting, however much it is.
 pub(crate) fn heads(
@@ -15,21 +28,30 @@ pub(crate) fn heads(
     after: Option<LaneId>,
     before: Timestamp,
     limit: usize,
-) -> Result<Vec<Head>, Fault> {
-    let next = session.statements.get(Sql::LaneHeadAfter)?;
+) -> Result<Heads, Fault> {
     let mut last = after.map_or(i64::MIN, LaneId::number);
-    let mut heads = Vec::new();
-    while heads.len() < limit {
-        let found = next.query_row([last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
-        let Some((lane, due_at)): Option<(i64, i64)> = found else { break };
-        last = lane;
+    let mut found = Heads::default();
+    while found.heads.len() < limit {
+        let next = session.statements.get(Sql::LaneHeadAfter)?;
+        let head = next.query_row([last], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        let Some((number, due_at)): Option<(i64, i64)> = head else { break };
+        last = number;
         let due_at = Timestamp::from_millis(due_at);
-        // A lane without a key is found by claims on it, if somebody knows its number; there is nothing to tell of it.
-        if due_at < before
-            && let Some(lane) = session.lanes.get(session.connection, lane)?
-        {
-            heads.push(Head { lane, due_at });
+        if due_at < before {
+            match session.lanes.get(session.connection, number)? {
+                Some(lane) => found.heads.push(Head { lane, due_at }),
+                None => add_waiting(session, number, &mut found.astray)?,
+            }
         }
     }
-    Ok(heads)
+    Ok(found)
+}
+
+fn add_waiting(session: &mut Session<'_>, lane: i64, astray: &mut Vec<i64>) -> Result<(), Fault> {
+    let query = session.statements.get(Sql::LaneWaiting)?;
+    let mut rows = query.query((lane, count_column(MOST_ASTRAY.saturating_sub(astray.len()))))?;
+    while let Some(row) = rows.next()? {
+        astray.push(row.get(0)?);
+    }
+    Ok(())
 }

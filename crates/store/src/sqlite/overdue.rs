@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use punctual_core::ids::NodeId;
 use punctual_core::task::Task;
-use punctual_core::time::Timestamp;
-use rusqlite::OptionalExtension;
+use rusqlite::{OptionalExtension, Params};
 
 use crate::columns::node_column;
 
@@ -29,9 +28,10 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
     let mut found: BTreeSet<i64> = BTreeSet::new();
     for node in holders(session)? {
         let until = if node.is_some_and(|node| dead.contains(&node)) { i64::MAX } else { now.as_millis() };
-        expired_holds(session, node, until, limit, &mut found)?;
+        gather(session, Sql::HeldExpired, (node, until, room(limit, &found)), &mut found)?;
+        gather(session, Sql::HeldWithoutEnd, (node, room(limit, &found)), &mut found)?;
     }
-    expired_waiting(session, now, limit, &mut found)?;
+    gather(session, Sql::WaitingExpired, (now.as_millis(), room(limit, &found)), &mut found)?;
     let mut overdue = Overdue::default();
     for seq in found {
         match get::live(session, seq)? {
@@ -56,29 +56,15 @@ pub(crate) fn holders(session: &mut Session<'_>) -> Result<Vec<Option<i64>>, Fau
     Ok(holders)
 }
 
-fn expired_holds(
+/// Adds the numbers of rows that a statement finds, as far as there is room.
+fn gather(
     session: &mut Session<'_>,
-    node: Option<i64>,
-    until: i64,
-    limit: usize,
+    sql: Sql,
+    parameters: impl Params,
     found: &mut BTreeSet<i64>,
 ) -> Result<(), Fault> {
-    let query = session.statements.get(Sql::HeldExpired)?;
-    let mut rows = query.query((node, until, room(limit, found)))?;
-    while let Some(row) = rows.next()? {
-        found.insert(row.get(0)?);
-    }
-    Ok(())
-}
-
-fn expired_waiting(
-    session: &mut Session<'_>,
-    now: Timestamp,
-    limit: usize,
-    found: &mut BTreeSet<i64>,
-) -> Result<(), Fault> {
-    let query = session.statements.get(Sql::WaitingExpired)?;
-    let mut rows = query.query((now.as_millis(), room(limit, found)))?;
+    let query = session.statements.get(sql)?;
+    let mut rows = query.query(parameters)?;
     while let Some(row) = rows.next()? {
         found.insert(row.get(0)?);
     }

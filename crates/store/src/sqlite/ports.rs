@@ -68,7 +68,9 @@ impl Store for SqliteStore {
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| get::get(session, &tenant, &ids)).await
+        let got = self.readers().call(move |session| get::get(session, &tenant, &ids)).await?;
+        self.review(got.unreadable).await;
+        Ok(got.tasks)
     }
 
     async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
@@ -78,7 +80,9 @@ impl Store for SqliteStore {
     }
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
-        self.readers().call(move |session| heads::heads(session, after, before, limit)).await
+        let found = self.readers().call(move |session| heads::heads(session, after, before, limit)).await?;
+        self.review(found.astray).await;
+        Ok(found.heads)
     }
 
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {

@@ -62,6 +62,7 @@ pub(crate) fn live(row: &Row<'_>, lane: Option<Arc<Lane>>) -> Result<Task, Unrea
         return Err(Unreadable("state"));
     }
     let hold = hold(row, HOLD, task.worker.as_deref())?;
+    columns::is_held_as(task.position.state, hold.as_ref())?;
     Ok(Task { hold, ..task })
 }
 

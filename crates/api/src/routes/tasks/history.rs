@@ -18,7 +18,7 @@ use crate::cursor::Listing;
 use crate::extract::query::Query;
 use crate::extract::{TaskPath, Tenant};
 use crate::openapi::NotFound;
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::Api;
 
 /// Lists the attempts of a task, oldest first.
@@ -41,7 +41,7 @@ pub async fn list_runs(
     query: Query,
 ) -> Result<Response, Problem> {
     let part = Part::of(query, "runs", id)?;
-    let task = find(&api, &tenant, id).await?;
+    let task = with_whole_trail(&api, &tenant, id).await?;
     let runs = task.trail.runs(id);
     Ok(part.answer(runs.into_iter().map(run)))
 }
@@ -66,8 +66,24 @@ pub async fn list_events(
     query: Query,
 ) -> Result<Response, Problem> {
     let part = Part::of(query, "events", id)?;
-    let task = find(&api, &tenant, id).await?;
+    let task = with_whole_trail(&api, &tenant, id).await?;
     Ok(part.answer(events(&task)))
+}
+
+/// A task whose trail can be read to its end: what is cut short must not look like all there was.
+async fn with_whole_trail(api: &Api, tenant: &str, id: TaskId) -> Result<Task, Problem> {
+    let task = find(api, tenant, id).await?;
+    if task.trail.is_whole() {
+        return Ok(task);
+    }
+    let steps = task.trail.entries().count();
+    tracing::error!(task.id = %id, steps, "the trail of a task is damaged behind its first steps");
+    Err(Problem::new(
+        Code::Internal,
+        format!(
+            "the history of this task is damaged: {steps} of its steps can be read; the task itself is not affected"
+        ),
+    ))
 }
 
 /// Which part of a list that only grows at its end was asked for.

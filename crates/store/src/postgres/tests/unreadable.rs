@@ -89,6 +89,33 @@ async fn the_reaper_gets_past_a_row_that_cannot_be_read() {
     assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2);
 }
 
+#[tokio::test]
+async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
+    let fixture = Fixture::open().await;
+    for damage in ["state = 3", "state = 2, node = 7"] {
+        let stored = damaged(&fixture, damage).await;
+        let lane = stored[1].lane.id.number();
+        fixture
+            .sql(&format!(
+                "DELETE FROM counts WHERE lane = {lane};
+                 INSERT INTO counts SELECT lane, state, 0, count(*) FROM tasks WHERE lane = {lane} GROUP BY lane, state"
+            ))
+            .await;
+        assert!(fixture.store.overdue(vec![], 10).await.unwrap().is_empty(), "{damage}");
+        assert_in_quarantine(&fixture, &stored).await;
+    }
+}
+
+#[tokio::test]
+async fn a_row_whose_lane_is_not_there_is_put_in_quarantine_by_whoever_asks() {
+    let fixture = Fixture::open().await;
+    let stored = damaged(&fixture, "lane = -1").await;
+    let bad = stored[1].id;
+    assert!(fixture.store.get(TENANT, vec![bad]).await.unwrap()[0].is_none());
+    assert_eq!(fixture.number(&format!("SELECT count(*) FROM quarantine WHERE id = '{}'", bad.uuid())).await, 1);
+    assert_eq!(ids(&fixture.lease(&stored[0], 3).await), [stored[0].id, stored[2].id]);
+}
+
 /// What PostgreSQL does not take fails its own call, not those that are written with it.
 #[tokio::test]
 async fn a_text_that_cannot_be_stored_harms_nobody_else() {

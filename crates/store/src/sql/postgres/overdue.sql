@@ -1,5 +1,6 @@
 -- Holds that ran out by $1, holds of the nodes in $2, and waiting tasks that expired by $1. Every look goes down an index
--- to what is overdue, and to nothing else: the nodes that hold something are found by one seek each.
+-- to what is overdue, and to nothing else: the nodes that hold something are found by one seek each. Nothing of ours
+-- writes a hold without an end: such a row is damaged, and would be held for ever.
 WITH RECURSIVE holder AS (
     (SELECT node FROM tasks WHERE state >= 2 AND node IS NOT NULL ORDER BY node LIMIT 1)
     UNION ALL
@@ -18,6 +19,14 @@ found AS (
             AND lease_expires_at <= CASE WHEN h.node = ANY($2::bigint[]) THEN 9223372036854775807 ELSE $1 END
         ORDER BY lease_expires_at
         LIMIT $3
+    ) AS t
+    UNION ALL
+    (SELECT id FROM tasks WHERE state >= 2 AND node IS NULL AND lease_expires_at IS NULL LIMIT $3)
+    UNION ALL
+    SELECT t.id
+    FROM holder AS h
+    CROSS JOIN LATERAL (
+        SELECT id FROM tasks WHERE state >= 2 AND node = h.node AND lease_expires_at IS NULL LIMIT $3
     ) AS t
     UNION ALL
     (

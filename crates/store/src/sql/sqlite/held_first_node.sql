@@ -1,5 +1,5 @@
 -- Holds of pull workers have no node, and come first.
 SELECT node FROM tasks INDEXED BY tasks_held
-WHERE lease_expires_at IS NOT NULL
+WHERE state >= 2
 ORDER BY node
 LIMIT 1

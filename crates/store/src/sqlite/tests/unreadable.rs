@@ -89,6 +89,51 @@ async fn the_reaper_and_the_starter_get_past_a_row_that_cannot_be_read() {
     assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2);
 }
 
+/// By its state it is held, or it waits; by its hold it is not, or does not.
+#[tokio::test]
+async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
+    for damage in [
+        "UPDATE tasks SET state = 3 WHERE seq = 2",
+        "UPDATE tasks SET state = 2, node = 7 WHERE seq = 2",
+        "UPDATE tasks SET state = 3, worker = 'w', held_since = 1, deadline_at = 1, lease_millis = 1 WHERE seq = 2",
+    ] {
+        let (fixture, stored) = damaged(damage).await;
+        let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
+        assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{damage}: {refused:?}");
+        fixture.sql("UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts SELECT lane, state, 1 FROM tasks WHERE seq = 2").await;
+        assert!(fixture.store.overdue(vec![], 10).await.unwrap().is_empty(), "{damage}");
+        assert_in_quarantine(&fixture, &stored).await;
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_waits_and_is_held_is_not_claimed() {
+    let damage = "UPDATE tasks SET holder = 'w', held_since = 1, lease_expires_at = 1, deadline_at = 1, lease_millis = 1 \
+                  WHERE seq = 2";
+    let (fixture, stored) = damaged(damage).await;
+    assert_eq!(ids(&fixture.lease(&stored[0], 2).await), [stored[0].id, stored[2].id]);
+    assert_in_quarantine(&fixture, &stored).await;
+}
+
+/// Nobody can say whose it is, and no claim will meet it: the sweep takes it out of the way, or whoever asks for it.
+#[tokio::test]
+async fn a_row_whose_lane_is_not_there_is_put_in_quarantine() {
+    for by_asking in [false, true] {
+        let (fixture, stored) = damaged("UPDATE tasks SET lane = 99 WHERE seq = 2").await;
+        fixture.sql("UPDATE counts SET tasks = 2 WHERE state = 1; INSERT INTO counts VALUES (99, 1, 1)").await;
+        if by_asking {
+            assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
+        } else {
+            let heads = fixture.store.heads(None, Timestamp::MAX, 10).await.unwrap();
+            assert_eq!(heads.len(), 1, "that of the others");
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2 AND reason LIKE '%lane%'").await, 1);
+        assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE seq = 2").await, 0);
+        assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
+        fixture.assert_counts().await;
+    }
+}
+
 #[tokio::test]
 async fn a_finished_row_that_cannot_be_read_stays_where_it_is() {
     let (fixture, stored) = damaged("SELECT 1").await;
