@@ -236,11 +236,11 @@ impl Trail {
         std::iter::from_fn(move || take_entry(&mut rest))
     }
 
-    /// Whether all of it can be read.
+    /// Whether all of it can be read; a task without any step there is not.
     pub fn is_whole(&self) -> bool {
         let mut rest = self.0.as_slice();
         while take_entry(&mut rest).is_some() {}
-        rest.is_empty()
+        rest.is_empty() && !self.0.is_empty()
     }
 
     /// The same steps, but that the first brought the task to `state`.

@@ -55,6 +55,23 @@ impl QueueRow {
     }
 }
 
+/// The queue of a row, which is paused if its settings cannot be read, and what is wrong with them then. Only who sets it
+/// anew and resumes it says what it restricts; others are not held up.
+pub(crate) fn queue_or_paused(row: QueueRow) -> (Queue, Option<String>) {
+    let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
+    let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());
+    match row.queue() {
+        Ok(queue) => (queue, None),
+        Err(fault) => {
+            let reason = Some("its settings cannot be read: set it anew, then resume it".to_owned());
+            let pause = Some(Pause { since, by: "punctual".to_owned(), reason, until: None });
+            let version = u64::try_from(version).unwrap_or(0);
+            let queue = Queue { pause, version, ..Queue::unset(&tenant, &name) };
+            (queue, Some(fault))
+        }
+    }
+}
+
 /// Adds so many tasks in a state.
 pub(crate) fn add(live: &mut Live, state: Option<State>, tasks: i64) {
     let place = match state {

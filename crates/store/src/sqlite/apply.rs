@@ -13,7 +13,7 @@ use punctual_core::store::Applied;
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
 use rusqlite::types::ToSqlOutput;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{ErrorCode, OptionalExtension, params};
 
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::depending;
@@ -22,6 +22,7 @@ use crate::ordering::ordering;
 use super::fault::Fault;
 use super::leases;
 use super::outbox::{self, Ordering};
+use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
 
@@ -170,7 +171,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     let mut trail = row.get_ref(14)?.as_blob().unwrap_or_default().to_vec();
     trail.extend_from_slice(change.trail.as_bytes());
     let column = |at: usize| row.get_ref(at).map(ToSqlOutput::Borrowed);
-    insert.execute(params![
+    let moved = insert.execute(params![
         lane,
         change.to.code(),
         number_column(change.version),
@@ -188,8 +189,16 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         trail,
         change.at.as_millis(),
         json_column(change.result.as_ref()),
-    ])?;
+    ]);
     drop(rows);
+    if let Err(error) = moved {
+        if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
+            return Err(error.into());
+        }
+        // It is there already, which nothing of ours does: others must not fail with it.
+        quarantine::put_astray(session, seq)?;
+        return Ok(false);
+    }
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     session.tally.add(lane, change.from, -1);
     if change.from == State::Pending {

@@ -47,29 +47,25 @@ impl Damage {
         Arc::new(Self { path, options, known: Mutex::new(Known::Nothing) })
     }
 
-    /// Takes in what a job met, and says what it is: until it is known that the file is damaged it may be the disk, and
-    /// asking again may help. Faults of other kinds are none of its business.
-    pub(crate) fn judge(self: &Arc<Self>, fault: Fault) -> Fault {
-        if !fault.is_damage() {
-            return fault;
-        }
+    /// Takes in what a job met; faults of other kinds are none of its business.
+    pub(crate) fn report(self: &Arc<Self>, fault: &Fault) {
         let mut known = self.known.lock();
-        if matches!(*known, Known::Nothing) {
-            error!(fault = %fault.tell(), "the database may be damaged: all of it is read");
-            let looking = Arc::downgrade(self);
-            *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
-                Ok(_) => Known::Suspected,
-                Err(error) => Known::Found(format!("it could not be read through: {error}")),
-            };
+        if !fault.is_damage() || !matches!(*known, Known::Nothing) {
+            return;
         }
-        if matches!(*known, Known::Suspected) { Fault::Doubtful } else { fault }
+        error!(fault = %fault.tell(), "the database may be damaged: all of it is read");
+        let looking = Arc::downgrade(self);
+        *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
+            Ok(_) => Known::Suspected,
+            Err(error) => Known::Found(format!("it could not be read through: {error}")),
+        };
     }
 
     /// Fails when the file is damaged, or may be.
     pub(crate) fn verdict(&self) -> Result<(), StoreError> {
         match &*self.known.lock() {
             Known::Nothing => Ok(()),
-            Known::Suspected => Err(Fault::Doubtful.tell()),
+            Known::Suspected => Err(StoreError::Corrupt("the database may be damaged".to_owned())),
             Known::Found(what) => Err(StoreError::Corrupt(format!("the database is damaged: {what}"))),
         }
     }
@@ -146,7 +142,7 @@ mod tests {
         let damage = Damage::new(path.clone(), Options::default());
         std::fs::write(&path, [b'x'; 8_192]).unwrap();
         let fault = Connection::open(&path).unwrap().query_row("PRAGMA quick_check", [], |_| Ok(())).unwrap_err();
-        assert!(matches!(damage.judge(fault.into()).tell(), StoreError::Unavailable(_)), "it may help to ask again");
+        damage.report(&fault.into());
         until(&damage, "may be damaged");
         until(&damage, "is damaged");
         std::fs::remove_file(&path).unwrap();

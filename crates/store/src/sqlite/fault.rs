@@ -10,8 +10,6 @@ use rusqlite::ErrorCode;
 pub(crate) enum Fault {
     /// SQLite said no.
     Sqlite(rusqlite::Error),
-    /// SQLite calls the file malformed, but it may be the disk, for a moment: somebody is reading through it.
-    Doubtful,
     /// What is stored makes no sense.
     Corrupt(String),
     /// Somebody else has the database open and is in the way.
@@ -44,10 +42,8 @@ impl Fault {
         match self {
             Fault::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::Full(error.to_string()),
-                Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt(error.to_string()),
                 _ => StoreError::Unavailable(error.to_string()),
             },
-            Fault::Doubtful => StoreError::Unavailable("the database may be damaged, or its disk at fault".to_owned()),
             Fault::Corrupt(what) => StoreError::Corrupt(what.clone()),
             Fault::Busy => StoreError::Unavailable("somebody else is using the database".to_owned()),
             Fault::Thread(error) => StoreError::Unavailable(format!("the store cannot start a thread: {error}")),

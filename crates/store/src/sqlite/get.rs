@@ -18,6 +18,7 @@ use super::statements::Sql;
 #[derive(Clone, Debug)]
 pub(crate) struct BadRow {
     pub seq: i64,
+    pub is_live: bool,
     pub lane: Option<Arc<Lane>>,
     pub fault: Unreadable,
 }
@@ -45,7 +46,11 @@ pub(crate) fn get(session: &mut Session<'_>, tenant: &str, ids: &[TaskId]) -> Re
                 return Err(Fault::Corrupt(format!("{id}: its {} cannot be read", bad.fault.0)));
             }
             Some(Err(bad)) => {
-                got.unreadable.push(bad.seq);
+                if bad.is_live {
+                    got.unreadable.push(bad.seq);
+                } else {
+                    session.complain(bad.seq, *id, bad.fault);
+                }
                 None
             }
             None if ids.len() == 1 => {
@@ -66,30 +71,32 @@ fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
 pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Fault> {
     let find = session.statements.get(Sql::IdGet)?;
     let Some(seq) = find.query_row([id.uuid().as_bytes()], |row| row.get(0)).optional()? else { return Ok(None) };
-    match live(session, seq)? {
-        Some(task) => Ok(Some(task)),
-        None => finished(session, seq),
-    }
+    let found = match live(session, seq)? {
+        Some(task) => Some(task),
+        None => finished(session, seq)?,
+    };
+    // An id that leads to another task leads nowhere.
+    Ok(found.filter(|found| found.as_ref().map_or(true, |task| task.id == id)))
 }
 
 /// Reads a live task.
 pub(crate) fn live(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
-    read(session, Sql::TaskRead, seq, row::live)
+    read(session, Sql::TaskRead, seq, true, row::live)
 }
 
 /// Reads a final task.
 pub(crate) fn finished(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
-    read(session, Sql::HistoryRead, seq, row::finished)
+    read(session, Sql::HistoryRead, seq, false, row::finished)
 }
 
 type Decode = fn(&Row<'_>, Option<Arc<Lane>>) -> Result<Task, Unreadable>;
 
-fn read(session: &mut Session<'_>, sql: Sql, seq: i64, decode: Decode) -> Result<Found, Fault> {
+fn read(session: &mut Session<'_>, sql: Sql, seq: i64, is_live: bool, decode: Decode) -> Result<Found, Fault> {
     let query = session.statements.get(sql)?;
     let mut rows = query.query([seq])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let lane = row.get(row::LANE).map_or(Ok(None), |lane| session.lanes.get(session.connection, lane))?;
-    Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, lane, fault })))
+    Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, is_live, lane, fault })))
 }
 
 /// A task that is nowhere may have been put in quarantine, which fails the call of its owner.

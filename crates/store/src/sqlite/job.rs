@@ -57,7 +57,7 @@ where
             error!("a job of the store panicked and is rolled back");
             return Err(Fault::Panicked);
         };
-        self.result = Some(result.map_err(|fault| session.damage.judge(fault))?);
+        self.result = Some(result.inspect_err(|fault| session.damage.report(fault))?);
         Ok(())
     }
 

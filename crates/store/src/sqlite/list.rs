@@ -56,6 +56,12 @@ pub(crate) fn list(
     }
     let mut source = Source::merged(&mut sources, filter.by_execute_at)?;
 
+    let mut listed = walk(session, filter, limit, &mut source)?;
+    listed.unreadable.extend(source.nameless());
+    Ok(listed)
+}
+
+fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut Source<'_>) -> Result<Listed, Fault> {
     let mut lanes = HashMap::new();
     let mut listed = Listed::default();
     let mut spent = 0;

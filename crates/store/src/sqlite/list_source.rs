@@ -72,7 +72,7 @@ impl<'c> Sources<'c> {
             }
             None => [Some(self.first.query([self.from.seq])?), None],
         };
-        Ok(Stream { rows, is_live: self.is_live, head: None })
+        Ok(Stream { rows, is_live: self.is_live, head: None, nameless: Vec::new() })
     }
 }
 
@@ -86,6 +86,8 @@ struct Stream<'s> {
     rows: [Option<Rows<'s>>; 2],
     is_live: bool,
     head: Option<Candidate>,
+    /// The numbers of rows without an id.
+    nameless: Vec<i64>,
 }
 
 impl<'s> Source<'s> {
@@ -97,6 +99,12 @@ impl<'s> Source<'s> {
             streams.push(stream);
         }
         Ok(Self { streams, by_execute_at })
+    }
+
+    /// The numbers of live rows without an id that were passed.
+    pub(crate) fn nameless(&mut self) -> Vec<i64> {
+        let live = self.streams.iter_mut().filter(|stream| stream.is_live);
+        live.flat_map(|stream| std::mem::take(&mut stream.nameless)).collect()
     }
 
     /// The next row of the listing.
@@ -121,10 +129,14 @@ impl Stream<'_> {
         self.head = None;
         for rows in &mut self.rows {
             if let Some(open) = rows {
-                if let Some(found) = open.next()? {
+                while let Some(found) = open.next()? {
+                    let Ok(id) = row::id(found, 1) else {
+                        self.nameless.push(found.get(0)?);
+                        continue;
+                    };
                     self.head = Some(Candidate {
                         seq: found.get(0)?,
-                        id: row::id(found, 1).map_err(|_| Fault::Corrupt("a task has no id".to_owned()))?,
+                        id,
                         lane: found.get(2)?,
                         state: found.get(3)?,
                         execute_at: Timestamp::from_millis(found.get(4)?),

@@ -10,6 +10,7 @@ use crate::columns::node_column;
 
 use super::fault::Fault;
 use super::get;
+use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
 
@@ -17,7 +18,7 @@ use super::statements::Sql;
 #[derive(Default)]
 pub(crate) struct Overdue {
     pub tasks: Vec<Task>,
-    /// The numbers of rows that could not be read.
+    /// The numbers of rows that could not be read, or that nobody could change.
     pub unreadable: Vec<i64>,
 }
 
@@ -35,8 +36,8 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
     let mut overdue = Overdue::default();
     for seq in found {
         match get::live(session, seq)? {
-            Some(Ok(task)) => overdue.tasks.push(task),
-            Some(Err(_)) => overdue.unreadable.push(seq),
+            Some(Ok(task)) if !quarantine::is_astray(session, seq)? => overdue.tasks.push(task),
+            Some(_) => overdue.unreadable.push(seq),
             None => {}
         }
     }

@@ -19,6 +19,21 @@ use super::statements::Sql;
 
 /// Moves one row that somebody could not read, and says so in the log.
 pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
+    put_away_because(session, seq, &format!("its {column} cannot be read"))
+}
+
+/// Whether nobody could change a live task, since its id leads elsewhere or it is in the history as well.
+pub(crate) fn is_astray(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
+    let look = session.statements.get(Sql::TaskIsAstray)?;
+    Ok(look.query_row([seq], |row| row.get(0)).optional()?.unwrap_or(false))
+}
+
+/// Moves one that is astray.
+pub(crate) fn put_astray(session: &mut Session<'_>, seq: i64) -> Result<(), Fault> {
+    put_away_because(session, seq, "its id leads to another row, or it is in the history as well")
+}
+
+fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result<(), Fault> {
     let query = session.statements.get(Sql::TaskPlace)?;
     let row = query.query_row([seq], |row| {
         let ordering: Option<outbox::Ordering> = row.get(3).unwrap_or_default();
@@ -27,9 +42,8 @@ pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Res
         Ok((row.get::<_, [u8; 16]>(0).ok(), waited, ordering, awaited))
     });
     let Some((id, (lane, state, due_at), ordering, awaited)) = row.optional()? else { return Ok(()) };
-    let reason = format!("its {column} cannot be read");
     let now = session.now();
-    session.statements.get(Sql::QuarantineInsert)?.execute((seq, now.as_millis(), &reason))?;
+    session.statements.get(Sql::QuarantineInsert)?.execute((seq, now.as_millis(), reason))?;
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     if let Some(state) = State::from_code(state) {
         session.tally.add(lane, state, -1);
@@ -47,11 +61,13 @@ pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Res
     Ok(())
 }
 
-/// Moves the rows that a reader could not read, if they still cannot be read.
+/// Moves the rows that a reader could not read, or found astray, if they still are.
 pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Fault> {
     for seq in rows {
-        if let Some(Err(bad)) = get::live(session, *seq)? {
-            put_away(session, *seq, bad.fault.0)?;
+        match get::live(session, *seq)? {
+            Some(Err(bad)) => put_away(session, *seq, bad.fault.0)?,
+            Some(Ok(_)) if is_astray(session, *seq)? => put_astray(session, *seq)?,
+            _ => {}
         }
     }
     Ok(())

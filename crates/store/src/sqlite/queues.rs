@@ -90,13 +90,21 @@ pub(crate) fn queues(
 /// Every queue that was set or paused.
 pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
     let query = session.statements.get(Sql::QueueSpecial)?;
-    let rows = query.query_map([], row)?;
-    rows.map(|row| row?.queue().map_err(Fault::Corrupt)).collect()
+    let rows: Vec<QueueRow> = query.query_map([], row)?.collect::<Result<_, _>>()?;
+    Ok(rows.into_iter().map(|row| read(session, row)).collect())
+}
+
+fn read(session: &mut Session<'_>, row: QueueRow) -> Queue {
+    let (queue, fault) = queue_columns::queue_or_paused(row);
+    if let Some(fault) = fault {
+        session.complain_of_queue(fault);
+    }
+    queue
 }
 
 fn get(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<Queue>, Fault> {
     let found = session.statements.get(Sql::QueueGet)?.query_row((tenant, name), row).optional()?;
-    found.map(|row| row.queue().map_err(Fault::Corrupt)).transpose()
+    Ok(found.map(|row| read(session, row)))
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<QueueRow> {

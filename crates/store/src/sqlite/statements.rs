@@ -186,6 +186,7 @@ statements! {
     TaskChange => include_str!("../sql/sqlite/task_change.sql"),
     TaskDelete => include_str!("../sql/sqlite/task_delete.sql"),
     TaskEdit => include_str!("../sql/sqlite/task_edit.sql"),
+    TaskIsAstray => include_str!("../sql/sqlite/task_is_astray.sql"),
     TaskLeave => include_str!("../sql/sqlite/task_leave.sql"),
     TaskInsert => include_str!("../sql/sqlite/task_insert.sql"),
     TaskLook => include_str!("../sql/sqlite/task_look.sql"),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use punctual_core::resolver::Resolved;
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
+use tracing::error;
 
 use super::super::apply::lane_of;
 use super::super::fault::Fault;
@@ -33,8 +34,12 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     while let Some(row) = rows.next()? {
         last = row.get(0)?;
         count += 1;
+        let Ok(key) = row.get(1) else {
+            error!(note = last, "a note of whose turn it may be cannot be read and is dropped");
+            continue;
+        };
         let dead_letter: Option<i64> = row.get(2)?;
-        let known = keys.entry(row.get(1)?).or_default();
+        let known = keys.entry(key).or_default();
         *known = dead_letter.or(*known);
     }
     drop(rows);

@@ -1,9 +1,14 @@
 //! Rows that cannot be read: out of the way of the others, and not lost.
 
-use punctual_core::store::{Filter, Store, StoreError};
+use punctual_core::ids::NodeId;
+use punctual_core::queues::{Change, Pause, Queues};
+use punctual_core::resolver::Resolver;
+use punctual_core::state::{By, Event, State, transition};
+use punctual_core::store::{Applied, Filter, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use punctual_testkit::fixtures::{TENANT, task};
+use punctual_core::trail::Actor;
+use punctual_testkit::fixtures::{START, TENANT, task};
 
 use super::Fixture;
 
@@ -150,4 +155,101 @@ async fn a_finished_row_that_cannot_be_read_stays_where_it_is() {
     let refused = fixture.store.get(TENANT, vec![stored[1].id]).await;
     assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains("result")), "{refused:?}");
     assert_eq!(fixture.number("SELECT count(*) FROM history").await, 1);
+}
+
+/// An id leads to its own row, and a row to its own id: neither is taken for another's.
+#[tokio::test]
+async fn an_id_that_leads_to_another_task_changes_nothing_of_it() {
+    let (fixture, stored) = damaged("UPDATE ids SET seq = 3 WHERE seq = 2").await;
+    assert!(fixture.store.get(TENANT, vec![stored[1].id]).await.unwrap()[0].is_none());
+    let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
+    let cancelled = transition(&stored[1].position, Event::Cancel, &by).unwrap();
+    let applied = fixture.store.apply(vec![(stored[1].id, cancelled)]).await.unwrap();
+    assert!(matches!(applied[..], [Applied::Lost]));
+    let other = fixture.store.get(TENANT, vec![stored[2].id]).await.unwrap();
+    assert_eq!(other[0].as_ref().map(Task::state), Some(State::Pending));
+}
+
+#[tokio::test]
+async fn a_row_that_nobody_could_change_is_found_when_its_hold_runs_out() {
+    let damages = [
+        "DELETE FROM ids WHERE seq = 2",
+        "UPDATE ids SET seq = 3 WHERE seq = 2",
+        "UPDATE tasks SET id = (SELECT id FROM tasks WHERE seq = 3) WHERE seq = 2",
+        "INSERT INTO history SELECT seq, id, lane, 4, 2, 0, 0, execute_at, due_at, NULL, NULL, NULL, 1, NULL, NULL, '1', \
+         trail FROM tasks WHERE seq = 2",
+    ];
+    for damage in damages {
+        let (fixture, stored) = damaged(damage).await;
+        assert_eq!(fixture.lease(&stored[0], 3).await.len(), 3, "{damage}");
+        fixture.sql("UPDATE tasks SET lease_expires_at = 1").await;
+        assert_eq!(fixture.store.overdue(vec![], 10).await.unwrap().len(), 2, "{damage}");
+        assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1, "{damage}");
+        assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE seq <> 2").await, 2, "{damage}");
+        fixture.assert_counts().await;
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_is_in_the_history_as_well_does_not_keep_others_from_being_settled() {
+    let (fixture, stored) = damaged("SELECT 1").await;
+    let held = fixture.lease(&stored[0], 3).await;
+    fixture
+        .sql(
+            "INSERT INTO history SELECT seq, id, lane, 4, 2, 0, 0, execute_at, due_at, NULL, NULL, NULL, 1, NULL, NULL, \
+             '1', trail FROM tasks WHERE seq = 2",
+        )
+        .await;
+    let by = By { now: START, node: NodeId::new(1), actor: Actor::Worker("w".into()) };
+    let complete = |task: &Task| {
+        let event = Event::Complete { result: None, http_status: None };
+        (task.id, transition(&task.position, event, &by).unwrap())
+    };
+    let applied = fixture.store.apply(held.iter().map(complete).collect()).await.unwrap();
+    assert!(matches!(applied[..], [Applied::Done(_), Applied::Lost, Applied::Done(_)]));
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1);
+    fixture.assert_counts().await;
+}
+
+#[tokio::test]
+async fn a_row_without_an_id_is_left_out_of_listings_and_put_away() {
+    let (fixture, _) = damaged("UPDATE tasks SET id = x'01' WHERE seq = 2").await;
+    let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
+    assert_eq!(fixture.store.list(filter, None, 10).await.unwrap().tasks.len(), 2);
+    assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1);
+}
+
+/// Nobody knows what it restricts; nobody else is held up.
+#[tokio::test]
+async fn a_queue_whose_settings_cannot_be_read_is_paused_and_no_other_is() {
+    let fixture = Fixture::open();
+    let (bad, good) = (fixture.insert(task().queue("bad")).await, fixture.insert(task().queue("good")).await);
+    let change = Change::Pause(Pause { since: START, by: "me".into(), reason: None, until: None });
+    fixture.store.change_queue(TENANT, "bad", change).await.unwrap();
+    fixture.store.change_queue(TENANT, "bad", Change::Resume).await.unwrap();
+    assert_eq!(fixture.number("SELECT count(*) FROM queues").await, 1);
+    fixture.sql("UPDATE queues SET settings = '{\"max_concurrency\": -4}'").await;
+    fixture
+        .write(|session| {
+            session.gates.forget();
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(fixture.lease(&good, 1).await.len(), 1);
+    assert!(fixture.lease(&bad, 1).await.is_empty());
+    let told = fixture.store.queue(TENANT, "bad").await.unwrap().unwrap().queue;
+    assert!(told.pause.unwrap().reason.unwrap().contains("cannot be read"));
+    fixture.store.change_queue(TENANT, "bad", Change::Resume).await.unwrap();
+    assert_eq!(fixture.lease(&bad, 1).await.len(), 1, "it is as it was never set");
+}
+
+#[tokio::test]
+async fn a_note_that_cannot_be_read_does_not_keep_the_resolver_from_others() {
+    let fixture = Fixture::open();
+    fixture.sql("INSERT INTO orders_due (ordering, dead_letter) VALUES (x'00', 7)").await;
+    let first = fixture.insert(task().ordering_key("k")).await;
+    fixture.store.resolve().await.unwrap();
+    assert_eq!(fixture.lease(&first, 1).await.len(), 1);
+    assert_eq!(fixture.number("SELECT count(*) FROM orders_due").await, 0);
 }
