@@ -122,7 +122,7 @@ async fn a_page_that_was_overwritten_makes_the_node_unready_once_it_is_met() {
     scribble(&world.data(), u64::from(page - 1) * 4_096, 4_096);
     world.restart().await;
     let caller = world.caller();
-    caller.api.get(&format!("/v1/tasks/{}", ids[0])).await.problem_code(500, "internal_error");
+    caller.api.get(&format!("/v1/tasks/{}", ids[0])).await.problem_code(503, "store_unavailable");
     until_unready(&caller).await;
     eventually("a sentence in the log", SOON, async || {
         let log = world.server.log();
