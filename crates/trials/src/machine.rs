@@ -39,6 +39,7 @@ pub struct Machine {
     name: String,
     /// The address of the store that it shares with others; none: it has one of its own in its directory.
     store: Option<String>,
+    breakers: bool,
     bug: Option<Bug>,
     home: TempDir,
     recorder: Recorder,
@@ -56,6 +57,7 @@ impl Machine {
             program,
             name: String::new(),
             store: None,
+            breakers: true,
             bug,
             home: tempfile::tempdir().expect("a temporary directory can be made"),
             recorder,
@@ -69,6 +71,12 @@ impl Machine {
     #[must_use]
     pub fn sharing(self, name: impl Into<String>, store: impl Into<String>) -> Self {
         Self { name: name.into(), store: Some(store.into()), ..self }
+    }
+
+    /// The same without circuit breakers, for whoever loses most runs on purpose: one would open and hold back the rest.
+    #[must_use]
+    pub fn without_breakers(self) -> Self {
+        Self { breakers: false, ..self }
     }
 
     /// Where the living server is found.
@@ -165,7 +173,7 @@ impl Machine {
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
             command.env_remove(name);
         }
-        command.envs(SETTINGS).env_remove(Bug::VARIABLE);
+        command.envs(SETTINGS).env("PUNCTUAL_BREAKERS__ENABLED", self.breakers.to_string()).env_remove(Bug::VARIABLE);
         if let Some(bug) = self.bug {
             command.env(Bug::VARIABLE, bug.name());
         }

@@ -62,7 +62,7 @@ pub struct Plan {
 pub async fn run(plan: &Plan, kind: Kind, progress: impl Fn(usize) + Send + Sync + 'static) -> Report {
     let begun = Instant::now();
     let recorder = Recorder::new();
-    let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone());
+    let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone()).without_breakers();
     machine.start().await;
     let caller = Caller::new(recorder.clone(), machine.door());
     let sink = Arc::new(Sink::start());
