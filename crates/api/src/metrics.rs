@@ -67,6 +67,8 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     tasks: Family<StateLabel, Gauge>,
+    /// One without labels, or none.
+    quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -122,6 +124,7 @@ impl Metrics {
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
             tasks: Family::default(),
+            quarantined: Family::default(),
         };
         let mut registry = Registry::default();
         metrics.register(&mut registry);
@@ -148,6 +151,8 @@ impl Metrics {
             self.request_seconds.clone(),
         );
         registry.register("punctual_tasks", "Live tasks, by state", self.tasks.clone());
+        let help = "Tasks that were put away because their rows cannot be read; more than 0 needs somebody to look";
+        registry.register("punctual_tasks_quarantined", help, self.quarantined.clone());
         registry.register_with_unit(
             "punctual_lateness",
             "From the instant a task was due to the instant a worker got it",

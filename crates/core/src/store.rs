@@ -331,6 +331,9 @@ pub trait Store: Send + Sync {
     /// Counts live tasks by lane and state.
     async fn counts(&self) -> Result<Vec<Count>, StoreError>;
 
+    /// Counts the tasks that were put away because their rows cannot be read; from ten thousand on, it says just that.
+    async fn quarantined(&self) -> Result<u64, StoreError>;
+
     /// Whether the store answers, reads and writes.
     async fn check(&self) -> Result<(), StoreError>;
 

@@ -560,6 +560,7 @@ mod tests {
         let mut later = torn.clone();
         later.push(&entry(3, State::Queued, Step::Claimed));
         assert!(!later.is_whole(), "what comes behind the tear does not mend it");
+        assert!(!Trail::default().is_whole(), "every task has a first step");
     }
 
     #[test]

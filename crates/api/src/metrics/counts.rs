@@ -23,6 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 pub struct TaskCounts {
     store: Arc<dyn Store>,
     gauge: Family<StateLabel, Gauge>,
+    quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
     last: Arc<Mutex<Last>>,
 }
 
@@ -36,7 +37,7 @@ struct Last {
 impl TaskCounts {
     /// Counts in `store`.
     pub fn new(store: Arc<dyn Store>, metrics: &Metrics) -> Self {
-        Self { store, gauge: metrics.tasks.clone(), last: Arc::default() }
+        Self { store, gauge: metrics.tasks.clone(), quarantined: metrics.quarantined.clone(), last: Arc::default() }
     }
 
     /// Returns once the gauge is fresh, or the patience for it is over.
@@ -67,19 +68,20 @@ impl TaskCounts {
     }
 
     async fn count(&self) {
-        let counted = self.store.counts().await;
-        match counted {
-            Ok(counts) => {
+        match tokio::try_join!(self.store.counts(), self.store.quarantined()) {
+            Ok((counts, quarantined)) => {
                 for state in State::ALL.into_iter().filter(|state| !state.is_final()) {
                     let tasks: u64 = counts.iter().filter(|count| count.state == state).map(|count| count.tasks).sum();
                     let label = StateLabel { state: state.as_str() };
                     self.gauge.get_or_create(&label).set(i64::try_from(tasks).unwrap_or(i64::MAX));
                 }
+                self.quarantined.get_or_create(&[]).set(i64::try_from(quarantined).unwrap_or(i64::MAX));
             }
             // No number is better than an old one that looks new.
             Err(error) => {
                 tracing::warn!(%error, "the tasks could not be counted for the metrics");
                 self.gauge.clear();
+                self.quarantined.clear();
             }
         }
         let mut last = self.last.lock();

@@ -101,6 +101,9 @@ impl Store for FailingStore {
         self.counted.fetch_add(1, Ordering::SeqCst);
         self.working()?.store.counts().await
     }
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.working()?.store.quarantined().await
+    }
     async fn check(&self) -> Result<(), StoreError> {
         self.checked.fetch_add(1, Ordering::SeqCst);
         self.working()?.store.check().await

@@ -43,6 +43,13 @@ async fn a_damaged_row_that_nobody_would_meet_is_found_and_told_of() {
         .await;
     }
     let caller = caller_of(&node);
+    // What is logged is committed a moment later, and counted every few seconds.
+    eventually("they are counted", SOON, async || {
+        let metrics = caller.api.get("/metrics").await;
+        let told = metrics.text().lines().any(|line| line == "punctual_tasks_quarantined{} 3");
+        if told { Ok(()) } else { Err(metrics.to_string()) }
+    })
+    .await;
     assert_eq!(id_of(&caller.lease_one("q").await["task"]), ids[3], "the others go on");
 }
 
@@ -66,4 +73,30 @@ async fn a_history_that_is_cut_short_is_not_told_as_all_there_was() {
     let lease = caller.lease_one("q").await;
     caller.tell("complete", &lease, json!({})).await.expect(200);
     assert_eq!(caller.task(&id).await["status"], "COMPLETED", "the task itself is as good as ever");
+}
+
+#[tokio::test]
+async fn a_finished_task_that_cannot_be_read_is_left_out_of_lists_and_told_of() {
+    let home = tempfile::tempdir().unwrap();
+    let data = home.path().join("data");
+    let serve = Serve::new(PUNCTUAL, &data);
+    let mut node = serve.start().await;
+    let caller = caller_of(&node);
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        ids.push(caller.submit_id(json!({"type": "t", "queue": "q"})).await);
+        let lease = caller.lease_one("q").await;
+        caller.tell("complete", &lease, json!({})).await.expect(200);
+    }
+    node.terminate();
+    assert_eq!(node.exit(SOON).await.code, Some(0));
+    damage(&data, "UPDATE history SET lane = 99 WHERE seq = 1");
+    let node = serve.start().await;
+    let caller = caller_of(&node);
+    let listed = caller.api.get("/v1/tasks?status=COMPLETED").await.expect(200);
+    let listed: Vec<String> = listed["items"].as_array().unwrap().iter().map(id_of).collect();
+    assert_eq!(listed, ids[1..]);
+    let log = node.log();
+    let told = |line: &str| line.contains("a finished task cannot be read") && line.contains(&ids[0]);
+    assert!(log.lines().any(told), "{log}");
 }

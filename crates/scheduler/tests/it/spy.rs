@@ -113,6 +113,9 @@ impl Store for Spy {
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.inner.counts().await
     }
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.inner.quarantined().await
+    }
     async fn check(&self) -> Result<(), StoreError> {
         self.inner.check().await
     }

@@ -121,7 +121,8 @@ async fn take_in(
     let known = lanes.get(session, candidates.iter().map(|candidate| candidate.lane)).await?;
     let fits = |candidate: &&Candidate| {
         listing::row_fits(filter, candidate.state, candidate.execute_at)
-            && known.get(&candidate.lane).is_some_and(|lane| listing::lane_fits(filter, &lane.key))
+            // One whose lane is not there is nobody's, and told of as what cannot be read.
+            && known.get(&candidate.lane).is_none_or(|lane| listing::lane_fits(filter, &lane.key))
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&Candidate> = candidates[..in_time].iter().filter(fits).collect();

@@ -25,7 +25,7 @@ use super::notifier::{partitions_are_free, queues_have_changed};
 use super::queues::Done;
 use super::resolve::Step;
 use super::session::Session;
-use super::{PostgresStore, get, leases, list, overdue, partitions, queues, reads, registry};
+use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
 use crate::turns::Turn;
 
 /// What a task takes beside its texts, roughly.
@@ -116,6 +116,10 @@ impl Store for PostgresStore {
             return Ok(counts);
         }
         self.reads().call(async |session| reads::counts(session, self.lanes()).await).await
+    }
+
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.reads().call(async |session| quarantine::count(session).await).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

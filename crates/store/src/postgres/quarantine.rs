@@ -13,6 +13,7 @@ use uuid::Uuid;
 use super::fault::Fault;
 use super::get;
 use super::hand::Hand;
+use super::session::Session;
 use super::statements::Sql;
 
 /// Moves rows that somebody could not read, with the columns at fault, and says so in the log: a transaction of its own.
@@ -54,4 +55,10 @@ pub(crate) async fn review(hand: &mut Hand, ids: &[TaskId]) -> Result<Vec<()>, F
     let bad: Vec<(Uuid, &'static str)> = found.iter().filter_map(bad).collect();
     put_away(hand, &bad).await?;
     Ok(vec![(); ids.len()])
+}
+
+/// Counts what was put away, up to ten thousand.
+pub(crate) async fn count(session: &Session) -> Result<u64, Fault> {
+    let rows = session.query(Sql::QuarantineCount, &[]).await?;
+    Ok(rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)))
 }

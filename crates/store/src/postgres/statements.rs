@@ -137,6 +137,7 @@ statements! {
     PartitionTake => include_str!("../sql/postgres/partition_take.sql"),
     PartitionWrite => include_str!("../sql/postgres/partition_write.sql"),
     Probe => include_str!("../sql/postgres/probe.sql"),
+    QuarantineCount => include_str!("../sql/postgres/quarantine_count.sql"),
     QuarantineGet => include_str!("../sql/postgres/quarantine_get.sql"),
     QuarantinePrune => include_str!("../sql/postgres/quarantine_prune.sql"),
     QuarantinePut => include_str!("../sql/postgres/quarantine_put.sql"),

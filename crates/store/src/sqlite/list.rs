@@ -137,7 +137,8 @@ fn fits(
         return Ok(*fits);
     }
     let lane = session.lanes.get(session.connection, candidate.lane)?;
-    let fits = lane.is_some_and(|lane| listing::lane_fits(filter, &lane.key));
+    // One whose lane is not there is nobody's, and told of as what cannot be read.
+    let fits = lane.is_none_or(|lane| listing::lane_fits(filter, &lane.key));
     lanes.insert(candidate.lane, fits);
     Ok(fits)
 }

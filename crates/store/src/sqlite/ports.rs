@@ -20,8 +20,8 @@ use super::queue::Way;
 use super::session::Session;
 use super::writer::Weight;
 use super::{
-    SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, queues, registry,
-    resolve, start,
+    SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, quarantine,
+    queues, registry, resolve, start,
 };
 use crate::turns::Turn;
 
@@ -93,6 +93,10 @@ impl Store for SqliteStore {
 
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.readers().call(counts::counts).await
+    }
+
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.readers().call(quarantine::count).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -72,3 +72,9 @@ pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Faul
     }
     Ok(())
 }
+
+/// Counts what was put away, up to ten thousand.
+pub(crate) fn count(session: &mut Session<'_>) -> Result<u64, Fault> {
+    let count: i64 = session.statements.get(Sql::QuarantineCount)?.query_row([], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or(0))
+}

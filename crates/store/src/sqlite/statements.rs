@@ -160,6 +160,7 @@ statements! {
     PartitionPut => include_str!("../sql/sqlite/partition_put.sql"),
     ProbeRead => include_str!("../sql/sqlite/probe_read.sql"),
     ProbeWrite => include_str!("../sql/sqlite/probe_write.sql"),
+    QuarantineCount => include_str!("../sql/sqlite/quarantine_count.sql"),
     QuarantineGet => include_str!("../sql/sqlite/quarantine_get.sql"),
     QuarantineInsert => include_str!("../sql/sqlite/quarantine_insert.sql"),
     QuarantineRemove => include_str!("../sql/sqlite/quarantine_remove.sql"),

@@ -114,6 +114,9 @@ impl Store for Faulty {
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.inner.counts().await
     }
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.inner.quarantined().await
+    }
     async fn check(&self) -> Result<(), StoreError> {
         self.inner.check().await
     }

@@ -70,12 +70,14 @@ async fn scraping_often_counts_seldom() {
         assert_eq!(answer.headers[CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
         assert!(answer.text.contains("punctual_tasks{state=\"PENDING\"} 3\n"), "{}", answer.text);
         assert!(answer.text.contains("punctual_tasks_submitted_total 3\n"));
+        assert!(answer.text.contains("punctual_tasks_quarantined{} 0\n"), "{}", answer.text);
     }
     assert_eq!(world.store.counted.load(Ordering::SeqCst), 1);
     world.store.broken.store(true, Ordering::SeqCst);
     tokio::time::advance(std::time::Duration::from_secs(6)).await;
     let answer = world.send("GET", "/metrics", None).await;
-    assert!(!answer.text.contains("punctual_tasks{"), "an old number is not shown: {}", answer.text);
+    let old = ["punctual_tasks{", "punctual_tasks_quarantined{} 0"];
+    assert!(!old.iter().any(|old| answer.text.contains(old)), "an old number is not shown: {}", answer.text);
 }
 
 #[tokio::test]

@@ -24,8 +24,14 @@ const LARGE: [&str; 13] = [
 ];
 
 /// Statements over small tables, or that are meant to walk.
-const MAY_WALK: &[Sql] =
-    &[Sql::CountsFold, Sql::CountsList, Sql::WorkerForget, Sql::NodeSilent, Sql::HistoryPartitions];
+const MAY_WALK: &[Sql] = &[
+    Sql::CountsFold,
+    Sql::CountsList,
+    Sql::QuarantineCount,
+    Sql::WorkerForget,
+    Sql::NodeSilent,
+    Sql::HistoryPartitions,
+];
 
 /// The lines of a statement's plan, whatever its parameters are.
 async fn steps(client: &Client, sql: Sql) -> Vec<String> {

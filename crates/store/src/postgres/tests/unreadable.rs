@@ -31,6 +31,8 @@ async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
     let found = |table: &str| format!("SELECT count(*) FROM {table} WHERE id = '{}'", bad.uuid());
     assert_eq!(fixture.number(&found("quarantine")).await, 1);
     assert_eq!(fixture.number(&found("tasks")).await, 0);
+    let all = fixture.number("SELECT count(*) FROM quarantine").await;
+    assert_eq!(i64::try_from(fixture.store.quarantined().await.unwrap()), Ok(all));
     let refused = fixture.store.get(TENANT, vec![bad]).await;
     assert!(matches!(&refused, Err(StoreError::Corrupt(why)) if why.contains(&bad.to_string())), "{refused:?}");
     assert!(fixture.store.get("other", vec![bad]).await.unwrap()[0].is_none(), "nobody else's business");

@@ -67,5 +67,6 @@ const MAY_WALK: &[Sql] = &[
     Sql::PartitionMemberDrop,
     Sql::PartitionMemberList,
     Sql::ProbeRead,
+    Sql::QuarantineCount,
     Sql::QueueSpecial,
 ];

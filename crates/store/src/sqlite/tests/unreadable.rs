@@ -39,6 +39,8 @@ fn ids(tasks: &[Task]) -> Vec<punctual_core::ids::TaskId> {
 
 async fn assert_in_quarantine(fixture: &Fixture, stored: &[Task]) {
     assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1);
+    let all = fixture.number("SELECT count(*) FROM quarantine").await;
+    assert_eq!(i64::try_from(fixture.store.quarantined().await.unwrap()), Ok(all));
     assert_eq!(fixture.number("SELECT count(*) FROM tasks WHERE seq = 2").await, 0);
     let bad = stored[1].id;
     let refused = fixture.store.get(TENANT, vec![bad]).await;
