@@ -132,6 +132,9 @@ impl<M: Mischief> Store for Spoilt<M> {
     async fn counts(&self) -> Result<Vec<Count>, StoreError> {
         self.inner.counts().await
     }
+    async fn quarantined(&self) -> Result<u64, StoreError> {
+        self.inner.quarantined().await
+    }
     async fn check(&self) -> Result<(), StoreError> {
         self.inner.check().await
     }
