@@ -64,7 +64,7 @@ impl World {
         let sqlite = SqliteStore::open(directory.path(), clock.clone(), NODE, Options::default());
         let sqlite = Arc::new(sqlite.unwrap());
         let hints = Arc::new(Hints::default());
-        let waking = WakingStore::new(sqlite.clone(), hints.clone());
+        let waking = WakingStore::new(sqlite.clone(), hints.clone(), Arc::default());
         let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
         let desk = desk(store.clone(), clock.clone(), hints, shutdown.clone());

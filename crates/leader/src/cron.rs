@@ -13,8 +13,8 @@ use punctual_core::coordinator::Lease;
 use punctual_core::schedules::{AT_EVERY_LOOK, Outcome, Schedules, Switch, Turn, Turned};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::occurrences::{Occurrences, Prepared};
-use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -23,6 +23,9 @@ const PAGE: usize = 100;
 
 /// Pages of one round at the most; the rest comes in the next.
 const PAGES: usize = 1_000;
+
+/// It looks no more often than this when it is called: much may come to rest.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Records that are removed at once.
 const PRUNED: usize = 1_000;
@@ -51,8 +54,8 @@ pub struct Deps {
     pub occurrences: Occurrences,
     /// The store's time.
     pub clock: Arc<dyn Clock>,
-    /// Wakes it when a schedule was written on this node.
-    pub written: Arc<Notify>,
+    /// Wakes it when a schedule was written on this node, or a task came to rest here that one may wait for.
+    pub call: Arc<CronCall>,
     /// Who counts.
     pub counted: Counted,
 }
@@ -92,8 +95,12 @@ impl Cron {
     pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
         let mut prune_at = Instant::now();
         while !shutdown.is_cancelled() {
+            let look_again_at = Instant::now() + BETWEEN_LOOKS;
             let pause = match self.run_once(lease).await {
-                Ok(Some(report)) => self.pause_after(&report),
+                Ok(Some(report)) => {
+                    self.deps.call.set_waits(report.waits);
+                    self.pause_after(&report)
+                }
                 Ok(None) => return,
                 Err(error) => {
                     tracing::warn!(error = %error, "could not look at schedules");
@@ -106,9 +113,15 @@ impl Cron {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
-                () = self.deps.written.notified() => {}
+                () = self.called(look_again_at) => {}
             }
         }
+    }
+
+    /// Returns once it is called, and not before `earliest`.
+    async fn called(&self, earliest: Instant) {
+        self.deps.call.called().await;
+        tokio::time::sleep_until(earliest).await;
     }
 
     /// Decides and writes all that is due by now. None: somebody else has held the lease since.

@@ -33,7 +33,7 @@ use crate::board::{Board, Shelf};
 use crate::breakers::{Circuits, EndedRun, OpenSet};
 use crate::broken::Broken;
 use crate::desk::{Counter, Desk, DeskError, Handout, Trouble, Waiting};
-use crate::fairness::{self, Aging, Band, LongestWaits, Tenants};
+use crate::fairness::{self, Aging, Band, LongestWaits, Rounds, Tenants};
 use crate::gated::Gated;
 use crate::hints::Hints;
 use crate::ownership::Owned;
@@ -132,8 +132,7 @@ pub struct Dispatcher {
     heard: HashMap<LaneId, (Arc<Lane>, Timestamp)>,
     aging: Aging,
     pulling_tenants: Tenants,
-    pushing_tenants: Tenants,
-    found_tenants: Tenants,
+    push_rounds: Rounds,
     pull_bands: Bands,
     push_bands: Bands,
     found_bands: Bands,
@@ -211,8 +210,7 @@ impl Dispatcher {
             heard: HashMap::new(),
             aging: Aging::new(fairness.aging),
             pulling_tenants: Tenants::new(fairness.tenants.clone()),
-            pushing_tenants: Tenants::new(fairness.tenants.clone()),
-            found_tenants: Tenants::new(fairness.tenants),
+            push_rounds: Rounds::new(fairness.tenants),
             pull_bands: Bands::new(fairness.bands),
             push_bands: Bands::new(fairness.bands),
             found_bands: Bands::new(fairness.bands),

@@ -6,6 +6,7 @@ pub mod board;
 pub mod breakers;
 mod broken;
 mod bucket;
+pub mod cron_call;
 pub mod desk;
 pub mod dispatcher;
 pub mod fairness;

@@ -1,5 +1,5 @@
 //! A store that tells the dispatcher what it wrote, so that a fresh task wakes the
-//! right worker at once. Wraps any store; callers do not notice.
+//! right worker at once, and the cron loop of tasks that came to rest. Wraps any store; callers do not notice.
 
 use std::sync::Arc;
 
@@ -14,26 +14,36 @@ use punctual_core::store::{
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 
+use crate::cron_call::CronCall;
 use crate::hints::Hints;
 
 /// See the module.
 pub struct WakingStore {
     inner: Arc<dyn Store>,
     hints: Arc<Hints>,
+    cron: Arc<CronCall>,
 }
 
 impl WakingStore {
-    /// Writes to `inner` and tells `hints`.
-    pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>) -> Self {
-        Self { inner, hints }
+    /// Writes to `inner` and tells `hints` and `cron`.
+    pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
+        Self { inner, hints, cron }
     }
 
-    fn tell(&self, applied: &[Applied]) {
+    fn tell(&self, applied: &[Applied], rest: bool) {
+        if rest {
+            self.cron.rested();
+        }
         self.hints.add(applied.iter().filter_map(|applied| match applied {
             Applied::Done(Some((lane, due_at))) => Some((lane, *due_at)),
             _ => None,
         }));
     }
+}
+
+/// Whether a change brings a task to rest.
+fn any_rest(changes: &[(TaskId, Change)]) -> bool {
+    changes.iter().any(|(_, change)| change.to.is_final())
 }
 
 #[async_trait]
@@ -48,8 +58,9 @@ impl Store for WakingStore {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+        let rest = any_rest(&changes);
         let applied = self.inner.apply(changes).await?;
-        self.tell(&applied);
+        self.tell(&applied, rest);
         Ok(applied)
     }
 
@@ -58,8 +69,9 @@ impl Store for WakingStore {
         lease: &Lease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
+        let rest = any_rest(&changes);
         let applied = self.inner.apply_as(lease, changes).await?;
-        self.tell(applied.as_deref().unwrap_or_default());
+        self.tell(applied.as_deref().unwrap_or_default(), rest);
         Ok(applied)
     }
 

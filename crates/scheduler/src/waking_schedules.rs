@@ -12,21 +12,21 @@ use punctual_core::schedules::{
 };
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
-use tokio::sync::Notify;
 
+use crate::cron_call::CronCall;
 use crate::hints::Hints;
 
 /// See the module.
 pub struct WakingSchedules {
     inner: Arc<dyn Schedules>,
     hints: Arc<Hints>,
-    written: Arc<Notify>,
+    cron: Arc<CronCall>,
 }
 
 impl WakingSchedules {
-    /// Writes to `inner`, and tells `hints` of tasks and `written` of schedules.
-    pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, written: Arc<Notify>) -> Self {
-        Self { inner, hints, written }
+    /// Writes to `inner`, and tells `hints` of tasks and `cron` of schedules.
+    pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
+        Self { inner, hints, cron }
     }
 }
 
@@ -34,13 +34,13 @@ impl WakingSchedules {
 impl Schedules for WakingSchedules {
     async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
         let inserted = self.inner.insert(schedule).await?;
-        self.written.notify_one();
+        self.cron.written();
         Ok(inserted)
     }
 
     async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
         let replaced = self.inner.replace(schedule).await?;
-        self.written.notify_one();
+        self.cron.written();
         Ok(replaced)
     }
 
@@ -53,7 +53,7 @@ impl Schedules for WakingSchedules {
         }
         // The cron loop knows what it wrote itself.
         if lease.is_none() {
-            self.written.notify_one();
+            self.cron.written();
         }
         Ok(turned)
     }

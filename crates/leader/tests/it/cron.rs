@@ -16,12 +16,12 @@ use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_leader::cron::{Config, Cron, Deps, Report};
+use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::occurrences::{Maker, Occurrences};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, at, json, task};
 use tempfile::TempDir;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 const NODE: NodeId = NodeId::new(1);
@@ -31,7 +31,7 @@ struct Bench {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     cron: Arc<Cron>,
-    written: Arc<Notify>,
+    call: Arc<CronCall>,
     _directory: TempDir,
 }
 
@@ -49,12 +49,12 @@ impl Bench {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
-        let (store, written) = (Arc::new(store.unwrap()), Arc::new(Notify::new()));
+        let (store, call) = (Arc::new(store.unwrap()), Arc::<CronCall>::default());
         let deps = Deps {
             schedules: Arc::clone(&store) as _,
             occurrences: Occurrences::new(Arc::clone(&store) as _, maker, NODE),
             clock: Arc::clone(&clock) as _,
-            written: Arc::clone(&written),
+            call: Arc::clone(&call),
             counted: Arc::new(|_, _| {}),
         };
         let config = Config {
@@ -63,7 +63,7 @@ impl Bench {
             kept: None,
             prune_interval: Duration::from_mins(1),
         };
-        Self { store, clock, cron: Arc::new(Cron::new(deps, config)), written, _directory: directory }
+        Self { store, clock, cron: Arc::new(Cron::new(deps, config)), call, _directory: directory }
     }
 
     /// A schedule of every minute, whose first instant is a minute after the start.
@@ -505,7 +505,7 @@ async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
     let running = tokio::spawn(async move { cron.run(&lease, token).await });
     let id = bench.schedule("s", |_| {}).await;
     bench.clock.advance_millis(MINUTE);
-    bench.written.notify_one();
+    bench.call.written();
     eventually("it fires", Duration::from_secs(20), async || {
         let told = bench.told(id).await;
         if told.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }

@@ -97,7 +97,7 @@ fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
         schedules: Arc::clone(&parts.schedules),
         occurrences,
         clock: Arc::clone(&parts.clock),
-        written: Arc::clone(&parts.schedule_written),
+        call: Arc::clone(&parts.cron_call),
         counted: Arc::new(move |outcome, instants| metrics.occurrences(outcome, instants)),
     };
     let config = cron::Config {

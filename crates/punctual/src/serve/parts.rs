@@ -20,6 +20,7 @@ use punctual_core::store::Store;
 use punctual_core::workers::Registry;
 use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
+use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::Owned;
@@ -29,7 +30,6 @@ use punctual_scheduler::waking::WakingStore;
 use punctual_scheduler::waking_schedules::WakingSchedules;
 use punctual_store::postgres::PostgresStore;
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
-use tokio::sync::Notify;
 
 use crate::cli::Around;
 use crate::config::{BrokerChoice, Config, CoordinatorChoice};
@@ -50,8 +50,8 @@ pub struct Parts {
     pub known_queues: KnownQueues,
     pub schedules: Arc<dyn Schedules>,
     pub forecast: Arc<dyn Forecast>,
-    /// Tells the cron loop of this node that a schedule was written here.
-    pub schedule_written: Arc<Notify>,
+    /// Calls the cron loop of this node.
+    pub cron_call: Arc<CronCall>,
     pub registry: Arc<dyn Registry>,
     pub retention: Arc<dyn Retention>,
     pub resolver: Arc<dyn Resolver>,
@@ -88,14 +88,14 @@ impl Parts {
         let CoordinatorChoice::Store = config.coordinator;
         let hints = Arc::new(Hints::default());
         let inner = around(store);
-        let schedule_written = Arc::new(Notify::new());
-        let schedules = WakingSchedules::new(schedules, Arc::clone(&hints), Arc::clone(&schedule_written));
+        let cron_call = Arc::<CronCall>::default();
+        let schedules = WakingSchedules::new(schedules, Arc::clone(&hints), Arc::clone(&cron_call));
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
-            store: Arc::new(WakingStore::new(inner, Arc::clone(&hints))),
+            store: Arc::new(WakingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_call))),
             skew,
             coordinator,
             partitions,
@@ -106,7 +106,7 @@ impl Parts {
             known_queues: KnownQueues::default(),
             schedules: Arc::new(schedules),
             forecast,
-            schedule_written,
+            cron_call,
             registry,
             retention,
             resolver,
@@ -144,5 +144,7 @@ fn circuits(config: &Config, breakers: &Arc<dyn Breakers>) -> Circuits {
 
 fn targets(config: &Config) -> Targets {
     let webhooks = &config.webhooks;
-    Targets::new(webhooks.per_target, webhooks.concurrency).with_pools(webhooks.tenant_percent, webhooks.band_percent)
+    Targets::new(webhooks.per_target, webhooks.concurrency)
+        .with_pools(webhooks.tenant_percent, webhooks.band_percent)
+        .with_weights(config.fairness.tenants.clone())
 }

@@ -1,6 +1,7 @@
 //! What a turn claims for webhooks: which lanes, how many tasks of them, and in which terms. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use punctual_core::lane::{Lane, Route};
 use punctual_core::partitions::Partition;
@@ -9,54 +10,32 @@ use punctual_core::time::Timestamp;
 
 use super::flights::Split;
 use super::split::{Bands, Candidate};
-use crate::fairness::Band;
+use crate::fairness::{Band, Rounds};
 use crate::ownership::Held;
-use crate::targets::Targets;
+use crate::targets::{Has, Targets};
 
 /// Lanes one turn takes from.
-const LANES_PER_TURN: usize = 256;
+pub(super) const LANES_PER_TURN: usize = 256;
 
-/// Lanes to take from, as far as there is room, their tenants have a share and their targets have places. Those of one
-/// tenant and target are claimed from together; the tenants of a target share its places as they share everything else.
+/// Lanes to take from, as far as there is room and their tenants and targets have places. Those of one tenant and target
+/// are claimed from together. Place by place goes to whoever has fewest for its weight, at the target or of all places;
+/// of several, to whoever was served least of late.
 pub(super) struct Plan<'a> {
     targets: &'a Targets,
+    rounds: &'a Rounds,
     room: usize,
-    places: HashMap<&'a str, Places>,
-    shares: HashMap<&'a str, Share>,
+    /// The free places of targets …
+    places: HashMap<&'a str, usize>,
+    /// … and of tenants.
+    shares: HashMap<&'a str, usize>,
     free_of_band: [usize; 3],
     parts: Vec<Part<'a>>,
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
+    /// What the tenants have at the targets, with what is planned.
+    at_target: HashMap<(&'a str, &'a str), usize>,
+    /// What they have in all, and how much of that is planned.
+    in_all: HashMap<&'a str, (usize, usize)>,
     lanes: usize,
-}
-
-/// What a tenant may take, and how many parts of the plan share it.
-struct Share {
-    free: usize,
-    parts: usize,
-}
-
-impl Share {
-    /// What each of its parts may have.
-    fn of_each(&self) -> usize {
-        self.free.div_ceil(self.parts.max(1))
-    }
-}
-
-/// The places of a target, and how many those parts of the plan want that have not had theirs.
-struct Places {
-    free: usize,
-    wanted: usize,
-}
-
-impl Places {
-    /// Takes of the places what is the part of somebody that wants so many, and may take no more than `most`.
-    fn take(&mut self, wants: usize, most: usize) -> usize {
-        let part = self.free.saturating_mul(wants) / self.wanted.max(1);
-        let taken = part.max(1).min(wants).min(most).min(self.free);
-        self.free -= taken;
-        self.wanted -= wants;
-        taken
-    }
 }
 
 /// Lanes of a tenant and a target, from which tasks are taken that are due from an instant on.
@@ -66,18 +45,34 @@ struct Part<'a> {
     from: Option<Timestamp>,
     lanes: Vec<Candidate>,
     terms: BTreeMap<Partition, u64>,
+    limit: usize,
+}
+
+/// The order in which places are given out: the least is next.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    /// How far its tenant is with places.
+    level: u128,
+    /// What the clock of its tenant shows.
+    clock: i64,
+    /// What the part has already.
+    limit: usize,
+    part: usize,
 }
 
 impl<'a> Plan<'a> {
-    pub fn new(targets: &'a Targets, room: usize) -> Self {
+    pub fn new(targets: &'a Targets, rounds: &'a Rounds, room: usize) -> Self {
         Self {
             targets,
+            rounds,
             room,
             places: HashMap::new(),
             shares: HashMap::new(),
             free_of_band: Band::ALL.map(|band| targets.free_of_band(band)),
             parts: Vec::new(),
             part_of: HashMap::new(),
+            at_target: HashMap::new(),
+            in_all: HashMap::new(),
             lanes: 0,
         }
     }
@@ -86,26 +81,21 @@ impl<'a> Plan<'a> {
         self.room == 0 || self.lanes >= LANES_PER_TURN
     }
 
-    /// A tenant may take so many tasks, and no more than it may have places.
-    pub fn grant(&mut self, tenant: &'a str, tasks: usize) {
-        let free = tasks.min(self.targets.free_of_tenant(tenant));
-        self.shares.insert(tenant, Share { free, parts: 0 });
-    }
-
     /// Takes what is due from `from` on of a lane, if its tenant, its band and its target have places; answers whether
     /// they have.
     pub fn add(&mut self, lane: &'a Lane, candidate: Candidate, held: Held, from: Option<Timestamp>) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
-        let free = || Places { free: self.targets.free(target), wanted: 0 };
-        let places = self.places.entry(target).or_insert_with(free);
-        let Some(share) = self.shares.get_mut(tenant).filter(|share| share.free > 0) else { return false };
-        let is_full = self.room == 0 || self.lanes >= LANES_PER_TURN;
-        if is_full || places.free == 0 || self.free_of_band[candidate.band() as usize] == 0 {
+        let places = *self.places.entry(target).or_insert_with(|| self.targets.free(target));
+        let share = *self.shares.entry(tenant).or_insert_with(|| self.targets.free_of_tenant(tenant));
+        let of_band = self.free_of_band[candidate.band() as usize];
+        if self.is_full() || places == 0 || share == 0 || of_band == 0 {
             return false;
         }
         let at = *self.part_of.entry((tenant, target, from)).or_insert_with(|| {
-            share.parts += 1;
-            self.parts.push(Part { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new() });
+            let Has { at_target, in_all } = self.targets.has(tenant, target);
+            self.at_target.insert((tenant, target), at_target);
+            self.in_all.insert(tenant, (in_all, 0));
+            self.parts.push(Part { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new(), limit: 0 });
             self.parts.len() - 1
         });
         self.parts[at].lanes.push(candidate);
@@ -117,28 +107,61 @@ impl<'a> Plan<'a> {
     /// The claims, in the order in which their first lanes came, and how each is split between bands. What one does not
     /// use of its places is offered again in the next turn.
     pub fn claims(mut self, bands: &mut Bands, visibility_millis: u64) -> (Vec<Claim>, Vec<Split>) {
+        self.give_out();
         let (mut claims, mut splits) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
-        let wants: Vec<usize> =
-            self.parts.iter().map(|part| self.shares.get(part.tenant).map_or(0, Share::of_each)).collect();
-        for (part, wants) in self.parts.iter().zip(&wants) {
-            self.places.entry(part.target).and_modify(|places| places.wanted += wants);
-        }
-        for (mut part, wants) in self.parts.into_iter().zip(wants) {
-            let places = self.places.get_mut(part.target);
-            let (Some(places), Some(share)) = (places, self.shares.get_mut(part.tenant)) else { continue };
-            let limit = places.take(wants, share.free.min(self.room));
-            share.free -= limit;
-            self.room -= limit;
-            if limit > 0 {
-                part.lanes.sort_unstable();
-                let terms = part.terms.into_iter().collect();
-                let taker = Taker::Dispatch { visibility_millis, terms, from: part.from };
-                let (lanes, split) = bands.split(part.tenant, &part.lanes, limit, self.free_of_band);
-                claims.push(Claim { lanes, limit, taker });
-                splits.push(split);
-            }
+        for mut part in self.parts.into_iter().filter(|part| part.limit > 0) {
+            part.lanes.sort_unstable();
+            let terms = part.terms.into_iter().collect();
+            let taker = Taker::Dispatch { visibility_millis, terms, from: part.from };
+            let (lanes, split) = bands.split(part.tenant, &part.lanes, part.limit, self.free_of_band);
+            claims.push(Claim { lanes, limit: part.limit, taker });
+            splits.push(split);
         }
         (claims, splits)
+    }
+
+    /// Gives out places, one by one, as long as there are any that somebody may have.
+    fn give_out(&mut self) {
+        let mut turns: BinaryHeap<Reverse<Turn>> = (0..self.parts.len()).map(|part| Reverse(self.turn(part))).collect();
+        while self.room > 0
+            && let Some(Reverse(turn)) = turns.pop()
+        {
+            let now = self.turn(turn.part);
+            if now != turn {
+                // Another part of the tenant was given something since.
+                turns.push(Reverse(now));
+            } else if self.give(turn.part) {
+                turns.push(Reverse(self.turn(turn.part)));
+            }
+        }
+    }
+
+    fn turn(&self, at: usize) -> Turn {
+        let Part { tenant, target, limit, .. } = self.parts[at];
+        let at_target = self.at_target.get(&(tenant, target)).copied().unwrap_or(0);
+        let (in_all, planned) = self.in_all.get(tenant).copied().unwrap_or((0, 0));
+        let level = self.targets.level(Has { at_target, in_all }, self.rounds.weight(tenant));
+        Turn { level, clock: self.rounds.after(tenant, planned), limit, part: at }
+    }
+
+    /// Gives a part a place; false if there is none that it may have.
+    fn give(&mut self, at: usize) -> bool {
+        let part = &mut self.parts[at];
+        let (Some(places), Some(share)) = (self.places.get_mut(part.target), self.shares.get_mut(part.tenant)) else {
+            return false;
+        };
+        if *places == 0 || *share == 0 {
+            return false;
+        }
+        *places -= 1;
+        *share -= 1;
+        self.room -= 1;
+        part.limit += 1;
+        *self.at_target.entry((part.tenant, part.target)).or_default() += 1;
+        let (in_all, planned) = self.in_all.entry(part.tenant).or_default();
+        *in_all += 1;
+        *planned += 1;
+        true
     }
 }
 
@@ -172,14 +195,6 @@ mod tests {
         Candidate::of(Rank::of(lane, due_at), Aging::new(Duration::ZERO), due_at)
     }
 
-    fn plan<'a>(targets: &'a Targets, room: usize, grants: &[(&'a str, usize)]) -> Plan<'a> {
-        let mut plan = Plan::new(targets, room);
-        for (tenant, tasks) in grants {
-            plan.grant(tenant, *tasks);
-        }
-        plan
-    }
-
     fn claims(plan: Plan<'_>) -> Vec<Claim> {
         plan.claims(&mut Bands::default(), 1).0
     }
@@ -202,7 +217,8 @@ mod tests {
     fn lanes_of_a_target_share_its_places_and_others_have_their_own() {
         let targets = Targets::new(10, 1_000);
         let lanes = [lane(1, "a"), lane(2, "b"), lane(3, "a"), lane(4, "a")];
-        let mut plan = plan(&targets, 100, &[("t", 100)]);
+        let rounds = Rounds::default();
+        let mut plan = Plan::new(&targets, &rounds, 100);
         for (lane, partition) in lanes.iter().zip([5, 6, 5, 4]) {
             assert!(plan.add(lane, candidate(lane), held(partition), None));
         }
@@ -215,11 +231,12 @@ mod tests {
         let targets = Targets::new(5, 1_000);
         let lanes = [lane(1, "a"), lane(2, "a"), lane(3, "a")];
         let since = Some(held(0).since);
-        let mut plan = plan(&targets, 100, &[("t", 100)]);
+        let rounds = Rounds::default();
+        let mut plan = Plan::new(&targets, &rounds, 100);
         for (lane, from) in lanes.iter().zip([None, since, None]) {
             plan.add(lane, candidate(lane), held(0), from);
         }
-        assert_eq!(told(&claims(plan)), [(vec![1, 3], 2, vec![0], None), (vec![2], 3, vec![0], Some(100))]);
+        assert_eq!(told(&claims(plan)), [(vec![1, 3], 3, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
     }
 
     #[test]
@@ -230,23 +247,91 @@ mod tests {
             targets.take(&place(&message));
         }
         let lanes = [lane(1, "crowded"), lane(2, "a"), lane(3, "b"), lane(4, "c")];
-        let mut full = plan(&targets, 6, &[("t", 100)]);
+        let rounds = Rounds::default();
+        let mut full = Plan::new(&targets, &rounds, 6);
         let added: Vec<bool> = lanes.iter().map(|lane| full.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true, true, true]);
         let claimed: Vec<_> = told(&claims(full)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
-        assert_eq!(claimed, [(vec![2], 4), (vec![3], 2)]);
-        assert!(!plan(&targets, 0, &[("t", 100)]).add(&lanes[1], candidate(&lanes[1]), held(0), None));
+        assert_eq!(claimed, [(vec![2], 2), (vec![3], 2), (vec![4], 2)]);
+        assert!(!Plan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), held(0), None));
+    }
+
+    /// What each tenant is to get when it wants as much as it can have of one target; what is given is taken.
+    fn planned(targets: &Targets, rounds: &mut Rounds, tenants: &[&str]) -> Vec<usize> {
+        let lanes: Vec<Lane> =
+            tenants.iter().zip(1..).map(|(tenant, number)| lane_of(tenant, number, "a", 5)).collect();
+        let mut plan = Plan::new(targets, rounds, 100);
+        for lane in &lanes {
+            plan.add(lane, candidate(lane), held(0), None);
+        }
+        let mut got = vec![0; lanes.len()];
+        for (lanes, limit, ..) in told(&claims(plan)) {
+            got[usize::try_from(lanes[0]).unwrap() - 1] = limit;
+        }
+        for (lane, got) in lanes.iter().zip(&got) {
+            (0..*got).for_each(|_| targets.take(&place(lane)));
+        }
+        rounds.serve(tenants.iter().copied().zip(got.iter().copied()));
+        got
+    }
+
+    fn give_back(targets: &Targets, tenant: &str, places: usize) {
+        (0..places).for_each(|_| targets.give_back(&place(&lane_of(tenant, 1, "a", 5))));
     }
 
     #[test]
-    fn a_tenant_takes_its_share_and_tenants_share_a_target() {
+    fn tenants_share_the_places_of_a_target_by_their_weights() {
         let targets = Targets::new(30, 1_000);
-        let lanes = [lane_of("big", 1, "a", 5), lane_of("small", 2, "a", 5), lane_of("none", 3, "b", 5)];
-        let mut plan = plan(&targets, 100, &[("big", 50), ("small", 2), ("none", 0)]);
-        let added: Vec<bool> = lanes.iter().map(|lane| plan.add(lane, candidate(lane), held(0), None)).collect();
-        assert_eq!(added, [true, true, false]);
-        let claimed: Vec<_> = told(&claims(plan)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
-        assert_eq!(claimed, [(vec![1], 28), (vec![2], 2)]);
+        let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 2)]));
+        let tenants = ["a", "b", "heavy"];
+        assert_eq!(planned(&targets, &mut rounds, &tenants), [8, 8, 14]);
+        // Whoever has less than its part has what becomes free, whoever gave it back.
+        give_back(&targets, "heavy", 10);
+        give_back(&targets, "a", 2);
+        assert_eq!(planned(&targets, &mut rounds, &tenants), [2, 0, 10]);
+    }
+
+    #[test]
+    fn places_that_become_free_one_by_one_go_round() {
+        for (per_target, tenants) in [(4, 8), (1, 3), (20, 3)] {
+            let targets = Targets::new(per_target, 1_000);
+            let (mut rounds, mut got) = (Rounds::default(), vec![0; tenants]);
+            let names: Vec<String> = (0..tenants).map(|number| number.to_string()).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let mut under_way = std::collections::VecDeque::new();
+            for _ in 0..tenants * 100 {
+                for (at, planned) in planned(&targets, &mut rounds, &names).into_iter().enumerate() {
+                    got[at] += planned;
+                    under_way.extend((0..planned).map(|_| at));
+                }
+                give_back(&targets, names[under_way.pop_front().unwrap()], 1);
+            }
+            let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
+            assert!(most * 100 <= least * 107, "{got:?}");
+        }
+    }
+
+    #[test]
+    fn one_place_is_shared_by_weight_in_time() {
+        let targets = Targets::new(1, 1_000);
+        let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 10)]));
+        let (tenants, mut got) = (["heavy", "light"], [0, 0]);
+        for _ in 0..1_100 {
+            let planned = planned(&targets, &mut rounds, &tenants);
+            let at = planned.iter().position(|planned| *planned == 1).unwrap();
+            got[at] += 1;
+            give_back(&targets, tenants[at], 1);
+        }
+        assert_eq!(got, [1_000, 100]);
+    }
+
+    #[test]
+    fn who_has_no_place_has_the_next_one() {
+        let targets = Targets::new(10, 1_000);
+        let mut rounds = Rounds::default();
+        planned(&targets, &mut rounds, &["a", "b"]);
+        give_back(&targets, "a", 1);
+        assert_eq!(planned(&targets, &mut rounds, &["a", "b", "quiet"]), [0, 0, 1]);
     }
 
     #[test]
@@ -256,7 +341,8 @@ mod tests {
             targets.take(&place(&lane_of("greedy", 1, "a", 5)));
         }
         let lanes = [lane_of("greedy", 1, "a", 5), lane_of("other", 2, "a", 5)];
-        let mut tenants = plan(&targets, 100, &[("greedy", 100), ("other", 100)]);
+        let rounds = Rounds::default();
+        let mut tenants = Plan::new(&targets, &rounds, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true]);
         for tenant in ["b", "c", "d", "e"] {
@@ -265,7 +351,7 @@ mod tests {
             }
         }
         let lanes = [lane_of("new", 1, "b", 5), lane_of("new", 2, "b", 2)];
-        let mut bands = plan(&targets, 100, &[("new", 100)]);
+        let mut bands = Plan::new(&targets, &rounds, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true]);
     }

@@ -1,8 +1,8 @@
 //! The push side of a turn: which due webhooks may be published now.
 //!
 //! First everything that came due since this node owns its lane; then, with what room is left
-//! and as many tokens as there are, what it found overdue. Tenants share the room by deficit round
-//! robin, and the bands of a tenant share its part. Nothing is claimed of a lane whose
+//! and as many tokens as there are, what it found overdue. Tenants share the places by their weights,
+//! and the bands of a tenant share its part. Nothing is claimed of a lane whose
 //! partition is not owned, and every claim names the terms in which they are.
 
 use std::collections::BTreeMap;
@@ -19,15 +19,17 @@ use tokio::time::Instant;
 use super::flights::{Flight, Split};
 use super::split::Candidate;
 use crate::board::{Ranks, by_priority};
-use crate::dispatcher::plan::Plan;
+use crate::dispatcher::plan::{LANES_PER_TURN, Plan};
 use crate::dispatcher::{Dispatcher, Report};
-use crate::fairness::Contender;
+use crate::fairness::Rounds;
 use crate::targets::Place;
 
 /// Lanes of one tenant and priority that a turn looks at: those of crowded targets are passed over …
 const LANES_LOOKED_AT: usize = 1_000;
-/// … and takes from.
+/// … and takes from at the most.
 const LANES_OF_PRIORITY: usize = 32;
+/// The priorities that a task may have.
+const PRIORITIES: usize = 10;
 /// Tenants one turn takes from; the next one goes on with those behind them.
 const TENANTS_PER_TURN: usize = 64;
 /// How long tasks wait that could not be published.
@@ -85,16 +87,15 @@ impl Dispatcher {
             return (Vec::new(), Vec::new());
         }
         let (room, now) = (self.room(most).await, self.deps.clock.now());
-        let tenants = take_turns(self.board.pushed(), &mut self.last_pushed);
-        let grants = self.pushing_tenants.split(room, &contenders(&tenants, room), &[]);
-        let mut plan = Plan::new(&self.deps.targets, room);
+        let tenants = take_turns(self.board.pushed(), &mut self.last_pushed, &self.push_rounds);
+        let most_lanes = lanes_of_each(tenants.len());
+        let mut plan = Plan::new(&self.deps.targets, &self.push_rounds, room);
         let mut found = Vec::new();
-        for ((tenant, ranks), grant) in tenants.into_iter().zip(grants) {
-            plan.grant(tenant, grant);
+        for ranks in tenants {
             for level in by_priority(ranks) {
                 let mut added = 0;
                 for rank in level.take(LANES_LOOKED_AT) {
-                    if plan.is_full() || added == LANES_OF_PRIORITY {
+                    if plan.is_full() || added == most_lanes {
                         break;
                     }
                     let Some(lane) = self.board.lane(rank.lane) else { continue };
@@ -128,17 +129,16 @@ impl Dispatcher {
         }
         self.push_blocked = true;
         let (room, now) = (self.room(most).await, self.deps.clock.now());
-        let tenants = take_turns(self.backlog.by_tenant(), &mut self.last_found);
-        let grants = self.found_tenants.split(room, &contenders(&tenants, room), &[]);
-        let mut plan = Plan::new(&self.deps.targets, room);
-        for ((tenant, ranks), grant) in tenants.into_iter().zip(grants) {
-            plan.grant(tenant, grant);
+        let tenants = take_turns(self.backlog.by_tenant(), &mut self.last_found, &self.push_rounds);
+        let most_lanes = lanes_of_each(tenants.len());
+        let mut plan = Plan::new(&self.deps.targets, &self.push_rounds, room);
+        for ranks in tenants {
             for level in by_priority(ranks) {
                 // A lane that is still ready has live work, which goes first.
                 let quiet = level.filter(|rank| !self.board.is_ready(rank.lane));
                 let mut added = 0;
                 for rank in quiet.take(LANES_LOOKED_AT) {
-                    if plan.is_full() || added == LANES_OF_PRIORITY {
+                    if plan.is_full() || added == most_lanes {
                         break;
                     }
                     let Some(lane) = self.backlog.lane(rank.lane) else { continue };
@@ -154,6 +154,7 @@ impl Dispatcher {
     /// A claim of webhooks has landed: publishes what it took.
     pub(super) async fn pushed(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
         let (mut tasks, mut moved) = (Vec::new(), false);
+        self.push_rounds.serve(served(splits, &answers));
         for (answer, split) in answers.into_iter().zip(splits) {
             moved |= self.learn(&answer) || !answer.lost.is_empty();
             self.push_bands.settle(split, Some(&answer), &self.board);
@@ -167,6 +168,7 @@ impl Dispatcher {
     /// A claim of the found backlog has landed: publishes what it took.
     pub(super) async fn pushed_backlog(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
         let mut tasks = Vec::new();
+        self.push_rounds.serve(served(splits, &answers));
         report.more |= self.after_live.take().is_some_and(|after| after.moved);
         for (answer, split) in answers.into_iter().zip(splits) {
             report.more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
@@ -246,23 +248,30 @@ impl Dispatcher {
     }
 }
 
-/// The tenants that have their turn: those behind the last one, and from the beginning again.
-fn take_turns<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String) -> Vec<(&'a str, &'a Ranks)> {
-    if tenants.len() <= TENANTS_PER_TURN {
-        return tenants.iter().map(|(tenant, ranks)| (tenant.as_str(), ranks)).collect();
-    }
+/// The ranks of the tenants that have their turn: those behind the last one, and from the beginning again. Whoever was
+/// served least of late comes first, so that nobody is left out for ever where not all can be looked at.
+fn take_turns<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &Rounds) -> Vec<&'a Ranks> {
     let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
-    let chosen: Vec<(&str, &Ranks)> =
-        behind.chain(tenants).take(TENANTS_PER_TURN).map(|(tenant, ranks)| (tenant.as_str(), ranks)).collect();
+    let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= TENANTS_PER_TURN {
+        tenants.iter().collect()
+    } else {
+        behind.chain(tenants).take(TENANTS_PER_TURN).collect()
+    };
     if let Some((tenant, _)) = chosen.last() {
-        *last = (*tenant).to_owned();
+        (*tenant).clone_into(last);
     }
-    chosen
+    chosen.sort_by_cached_key(|(tenant, _)| rounds.after(tenant, 0));
+    chosen.into_iter().map(|(_, ranks)| ranks).collect()
 }
 
-/// How much is due of each is not known; as much as there is room for, it may be.
-fn contenders<'a>(tenants: &[(&'a str, &Ranks)], room: usize) -> Vec<Contender<'a>> {
-    tenants.iter().map(|(tenant, _)| Contender { tenant, demand: room }).collect()
+/// How many lanes of a priority each of so many tenants has looked at, so that those of one do not fill the turn.
+fn lanes_of_each(tenants: usize) -> usize {
+    (LANES_PER_TURN / PRIORITIES / tenants.max(1)).clamp(1, LANES_OF_PRIORITY)
+}
+
+/// How many tasks the tenants of these claims got.
+fn served<'a>(splits: &'a [Split], answers: &'a [Claimed]) -> impl Iterator<Item = (&'a str, usize)> {
+    splits.iter().zip(answers).map(|(split, answer)| (split.tenant.as_str(), answer.tasks.len()))
 }
 
 fn message(task: &Task) -> Message {

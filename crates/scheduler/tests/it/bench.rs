@@ -91,7 +91,8 @@ impl Bench {
         let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let (sqlite, hints) = (Arc::new(inner.unwrap()), Arc::new(Hints::default()));
         let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
-        let store: Arc<dyn Store> = Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints)));
+        let store: Arc<dyn Store> =
+            Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::default()));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner = Owner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);

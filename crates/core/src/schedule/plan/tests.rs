@@ -235,6 +235,26 @@ fn overlap_allow_all() {
     );
 }
 
+/// Somebody edited the policy while several waited.
+#[test]
+fn of_several_that_wait_the_last_takes_over() {
+    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:30") };
+    let buffered = vec![waiting("09:58:00"), waiting("09:59:00"), by_hand, backfilled("08:00:00")];
+    let superseded = ["09:58 waited skipped superseded", "09:58 waited skipped superseded"];
+    for (overlap, live_until_now, then) in [
+        (Overlap::CancelOther, vec![], Some("09:59 waited fired previous_ended")),
+        (Overlap::CancelOther, vec![live(1)], None),
+        (Overlap::TerminateOther, vec![live(1)], Some("09:59 waited fired previous_ended")),
+    ] {
+        let known = Known { buffered: buffered.clone(), live: live_until_now.clone(), ..due("10:00:00") };
+        let plan = super::plan(id(), &Spec { overlap, ..minutely() }, &known, at("09:59:30"));
+        assert_eq!(said(&plan), superseded.into_iter().chain(then).collect::<Vec<_>>(), "{overlap:?}");
+        let ended: Vec<_> = live_until_now.iter().map(|live| live.task).collect();
+        let in_the_way = if overlap == Overlap::CancelOther { &plan.stop } else { &plan.end };
+        assert_eq!(in_the_way, &ended, "{overlap:?}");
+    }
+}
+
 #[test]
 fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
     let buffered = vec![backfilled("07:00:00"), backfilled("08:00:00")];

@@ -161,13 +161,20 @@ impl<'a> Turn<'a> {
 
     /// Lets go what waits, as far as the policy allows.
     fn release_waiting(&mut self) {
+        let replaces = matches!(self.spec.overlap, Overlap::CancelOther | Overlap::TerminateOther);
+        if replaces {
+            self.keep_the_last();
+        }
         while self.room() > 0
             && let Some(head) = self.waiting.front().copied()
         {
             if head.origin == Origin::Due && self.spec.runs_left(self.run_count, 0) == 0 {
                 self.record(head, true, Outcome::Skipped, Reason::RunsUsedUp);
+            } else if self.busy && self.spec.overlap == Overlap::TerminateOther {
+                self.end_live();
+                self.fire(head, true, Reason::PreviousEnded);
             } else if self.busy && self.spec.overlap != Overlap::AllowAll {
-                if self.spec.overlap == Overlap::CancelOther {
+                if replaces {
                     self.ask_to_stop();
                 }
                 return;
@@ -175,6 +182,16 @@ impl<'a> Turn<'a> {
                 self.fire(head, true, if self.busy { Reason::OverlapAllowed } else { Reason::PreviousEnded });
             }
             self.waiting.pop_front();
+        }
+    }
+
+    /// Several wait only since the policy was another one: each would take the place of the one before it.
+    fn keep_the_last(&mut self) {
+        let Some(last) = self.waiting.iter().copied().max_by_key(|waiting| waiting.instant) else { return };
+        for waiting in std::mem::replace(&mut self.waiting, VecDeque::from([last])) {
+            if waiting.instant != last.instant {
+                self.record(waiting, true, Outcome::Skipped, Reason::Superseded);
+            }
         }
     }
 
@@ -259,13 +276,19 @@ impl<'a> Turn<'a> {
             self.record(waiting, true, Outcome::Skipped, Reason::Superseded);
         }
         if self.spec.overlap == Overlap::TerminateOther {
-            self.plan.end.extend(self.live.iter().map(|live| live.task));
+            self.end_live();
             self.fire(occurrence, false, reason);
         } else if self.busy {
             self.ask_to_stop();
             self.hold(occurrence, Reason::WaitsForStop);
         } else {
             self.fire(occurrence, false, reason);
+        }
+    }
+
+    fn end_live(&mut self) {
+        if self.plan.end.is_empty() {
+            self.plan.end.extend(self.live.iter().map(|live| live.task));
         }
     }
 
