@@ -76,13 +76,17 @@ impl<'de> Deserialize<'de> for Dependency {
 pub(crate) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Dependency>>, D::Error> {
     struct List;
     impl<'de> Visitor<'de> for List {
-        type Value = Vec<Dependency>;
+        type Value = Option<Vec<Dependency>>;
 
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a list of the tasks that this one depends on")
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Dependency>, A::Error> {
+        fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+            Ok(None)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
             let mut list = Vec::new();
             while let Some(item) = items.next_element()? {
                 if list.len() == core::limits::DEPENDENCIES {
@@ -91,10 +95,10 @@ pub(crate) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
                 }
                 list.push(item);
             }
-            Ok(list)
+            Ok(Some(list))
         }
     }
-    deserializer.deserialize_seq(List).map(Some)
+    deserializer.deserialize_any(List)
 }
 
 #[cfg(test)]
@@ -111,8 +115,14 @@ mod tests {
     }
 
     #[test]
+    fn null_is_as_good_as_nothing() {
+        let new: NewTask = serde_json::from_str(r#"{"type":"t","depends_on":null}"#).unwrap();
+        assert_eq!(new.depends_on, None);
+    }
+
+    #[test]
     fn what_is_neither_is_refused() {
-        for text in ["[-1]", "[1.5]", "[null]", "[[1]]", "{}", "7", "null"] {
+        for text in ["[-1]", "[1.5]", "[null]", "[[1]]", "{}", "7"] {
             let text = format!(r#"{{"type":"t","depends_on":{text}}}"#);
             assert!(serde_json::from_str::<NewTask>(&text).is_err(), "{text}");
         }

@@ -102,22 +102,37 @@ impl Targets {
         of_all.max(has.at_target as u128) / u128::from(weight.max(1))
     }
 
+    /// How many places nobody has.
+    pub fn left(&self) -> usize {
+        self.in_all.saturating_sub(self.taken.lock().in_all)
+    }
+
+    /// How many places `target` has.
+    pub fn taken_at(&self, target: &str) -> usize {
+        self.taken.lock().by_target.get(target).map_or(0, |places| places.in_all)
+    }
+
     /// How many places `target` may take now.
     pub fn free(&self, target: &str) -> usize {
-        let taken = self.taken.lock();
-        let left = self.in_all.saturating_sub(taken.in_all);
-        match taken.by_target.get(target) {
-            Some(own) => self.per_target.saturating_sub(own.in_all).min(left / 4),
-            None => self.per_target.min((left / 4).max(left.min(1))),
-        }
+        self.free_at(self.taken_at(target), self.left())
+    }
+
+    /// How many places a target may take that has so many, when so many are left.
+    pub fn free_at(&self, own: usize, left: usize) -> usize {
+        let first = if own == 0 { left.min(1) } else { 0 };
+        self.per_target.saturating_sub(own).min((left / 4).max(first))
     }
 
     /// How many places a tenant may take now.
     pub fn free_of_tenant(&self, tenant: &str) -> usize {
-        let taken = self.taken.lock();
-        let left = self.in_all.saturating_sub(taken.in_all);
+        let own = self.taken.lock().by_tenant.get(tenant).copied().unwrap_or(0);
+        self.free_for(tenant, own, self.left())
+    }
+
+    /// How many places a tenant may take that has so many, when so many are left.
+    pub fn free_for(&self, tenant: &str, own: usize, left: usize) -> usize {
         let weight = self.weights.get(tenant).copied().unwrap_or(1).max(1);
-        part_of(left, taken.by_tenant.get(tenant).copied().unwrap_or(0), self.tenant_percent, weight)
+        part_of(left, own, self.tenant_percent, weight)
     }
 
     /// How many places a band may take now.

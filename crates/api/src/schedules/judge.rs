@@ -8,7 +8,7 @@ use punctual_client::{NewSchedule, Seconds};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::schedule::plan::Spec;
-use punctual_core::schedule::{Cron, Interval, Pattern, Rules, Timing, Zone};
+use punctual_core::schedule::{Cron, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use punctual_core::schedules::Definition;
 use punctual_core::time::Timestamp;
 
@@ -96,9 +96,17 @@ impl Judge<'_> {
             return Ok(());
         }
         let mut faults = Faults::default();
-        match spec.timing.rules.ends_at {
-            Some(_) => faults.add("/ends_at", "leaves no instant to come; give a later one, or none"),
-            None => faults.add("/cron", "has no instant to come"),
+        let rules = &spec.timing.rules;
+        match (&spec.timing.pattern, rules.ends_at) {
+            (_, Some(_)) => faults.add("/ends_at", "leaves no instant to come; give a later one, or none"),
+            (Pattern::Interval(_), None) => {
+                faults.add("/starts_at", "leaves no instant to come; give an earlier one, or none");
+            }
+            (Pattern::Cron(_), None) if rules.dst_gap == DstGap::Skip => faults.add(
+                "/cron",
+                "has no instant to come: its local times are in gaps where clocks are put forward, and dst_gap is skip",
+            ),
+            (Pattern::Cron(_), None) => faults.add("/cron", "has no instant to come"),
         }
         faults.finish()
     }

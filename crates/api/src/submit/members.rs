@@ -36,7 +36,7 @@ pub fn refuse_impossible(verdicts: &mut [Verdict], ids: &[TaskId]) {
     while let Some(parent) = refused.pop() {
         for child in &graph.children[parent] {
             if verdicts[*child].is_ok() {
-                verdicts[*child] = Err(depends_on_refused(parent));
+                verdicts[*child] = Err(depends_on_refused(*child, parent));
                 refused.push(*child);
             }
         }
@@ -52,9 +52,10 @@ pub fn depends_on_put_off(parent: usize, refusal: &Problem) -> Problem {
 }
 
 /// The refusal of a task that depends on another of its batch, which is refused.
-pub fn depends_on_refused(parent: usize) -> Problem {
+pub fn depends_on_refused(child: usize, parent: usize) -> Problem {
     let detail = format!("it depends on task {parent} of the batch, which was refused; nothing was stored of it");
     Problem::new(Code::UnknownDependency, detail)
+        .at(format!("/tasks/{child}/depends_on"), format!("names task {parent} of the batch, which was refused"))
 }
 
 fn named(circle: &[usize]) -> String {

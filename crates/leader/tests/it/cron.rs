@@ -37,15 +37,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::looking_every(Duration::from_secs(1))
+    }
+
+    fn looking_every(interval: Duration) -> Self {
         let maker: Maker = Arc::new(|schedule, firing| {
             let mut new = task().created_at(firing.now).due(firing.execute_at).schedule(schedule.id).build();
             new.lane.tenant.clone_from(&schedule.tenant);
             if schedule.name == "refused" { Err("there is no such queue".to_owned()) } else { Ok(new) }
         });
-        Self::with(maker)
-    }
-
-    fn with(maker: Maker) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
@@ -57,12 +57,7 @@ impl Bench {
             call: Arc::clone(&call),
             counted: Arc::new(|_, _| {}),
         };
-        let config = Config {
-            interval: Duration::from_secs(1),
-            waiting: Duration::from_millis(250),
-            kept: None,
-            prune_interval: Duration::from_mins(1),
-        };
+        let config = Config { interval, waiting: interval / 4, kept: None, prune_interval: Duration::from_mins(1) };
         Self { store, clock, cron: Arc::new(Cron::new(deps, config)), call, _directory: directory }
     }
 
@@ -513,6 +508,31 @@ async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
     .await;
     stop.cancel();
     running.await.unwrap();
+}
+
+#[tokio::test]
+async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
+    let bench = Bench::looking_every(Duration::from_hours(1));
+    let id = bench.schedule("s", |definition| definition.spec.overlap = Overlap::BufferAll).await;
+    bench.pass(MINUTE).await;
+    let running = bench.begin_first(id).await;
+    bench.pass(MINUTE).await;
+    assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
+    bench.call.rested();
+    let early = tokio::time::timeout(Duration::from_millis(1), bench.call.called());
+    assert!(early.await.is_err(), "nobody is called while it is not known that one waits");
+    let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
+    let (cron, token) = (Arc::clone(&bench.cron), stop.clone());
+    let cron = tokio::spawn(async move { cron.run(&lease, token).await });
+    assert!(bench.complete(&running).await);
+    eventually("the next one fires", Duration::from_secs(20), async || {
+        bench.call.rested();
+        let outcomes = bench.outcomes(id).await;
+        if outcomes == [Fired, Fired] { Ok(()) } else { Err(format!("{outcomes:?}")) }
+    })
+    .await;
+    stop.cancel();
+    cron.await.unwrap();
 }
 
 #[tokio::test]

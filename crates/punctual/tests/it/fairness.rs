@@ -1,5 +1,7 @@
 //! Priorities and tenants share what there is: counted over HTTP, on a real server.
 
+use std::time::Duration;
+
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
 use punctual_testkit::process::Serve;
@@ -176,6 +178,47 @@ async fn a_tenant_whose_webhooks_never_end_does_not_hold_anothers_places() {
         quiet.until_within(&id, "COMPLETED", SOON).await;
     }
     assert!(on_their_way() <= 12, "{} of 16 places", on_their_way());
+}
+
+/// Calls that each tenant got of the first `calls` to one target, which has so few places that one comes free at a time.
+/// All have much waiting before the first place is given out.
+async fn calls_to_a_shared_target(weights: &str, tenants: &[&str], calls: usize) -> Vec<usize> {
+    let world = World::start_with(|serve| {
+        serve.setting("WEBHOOKS__PER_TARGET", "4").setting("FAIRNESS__TENANT_WEIGHTS", weights)
+    })
+    .await;
+    let sink = Sink::start();
+    let callers: Vec<Caller> = tenants.iter().map(|tenant| world.caller().of_tenant(tenant)).collect();
+    for (caller, tenant) in callers.iter().zip(tenants) {
+        let path = format!("/{tenant}");
+        sink.answer(&path, Answer::ok().after(Duration::from_millis(5)));
+        caller.api.put("/v1/queues/q", &json!({"paused": true})).await.expect_any(&[200, 201]);
+        let task = json!({"type": "t", "queue": "q", "callback_url": sink.url(&path)});
+        caller.submit_all(vec![task; calls]).await;
+    }
+    for caller in &callers {
+        caller.api.post("/v1/queues/q/resume", &json!({})).await.expect(200);
+    }
+    let hits = eventually("there were so many calls", SOON, async || {
+        let hits = sink.all_hits();
+        if hits.len() >= calls { Ok(hits) } else { Err(format!("{} calls", hits.len())) }
+    })
+    .await;
+    // Until the last of them was resumed not all contended.
+    let contended = &hits[calls / 4..calls];
+    tenants.iter().map(|tenant| contended.iter().filter(|hit| hit.path == format!("/{tenant}")).count()).collect()
+}
+
+#[tokio::test]
+async fn tenants_share_the_places_of_a_target_whatever_their_names() {
+    let got = calls_to_a_shared_target("", &["a", "b", "c", "d", "e", "z"], 800).await;
+    assert!(got.iter().all(|calls| (90..=110).contains(calls)), "{got:?}");
+}
+
+#[tokio::test]
+async fn tenants_share_the_places_of_a_target_by_their_weights() {
+    let got = calls_to_a_shared_target("z=3", &["a", "z"], 800).await;
+    assert!((140..=160).contains(&got[0]) && (440..=460).contains(&got[1]), "{got:?}");
 }
 
 #[tokio::test]

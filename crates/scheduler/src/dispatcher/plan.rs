@@ -24,16 +24,16 @@ pub(super) struct Plan<'a> {
     targets: &'a Targets,
     rounds: &'a Rounds,
     room: usize,
-    /// The free places of targets …
-    places: HashMap<&'a str, usize>,
-    /// … and of tenants.
-    shares: HashMap<&'a str, usize>,
+    /// The places that nobody has.
+    left: usize,
     free_of_band: [usize; 3],
     parts: Vec<Part<'a>>,
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
-    /// What the tenants have at the targets, with what is planned.
+    /// What the targets have, with what is planned …
+    taken_at: HashMap<&'a str, usize>,
+    /// … what the tenants have there …
     at_target: HashMap<(&'a str, &'a str), usize>,
-    /// What they have in all, and how much of that is planned.
+    /// … and in all, and how much of that is planned.
     in_all: HashMap<&'a str, (usize, usize)>,
     lanes: usize,
 }
@@ -66,11 +66,11 @@ impl<'a> Plan<'a> {
             targets,
             rounds,
             room,
-            places: HashMap::new(),
-            shares: HashMap::new(),
+            left: targets.left(),
             free_of_band: Band::ALL.map(|band| targets.free_of_band(band)),
             parts: Vec::new(),
             part_of: HashMap::new(),
+            taken_at: HashMap::new(),
             at_target: HashMap::new(),
             in_all: HashMap::new(),
             lanes: 0,
@@ -85,16 +85,15 @@ impl<'a> Plan<'a> {
     /// they have.
     pub fn add(&mut self, lane: &'a Lane, candidate: Candidate, held: Held, from: Option<Timestamp>) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
-        let places = *self.places.entry(target).or_insert_with(|| self.targets.free(target));
-        let share = *self.shares.entry(tenant).or_insert_with(|| self.targets.free_of_tenant(tenant));
+        let Has { at_target, in_all } = self.targets.has(tenant, target);
+        self.taken_at.entry(target).or_insert_with(|| self.targets.taken_at(target));
+        self.at_target.insert((tenant, target), at_target);
+        self.in_all.insert(tenant, (in_all, 0));
         let of_band = self.free_of_band[candidate.band() as usize];
-        if self.is_full() || places == 0 || share == 0 || of_band == 0 {
+        if self.is_full() || of_band == 0 || !self.may_have(tenant, target) {
             return false;
         }
         let at = *self.part_of.entry((tenant, target, from)).or_insert_with(|| {
-            let Has { at_target, in_all } = self.targets.has(tenant, target);
-            self.at_target.insert((tenant, target), at_target);
-            self.in_all.insert(tenant, (in_all, 0));
             self.parts.push(Part { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new(), limit: 0 });
             self.parts.len() - 1
         });
@@ -144,19 +143,24 @@ impl<'a> Plan<'a> {
         Turn { level, clock: self.rounds.after(tenant, planned), limit, part: at }
     }
 
+    /// Whether a tenant and a target may have another place.
+    fn may_have(&self, tenant: &str, target: &str) -> bool {
+        let taken_at = self.taken_at.get(target).copied().unwrap_or(0);
+        let (in_all, _) = self.in_all.get(tenant).copied().unwrap_or_default();
+        self.targets.free_at(taken_at, self.left) > 0 && self.targets.free_for(tenant, in_all, self.left) > 0
+    }
+
     /// Gives a part a place; false if there is none that it may have.
     fn give(&mut self, at: usize) -> bool {
-        let part = &mut self.parts[at];
-        let (Some(places), Some(share)) = (self.places.get_mut(part.target), self.shares.get_mut(part.tenant)) else {
-            return false;
-        };
-        if *places == 0 || *share == 0 {
+        let Part { tenant, target, .. } = self.parts[at];
+        if !self.may_have(tenant, target) {
             return false;
         }
-        *places -= 1;
-        *share -= 1;
         self.room -= 1;
+        self.left -= 1;
+        let part = &mut self.parts[at];
         part.limit += 1;
+        *self.taken_at.entry(target).or_default() += 1;
         *self.at_target.entry((part.tenant, part.target)).or_default() += 1;
         let (in_all, planned) = self.in_all.entry(part.tenant).or_default();
         *in_all += 1;
@@ -309,6 +313,30 @@ mod tests {
             let (least, most) = (got.iter().min().unwrap(), got.iter().max().unwrap());
             assert!(most * 100 <= least * 107, "{got:?}");
         }
+    }
+
+    #[test]
+    fn where_all_places_are_few_they_are_shared_by_weight_although_targets_are_not() {
+        let weights = HashMap::from([("heavy".to_owned(), 4)]);
+        let targets = Targets::new(20, 20).with_pools(75, 100).with_weights(weights.clone());
+        let mut rounds = Rounds::new(weights);
+        let lanes = [lane_of("heavy", 1, "a", 5), lane_of("light", 2, "b", 5)];
+        let (mut got, mut under_way) = ([0, 0], std::collections::VecDeque::new());
+        for _ in 0..1_000 {
+            let mut plan = Plan::new(&targets, &rounds, 100);
+            for lane in &lanes {
+                plan.add(lane, candidate(lane), held(0), None);
+            }
+            for (numbers, limit, ..) in told(&claims(plan)) {
+                let at = usize::try_from(numbers[0]).unwrap() - 1;
+                (0..limit).for_each(|_| targets.take(&place(&lanes[at])));
+                rounds.serve([(lanes[at].key.tenant.as_str(), limit)]);
+                under_way.extend((0..limit).map(|_| at));
+                got[at] += limit;
+            }
+            targets.give_back(&place(&lanes[under_way.pop_front().unwrap()]));
+        }
+        assert!((got[1] * 36..=got[1] * 44).contains(&(got[0] * 10)), "{got:?}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
 use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
+use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
@@ -53,6 +54,7 @@ pub struct Bench {
     pub dispatcher: Dispatcher,
     pub desk: Desk,
     pub settler: Settler,
+    pub cron: Arc<CronCall>,
     pub circuits: Arc<Circuits>,
     pub watch: BreakerWatch,
     pub waits: Arc<LongestWaits>,
@@ -91,8 +93,9 @@ impl Bench {
         let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let (sqlite, hints) = (Arc::new(inner.unwrap()), Arc::new(Hints::default()));
         let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
+        let cron = Arc::<CronCall>::default();
         let store: Arc<dyn Store> =
-            Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::default()));
+            Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner = Owner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
@@ -137,6 +140,7 @@ impl Bench {
             dispatcher,
             desk,
             settler,
+            cron,
             circuits,
             watch,
             waits,

@@ -1,5 +1,7 @@
 //! What pull workers say of the tasks they hold.
 
+use std::time::Duration;
+
 use punctual_core::ids::TaskId;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Applied;
@@ -42,6 +44,20 @@ impl Bench {
         let by = By { now: punctual_testkit::fixtures::START, node: NODE, actor: Actor::Client };
         let change = transition(&self.task(id).await.position, Event::Cancel, &by).unwrap();
         assert!(matches!(self.store.apply(vec![(id, change)]).await.unwrap()[..], [Applied::Done(_)]));
+    }
+}
+
+#[tokio::test]
+async fn the_cron_loop_is_called_when_a_task_comes_to_rest_and_a_schedule_waits() {
+    let mut bench = Bench::new();
+    for (waits, outcome, is_called) in
+        [(false, completed("1"), false), (true, completed("1"), true), (true, failed(true), false)]
+    {
+        bench.cron.set_waits(waits);
+        let (id, token) = bench.running().await;
+        bench.say(id, token, outcome).await;
+        let called = tokio::time::timeout(Duration::from_millis(1), bench.cron.called()).await.is_ok();
+        assert_eq!(called, is_called, "{waits}");
     }
 }
 

@@ -52,7 +52,7 @@ pub async fn preview_schedule(
 
 /// Tells when a schedule would run, without making it.
 ///
-/// The body is that of a new schedule; `name` and `task` may be left out.
+/// The body is that of a new schedule; `name` and `task` may be left out. What would be refused is refused here too.
 #[utoipa::path(
     post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
     params(("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000)),
@@ -71,6 +71,7 @@ pub async fn preview_new_schedule(
     let count = count(query)?;
     let judge = judge(&api, &tenant, None);
     let spec = judge.check_preview(&new)?;
+    judge.has_instants(&spec)?;
     Ok(upcoming(&spec, spec.runs_left(0, 0), judge.now, count))
 }
 

@@ -68,15 +68,15 @@ pub async fn submit_task(
             Ok(response)
         }
         Inserted::KeyReused(_) => Err(key_reused()),
-        Inserted::UnknownDependency(id) => Err(unknown_dependency(id)),
+        Inserted::UnknownDependency(id) => Err(unknown_dependency(id, "/depends_on")),
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
     }
 }
 
 /// The refusal of a task that depends on one that is not there.
-pub fn unknown_dependency(id: TaskId) -> Problem {
+pub fn unknown_dependency(id: TaskId, pointer: impl Into<String>) -> Problem {
     let detail = format!("depends_on names {id}, and there is no such task; nothing was stored");
-    Problem::new(Code::UnknownDependency, detail)
+    Problem::new(Code::UnknownDependency, detail).at(pointer, format!("names {id}, which is not there"))
 }
 
 /// The refusal of a key that stands for something else.

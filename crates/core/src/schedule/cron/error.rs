@@ -31,6 +31,9 @@ pub enum CronError {
         /// What was written.
         word: String,
     },
+    /// `@every`.
+    #[error("cannot be @every; leave cron out and give interval_seconds")]
+    Every,
     /// `@reboot`.
     #[error("cannot be @reboot, because a schedule belongs to no machine; write when it is to run")]
     Reboot,

@@ -68,7 +68,7 @@ const DAY_OF_WEEK: Field = Field {
     max: 7,
     last: 6,
     names: WEEKDAYS,
-    expected: "numbers from 0 to 7 (both are Sunday), names such as MON, ranges such as MON-FRI, ?, 5L (the last Friday), FRI#2 (the second Friday), or a list of these",
+    expected: "numbers from 0 to 7 (both are Sunday), names such as MON, ranges such as MON-FRI, ?, 5L (the last Friday), FRI#2 (the second Friday, up to #5), or a list of these",
 };
 
 /// Reads an expression; whether any date matches it is not looked at.
@@ -79,6 +79,7 @@ pub(super) fn parse(text: &str) -> Result<Cron, CronError> {
     let written: Vec<&str> = text.split_ascii_whitespace().collect();
     let expanded: Vec<&str> = match written.as_slice() {
         [] => return Err(CronError::Empty),
+        [word, ..] if word.eq_ignore_ascii_case("@every") => return Err(CronError::Every),
         [word] if word.starts_with('@') => expand(word)?.split(' ').collect(),
         fields => fields.to_vec(),
     };

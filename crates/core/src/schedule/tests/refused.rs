@@ -26,6 +26,7 @@ fn a_refusal_says_what_to_write_instead() {
             "@fortnightly",
             "has the unknown word \"@fortnightly\"; write one of @yearly @monthly @weekly @daily @hourly, or five fields",
         ),
+        ("@every 5m", "cannot be @every; leave cron out and give interval_seconds"),
         ("@reboot", "cannot be @reboot, because a schedule belongs to no machine; write when it is to run"),
         ("60 * * * *", "has \"60\" in the minute field, which goes from 0 to 59"),
         ("* 24 * * *", "has \"24\" in the hour field, which goes from 0 to 23"),

@@ -34,9 +34,11 @@ pub(super) fn tell(
                 Inserted::Created(task) => accepted(StatusCode::CREATED, task, ids_only),
                 Inserted::Replayed(task) => accepted(StatusCode::OK, task, ids_only),
                 Inserted::KeyReused(_) => refused(&key_reused()),
-                Inserted::UnknownDependency(id) => {
-                    refused(&of_children.remove(&place).unwrap_or_else(|| unknown_dependency(id)))
-                }
+                Inserted::UnknownDependency(id) => refused(
+                    &of_children
+                        .remove(&place)
+                        .unwrap_or_else(|| unknown_dependency(id, format!("/tasks/{place}/depends_on"))),
+                ),
                 Inserted::QueueFull(queue) => refused(&queue_full(&queue)),
             },
         };
@@ -98,7 +100,7 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
                     put_off.insert(child, problem.clone());
                     problem
                 }
-                None => members::depends_on_refused(parent),
+                None => members::depends_on_refused(child, parent),
             };
             refusals.insert(child, problem);
         }
