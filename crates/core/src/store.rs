@@ -39,6 +39,7 @@
 //! - `extend_can_detach_a_run_from_its_node`: the death of that node then does not end the run.
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset cursors.
+//! - `list_ends_a_page_that_is_large`: with a cursor, once its tasks are more than [`PAGE_BYTES`].
 //! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant, once, with its first
 //!   due instant.
 //! - `overdue_finds_lost_holds_and_expired_tasks`: holds past their expiry, holds of dead nodes, waiting tasks past
@@ -60,6 +61,9 @@ use crate::partitions::Partition;
 use crate::state::{Change, State};
 use crate::task::{Hold, NewTask, Task};
 use crate::time::Timestamp;
+
+/// A page of a listing ends when its tasks are more than this many bytes.
+pub const PAGE_BYTES: usize = 16 << 20;
 
 /// Why a store did not do what it was asked.
 #[derive(Clone, Debug, thiserror::Error)]

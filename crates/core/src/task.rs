@@ -229,6 +229,14 @@ impl Task {
         self.position.state
     }
 
+    /// About how many bytes it is when it is told of, without its history.
+    pub fn bytes(&self) -> usize {
+        let of = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.get().len());
+        let given = [&self.result, &self.progress, &self.checkpoint].into_iter().map(of).sum::<usize>();
+        let labels = self.body.metadata.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        512 + given + labels + self.body.payload.get().len() + self.body.dependencies.ids.len() * 48
+    }
+
     /// Whose it is.
     pub fn tenant(&self) -> &str {
         &self.lane.key.tenant

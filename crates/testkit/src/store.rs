@@ -149,6 +149,7 @@ macro_rules! store_conformance {
             extend_can_detach_a_run_from_its_node,
             get_is_bound_to_the_tenant,
             list_pages_without_gap_or_repeat,
+            list_ends_a_page_that_is_large,
             heads_pages_every_lane_due_before,
             overdue_finds_lost_holds_and_expired_tasks,
             counts_by_lane_and_state,

@@ -191,8 +191,8 @@ async fn calls_to_a_shared_target(weights: &str, tenants: &[&str], calls: usize)
     let callers: Vec<Caller> = tenants.iter().map(|tenant| world.caller().of_tenant(tenant)).collect();
     for (caller, tenant) in callers.iter().zip(tenants) {
         let path = format!("/{tenant}");
-        sink.answer(&path, Answer::ok().after(Duration::from_millis(5)));
-        caller.api.put("/v1/queues/q", &json!({"paused": true})).await.expect_any(&[200, 201]);
+        sink.answer(&path, Answer::status(200).after(Duration::from_millis(5)));
+        caller.api.call("PUT", "/v1/queues/q").json(&json!({"paused": true})).send().await.expect_any(&[200, 201]);
         let task = json!({"type": "t", "queue": "q", "callback_url": sink.url(&path)});
         caller.submit_all(vec![task; calls]).await;
     }

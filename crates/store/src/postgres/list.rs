@@ -6,7 +6,7 @@
 //! page looks at a bounded number of rows: one that finds little says where the next begins.
 
 use punctual_core::ids::TaskId;
-use punctual_core::store::{Cursor, Filter, Page};
+use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tracing::error;
@@ -33,6 +33,8 @@ pub(crate) struct Listed {
     pub page: Page,
     /// Live rows that could not be read.
     pub unreadable: Vec<TaskId>,
+    /// How large its tasks are.
+    bytes: usize,
 }
 
 /// A row that may be part of a listing.
@@ -127,20 +129,23 @@ async fn take_in(
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&Candidate> = candidates[..in_time].iter().filter(fits).collect();
     // No more are read at once than the page has room for, and not many that would turn out not to fit.
-    for some in wanted.chunks(limit.clamp(1, 500)) {
+    for some in wanted.chunks(limit.clamp(1, 100)) {
         *spent += some.len() * READ;
         let ids: Vec<TaskId> = some.iter().map(|candidate| candidate.id).collect();
         let mut found = get::by_ids(session, lanes, &ids).await?;
         for candidate in some {
             match found.remove(&candidate.id) {
-                Some(Ok(task)) if still_fits(filter, &task) => listed.page.tasks.push(task),
+                Some(Ok(task)) if still_fits(filter, &task) => {
+                    listed.bytes += task.bytes();
+                    listed.page.tasks.push(task);
+                }
                 Some(Err(bad)) if bad.is_live => listed.unreadable.push(candidate.id),
                 Some(Err(bad)) => {
                     error!(task.id = %candidate.id, column = bad.fault.0, "a finished task cannot be read");
                 }
                 _ => {}
             }
-            if listed.page.tasks.len() >= limit {
+            if listed.page.tasks.len() >= limit || listed.bytes >= PAGE_BYTES {
                 listed.page.next = Some(Cursor { execute_at: candidate.execute_at, id: candidate.id });
                 return Ok(true);
             }

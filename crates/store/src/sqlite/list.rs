@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use punctual_core::ids::TaskId;
-use punctual_core::store::{Cursor, Filter, Page};
+use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
 use rusqlite::OptionalExtension;
 
 use crate::listing;
@@ -64,7 +64,7 @@ pub(crate) fn list(
 fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut Source<'_>) -> Result<Listed, Fault> {
     let mut lanes = HashMap::new();
     let mut listed = Listed::default();
-    let mut spent = 0;
+    let (mut spent, mut bytes) = (0, 0);
     while let Some(candidate) = source.next()? {
         if filter.by_execute_at && filter.execute_before.is_some_and(|before| candidate.execute_at >= before) {
             return Ok(listed);
@@ -74,13 +74,17 @@ fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut S
         if fits(session, filter, &candidate, &mut lanes)? {
             spent += READ;
             match read(session, &candidate)? {
-                Some(Ok(task)) => listed.page.tasks.extend(listing::body_fits(filter, &task).then_some(task)),
+                Some(Ok(task)) if listing::body_fits(filter, &task) => {
+                    bytes += task.bytes();
+                    listed.page.tasks.push(task);
+                }
+                Some(Ok(_)) => {}
                 Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.seq),
                 Some(Err(bad)) => session.complain(bad.seq, candidate.id, bad.fault),
                 None => {}
             }
         }
-        if listed.page.tasks.len() >= limit || spent >= BUDGET {
+        if listed.page.tasks.len() >= limit || spent >= BUDGET || bytes >= PAGE_BYTES {
             listed.page.next = Some(end);
             return Ok(listed);
         }

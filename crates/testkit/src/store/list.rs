@@ -2,7 +2,7 @@
 
 use punctual_core::ids::ScheduleId;
 use punctual_core::state::{Event, State};
-use punctual_core::store::Filter;
+use punctual_core::store::{Filter, PAGE_BYTES};
 use punctual_core::task::Task;
 use uuid::Uuid;
 
@@ -25,6 +25,21 @@ pub async fn list_pages_without_gap_or_repeat(factory: &dyn StoreFactory) {
             assert_same_tasks(&listed, &expected, &filter);
         }
     }
+}
+
+/// A hundred tasks of a quarter of a megabyte are no page of a hundred; none of them is left out.
+pub async fn list_ends_a_page_that_is_large(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let payload = format!("\"{}\"", "x".repeat(250_000));
+    let mut stored = Vec::new();
+    for _ in 0..5 {
+        let tasks = (0..20).map(|_| task().payload(&payload).build()).collect();
+        stored.extend(fixture.store.insert(tasks).await.unwrap());
+    }
+    let page = fixture.store.list(all_of(TENANT), None, 100).await.unwrap();
+    let bytes: usize = page.tasks.iter().map(Task::bytes).sum();
+    assert!((PAGE_BYTES..PAGE_BYTES + 300_000).contains(&bytes) && page.next.is_some(), "{bytes} bytes");
+    assert_eq!(fixture.list(all_of(TENANT), 100).await.len(), stored.len());
 }
 
 /// The pages of 1, 2, 3, … tasks add up to the same listing.

@@ -7,7 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::State as TaskState;
-use punctual_core::store::{Cursor, Filter, Page, StoreError};
+use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page, StoreError};
+use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -65,7 +66,7 @@ struct ListParams {
     get, path = "/v1/tasks", tag = "tasks", operation_id = "list_tasks",
     params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states"), ListParams),
     responses(
-        (status = 200, description = "A page of tasks. Where matches are rare it may be short, or empty, and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
+        (status = 200, description = "A page of tasks. Where matches are rare, or tasks large, it may be short, or empty, and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
         (status = 422, response = Invalid),
     ),
 )]
@@ -119,7 +120,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
     let began = Instant::now();
     let mut page = api.store.list(filter.clone(), after, limit).await?;
-    while page.tasks.len() < limit && page.next.is_some() && began.elapsed() < PATIENCE {
+    let bytes = |page: &Page| page.tasks.iter().map(Task::bytes).sum::<usize>();
+    while page.tasks.len() < limit && page.next.is_some() && began.elapsed() < PATIENCE && bytes(&page) < PAGE_BYTES {
         let more = api.store.list(filter.clone(), page.next, limit - page.tasks.len()).await?;
         page.tasks.extend(more.tasks);
         page.next = more.next;

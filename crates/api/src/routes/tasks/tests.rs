@@ -485,10 +485,9 @@ async fn a_rare_match_is_on_the_first_page() {
     let world = World::new();
     let rare = submitted(&world, json!({"type": "a", "delay_seconds": 600, "metadata": {"rare": "yes"}})).await;
     let common = vec![r#"{"type":"a","delay_seconds":600}"#; 10_000].join("\n");
-    for _ in 0..3 {
-        let answer = batch(&world, "/v1/tasks/batch?return=ids", "application/x-ndjson", &common).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
-    }
+    // As many as take a second look at the store, and no more: a page is filled for a moment only.
+    let answer = batch(&world, "/v1/tasks/batch?return=ids", "application/x-ndjson", &common).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
     let answer = world.send("GET", "/v1/tasks?metadata.rare=yes", None).await.json();
     assert_eq!(answer["items"][0]["task_id"], rare, "{}", answer["next_cursor"]);
 }

@@ -108,6 +108,25 @@ async fn what_is_of_one_task_only_is_refused() {
 }
 
 #[tokio::test]
+async fn what_has_no_instant_to_come_is_refused_also_where_nothing_is_stored() {
+    let caller = shared().await;
+    let in_a_gap = json!({"cron": "30 2 */25 3 0L", "timezone": "Europe/Berlin", "dst_gap": "skip"});
+    for (timing, pointer, told) in [
+        (json!({"cron": "0 0 1 1 *", "ends_at": "2020-01-01T00:00:00Z"}), "/ends_at", "give a later one"),
+        (json!({"interval_seconds": 2, "starts_at": "9999-12-31T23:59:58Z"}), "/starts_at", "give an earlier one"),
+        (in_a_gap, "/cron", "dst_gap is skip"),
+    ] {
+        let schedule = merged(json!({"name": "s", "task": {"type": "t"}}), timing);
+        for call in ["/v1/schedules", "/v1/schedules/preview"] {
+            let problem = caller.api.post(call, &schedule).await.invalid(pointer);
+            let message = problem["errors"][0]["message"].as_str().unwrap_or_default();
+            assert!(message.contains(told), "{call}: {problem:#}");
+        }
+    }
+    assert_eq!(caller.list("/v1/schedules").await.len(), 0, "nothing was stored");
+}
+
+#[tokio::test]
 async fn all_faults_are_told_at_once() {
     let caller = shared().await;
     let bad =
