@@ -184,7 +184,8 @@ pub struct Backfill {
 /// What a backfill will run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackfillAnswer {
-    /// How many instants of that time will run now; those that have run already are not among them.
+    /// How many instants of that time will run now; those that have run already are not among them. When a backfill is
+    /// withdrawn: how many will not.
     pub instants: u64,
 }
 

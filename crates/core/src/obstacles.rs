@@ -16,6 +16,7 @@
 //! - `a_dead_letter_that_holds_its_key_is_told`: as long as it does.
 //! - `due_tasks_before_a_task_are_counted`: of its queue, those of a higher priority and those of its own that were due
 //!   before it, up to a bound; not those that are not due, wait for a turn, or are in hands.
+//! - `who_has_waited_counts_as_more_urgent`: where waiting raises priorities, the raised ones count.
 //! - `a_queue_of_many_lanes_is_counted_from_the_own_lane_on`: lanes in which nothing waits take no part; where more have
 //!   something than are looked at, those of the task's own are counted first, and it is told that there may be more.
 //! - `the_bucket_is_told_as_claims_left_it`: none before the first claim, and where there is no rate limit.
@@ -103,8 +104,9 @@ pub trait Obstacles: Send + Sync {
     /// At most `most` are counted.
     async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError>;
 
-    /// How many due tasks of its queue go before a task; at most `most` are counted.
-    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError>;
+    /// How many due tasks of its queue go before a task, where waiting for `aging_millis` counts as one priority more, up to
+    /// the highest; zero: it does not count. At most `most` are counted.
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError>;
 
     /// The bucket of a queue with a rate limit, if anybody has taken from it.
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;

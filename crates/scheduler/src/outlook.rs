@@ -58,6 +58,11 @@ impl Outlook {
         Self { owned, targets, backlog_per_second, aging, has_breakers: true }
     }
 
+    /// How waiting raises priorities.
+    pub fn aging(&self) -> Aging {
+        self.aging
+    }
+
     /// Whether this node goes by circuit breakers; it does unless this says otherwise.
     #[must_use]
     pub fn with_breakers(self, has_breakers: bool) -> Self {

@@ -14,7 +14,81 @@ pub(crate) fn counted(found: usize, most: usize) -> Ahead {
     Ahead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
 }
 
-/// Up to where the tasks of a lane go before one that stands at `own`: all that are due, if the lane is more urgent.
-pub(crate) fn place_before(is_more_urgent: bool, own: Place, now: Timestamp) -> Place {
-    if is_more_urgent { (now.as_millis(), i64::MAX) } else { own }
+/// Who goes before a task of a queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
+    /// Where the task stands in its lane.
+    pub own: Place,
+    /// Its priority.
+    pub priority: u8,
+    /// Waiting this long counts as one priority more; zero: it does not count.
+    pub aging_millis: i64,
+    pub now: Timestamp,
+}
+
+/// The most urgent priority.
+const MOST_URGENT: u8 = 9;
+
+impl Line {
+    /// The least urgent lanes whose tasks may go before it.
+    pub(crate) fn least_urgent(&self) -> u8 {
+        if self.aging_millis > 0 { 0 } else { self.priority }
+    }
+
+    /// Up to where the tasks of a lane of this priority go before it.
+    pub(crate) fn place_before(&self, priority: u8) -> Place {
+        let own = self.counts_as();
+        let more_urgent = self.due_by(priority, own.saturating_add(1)).map(|due_at| (due_at, i64::MAX));
+        let as_urgent = self.due_by(priority, own).map(|due_at| (due_at, i64::MAX).min(self.own));
+        more_urgent.max(as_urgent).unwrap_or((i64::MIN, i64::MIN))
+    }
+
+    /// The priority that the task counts as.
+    fn counts_as(&self) -> u8 {
+        let waited = self.now.as_millis().saturating_sub(self.own.0).max(0);
+        let raised = waited.checked_div(self.aging_millis).unwrap_or(0);
+        let raised = self.priority.saturating_add(u8::try_from(raised).unwrap_or(u8::MAX));
+        raised.min(MOST_URGENT.max(self.priority))
+    }
+
+    /// When what has this priority must have been due to count as `wanted` by now.
+    fn due_by(&self, priority: u8, wanted: u8) -> Option<i64> {
+        let now = self.now.as_millis();
+        if wanted <= priority {
+            return Some(now);
+        }
+        let can_rise = self.aging_millis > 0 && wanted <= MOST_URGENT;
+        let wait = i64::from(wanted - priority).saturating_mul(self.aging_millis);
+        can_rise.then(|| now.saturating_sub(wait))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What counts, said plainly.
+    fn counts_as(priority: u8, due_at: i64, aging_millis: i64, now: i64) -> i64 {
+        let raised = if aging_millis == 0 { 0 } else { (now - due_at) / aging_millis };
+        (i64::from(priority) + raised).min(9)
+    }
+
+    #[test]
+    fn those_go_before_it_that_count_as_more_urgent_or_were_due_first() {
+        let now = 60;
+        let instants = || (0..=now).step_by(5);
+        for (own, other) in instants().flat_map(|own| instants().map(move |other| (own, other))) {
+            for (priority, of_other) in (0..=9).flat_map(|own| (0..=9).map(move |other| (own, other))) {
+                for (aging_millis, seq) in [0, 1, 5, 7, 25, 100].into_iter().flat_map(|aging| [(aging, 4), (aging, 5)])
+                {
+                    let line = Line { own: (own, 5), priority, aging_millis, now: Timestamp::from_millis(now) };
+                    let mine = counts_as(priority, own, aging_millis, now);
+                    let theirs = counts_as(of_other, other, aging_millis, now);
+                    let expected = theirs > mine || theirs == mine && (other, seq) < (own, 5);
+                    assert_eq!((other, seq) < line.place_before(of_other), expected, "{line:?} {of_other} {other}");
+                    assert!(!expected || of_other >= line.least_urgent());
+                }
+            }
+        }
+    }
 }

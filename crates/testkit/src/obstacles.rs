@@ -26,6 +26,7 @@ macro_rules! obstacles_conformance {
             the_turn_is_told_of_a_blocked_task,
             a_dead_letter_that_holds_its_key_is_told,
             due_tasks_before_a_task_are_counted,
+            who_has_waited_counts_as_more_urgent,
             a_queue_of_many_lanes_is_counted_from_the_own_lane_on,
             the_bucket_is_told_as_claims_left_it,
             workers_that_hold_tasks_are_told,
@@ -45,7 +46,7 @@ async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<Tu
 }
 
 async fn ahead(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> (u64, bool) {
-    let Ahead { tasks, or_more } = fixture.obstacles.ahead(task, most).await.expect("ahead answers");
+    let Ahead { tasks, or_more } = fixture.obstacles.ahead(task, 0, most).await.expect("ahead answers");
     (tasks, or_more)
 }
 
@@ -167,6 +168,20 @@ pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory
     fixture.resolve().await;
     let first = Turn { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(first));
+}
+
+/// Of priorities far apart, by how much waiting counts.
+pub async fn who_has_waited_counts_as_more_urgent(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let old = fixture.insert_one(task().priority(0).due(at(-1_000))).await;
+    let fresh = fixture.insert((0..3).map(|n| task().priority(8).due(at(n - 5)).build()).collect()).await;
+    let ahead = async |task: &Task, aging_millis: i64| {
+        fixture.obstacles.ahead(task, aging_millis, 100).await.expect("ahead answers")
+    };
+    for (aging_millis, of_old, of_fresh) in [(0, 3, 0), (200, 3, 0), (100, 0, 1), (1, 0, 1)] {
+        assert_eq!(ahead(&old, aging_millis).await, exactly(of_old), "{aging_millis}");
+        assert_eq!(ahead(&fresh[0], aging_millis).await, exactly(of_fresh), "{aging_millis}");
+    }
 }
 
 /// In all lanes of the queue, those that are pushed too.

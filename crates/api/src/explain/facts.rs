@@ -112,7 +112,7 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
         facts.breakers = breakers_over(api, key).await?;
     }
     if facts.is_claimable() {
-        facts.ahead = api.obstacles.ahead(&facts.task, OF_QUEUE).await?;
+        facts.ahead = api.obstacles.ahead(&facts.task, api.outlook.aging().millis_for_one(), OF_QUEUE).await?;
         if facts.queue.settings.rate_limit.is_some() {
             facts.bucket = api.obstacles.bucket(&facts.queue.tenant, &facts.queue.name).await?;
         }

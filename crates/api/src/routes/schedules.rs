@@ -28,7 +28,7 @@ pub fn router() -> OpenApiRouter<Api> {
         .routes(routes!(pause::pause_schedule))
         .routes(routes!(pause::resume_schedule))
         .routes(routes!(trigger::trigger_schedule))
-        .routes(routes!(backfill::backfill_schedule))
+        .routes(routes!(backfill::backfill_schedule, backfill::withdraw_backfill))
         .routes(routes!(preview::preview_schedule))
         .routes(routes!(occurrences::list_occurrences))
 }

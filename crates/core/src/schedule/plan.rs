@@ -40,7 +40,7 @@ use super::Timing;
 use crate::ids::TaskId;
 use crate::time::Timestamp;
 
-pub use turn::{backfill, first, plan, resume, trigger};
+pub use turn::{backfill, first, plan, resume, trigger, withdraw};
 
 /// The most occurrences that one turn decides, and the most that wait in a buffer (those of a backfill apart).
 pub const TURN: usize = 1_000;
@@ -281,6 +281,8 @@ pub enum Reason {
     Paused,
     /// Skipped: the limit of runs was reached before its turn came.
     RunsUsedUp,
+    /// Skipped: somebody withdrew the backfill that it was part of.
+    Withdrawn,
     /// Missed: late, and there is no catching up.
     NoCatchUp,
     /// Missed: further back than catching up goes.
@@ -291,7 +293,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 17] = [
+    pub const ALL: [Reason; 18] = [
         Reason::OnTime,
         Reason::CaughtUp,
         Reason::PreviousEnded,
@@ -306,6 +308,7 @@ impl Reason {
         Reason::Superseded,
         Reason::Paused,
         Reason::RunsUsedUp,
+        Reason::Withdrawn,
         Reason::NoCatchUp,
         Reason::OutsideWindow,
         Reason::LeftToLast,
@@ -328,6 +331,7 @@ impl Reason {
             Reason::Superseded => "superseded",
             Reason::Paused => "paused",
             Reason::RunsUsedUp => "runs_used_up",
+            Reason::Withdrawn => "withdrawn",
             Reason::NoCatchUp => "no_catch_up",
             Reason::OutsideWindow => "outside_window",
             Reason::LeftToLast => "left_to_last",
@@ -356,6 +360,7 @@ impl Reason {
             Reason::Superseded => "A later one took its place.",
             Reason::Paused => "The schedule was paused.",
             Reason::RunsUsedUp => "max_runs was reached before its turn came.",
+            Reason::Withdrawn => "Somebody withdrew the backfill before its turn came.",
             Reason::NoCatchUp => "Nobody was there at its time, and catchup is none.",
             Reason::OutsideWindow => "Nobody was there at its time, and it was over before catchup_window_seconds.",
             Reason::LeftToLast => {

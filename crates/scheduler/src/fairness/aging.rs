@@ -20,6 +20,11 @@ impl Aging {
         Self { millis_for_one: i64::try_from(wait.as_millis()).unwrap_or(i64::MAX) }
     }
 
+    /// How long a wait counts as one priority more; zero: none does.
+    pub fn millis_for_one(self) -> i64 {
+        self.millis_for_one
+    }
+
     /// The priority that counts for what has this one and is due since then.
     pub fn priority(self, priority: u8, due_at: Timestamp, now: Timestamp) -> u8 {
         if self.millis_for_one == 0 {

@@ -21,7 +21,7 @@ use super::resolve::holding;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::count_column;
-use crate::obstacles::{LANES, Place, counted, place_before};
+use crate::obstacles::{LANES, Line, Place, counted};
 
 #[async_trait]
 impl Obstacles for PostgresStore {
@@ -33,9 +33,9 @@ impl Obstacles for PostgresStore {
         self.reads().call(async |session| turn(session, task.id, most).await).await
     }
 
-    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError> {
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
         let (marks, now) = (&self.desk().marks, self.now());
-        self.reads().call(async |session| ahead(session, marks, task, now, most).await).await
+        self.reads().call(async |session| ahead(session, marks, task, (aging_millis, now), most).await).await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
@@ -102,21 +102,29 @@ async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>
 }
 
 /// Each lane is read from its mark on: what was taken before it leaves dead entries.
-async fn ahead(session: &Session, marks: &Marks, task: &Task, now: Timestamp, most: usize) -> Result<Ahead, Fault> {
+async fn ahead(
+    session: &Session,
+    marks: &Marks,
+    task: &Task,
+    (aging_millis, now): (i64, Timestamp),
+    most: usize,
+) -> Result<Ahead, Fault> {
     let rows = session.query(Sql::TaskPlace, &[&task.id.uuid()]).await?;
     let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(Ahead::default()) };
     let key = &task.lane.key;
     let (own_lane, limit) = (task.lane.id.number(), count_column(LANES));
-    let priority = i16::from(key.priority);
-    let parameters: [&(dyn ToSql + Sync); 5] = [&key.tenant, &key.queue, &priority, &limit, &own_lane];
+    let line = Line { own, priority: key.priority, aging_millis, now };
+    let least_urgent = i16::from(line.least_urgent());
+    let parameters: [&(dyn ToSql + Sync); 5] = [&key.tenant, &key.queue, &least_urgent, &limit, &own_lane];
     let rows = session.query(Sql::QueueLanes, &parameters).await?;
     // Its own first: whatever else there is, those before it there are counted.
     let others = rows.iter().map(|row| (row.get::<_, i64>(0), row.get::<_, i16>(1)));
-    let lanes: Vec<(i64, i16)> = [(own_lane, priority)].into_iter().chain(others).collect();
+    let lanes: Vec<(i64, i16)> = [(own_lane, i16::from(key.priority))].into_iter().chain(others).collect();
     let is_cut_off = lanes.len() > LANES;
     let lanes = &lanes[..lanes.len().min(LANES)];
     let after: Vec<Place> = lanes.iter().map(|(lane, _)| marks.place(*lane)).collect();
-    let before: Vec<Place> = lanes.iter().map(|(_, urgency)| place_before(*urgency > priority, own, now)).collect();
+    let before: Vec<Place> =
+        lanes.iter().map(|(_, priority)| line.place_before(u8::try_from(*priority).unwrap_or(0))).collect();
     let lanes: Vec<i64> = lanes.iter().map(|(lane, _)| *lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = after.into_iter().unzip();
     let (before_due, before_seq): (Vec<i64>, Vec<i64>) = before.into_iter().unzip();

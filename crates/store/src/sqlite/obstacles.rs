@@ -21,7 +21,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::{SqliteStore, resolve};
 use crate::columns::count_column;
-use crate::obstacles::{LANES, counted, place_before};
+use crate::obstacles::{LANES, Line, counted};
 
 #[async_trait]
 impl Obstacles for SqliteStore {
@@ -35,9 +35,9 @@ impl Obstacles for SqliteStore {
         self.readers().call(move |session| turn(session, id, most)).await
     }
 
-    async fn ahead(&self, task: &Task, most: usize) -> Result<Ahead, StoreError> {
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
         let (id, lane) = (task.id, Arc::clone(&task.lane));
-        self.readers().call(move |session| ahead(session, id, &lane, most)).await
+        self.readers().call(move |session| ahead(session, id, &lane, aging_millis, most)).await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
@@ -103,16 +103,17 @@ fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Tur
     Ok(Some(turn))
 }
 
-fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, most: usize) -> Result<Ahead, Fault> {
+fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, aging_millis: i64, most: usize) -> Result<Ahead, Fault> {
     let key = &lane.key;
     let query = session.statements.get(Sql::TaskLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
     let Some(own) = found else { return Ok(Ahead::default()) };
-    let now = session.now();
+    let line = Line { own, priority: key.priority, aging_millis, now: session.now() };
     // Its own first: whatever else there is, those before it there are counted.
     let mut lanes: Vec<(i64, u8)> = vec![(lane.id.number(), key.priority)];
     let query = session.statements.get(Sql::QueueLanes)?;
-    let mut rows = query.query((&key.tenant, &key.queue, key.priority, count_column(LANES), lane.id.number()))?;
+    let mut rows =
+        query.query((&key.tenant, &key.queue, line.least_urgent(), count_column(LANES), lane.id.number()))?;
     while let Some(row) = rows.next()? {
         lanes.push((row.get(0)?, row.get(1)?));
     }
@@ -121,7 +122,7 @@ fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, most: usize) -> Res
     lanes.truncate(LANES);
     let mut tasks = 0;
     for (lane, priority) in lanes {
-        let (due_at, seq) = place_before(priority > key.priority, own, now);
+        let (due_at, seq) = line.place_before(priority);
         let limit = count_column(most.saturating_add(1) - tasks);
         tasks += numbers(session, Sql::LaneBefore, (lane, due_at, seq, limit))?.len();
         if tasks > most {

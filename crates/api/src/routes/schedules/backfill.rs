@@ -1,4 +1,4 @@
-//! `POST /v1/schedules/{id}/backfill`.
+//! `POST /v1/schedules/{id}/backfill`, and `DELETE` to withdraw it.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -7,12 +7,13 @@ use punctual_client as wire;
 use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
 use punctual_core::schedules::{Record, Recorded, Turn, Turned};
 use punctual_core::time::Timestamp;
+use punctual_scheduler::occurrences::known;
 
 use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
-use crate::problem::Problem;
+use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::submit::fields::Faults;
 
@@ -65,6 +66,55 @@ pub async fn backfill_schedule(
         }
     }
     Err(kept_changing())
+}
+
+/// Withdraws backfills.
+///
+/// What they have put there and has not run yet does not run: its occurrences are `skipped`, with the reason `withdrawn`,
+/// and can be backfilled again. A task that was made already stays.
+#[utoipa::path(
+    delete, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "withdraw_backfill",
+    params(
+        ("id" = String, Path, description = "The schedule's id"),
+        ("If-Match" = Option<String>, Header, description = "Withdraw them only at this version"),
+    ),
+    responses(
+        (status = 200, description = "How many instants do not run; 0 if none waited", body = wire::BackfillAnswer),
+        (status = 404, response = NotFound),
+        (status = 409, description = "`conflict`: others wrote it each time, or more wait before them than are looked at; try again", body = wire::Problem, content_type = "application/problem+json"),
+        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub async fn withdraw_backfill(
+    State(api): State<Api>,
+    Tenant(tenant): Tenant,
+    SchedulePath(id): SchedulePath,
+    condition: If,
+) -> Result<Response, Problem> {
+    let _turn = take_turn(&api, &tenant, id).await?;
+    let (mut instants, mut lost) = (0, 0);
+    while lost < ROUNDS {
+        let standing = find_standing(&api, &tenant, id).await?;
+        check_version(&condition, &standing.schedule)?;
+        let plan = plan::withdraw(&known(&standing));
+        if plan.decisions.is_empty() {
+            if standing.buffered.len() >= plan::TURN {
+                return Err(crowded_out());
+            }
+            return Ok(json(StatusCode::OK, &wire::BackfillAnswer { instants }));
+        }
+        match write(&api, api.occurrences.turn(&standing, &plan, api.clock.now())).await? {
+            Turned::Done { recorded, .. } => instants += recorded.len() as u64,
+            _ => lost += 1,
+        }
+    }
+    Err(kept_changing())
+}
+
+fn crowded_out() -> Problem {
+    let detail = "so many other occurrences wait before those of the backfill that these are not looked at; try again when \
+                  fewer wait";
+    Problem::new(Code::Conflict, detail).retry_after(10)
 }
 
 fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestamp), Problem> {

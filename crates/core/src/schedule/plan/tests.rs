@@ -274,6 +274,15 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
 }
 
 #[test]
+fn only_backfills_are_withdrawn() {
+    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
+    let buffered = vec![waiting("09:59:00"), by_hand, backfilled("07:00:00"), backfilled("08:00:00")];
+    let plan = withdraw(&Known { buffered, live: vec![live(1)], ..due("10:00:00") });
+    assert_eq!(said(&plan), ["07:00 waited skipped withdrawn", "08:00 waited skipped withdrawn"]);
+    assert_eq!((plan.skipped, plan.next_run_at, plan.stop.len()), (0, Some(at("10:00:00")), 0));
+}
+
+#[test]
 fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
     let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
     for overlap in [Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther] {

@@ -83,6 +83,21 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
     Ok(instants)
 }
 
+/// What becomes of what backfills have put there, as far as it is known: none of it runs. It is counted nowhere, as it was none
+/// of the runs.
+pub fn withdraw(known: &Known) -> Plan {
+    let withdrawn = |waiting: &Buffered| Decision {
+        instant: waiting.instant,
+        origin: waiting.origin,
+        waited: true,
+        outcome: Outcome::Skipped,
+        reason: Reason::Withdrawn,
+        covers: None,
+    };
+    let backfilled = known.buffered.iter().filter(|waiting| waiting.origin == Origin::Backfill);
+    Plan { decisions: backfilled.map(withdrawn).collect(), next_run_at: known.next_run_at, ..Plan::default() }
+}
+
 /// The next run of a schedule that is new, or whose instants were changed: the first one after `after`.
 pub fn first(spec: &Spec, run_count: u64, after: Timestamp) -> Option<Timestamp> {
     if spec.runs_left(run_count, 0) == 0 { None } else { spec.timing.next_after(after) }

@@ -122,6 +122,30 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
 }
 
 #[tokio::test]
+async fn a_backfill_that_was_a_mistake_is_withdrawn_and_can_be_asked_for_again() {
+    let caller = shared().await;
+    let minutely =
+        json!({"name": "s", "cron": "* * * * *", "starts_at": "2100-01-01T00:00:00Z", "task": {"type": "t"}});
+    let made = create(&caller, &minutely).await;
+    caller.api.patch(&path(&made, ""), &json!({"starts_at": null})).await.expect(200);
+    caller.api.post(&path(&made, "/pause"), &json!({})).await.expect(200);
+    let range = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T23:59:00Z"});
+    let backfill = path(&made, "/backfill");
+    assert_eq!(caller.api.post(&backfill, &range).await.expect(202)["instants"], 2_880);
+    let old = caller.api.call("DELETE", &backfill).header("if-match", "\"1\"").send().await;
+    old.problem_code(412, "version_mismatch");
+    caller.stranger().api.delete(&backfill).await.problem_code(404, "not_found");
+    assert_eq!(caller.api.delete(&backfill).await.expect(200)["instants"], 2_880);
+    assert_eq!(caller.api.delete(&backfill).await.expect(200)["instants"], 0, "nothing waits any more");
+    let all = occurrences(&caller, &made).await;
+    let withdrawn = all.iter().filter(|one| one["outcome"] == "skipped" && one["reason"] == "withdrawn").count();
+    assert_eq!(withdrawn, 2_880);
+    assert_eq!(read(&caller, &made).await["skipped_count"], 0, "they were none of its runs");
+    let again = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T00:01:00Z"});
+    assert_eq!(caller.api.post(&backfill, &again).await.expect(202)["instants"], 2);
+}
+
+#[tokio::test]
 async fn a_backfill_is_neither_held_back_by_the_limit_of_runs_nor_uses_it_up() {
     let world = World::start().await;
     let caller = world.caller();

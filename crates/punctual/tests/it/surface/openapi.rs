@@ -46,6 +46,7 @@ const CALLS: &[&str] = &[
     "POST /v1/schedules/{}/resume",
     "POST /v1/schedules/{}/trigger",
     "POST /v1/schedules/{}/backfill",
+    "DELETE /v1/schedules/{}/backfill",
     "GET /v1/schedules/{}/preview",
     "GET /v1/schedules/{}/occurrences",
     "GET /v1/forecast",
@@ -394,6 +395,7 @@ async fn check_schedules(caller: &Caller, checker: &mut Checker) {
     }
     let range = json!({"from": "2024-01-01T00:00:00Z", "to": "2026-01-01T00:00:00Z"});
     checker.check("POST /v1/schedules/{}/backfill", &api.post(&format!("{path}/backfill"), &range).await);
+    checker.check("DELETE /v1/schedules/{}/backfill", &api.delete(&format!("{path}/backfill")).await);
     checker.check("GET /v1/schedules/{}/preview", &api.get(&format!("{path}/preview?count=2")).await);
     checker.check("GET /v1/schedules/{}/occurrences", &api.get(&format!("{path}/occurrences?limit=1")).await);
     checker.check("DELETE /v1/schedules/{}", &api.delete(&path).await);
