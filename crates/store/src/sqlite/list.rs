@@ -78,10 +78,9 @@ fn walk(session: &mut Session<'_>, filter: &Filter, limit: usize, source: &mut S
                     bytes += task.bytes();
                     listed.page.tasks.push(task);
                 }
-                Some(Ok(_)) => {}
+                Some(Ok(_)) | None => {}
                 Some(Err(bad)) if candidate.is_live => listed.unreadable.push(bad.seq),
                 Some(Err(bad)) => session.complain(bad.seq, candidate.id, bad.fault),
-                None => {}
             }
         }
         if listed.page.tasks.len() >= limit || spent >= BUDGET || bytes >= PAGE_BYTES {
