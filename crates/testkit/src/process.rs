@@ -155,6 +155,15 @@ impl Server {
         self.process.stderr()
     }
 
+    /// Waits until its log has all of these: what it logs comes a moment after what it answers.
+    pub async fn until_logged(&self, parts: &[&str]) {
+        eventually("it is logged", Duration::from_secs(20), async || {
+            let log = self.log();
+            if parts.iter().all(|part| log.contains(part)) { Ok(()) } else { Err(format!("{parts:?} in {log}")) }
+        })
+        .await;
+    }
+
     /// The processor time it has used so far.
     pub fn processor_time(&self) -> Duration {
         self.process.processor_time()

@@ -123,8 +123,7 @@ async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well(
     until_closed(&caller).await;
     until_metric(&caller, "punctual_breakers_open 0").await;
     until_metric(&caller, "punctual_breaker_opened_total 1").await;
-    let log = world.server.log();
-    assert!(log.contains("a breaker has opened") && log.contains("a breaker has closed"), "{log}");
+    world.server.until_logged(&["a breaker has opened", "a breaker has closed"]).await;
 }
 
 /// Opens the breaker of a target with tasks that are tried once, so that nothing waits under it.

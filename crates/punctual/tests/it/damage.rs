@@ -96,7 +96,5 @@ async fn a_finished_task_that_cannot_be_read_is_left_out_of_lists_and_told_of() 
     let listed = caller.api.get("/v1/tasks?status=COMPLETED").await.expect(200);
     let listed: Vec<String> = listed["items"].as_array().unwrap().iter().map(id_of).collect();
     assert_eq!(listed, ids[1..]);
-    let log = node.log();
-    let told = |line: &str| line.contains("a finished task cannot be read") && line.contains(&ids[0]);
-    assert!(log.lines().any(told), "{log}");
+    node.until_logged(&["a finished task cannot be read", &ids[0]]).await;
 }

@@ -312,8 +312,7 @@ async fn what_only_a_node_can_judge_is_put_aside_with_the_reason() {
     assert_eq!(row.get::<_, &str>(0), bad);
     assert_eq!(row.get::<_, &str>(1), "callback_url: points into a network that callbacks may not go to");
     assert!(is_unknown(&site.caller(0), &bad).await);
-    let log = site.nodes[0].log();
-    assert!(log.contains(&bad) && log.contains("punctual.inbox_refused"), "{log}");
+    site.nodes[0].until_logged(&[&bad, "punctual.inbox_refused"]).await;
     let metrics = site.caller(0).api.get("/metrics").await.text().to_owned();
     for line in ["punctual_enqueued_total{outcome=\"refused\"} 1", "punctual_enqueued_total{outcome=\"taken\"} 1"] {
         assert!(metrics.lines().any(|told| told == line), "{line} is not in {metrics}");

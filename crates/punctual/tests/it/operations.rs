@@ -48,7 +48,7 @@ async fn a_node_is_ready_while_the_schema_has_all_that_it_needs() {
     let down = migrate(&["down"], &store);
     assert!(down.status.success(), "{}", text(&down.stderr));
     until(503, "failed").await;
-    assert!(node.log().contains("run `punctual migrate up`"), "{}", node.log());
+    node.until_logged(&["run `punctual migrate up`"]).await;
     let up = migrate(&["up"], &store);
     assert!(up.status.success(), "{}", text(&up.stderr));
     until(200, "ok").await;
