@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::time::Timestamp;
+use crate::time::{Timestamp, signed_millis};
 
 /// A source of the current instant.
 pub trait Clock: Send + Sync {
@@ -20,7 +20,7 @@ impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods, reason = "the one place where the wall clock is read")]
     fn now(&self) -> Timestamp {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
+        Timestamp::from_millis(signed_millis(since_epoch))
     }
 }
 

@@ -5,6 +5,7 @@
 //! [`coordinator`]; services (scheduler, worker, leader, api) call them. Only the
 //! `punctual` binary knows both sides.
 
+pub mod backoff;
 pub mod breakers;
 pub mod broker;
 pub mod callback;

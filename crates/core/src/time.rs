@@ -1,5 +1,5 @@
-//! Instants as whole milliseconds since 1970 in UTC, and their one text form:
-//! RFC 3339 with milliseconds and `Z`.
+//! Instants as whole milliseconds since 1970 in UTC, durations in milliseconds, and the
+//! one text form of an instant: RFC 3339 with milliseconds and `Z`.
 //!
 //! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an
 //! offset present (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap
@@ -36,6 +36,18 @@ impl Timestamp {
     #[must_use]
     pub fn plus_millis(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis).min(Self::MAX.0))
+    }
+
+    /// This instant moved forward by `duration`, never past [`Timestamp::MAX`].
+    #[must_use]
+    pub fn plus(self, duration: Duration) -> Self {
+        self.plus_millis(signed_millis(duration))
+    }
+
+    /// This instant moved back by `duration`.
+    #[must_use]
+    pub fn minus(self, duration: Duration) -> Self {
+        self.plus_millis(-signed_millis(duration))
     }
 
     /// Milliseconds from `earlier` to this instant, negative if it is later.
@@ -83,6 +95,16 @@ impl Timestamp {
         let millis = (minutes * 60 + second) * 1_000 + fraction + i64::from(rounded_up);
         if (Self::MIN.0..=Self::MAX.0).contains(&millis) { Ok(Self(millis)) } else { Err(TimeFault::OutOfRange) }
     }
+}
+
+/// A duration in whole milliseconds, or the largest number if it is longer.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A duration in whole milliseconds, or the largest number if it is longer; signed, as instants are.
+pub fn signed_millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// The days of a month.
@@ -234,6 +256,17 @@ impl<'de> Deserialize<'de> for Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_saturate() {
+        let (second, forever) = (Duration::from_secs(1), Duration::MAX);
+        assert_eq!((millis(second), millis(forever)), (1_000, u64::MAX));
+        assert_eq!((signed_millis(second), signed_millis(forever)), (1_000, i64::MAX));
+        assert_eq!(Timestamp(5).plus(second), Timestamp(1_005));
+        assert_eq!(Timestamp(5).minus(second), Timestamp(-995));
+        assert_eq!(Timestamp(5).plus(forever), Timestamp::MAX);
+        assert!(Timestamp(5).minus(forever) < Timestamp::MIN);
+    }
 
     #[test]
     fn a_written_time_reads_back_as_itself() {
