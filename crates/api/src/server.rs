@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
+use punctual_core::backoff::Backoff;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -91,7 +92,7 @@ pub async fn serve(
         limits: limits.clone(),
         shutdown: shutdown.clone(),
     });
-    let mut acceptor = Acceptor { listener, delay: None };
+    let mut acceptor = Acceptor { listener, failures: 0 };
     loop {
         let place = tokio::select! {
             () = shutdown.cancelled() => break,
@@ -148,8 +149,8 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
 /// Accepts, whatever the operating system says.
 struct Acceptor {
     listener: TcpListener,
-    /// The pause after the last failure, while they last.
-    delay: Option<Duration>,
+    /// How often in a row it failed.
+    failures: u32,
 }
 
 impl Acceptor {
@@ -157,27 +158,26 @@ impl Acceptor {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    if self.delay.take().is_some() {
+                    if std::mem::take(&mut self.failures) > 0 {
                         tracing::info!("accepting connections again");
                     }
                     return stream;
                 }
                 Err(error) if concerns_one_peer(&error) => {}
                 Err(error) => {
-                    // Out of file descriptors or memory: nothing gets better by asking at once.
-                    let delay = self.delay.map_or(FIRST_DELAY, |delay| (delay * 2).min(LAST_DELAY));
-                    if self.delay.replace(delay).is_none() {
+                    // Out of file descriptors or memory: an immediate retry would fail the same way.
+                    self.failures = self.failures.saturating_add(1);
+                    if self.failures == 1 {
                         tracing::error!(error = %error, "cannot accept connections; trying again until it works");
                     }
-                    tokio::time::sleep(delay).await;
+                    tokio::time::sleep(ACCEPT_PAUSES.longest_pause(self.failures)).await;
                 }
             }
         }
     }
 }
 
-const FIRST_DELAY: Duration = Duration::from_millis(50);
-const LAST_DELAY: Duration = Duration::from_secs(1);
+const ACCEPT_PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 fn concerns_one_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};

@@ -61,8 +61,7 @@ pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fair
         let ended = drain.await??;
         drained += ended.duration_since(began);
         // What is due when the backlog is gone is not beside it.
-        let ago = i64::try_from(ended.elapsed().as_millis()).unwrap_or(i64::MAX);
-        beside.push(seen.until(now().plus_millis(-ago)));
+        beside.push(seen.until(now().minus(ended.elapsed())));
     }
     let (alone_p99, beside_p99) = (median_p99(&alone, arrived), median_p99(&beside, arrived));
     let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });

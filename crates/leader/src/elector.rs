@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::NodeId;
+use punctual_core::time::millis;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -102,8 +103,4 @@ impl Elector {
             }
         }
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -134,10 +134,9 @@ impl Reaper {
     }
 
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        let silence = i64::try_from(self.config.lost_after.as_millis()).unwrap_or(i64::MAX);
         let before = match &self.config.pulse {
             None => Timestamp::MAX,
-            Some(pulse) if pulse.is_steady() => self.clock.now().plus_millis(-silence),
+            Some(pulse) if pulse.is_steady() => self.clock.now().minus(self.config.lost_after),
             Some(_) => return Ok(Vec::new()),
         };
         let mut dead = self.registry.dead_nodes(before).await?;

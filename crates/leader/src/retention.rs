@@ -13,7 +13,6 @@ use parking_lot::Mutex;
 use punctual_core::clock::Clock;
 use punctual_core::retention::Retention;
 use punctual_core::store::StoreError;
-use punctual_core::time::Timestamp;
 use punctual_core::workers::Registry;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -124,14 +123,14 @@ impl Pruner {
         let now = self.clock.now();
         let mut report = Report::default();
         if let Some(kept) = self.config.history {
-            let pruned = self.retention.prune_history(ago(now, kept), STEP).await?;
+            let pruned = self.retention.prune_history(now.minus(kept), STEP).await?;
             report.tasks = pruned.removed;
             report.more |= pruned.more;
         }
         if let Some(kept) = self.config.keys
             && *self.keys_at.lock() <= Instant::now()
         {
-            let pruned = self.retention.prune_keys(ago(now, kept), STEP).await?;
+            let pruned = self.retention.prune_keys(now.minus(kept), STEP).await?;
             report.keys = pruned.removed;
             report.more |= pruned.more;
             if !pruned.more {
@@ -146,12 +145,8 @@ impl Pruner {
         report.more |= pruned.more;
         if let Some((registry, after)) = &self.workers {
             // All at once: a fleet of workers is small beside its tasks.
-            report.workers = registry.forget_workers(ago(now, *after)).await?;
+            report.workers = registry.forget_workers(now.minus(*after)).await?;
         }
         Ok(report)
     }
-}
-
-fn ago(now: Timestamp, kept: Duration) -> Timestamp {
-    now.plus_millis(-i64::try_from(kept.as_millis()).unwrap_or(i64::MAX))
 }

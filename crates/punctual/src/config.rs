@@ -20,6 +20,7 @@ use std::time::Duration;
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
+use punctual_core::time::millis;
 use punctual_scheduler::fairness::{self, BandWeights};
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -291,7 +292,6 @@ impl Limits {
 
 impl Tasks {
     fn read(read: &mut Reader<'_>) -> Self {
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let retry_policy = RetryPolicy {
             max_retries: read.number("tasks.max_retries", 0..=i64::from(limits::RETRIES)),
             backoff: read.word("tasks.backoff", r#""fixed", "linear" or "exponential""#),

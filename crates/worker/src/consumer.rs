@@ -18,6 +18,7 @@ use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::store::{Start, Store};
 use punctual_core::task::Task;
+use punctual_core::time::millis;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::targets::{Place, Targets};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -28,7 +29,7 @@ use tokio_util::task::TaskTracker;
 use crate::executor::{Executor, LONGEST_RUN};
 use crate::give_back::give_back;
 use crate::outcome::Outcome;
-use crate::patience::{GaveUp, pause, persist};
+use crate::retry::{GaveUp, PAUSES, retry};
 use crate::settle::{Finished, Settler};
 use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
@@ -165,15 +166,17 @@ impl Consumer {
 
     /// None when told to stop before the broker answered.
     async fn subscribe(&self, phases: &Phases) -> Option<Box<dyn Subscription>> {
-        for tries in 0.. {
+        for failures in 1.. {
             match self.deps.broker.subscribe(&self.config.pool, self.batch()).await {
                 Ok(subscription) => return Some(subscription),
-                Err(error) if tries == 0 => tracing::warn!(error = %error, "cannot subscribe: trying again"),
+                Err(error) if failures == 1 => {
+                    tracing::warn!(error = %error, "cannot subscribe to the broker; retrying until it answers");
+                }
                 Err(_) => {}
             }
             tokio::select! {
                 () = phases.shutdown.cancelled() => break,
-                () = tokio::time::sleep(pause(tries, rand::random())) => {}
+                () = tokio::time::sleep(PAUSES.pause(failures, rand::random())) => {}
             }
         }
         None
@@ -224,24 +227,24 @@ impl Consumer {
         while let Some(received) = batches.pop() {
             let ask =
                 || self.deps.store.start(received.iter().map(|one| self.start_of(&one.delivery.message)).collect());
-            match persist("cannot begin runs", None, &phases.give_up, ask).await {
+            match retry("cannot begin runs", None, &phases.give_up, ask).await {
                 Ok(tasks) => {
                     for (one, task) in received.into_iter().zip(tasks) {
                         one.delivery.ack();
                         begun.extend(task.map(|task| (task, one.at_hand)));
                     }
                 }
-                Err(GaveUp::Hopeless(_)) if received.len() > 1 => {
+                Err(GaveUp::Permanent(_)) if received.len() > 1 => {
                     batches.extend(received.into_iter().map(|one| vec![one]));
                 }
-                Err(GaveUp::Hopeless(error)) => {
+                Err(GaveUp::Permanent(error)) => {
                     for one in received {
                         tracing::error!(error = %error, task.id = %one.delivery.message.task_id, "a run could not begin");
                         one.delivery.ack();
                     }
                 }
                 // The store is gone and so are we: the reaper finds them.
-                Err(GaveUp::Late) => {}
+                Err(GaveUp::OutOfTime) => {}
             }
         }
         begun
@@ -252,7 +255,7 @@ impl Consumer {
             id: message.task_id,
             version: message.version,
             worker: self.config.worker.clone(),
-            grace_millis: u64::try_from(self.config.grace.as_millis()).unwrap_or(u64::MAX),
+            grace_millis: millis(self.config.grace),
         }
     }
 

@@ -10,7 +10,7 @@ use punctual_core::trail::Actor;
 use tokio_util::sync::CancellationToken;
 
 use crate::consumer::Deps;
-use crate::patience::persist;
+use crate::retry::retry;
 
 /// Gives back the tasks of these messages that are still queued as they say, uncounted; answers how many. What
 /// cannot be given back before `stop` is found by the reaper.
@@ -23,7 +23,7 @@ pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &Cancel
     for (tenant, queued) in by_tenant {
         // Only the task itself knows how many attempts to go back to.
         let ask = || deps.store.get(&tenant, queued.iter().map(|(id, _)| *id).collect());
-        let tasks = persist("cannot read tasks", None, stop, ask).await.unwrap_or_default();
+        let tasks = retry("cannot read tasks", None, stop, ask).await.unwrap_or_default();
         let now = deps.clock.now();
         let by = By { now, node: deps.node, actor: Actor::Node };
         changes.extend(queued.into_iter().zip(tasks).filter_map(|((id, version), task)| {
@@ -37,6 +37,6 @@ pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &Cancel
         return 0;
     }
     let ask = || deps.store.apply(changes.clone());
-    let applied = persist("cannot give tasks back", None, stop, ask).await.unwrap_or_default();
+    let applied = retry("cannot give tasks back", None, stop, ask).await.unwrap_or_default();
     applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count()
 }

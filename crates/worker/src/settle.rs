@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::outcome::Outcome;
-use crate::patience::{GaveUp, persist};
+use crate::retry::{GaveUp, retry};
 use crate::stats::{Ended, WorkerStats};
 
 /// A run that ended, to be written.
@@ -102,7 +102,7 @@ impl Settler {
         };
         let until = accepted.iter().map(|run| run.held_until).max();
         let ask = || self.store.extend(accepted.iter().map(beat).collect());
-        if persist("cannot detach runs", until, give_up, ask).await.is_err() {
+        if retry("cannot detach runs", until, give_up, ask).await.is_err() {
             tracing::warn!(runs = accepted.len(), "runs that targets took on are still tied to this node");
         }
         for _ in &accepted {
@@ -140,7 +140,7 @@ impl Settler {
         while let Some(writes) = batches.pop() {
             let until = writes.iter().map(|write| write.held_until).max();
             let ask = || self.store.apply(writes.iter().map(|write| (write.id, write.change.clone())).collect());
-            match persist("cannot settle runs", until, give_up, ask).await {
+            match retry("cannot settle runs", until, give_up, ask).await {
                 Ok(applied) => {
                     let settled =
                         writes.iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
@@ -159,13 +159,13 @@ impl Settler {
                     }
                 }
                 // One task that cannot be read must not hold up the others of its batch.
-                Err(GaveUp::Hopeless(_)) if writes.len() > 1 => {
+                Err(GaveUp::Permanent(_)) if writes.len() > 1 => {
                     batches.extend(writes.into_iter().map(|write| vec![write]));
                 }
-                Err(GaveUp::Hopeless(error)) => {
+                Err(GaveUp::Permanent(error)) => {
                     tracing::error!(error = %error, task.id = %writes[0].id, "a run could not be settled");
                 }
-                Err(GaveUp::Late) => {
+                Err(GaveUp::OutOfTime) => {
                     tracing::warn!(runs = writes.len(), "runs were not settled in time and will be taken back");
                 }
             }
@@ -183,7 +183,7 @@ impl Settler {
         for (tenant, writes) in by_tenant {
             let until = writes.iter().map(|write| write.held_until).max();
             let ask = || self.store.get(&tenant, writes.iter().map(|write| write.id).collect());
-            let tasks = persist("cannot read tasks", until, give_up, ask).await.unwrap_or_default();
+            let tasks = retry("cannot read tasks", until, give_up, ask).await.unwrap_or_default();
             let mut stops = Vec::new();
             for (write, task) in writes.into_iter().zip(tasks) {
                 if let Some(stop) = task.and_then(|task| self.stop(&task, write.token)) {

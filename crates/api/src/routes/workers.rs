@@ -85,8 +85,7 @@ fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) 
 }
 
 fn lost_before(api: &Api) -> Timestamp {
-    let lost_after = i64::try_from(api.config.worker_lost_after.as_millis()).unwrap_or(i64::MAX);
-    api.clock.now().plus_millis(lost_after.saturating_neg())
+    api.clock.now().minus(api.config.worker_lost_after)
 }
 
 /// Whoever holds a task is there, however long ago it asked: it has one lease, and no place for more.

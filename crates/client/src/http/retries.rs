@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_core::backoff::Backoff;
+
 /// How patient a client is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
@@ -30,9 +32,7 @@ impl Retries {
         if attempt > self.most || told > self.longest {
             return None;
         }
-        let doublings = 1_u32.checked_shl(attempt - 1).unwrap_or(u32::MAX);
-        let grown = self.first.saturating_mul(doublings).min(self.longest);
-        Some(told + grown.mul_f64(dice.clamp(0.0, 1.0)))
+        Some(told + Backoff::new(self.first, self.longest).pause(attempt, dice))
     }
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, SLOTS};
+use punctual_core::time::signed_millis;
 
 use super::reader::Reader;
 
@@ -40,15 +41,11 @@ impl Breakers {
     /// When they open.
     pub fn rules(&self) -> Rules {
         let Self { minimum, failure_percent, .. } = *self;
-        Rules { window_millis: millis(self.window), minimum, failure_percent }
+        Rules { window_millis: signed_millis(self.window), minimum, failure_percent }
     }
 
     /// The time between probes.
     pub fn probe_millis(&self) -> i64 {
-        millis(self.probe)
+        signed_millis(self.probe)
     }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
