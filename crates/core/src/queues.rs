@@ -49,7 +49,7 @@ use crate::store::StoreError;
 use crate::task::Callback;
 use crate::time::Timestamp;
 
-pub use rate::{Bucket, RateLimit};
+pub use rate::{Bucket, RateLimit, TokenFlow};
 
 /// The bounds of settings, as the API holds them.
 pub mod limits {

@@ -13,14 +13,14 @@ use punctual_core::lane::{Lane, LaneId, LaneKey};
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
+use crate::backlog_rate::BacklogRate;
 use crate::board::{Rank, Ranks, by_priority};
-use crate::bucket::Bucket;
 use crate::fairness::Band;
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Backlog {
-    bucket: Bucket,
+    rate: BacklogRate,
     lanes: HashMap<LaneId, (Rank, Arc<Lane>)>,
     by_tenant: BTreeMap<String, Ranks>,
 }
@@ -28,12 +28,12 @@ pub(crate) struct Backlog {
 impl Backlog {
     /// Nothing found yet; so many tasks a second may be taken from what will be, zero means any number.
     pub fn new(per_second: u32, now: Instant) -> Self {
-        Self { bucket: Bucket::new(per_second, now), lanes: HashMap::new(), by_tenant: BTreeMap::new() }
+        Self { rate: BacklogRate::new(per_second, now), lanes: HashMap::new(), by_tenant: BTreeMap::new() }
     }
 
     /// Whether what is found may be taken like everything else.
     pub fn is_unlimited(&self) -> bool {
-        self.bucket.is_endless()
+        self.rate.is_unlimited()
     }
 
     /// The first task that was found in this lane is due then.
@@ -94,17 +94,17 @@ impl Backlog {
 
     /// How many tasks may be taken now; none when nothing was found.
     pub fn allowance(&self, now: Instant) -> usize {
-        if self.lanes.is_empty() { 0 } else { self.bucket.tokens(now) }
+        if self.lanes.is_empty() { 0 } else { self.rate.allowance(now) }
     }
 
     /// So many tasks were taken.
     pub fn taken(&mut self, tasks: usize, now: Instant) {
-        self.bucket.take(tasks, now);
+        self.rate.take(tasks, now);
     }
 
     /// How long until tasks may be taken again; none when they may be now, or when nothing is left.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
-        (!self.lanes.is_empty()).then(|| self.bucket.wait(now)).filter(|wait| !wait.is_zero())
+        (!self.lanes.is_empty()).then(|| self.rate.wait(now)).filter(|wait| !wait.is_zero())
     }
 }
 

@@ -2,10 +2,11 @@
 //! dispatcher, the desk of the pull workers, and the settlement of what they hold.
 
 mod backlog;
+mod backlog_rate;
 pub mod board;
 pub mod breakers;
 mod broken;
-mod bucket;
+
 pub mod cron_call;
 pub mod desk;
 pub mod dispatcher;

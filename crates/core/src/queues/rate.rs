@@ -1,39 +1,52 @@
-//! The token bucket of a rate limit. Pure; the stores keep it and tell it the time.
+//! The token bucket: pure arithmetic over tokens and instants.
 //!
-//! A bucket holds the burst, and beyond it what comes in a few hundredths of a second: whoever
-//! takes from it comes a little late each time, and would fall behind the rate if what has come
-//! meanwhile were lost. So in any second no more are taken than the rate and the burst and a
-//! twenty-fifth of the rate.
+//! The stores keep a [`Bucket`] for each queue with a [`RateLimit`], and the dispatcher keeps one for
+//! its backlog. Both use the same [`TokenFlow`]. The caller says what time it is.
+//!
+//! A queue's bucket holds the burst and what flows in during 40 ms more. Claims come a little late,
+//! and would fall behind the rate if the tokens of that delay were lost. So in any second a queue
+//! gets at most its rate, its burst and a twenty-fifth of its rate.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Timestamp;
 
-/// How long tokens are kept beyond the burst, as a part of a second.
-const GRACE: f64 = 0.04;
+/// How long tokens are kept beyond the burst, in seconds.
+const GRACE_SECONDS: f64 = 0.04;
 
-/// Whoever was held back is asked to come again so often in a second at the most, and takes what has come since.
-const TURNS: f64 = 100.0;
+/// Claims that a queue at its rate limit gets in a second at most: each takes what has flowed in.
+const CLAIMS_PER_SECOND_MAX: f64 = 100.0;
 
-/// What sums of fractions may miss of a whole.
-const HAIR: f64 = 1e-6;
+/// The rounding error that sums of fractions may have.
+const EPSILON: f64 = 1e-6;
 
 /// How fast tasks may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RateLimit {
-    /// So many in a second.
+    /// Tasks in a second.
     pub per_second: f64,
-    /// So many at once, after a while in which none did; at least one.
+    /// Tasks at once, after a while in which none began; at least one.
     pub burst: u32,
 }
 
-/// How many may begin now.
+/// The tokens that are left: one for each task that may begin.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bucket {
-    /// So many, and a part.
+    /// How many, with a fraction; below zero after somebody took too many.
     pub tokens: f64,
-    /// As of this instant.
+    /// The instant as of which this is true.
     pub refilled_at: Timestamp,
+}
+
+/// How tokens flow into a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TokenFlow {
+    /// Tokens that flow in, in a second.
+    pub per_second: f64,
+    /// Tokens that the bucket holds at most.
+    pub capacity: f64,
+    /// Tokens that are worth coming for.
+    pub portion: f64,
 }
 
 impl RateLimit {
@@ -42,37 +55,54 @@ impl RateLimit {
         Bucket { tokens: f64::from(self.burst), refilled_at: now }
     }
 
+    /// The bucket at `now`.
+    #[must_use]
+    pub fn refill(&self, bucket: Bucket, now: Timestamp) -> Bucket {
+        self.flow().refill(bucket, now)
+    }
+
+    /// When the next claim is worthwhile, for a bucket without a whole token.
+    pub fn next(&self, bucket: Bucket) -> Timestamp {
+        self.flow().next(bucket)
+    }
+
+    fn flow(&self) -> TokenFlow {
+        let capacity = f64::from(self.burst) + self.per_second * GRACE_SECONDS;
+        let portion = (self.per_second / CLAIMS_PER_SECOND_MAX).floor().clamp(1.0, capacity.max(1.0));
+        TokenFlow { per_second: self.per_second, capacity, portion }
+    }
+}
+
+impl TokenFlow {
     /// The bucket at `now`. A clock that goes back fills nothing twice.
     #[must_use]
     pub fn refill(&self, bucket: Bucket, now: Timestamp) -> Bucket {
         #[expect(clippy::cast_precision_loss, reason = "a bucket that was not filled for ages is full anyway")]
         let millis = (now.as_millis().saturating_sub(bucket.refilled_at.as_millis())).max(0) as f64;
-        let most = f64::from(self.burst) + self.per_second * GRACE;
         Bucket {
-            tokens: (bucket.tokens + millis * self.per_second / 1_000.0).min(most),
+            tokens: (bucket.tokens + millis * self.per_second / 1_000.0).min(self.capacity),
             refilled_at: bucket.refilled_at.max(now),
         }
     }
 
-    /// When it is worth to come again, to a bucket with nothing whole in it.
+    /// When a bucket that has less holds a portion; at least a millisecond after its last refill.
     pub fn next(&self, bucket: Bucket) -> Timestamp {
-        let most = f64::from(self.burst) + self.per_second * GRACE;
-        let wanted = (self.per_second / TURNS).floor().clamp(1.0, most.max(1.0));
-        let millis = ((wanted - bucket.tokens).max(0.0) / self.per_second * 1_000.0 - HAIR).ceil();
+        let missing = (self.portion - bucket.tokens).max(0.0);
+        let millis = (missing / self.per_second * 1_000.0 - EPSILON).ceil();
         #[expect(clippy::cast_possible_truncation, reason = "a rate has a least value, and the cast saturates")]
         bucket.refilled_at.plus_millis(millis.max(1.0) as i64)
     }
 }
 
 impl Bucket {
-    /// How many may begin.
+    /// How many tasks may begin.
     pub fn whole(&self) -> usize {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
-        let whole = (self.tokens + HAIR).max(0.0) as usize;
+        let whole = (self.tokens + EPSILON).max(0.0) as usize;
         whole
     }
 
-    /// So many begin.
+    /// Takes tokens for so many tasks. A caller that takes too many makes later ones wait.
     #[must_use]
     pub fn take(self, tasks: usize) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "no claim takes as many as a double cannot count")]
@@ -91,7 +121,8 @@ mod tests {
         Timestamp::from_millis(millis)
     }
 
-    /// Takes whenever it is worth it, `late` milliseconds late, as long as there is time; gives when each was taken.
+    /// Takes all tokens whenever a claim is worthwhile, `late` milliseconds late, until `millis`.
+    /// Returns when each token was taken.
     fn drain(limit: RateLimit, mut late: impl FnMut() -> i64, millis: i64) -> Vec<i64> {
         let (mut now, mut taken) = (0, Vec::new());
         let mut bucket = limit.full(at(0));
@@ -111,7 +142,7 @@ mod tests {
 
     fn most_in_a_second(taken: &[i64]) -> usize {
         let in_second =
-            |(place, from): (usize, &i64)| taken[place..].iter().take_while(|at| **at < from + 1_000).count();
+            |(at, from): (usize, &i64)| taken[at..].iter().take_while(|taken| **taken < from + 1_000).count();
         taken.iter().enumerate().map(in_second).max().unwrap_or(0)
     }
 
@@ -124,12 +155,12 @@ mod tests {
     }
 
     #[test]
-    fn fast_ones_are_taken_a_few_at_a_time() {
+    fn a_fast_rate_is_taken_a_few_tokens_at_a_time() {
         let limit = RateLimit { per_second: 1_000.0, burst: 1 };
         let taken = drain(limit, || 0, 1_000);
-        let mut turns = taken.clone();
-        turns.dedup();
-        assert!(turns.len() <= 101, "{}", turns.len());
+        let mut claims = taken.clone();
+        claims.dedup();
+        assert!(claims.len() <= 101, "{}", claims.len());
         assert!((985..=1_001).contains(&taken.len()), "{}", taken.len());
     }
 
@@ -169,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn whoever_comes_a_little_late_does_not_fall_behind(per_second in 5.0..1_000.0_f64, late in 0..20_i64) {
+        fn a_claim_that_comes_a_little_late_does_not_fall_behind(per_second in 5.0..1_000.0_f64, late in 0..20_i64) {
             let limit = RateLimit { per_second, burst: 1 };
             let taken = drain(limit, || late, 20_000);
             prop_assert!(number(taken.len()) >= per_second * 20.0 * 0.97, "{} of {}", taken.len(), per_second * 20.0);
