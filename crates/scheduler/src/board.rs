@@ -2,7 +2,7 @@
 //!
 //! Pure. The dispatcher is its only caller. A lane whose first task is due stands on
 //! its shelves, most urgent first; a lane whose first task is due within the prefetch
-//! window sits in the timing wheel; a lane due later is not kept at all, the sweep
+//! window waits in order of its time; a lane due later is not kept at all, the sweep
 //! brings it when its time comes near. So the board is bounded by the lanes that are
 //! due soon, not by the tasks.
 //!
@@ -18,7 +18,6 @@ use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::time::Timestamp;
 
 use crate::fairness::Band;
-use crate::wheel::Wheel;
 
 /// Where pull workers look for ready lanes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -91,6 +90,8 @@ struct Known {
     lane: Arc<Lane>,
     head: Timestamp,
     ready: bool,
+    /// When it becomes ready, if it waits for that.
+    ready_at: Option<Timestamp>,
 }
 
 /// See the module.
@@ -100,7 +101,8 @@ pub struct Board {
     /// Lanes that are pulled are ready so long before they are due.
     ahead_millis: i64,
     lanes: HashMap<LaneId, Known>,
-    wheel: Wheel<LaneId>,
+    /// Lanes that are not ready, by the instants at which they become so: one entry for each.
+    waiting_lanes: BTreeSet<(Timestamp, LaneId)>,
     shelves: HashMap<Shelf, Ranks>,
     /// Ready lanes that are pushed, by tenant.
     pushed: BTreeMap<String, Ranks>,
@@ -108,22 +110,20 @@ pub struct Board {
     waiting: [BTreeSet<(Timestamp, LaneId)>; 3],
     /// Shelves that got a ready lane since the dispatcher looked last.
     stirred: Vec<Shelf>,
-    fired: Vec<LaneId>,
 }
 
 impl Board {
     /// An empty board that keeps lanes due within `window_millis`.
-    pub fn new(now: Timestamp, window_millis: i64) -> Self {
+    pub fn new(window_millis: i64) -> Self {
         Self {
             window_millis,
             ahead_millis: 0,
             lanes: HashMap::new(),
-            wheel: Wheel::new(now),
+            waiting_lanes: BTreeSet::new(),
             shelves: HashMap::new(),
             pushed: BTreeMap::new(),
             waiting: Default::default(),
             stirred: Vec::new(),
-            fired: Vec::new(),
         }
     }
 
@@ -185,12 +185,10 @@ impl Board {
 
     /// Puts every lane that is due by now on its shelves.
     pub fn advance(&mut self, now: Timestamp) {
-        let mut fired = std::mem::take(&mut self.fired);
-        self.wheel.advance(now, &mut fired);
-        for lane in fired.drain(..) {
+        while let Some((_, lane)) = self.waiting_lanes.first().copied().filter(|(ready_at, _)| *ready_at <= now) {
+            self.stop_waiting(lane);
             self.make_ready(lane);
         }
-        self.fired = fired;
     }
 
     /// The ready lanes on a shelf; none when it is empty.
@@ -225,7 +223,7 @@ impl Board {
 
     /// When to call [`Board::advance`] next, at the latest.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.wheel.next_wakeup()
+        self.waiting_lanes.first().map(|(ready_at, _)| *ready_at)
     }
 
     /// How many lanes are kept.
@@ -258,16 +256,18 @@ impl Board {
             self.forget(lane.id);
             return;
         }
-        self.lanes.insert(lane.id, Known { lane: Arc::clone(lane), head, ready: false });
+        self.stop_waiting(lane.id);
+        let known = Known { lane: Arc::clone(lane), head, ready: false, ready_at: None };
+        let known = self.lanes.entry(lane.id).insert_entry(known).into_mut();
         let ready_at = match lane.key.route {
             Route::Pull => head.plus_millis(-self.ahead_millis),
             Route::Push(_) => head,
         };
         if ready_at <= now {
-            self.wheel.cancel(lane.id);
             self.make_ready(lane.id);
         } else {
-            self.wheel.schedule(lane.id, ready_at);
+            known.ready_at = Some(ready_at);
+            self.waiting_lanes.insert((ready_at, lane.id));
         }
     }
 
@@ -291,8 +291,14 @@ impl Board {
 
     fn forget(&mut self, id: LaneId) {
         self.take_off_shelves(id);
-        self.wheel.cancel(id);
+        self.stop_waiting(id);
         self.lanes.remove(&id);
+    }
+
+    fn stop_waiting(&mut self, id: LaneId) {
+        if let Some(ready_at) = self.lanes.get_mut(&id).and_then(|known| known.ready_at.take()) {
+            self.waiting_lanes.remove(&(ready_at, id));
+        }
     }
 
     fn take_off_shelves(&mut self, id: LaneId) {
@@ -352,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_lane_is_ready_from_its_due_instant_on() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         board.note(&lane(1, 5), at(500), at(0));
         board.advance(at(499));
         assert!(ready(&board).is_empty());
@@ -363,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_is_pulled_is_ready_ahead_and_one_that_is_pushed_is_not() {
-        let mut board = Board::new(at(0), 1_000).ahead(20);
+        let mut board = Board::new(1_000).ahead(20);
         let mut pushed = Lane::clone(&lane(2, 5));
         pushed.key.route = Route::Push("http://a.example:80".into());
         board.note(&lane(1, 5), at(500), at(0));
@@ -381,7 +387,7 @@ mod tests {
 
     #[test]
     fn the_more_urgent_and_then_the_older_comes_first() {
-        let mut board = Board::new(at(100), 1_000);
+        let mut board = Board::new(1_000);
         for (number, priority, due) in [(1, 5, 10), (2, 9, 90), (3, 5, 5), (4, 0, 0)] {
             board.note(&lane(number, priority), at(due), at(100));
         }
@@ -390,12 +396,12 @@ mod tests {
 
     #[test]
     fn a_hint_only_makes_a_lane_earlier_and_the_store_corrects_both_ways() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         board.note(&lane(1, 5), at(100), at(0));
         board.note(&lane(1, 5), at(200), at(0));
-        assert_eq!(board.wheel.due_of(LaneId::new(1)), Some(at(100)));
+        assert_eq!(board.next_wakeup(), Some(at(100)));
         board.note(&lane(1, 5), at(50), at(0));
-        assert_eq!(board.wheel.due_of(LaneId::new(1)), Some(at(50)));
+        assert_eq!(board.next_wakeup(), Some(at(50)));
         board.advance(at(60));
         board.correct(LaneId::new(1), Some(at(300)), at(60));
         assert!(ready(&board).is_empty());
@@ -408,7 +414,7 @@ mod tests {
 
     #[test]
     fn lanes_that_are_pushed_stand_with_their_tenant() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         let pushed = |number, tenant: &str, priority| {
             let mut lane = Lane::clone(&lane(number, priority));
             lane.key.tenant = tenant.to_owned();
@@ -427,7 +433,7 @@ mod tests {
 
     #[test]
     fn it_knows_since_when_each_band_waits() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         board.note(&lane(1, 5), at(100), at(0));
         assert_eq!(board.waits_since(Band::Normal), None, "not due yet");
         board.advance(at(200));
@@ -442,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_search_of_the_store_makes_ready_lanes_later_and_forgets_those_without_tasks() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         for number in 1..=4 {
             board.note(&lane(number, 5), at(0), at(0));
         }
@@ -459,7 +465,7 @@ mod tests {
 
     #[test]
     fn lanes_that_concern_it_no_more_are_forgotten() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         board.note(&lane(1, 5), at(0), at(0));
         board.note(&lane(2, 6), at(0), at(0));
         board.note(&lane(3, 5), at(500), at(0));
@@ -470,7 +476,7 @@ mod tests {
 
     #[test]
     fn what_is_due_beyond_the_window_is_left_to_the_sweep() {
-        let mut board = Board::new(at(0), 1_000);
+        let mut board = Board::new(1_000);
         board.note(&lane(1, 5), at(1_001), at(0));
         assert!(board.is_empty());
         board.note(&lane(1, 5), at(1_000), at(0));

@@ -55,7 +55,7 @@ use split::Bands;
 /// How the dispatcher works.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Lanes due within this are kept in the timing wheel.
+    /// Lanes due within this are kept in memory.
     pub prefetch_window: Duration,
     /// How often every lane is looked for in the store.
     pub sweep_interval: Duration,
@@ -187,7 +187,7 @@ impl Dispatcher {
         let ahead = i64::try_from(config.claim_ahead.as_millis()).unwrap_or(i64::MAX).min(MOST_AHEAD_MILLIS);
         let fairness = config.fairness.clone();
         let dispatcher = Self {
-            board: Board::new(deps.clock.now(), window).ahead(ahead),
+            board: Board::new(window).ahead(ahead),
             backlog: Backlog::new(config.backlog_per_second, Instant::now()),
             gated: Gated::default(),
             breakers: Arc::default(),

@@ -1,4 +1,4 @@
-//! Decides when a task runs and who takes it: the timing wheel, the lanes, the
+//! Decides when a task runs and who takes it: the lanes, the
 //! dispatcher, the desk of the pull workers, and the settlement of what they hold.
 
 mod backlog;
@@ -6,7 +6,6 @@ mod backlog_rate;
 pub mod board;
 pub mod breakers;
 mod broken;
-
 pub mod cron_call;
 pub mod desk;
 pub mod dispatcher;
@@ -23,4 +22,3 @@ pub mod targets;
 mod waiters;
 pub mod waking;
 pub mod waking_schedules;
-pub mod wheel;
