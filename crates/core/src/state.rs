@@ -9,6 +9,8 @@
 //! token` is at once the lock against concurrent change and the fence against a late
 //! worker, and it can only grow.
 
+use std::ops::Deref;
+
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{NodeId, TaskId};
@@ -194,13 +196,20 @@ pub struct By<'a> {
     pub actor: Actor<'a>,
 }
 
-/// One conditional write: applied only while the task is in `from` at `expected_version` (and, where they are
-/// given, belongs to `tenant` and has the hold that was judged).
+/// One conditional write, as [`transition`] made it. Everybody can read its [fields](ChangeFields); nobody outside of
+/// this module can make one, or edit one other than by narrowing its condition.
 #[derive(Clone, Debug)]
 pub struct Change {
+    fields: ChangeFields,
+}
+
+/// What a [`Change`] expects of a task and writes to it: applied only while the task is in `from` at
+/// `expected_version` (and, where they are given, belongs to `tenant` and has the hold that was judged).
+#[derive(Clone, Debug)]
+pub struct ChangeFields {
     /// The tenant the task must belong to, when the change was made without reading the task.
     pub tenant: Option<String>,
-    /// The hold the task must still have, when the change was decided because of it: a sign of life changes no
+    /// The hold the task must still have, when the change was decided because of it: a heartbeat changes no
     /// version.
     pub judged: Option<Judged>,
     /// The state the task must be in.
@@ -232,7 +241,43 @@ pub struct Change {
     pub trail: Trail,
 }
 
+impl Deref for Change {
+    type Target = ChangeFields;
+
+    fn deref(&self) -> &ChangeFields {
+        &self.fields
+    }
+}
+
 impl Change {
+    /// The same change, applied only if the task belongs to `tenant`.
+    #[must_use]
+    pub fn of_tenant(mut self, tenant: &str) -> Self {
+        self.fields.tenant = Some(tenant.to_owned());
+        self
+    }
+
+    /// The same change, applied only while the task has the hold that was judged, if one was.
+    #[must_use]
+    pub fn judging(mut self, hold: Option<&Hold>) -> Self {
+        self.fields.judged = hold.map(Judged::of);
+        self
+    }
+
+    /// Its fields, to take what it wrote without a copy.
+    pub fn into_fields(self) -> ChangeFields {
+        self.fields
+    }
+
+    /// A change that the state machine would not make. Only for tests that show what a store refuses, and for planted
+    /// bugs.
+    #[cfg(any(test, feature = "testing"))]
+    #[must_use]
+    pub fn forged(mut self, edit: impl FnOnce(&mut ChangeFields)) -> Self {
+        edit(&mut self.fields);
+        self
+    }
+
     /// Where a task stands that stood at `before` and was changed by this.
     pub fn position_after(&self, before: &Position) -> Position {
         Position {
@@ -256,7 +301,7 @@ pub struct Judged {
 
 impl Judged {
     /// The hold as it was read.
-    pub fn of(hold: &Hold) -> Self {
+    fn of(hold: &Hold) -> Self {
         Self { expires_at: hold.expires_at, node: hold.node }
     }
 }
@@ -280,14 +325,16 @@ pub const COUNTED_FROM_VERSION: u64 = 10_000;
 pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<Change, Illegal> {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let draft = Draft { position, by };
-    let change = match (position.state, event) {
-        (Blocked, Event::Unblock(due_at)) => Change { due_at: Some(due_at), ..draft.step(Pending, Step::Unblocked) },
+    let fields = match (position.state, event) {
+        (Blocked, Event::Unblock(due_at)) => {
+            ChangeFields { due_at: Some(due_at), ..draft.step(Pending, Step::Unblocked) }
+        }
         (Pending, Event::Claim(hold)) => {
             let claimed = draft.step(Queued, Step::Claimed);
-            Change { attempts: Some(position.attempts.saturating_add(1)), hold: Some(hold), ..claimed }
+            ChangeFields { attempts: Some(position.attempts.saturating_add(1)), hold: Some(hold), ..claimed }
         }
         (Queued, Event::Start(hold)) => {
-            Change { hold: Some(hold), ..draft.step(Running, Step::Started { attempt: position.attempts }) }
+            ChangeFields { hold: Some(hold), ..draft.step(Running, Step::Started { attempt: position.attempts }) }
         }
         (Pending, Event::Lease(hold)) => {
             let attempts = position.attempts.saturating_add(1);
@@ -295,7 +342,7 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             leased.version += 1;
             leased.to = Running;
             leased.trail.push(&by.entry(leased.version, Running, Step::Started { attempt: attempts }));
-            Change { attempts: Some(attempts), hold: Some(hold), ..leased }
+            ChangeFields { attempts: Some(attempts), hold: Some(hold), ..leased }
         }
         (Running, Event::Complete { .. } | Event::Fail(_) | Event::GiveBack(_) | Event::Stopped)
             if position.cancel_requested =>
@@ -303,17 +350,17 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             draft.step(Cancelled, Step::Cancelled)
         }
         (Running, Event::Complete { result, http_status }) => {
-            Change { result, ..draft.step(Completed, Step::Completed { http_status }) }
+            ChangeFields { result, ..draft.step(Completed, Step::Completed { http_status }) }
         }
         (Running, Event::Fail(failure)) => draft.failed(failure),
-        (Queued | Running, Event::GiveBack(due_at)) => Change {
+        (Queued | Running, Event::GiveBack(due_at)) => ChangeFields {
             attempts: Some(position.attempts.saturating_sub(1)),
             due_at: Some(due_at),
             ..draft.step(Pending, Step::GivenBack)
         },
         (Blocked | Pending | Queued, Event::Cancel) => draft.step(Cancelled, Step::Cancelled),
         (Running, Event::Cancel) if !position.cancel_requested => {
-            Change { cancel_requested: true, ..draft.step(Running, Step::CancelRequested) }
+            ChangeFields { cancel_requested: true, ..draft.step(Running, Step::CancelRequested) }
         }
         (Blocked | Pending | Queued, Event::Expire) => draft.step(Failed, Step::Expired),
         (Blocked, Event::DependencyFailed { fail, parent }) => {
@@ -321,13 +368,13 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
             draft.step(if fail { Failed } else { Cancelled }, named.unwrap_or(Step::DependencyFailed))
         }
         (state @ (Blocked | Pending), Event::Edit(edit)) => {
-            Change { due_at: edit.execute_at, edit: Some(edit), ..draft.step(state, Step::Edited) }
+            ChangeFields { due_at: edit.execute_at, edit: Some(edit), ..draft.step(state, Step::Edited) }
         }
         (Pending, Event::RunNow) => {
             let edit = Edit { execute_at: Some(by.now), ..Edit::default() };
-            Change { due_at: Some(by.now), edit: Some(Box::new(edit)), ..draft.step(Pending, Step::RunNow) }
+            ChangeFields { due_at: Some(by.now), edit: Some(Box::new(edit)), ..draft.step(Pending, Step::RunNow) }
         }
-        (DeadLettered, Event::Redrive(payload)) => Change {
+        (DeadLettered, Event::Redrive(payload)) => ChangeFields {
             attempts: Some(0),
             crashes: Some(0),
             due_at: Some(by.now),
@@ -337,7 +384,7 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
         },
         (state, _) => return Err(Illegal { state }),
     };
-    Ok(change)
+    Ok(Change { fields })
 }
 
 impl By<'_> {
@@ -367,11 +414,11 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    fn step(&self, to: State, step: Step<'_>) -> Change {
+    fn step(&self, to: State, step: Step<'_>) -> ChangeFields {
         let version = self.position.version + 1;
         let mut trail = Trail::default();
         trail.push(&self.by.entry(version, to, step));
-        Change {
+        ChangeFields {
             tenant: None,
             judged: None,
             from: self.position.state,
@@ -391,7 +438,7 @@ impl Draft<'_> {
     }
 
     /// Another attempt after a delay, or the dead letters.
-    fn failed(&self, failure: Failure<'_>) -> Change {
+    fn failed(&self, failure: Failure<'_>) -> ChangeFields {
         let Position { attempts, crashes, version, .. } = *self.position;
         let crashes = crashes.saturating_add(u32::from(failure.how == FailedHow::Lost));
         let poisoned = failure.how == FailedHow::Lost && failure.poison_after > 0 && crashes >= failure.poison_after;
@@ -421,7 +468,7 @@ impl Draft<'_> {
         );
         let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));
         let attempts = uncounted.then(|| attempts.saturating_sub(1));
-        Change { attempts, crashes: Some(crashes), due_at, ..self.step(to, step) }
+        ChangeFields { attempts, crashes: Some(crashes), due_at, ..self.step(to, step) }
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::state::{By, Change, Event, Failure, Judged, State, transition};
+use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
@@ -155,8 +155,8 @@ impl Reaper {
             (State::Running, Some(hold)) => Event::Fail(self.failure(task, hold, now)),
             _ => return None,
         };
-        let judged = task.hold.as_ref().map(Judged::of);
-        transition(&task.position, event, &by).ok().map(|change| (task.id, Change { judged, ..change }))
+        let change = transition(&task.position, event, &by).ok()?;
+        Some((task.id, change.judging(task.hold.as_ref())))
     }
 
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {

@@ -190,7 +190,7 @@ impl Settler {
                 let change = transition(&Position::held_by(item.token), event, &by)
                     .expect("invariant: a running task can complete");
                 places.push(at);
-                changes.push((item.id, Change { tenant: Some(tenant.to_owned()), ..change }));
+                changes.push((item.id, change.of_tenant(tenant)));
             }
         }
         self.apply(places, changes, answers).await

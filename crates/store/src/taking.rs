@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use punctual_core::ids::NodeId;
-use punctual_core::state::{By, Change, Event, Position, State, transition};
+use punctual_core::state::{By, Change, ChangeFields, Event, Position, State, transition};
 use punctual_core::store::{MOST_AHEAD_MILLIS, Start, Taker};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
@@ -87,6 +87,7 @@ pub(crate) fn advance(task: &mut Task, change: Change) {
         task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());
         task.started_at = Some(change.at);
     }
-    task.hold = change.hold;
-    task.trail.extend(&change.trail);
+    let ChangeFields { hold, trail, .. } = change.into_fields();
+    task.hold = hold;
+    task.trail.extend(&trail);
 }

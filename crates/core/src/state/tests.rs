@@ -61,11 +61,11 @@ fn under_breaker(how: FailedHow) -> Failure<'static> {
     Failure { is_under_breaker: true, ..failure(how) }
 }
 
-fn step(position: &Position, event: Event<'_>) -> Change {
-    transition(position, event, &by()).expect("the event is legal here")
+fn step(position: &Position, event: Event<'_>) -> ChangeFields {
+    transition(position, event, &by()).expect("the event is legal here").into_fields()
 }
 
-fn error_of(change: &Change) -> (String, String) {
+fn error_of(change: &ChangeFields) -> (String, String) {
     let (_, error) = change.trail.last_error().expect("it tells an error");
     (error.code.into_owned(), error.message.into_owned())
 }
@@ -171,7 +171,7 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
 #[test]
 fn a_breaker_spares_only_what_another_attempt_could_mend() {
     let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));
-    let counted = |change: &Change| {
+    let counted = |change: &ChangeFields| {
         let told = change.trail.last().unwrap();
         change.attempts.is_none() && matches!(told.step, Step::Failed { .. }) && told.uncounted().is_none()
     };
@@ -292,4 +292,15 @@ fn names_and_numbers_of_states_read_back() {
         assert_eq!(State::from_code(i64::from(state.code())), Some(state));
     }
     assert_eq!((State::from_name("pending"), State::from_code(8), State::from_code(-1)), (None, None, None));
+}
+
+#[test]
+fn a_condition_can_be_narrowed_and_nothing_else() {
+    let made = transition(&at(State::Running), Event::GiveBack(NOW), &by()).expect("a run can be given back");
+    assert_eq!((&made.tenant, made.judged), (&None, None));
+    let narrowed = made.clone().of_tenant("acme").judging(Some(&hold()));
+    assert_eq!(narrowed.tenant.as_deref(), Some("acme"));
+    assert_eq!(narrowed.judged, Some(Judged { expires_at: hold().expires_at, node: hold().node }));
+    assert_eq!((narrowed.to, narrowed.version, narrowed.due_at), (made.to, made.version, made.due_at));
+    assert_eq!(narrowed.judging(None).judged, None);
 }

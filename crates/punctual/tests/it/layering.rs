@@ -78,6 +78,17 @@ fn the_server_has_the_wire_types_and_not_the_sdk() {
     }
 }
 
+#[test]
+fn only_the_testkit_can_forge_changes() {
+    for package in packages() {
+        let core = |dependency: &&Value| dependency["name"] == "punctual-core";
+        for dependency in list(&package["dependencies"]).iter().filter(core) {
+            let forges = list(&dependency["features"]).iter().any(|feature| feature == "testing");
+            assert_eq!(forges, package["name"] == "punctual-testkit", "{} asks for `testing`", package["name"]);
+        }
+    }
+}
+
 /// Every crate of the workspace with what it depends on outside its tests.
 fn workspace() -> BTreeMap<String, Vec<String>> {
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();

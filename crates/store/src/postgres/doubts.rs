@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
-use punctual_core::state::{By, Change, Event, Judged, Position};
+use punctual_core::state::{By, Change, Event, Position};
 use punctual_core::store::Applied;
 use punctual_core::task::Hold;
 use tokio::sync::Notify;
@@ -51,7 +51,7 @@ impl Doubts {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
             // What was taken ahead of its time is not due before it.
             let give_back = made(&position, Event::GiveBack(hold.since.max(by.now)), by);
-            Doubt { id, give_back: Change { judged: Some(Judged::of(hold)), ..give_back }, looks_left: LOOKS }
+            Doubt { id, give_back: give_back.judging(Some(hold)), looks_left: LOOKS }
         };
         let mut noted = self.noted.lock();
         let room = MOST.saturating_sub(noted.len());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
-use punctual_core::state::{Change, Event, Judged, State};
+use punctual_core::state::{Change, Event, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Task;
 use punctual_core::trail::{FailedHow, Step};
@@ -34,13 +34,13 @@ pub async fn apply_is_conditional_on_state_version_and_tenant(factory: &dyn Stor
     let mut bad: Vec<(TaskId, Change)> = vec![done_change];
     for (id, change) in &good {
         for expected_version in [0, change.expected_version - 1, change.expected_version + 1, u64::MAX / 2] {
-            bad.push((*id, Change { expected_version, ..change.clone() }));
+            bad.push((*id, change.clone().forged(|fields| fields.expected_version = expected_version)));
         }
         for from in State::ALL.into_iter().filter(|from| *from != change.from) {
-            bad.push((*id, Change { from, ..change.clone() }));
+            bad.push((*id, change.clone().forged(|fields| fields.from = from)));
         }
         for tenant in ["other", "", "ACME"] {
-            bad.push((*id, Change { tenant: Some(tenant.into()), ..change.clone() }));
+            bad.push((*id, change.clone().of_tenant(tenant)));
         }
         bad.push((TaskId::new(), change.clone()));
         bad.push((done.id, change.clone()));
@@ -54,8 +54,7 @@ pub async fn apply_is_conditional_on_state_version_and_tenant(factory: &dyn Stor
         assert_same(&fixture.get(task).await, task);
     }
     for (number, (id, change)) in good.into_iter().enumerate() {
-        let tenant = (number % 2 == 0).then(|| TENANT.to_owned());
-        let change = (id, Change { tenant, ..change });
+        let change = (id, if number % 2 == 0 { change.of_tenant(TENANT) } else { change });
         assert!(is_done(&fixture.apply_change(change.clone()).await));
         let once = fixture.find(TENANT, id).await.expect("it is there");
         assert!(matches!(fixture.apply_change(change).await, Applied::Lost), "a change was applied twice");
@@ -182,7 +181,7 @@ pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFact
     let fixture = StoreFixture::open(factory).await;
     let judged = |task: &Task| {
         let (id, change) = fixture.change(task, Event::Fail(failure(task, FailedHow::Lost, true)));
-        (id, Change { judged: task.hold.as_ref().map(Judged::of), ..change })
+        (id, change.judging(task.hold.as_ref()))
     };
     let running = fixture.running(task()).await;
     fixture.advance(10);

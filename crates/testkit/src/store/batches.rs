@@ -18,7 +18,7 @@ pub async fn apply_answers_each_change_of_a_batch(factory: &dyn StoreFactory) {
     for (number, task) in running.iter().enumerate() {
         let done = fixture.change(task, complete(Some(&number.to_string())));
         let (id, stale) = done.clone();
-        let stale = Change { expected_version: stale.expected_version - 1, ..stale };
+        let stale = stale.forged(|fields| fields.expected_version -= 1);
         match number % 4 {
             0 => {
                 changes.push(done);
@@ -109,7 +109,7 @@ pub async fn apply_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
     let changes = running.iter().enumerate().map(|(number, task)| {
         let (id, change) = fixture.change(task, complete(Some(&number.to_string())));
         let expected_version = if number % 5 == 0 { 1 } else { change.expected_version };
-        (id, Change { expected_version, ..change })
+        (id, change.forged(|fields| fields.expected_version = expected_version))
     });
     let answers = fixture.store.apply(changes.collect()).await.expect("apply answers");
     assert!(answers.iter().enumerate().all(|(number, answer)| is_done(answer) == (number % 5 != 0)));

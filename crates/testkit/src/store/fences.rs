@@ -94,7 +94,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     assert!(apply_as(&fixture, &none, vec![cancel(&stored[0])]).await.is_none(), "nobody ever held it");
 
     let first = acquire("leader", a).await;
-    let lost = (stored[1].id, Change { expected_version: 9, ..cancel(&stored[1]).1 });
+    let lost = (stored[1].id, cancel(&stored[1]).1.forged(|fields| fields.expected_version = 9));
     let twice = vec![cancel(&stored[0]), lost, cancel(&stored[2]), cancel(&stored[0])];
     let answers = apply_as(&fixture, &first, twice).await.expect("it holds the lease");
     assert_eq!(answers.iter().map(is_done).collect::<Vec<_>>(), [true, false, true, false]);

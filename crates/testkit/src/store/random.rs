@@ -207,7 +207,8 @@ impl History<'_> {
         for (id, position) in self.some_positions(8) {
             let event = self.event(id);
             let tenant = self.dice.once_in(3).then(|| self.dice.pick(&self.tenants).clone());
-            changes.extend(transition(&position, event, &by).ok().map(|change| (id, Change { tenant, ..change })));
+            let Ok(change) = transition(&position, event, &by) else { continue };
+            changes.push((id, tenant.map_or(change.clone(), |tenant| change.of_tenant(&tenant))));
         }
         if let Some((id, change)) = changes.first().cloned().filter(|_| self.dice.once_in(4)) {
             // A second step on top of the first, in the same batch.

@@ -54,7 +54,7 @@ pub async fn versions_beyond_32_bits_are_kept(factory: &dyn StoreFactory) {
         // As after `base` steps that nobody has the time to take.
         let far = Position { version: base, ..stored.position };
         let jump = transition(&far, Event::RunNow, &fixture.by()).expect("it waits");
-        let jump = Change { expected_version: stored.position.version, ..jump };
+        let jump = jump.forged(|fields| fields.expected_version = stored.position.version);
         assert!(is_done(&fixture.apply_change((stored.id, jump)).await));
 
         let queued = fixture.dispatch(stored.lane.id, 1).await.pop().expect("it is due");
@@ -68,7 +68,7 @@ pub async fn versions_beyond_32_bits_are_kept(factory: &dyn StoreFactory) {
         );
         assert!(fixture.beat(&running, base + 3, None, None).await.is_some());
         let done: (TaskId, Change) = fixture.change(&running, complete(None));
-        let stale = Change { expected_version: base + 2, ..done.1.clone() };
+        let stale = done.1.clone().forged(|fields| fields.expected_version = base + 2);
         assert!(!is_done(&fixture.apply_change((stored.id, stale)).await), "a neighbour of the version was changed");
         assert!(is_done(&fixture.apply_change(done).await));
         assert_eq!(fixture.get(&stored).await.position.version, base + 4);

@@ -97,11 +97,12 @@ pub struct RescheduleIgnored;
 
 #[async_trait]
 impl Mischief for RescheduleIgnored {
-    async fn change(&self, _: &Arc<dyn Store>, _: TaskId, mut change: Change) -> Result<Option<Change>, StoreError> {
-        if let (State::Pending, Some(edit)) = (change.from, &mut change.edit) {
-            (edit.execute_at, change.due_at) = (None, None);
-        }
-        Ok(Some(change))
+    async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
+        Ok(Some(change.forged(|fields| {
+            if let (State::Pending, Some(edit)) = (fields.from, &mut fields.edit) {
+                (edit.execute_at, fields.due_at) = (None, None);
+            }
+        })))
     }
 }
 
@@ -115,7 +116,7 @@ impl Mischief for AttemptCountedTwice {
             return Ok(Some(change));
         }
         let attempts = read(inner, id).await?.map(|task| task.position.attempts + 1);
-        Ok(Some(Change { attempts, ..change }))
+        Ok(Some(change.forged(|fields| fields.attempts = attempts)))
     }
 }
 
@@ -126,7 +127,7 @@ pub struct RetryAtOnce;
 impl Mischief for RetryAtOnce {
     async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
         let due_at = if is_retry(&change) { Some(change.at) } else { change.due_at };
-        Ok(Some(Change { due_at, ..change }))
+        Ok(Some(change.forged(|fields| fields.due_at = due_at)))
     }
 }
 
@@ -137,6 +138,6 @@ pub struct RedriveKeepsAttempts;
 impl Mischief for RedriveKeepsAttempts {
     async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
         let attempts = change.attempts.filter(|_| change.from != State::DeadLettered);
-        Ok(Some(Change { attempts, ..change }))
+        Ok(Some(change.forged(|fields| fields.attempts = attempts)))
     }
 }
