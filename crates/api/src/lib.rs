@@ -28,7 +28,6 @@ pub mod schedules;
 pub mod server;
 pub mod sightings;
 pub mod state;
-pub mod submit;
 #[cfg(test)]
 mod testing;
 pub mod view;

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use punctual_client::problem::Fault;
 use punctual_core::store::StoreError;
 use punctual_scheduler::desk::DeskError;
+use punctual_submission::{ErrorCode, SubmissionError};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:ident, $code:literal, $title:literal;)*) => {
@@ -229,6 +230,19 @@ impl IntoResponse for Problem {
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
         }
         response
+    }
+}
+
+impl From<SubmissionError> for Problem {
+    fn from(error: SubmissionError) -> Self {
+        let SubmissionError { code, detail, faults: errors } = error;
+        let code = match code {
+            ErrorCode::Invalid => return Self::invalid(errors),
+            ErrorCode::TooLarge => Code::TooLarge,
+            ErrorCode::DependencyCycle => Code::DependencyCycle,
+            ErrorCode::UnknownDependency => Code::UnknownDependency,
+        };
+        Self { errors, ..Self::new(code, detail) }
     }
 }
 

@@ -2,10 +2,6 @@
 //! the tasks of their occurrences by the rules of every submission, and lets those who write one take turns.
 
 pub mod doors;
-pub mod judge;
-pub mod maker;
 pub mod view;
 
 pub use doors::Doors;
-pub use judge::Judge;
-pub use maker::maker;

@@ -13,20 +13,18 @@ use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::forecast::Forecast;
 use punctual_core::ids::NodeId;
-use punctual_core::networks::AllowedNetworks;
 use punctual_core::obstacles::Obstacles;
 use punctual_core::partitions::Partitions;
 use punctual_core::queues::Queues;
-use punctual_core::retry::RetryPolicy;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
 use punctual_core::workers::Registry;
 use punctual_scheduler::desk::Desk;
-use punctual_scheduler::occurrences::Occurrences;
 use punctual_scheduler::outlook::Outlook;
-use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::settle::Settler;
+use punctual_submission::occurrences::Occurrences;
+use punctual_submission::{SubmissionRules, TaskFactory};
 
 use crate::forecast::Forecasts;
 use crate::heavy::HeavyWork;
@@ -135,22 +133,14 @@ pub struct Parts {
 /// The bounds of the interface.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
-    /// Bytes of a task's payload.
-    pub payload_bytes: usize,
+    /// The limits and defaults of submitted tasks.
+    pub submission: SubmissionRules,
     /// Bytes of a request's body.
     pub body_bytes: usize,
     /// Bytes of the body of a batch, of a settle call too.
     pub batch_body_bytes: usize,
     /// Tasks in one batch.
     pub batch_tasks: usize,
-    /// How a task is retried that does not say it, field by field.
-    pub retry_policy: RetryPolicy,
-    /// How long one run of a task may take that does not say it.
-    pub timeout_millis: u64,
-    /// What queues say of their tasks where those do not, as far as this node knows.
-    pub queues: KnownQueues,
-    /// The special networks that callbacks may go to.
-    pub networks: AllowedNetworks,
     /// Requests handled at once, long polls apart.
     pub requests_in_flight: usize,
     /// Bytes of bodies held at once, roughly; one counts for a quarter of its share at the most.
@@ -183,14 +173,10 @@ impl Default for LeaseMillis {
 impl Default for ApiConfig {
     fn default() -> Self {
         Self {
-            payload_bytes: 256 * 1024,
+            submission: SubmissionRules::default(),
             body_bytes: 1024 * 1024,
             batch_body_bytes: 64 * 1024 * 1024,
             batch_tasks: limits::BATCH,
-            retry_policy: RetryPolicy::default(),
-            timeout_millis: 300_000,
-            queues: KnownQueues::default(),
-            networks: AllowedNetworks::none(),
             requests_in_flight: 4_096,
             bodies_bytes: 16 * 1024 * 1024,
             waiting_workers: 10_000,
@@ -226,7 +212,8 @@ impl Api {
         let places = Places::new(&config, &metrics);
         let readiness = Readiness::new(Arc::clone(&store), probes);
         let counts = TaskCounts::new(Arc::clone(&store), &metrics);
-        let occurrences = Occurrences::new(Arc::clone(&store), scheduled::maker(&config, node), node);
+        let factory = TaskFactory::new(config.submission.clone(), node);
+        let occurrences = Occurrences::new(Arc::clone(&store), factory, node);
         let (sightings, draining) = (Sightings::default(), AtomicBool::new(false));
         Self(Arc::new(Inner {
             store,

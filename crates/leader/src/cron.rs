@@ -14,7 +14,7 @@ use punctual_core::schedules::{AT_EVERY_LOOK, Outcome, Schedules, Switch, Turn, 
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::cron_call::CronCall;
-use punctual_scheduler::occurrences::{Occurrences, Prepared};
+use punctual_submission::occurrences::{Occurrences, Prepared};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 

@@ -7,6 +7,7 @@
 
 use punctual_client::problem::Fault;
 use punctual_core::json::Json;
+use punctual_submission::pointer_token;
 use serde::Deserialize;
 use serde_path_to_error::Segment;
 
@@ -81,7 +82,7 @@ fn fault_of(path: &serde_path_to_error::Path, said: &str) -> Fault {
         return Fault::new(pointer, "is required");
     }
     if let Some(name) = quoted(said, "unknown field `") {
-        let token = escaped(name);
+        let token = pointer_token(name);
         if pointer.rsplit('/').next() != Some(token.as_str()) {
             push(&mut pointer, name);
         }
@@ -99,12 +100,7 @@ fn quoted<'a>(said: &'a str, prefix: &str) -> Option<&'a str> {
 
 fn push(pointer: &mut String, token: &str) {
     pointer.push('/');
-    pointer.push_str(&escaped(token));
-}
-
-/// A reference token of RFC 6901.
-pub fn escaped(token: &str) -> String {
-    token.replace('~', "~0").replace('/', "~1")
+    pointer.push_str(&pointer_token(token));
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The queues of a tenant: what they are set to, what is in them, and whether they are paused.
 
-mod settings;
-
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::ETAG;
 use axum::http::request::Parts;
@@ -9,6 +7,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
 use punctual_core::queues::{Change, Changed, Pause, Switch, Told, limits};
+use punctual_submission::Faults;
+use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -19,7 +19,6 @@ use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::fields::{Faults, NAME_RULE, is_name};
 
 /// On whose behalf a queue is paused that is paused over HTTP.
 const CLIENT: &str = "client";
@@ -126,7 +125,7 @@ async fn put_queue(
     if wanted.name.as_ref().is_some_and(|given| *given != name) {
         faults.add("/name", "must be the one in the path, or be left out");
     }
-    let settings = faults.queue_settings(&wanted, &api.config);
+    let settings = faults.queue_settings(&wanted, &api.config.submission);
     faults.finish()?;
     let now = api.clock.now();
     let switch = wanted.paused.map(|paused| {
@@ -261,7 +260,7 @@ async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Chan
     match api.queues.change_queue_at(tenant, name, &condition.0, change).await? {
         Changed::Done(queue) => {
             // Whoever submits to this node next finds it; of one that is only used there is nothing to find.
-            api.config.queues.learn(Some(queue).filter(|queue| queue.version > 0));
+            api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
             Ok(())
         }
         Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),

@@ -5,6 +5,7 @@ mod cancel;
 mod change;
 mod edit;
 mod explain;
+mod header_key;
 mod history;
 mod list;
 mod read;
@@ -12,7 +13,8 @@ mod redrive;
 mod run_now;
 mod submit;
 
-pub use submit::{HeaderKey, REPLAYED};
+pub use header_key::HeaderKey;
+pub use submit::REPLAYED;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

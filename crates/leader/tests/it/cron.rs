@@ -17,10 +17,11 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_leader::cron::{Config, Cron, Deps, Report};
 use punctual_scheduler::cron_call::CronCall;
-use punctual_scheduler::occurrences::{Maker, Occurrences};
 use punctual_store::sqlite::{Options, SqliteStore};
+use punctual_submission::occurrences::Occurrences;
+use punctual_submission::{SubmissionRules, TaskFactory};
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::fixtures::{START, TENANT, at, json, task};
+use punctual_testkit::fixtures::{START, TENANT, at, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
@@ -41,18 +42,14 @@ impl Bench {
     }
 
     fn looking_every(interval: Duration) -> Self {
-        let maker: Maker = Arc::new(|schedule, firing| {
-            let mut new = task().created_at(firing.now).due(firing.execute_at).schedule(schedule.id).build();
-            new.lane.tenant.clone_from(&schedule.tenant);
-            if schedule.name == "refused" { Err("there is no such queue".to_owned()) } else { Ok(new) }
-        });
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
+        let factory = TaskFactory::new(SubmissionRules::default(), NODE);
         let (store, call) = (Arc::new(store.unwrap()), Arc::<CronCall>::default());
         let deps = Deps {
             schedules: Arc::clone(&store) as _,
-            occurrences: Occurrences::new(Arc::clone(&store) as _, maker, NODE),
+            occurrences: Occurrences::new(Arc::clone(&store) as _, factory, NODE),
             clock: Arc::clone(&clock) as _,
             call: Arc::clone(&call),
             counted: Arc::new(|_, _| {}),
@@ -288,7 +285,8 @@ async fn terminate_other_ends_the_running_one_whatever_its_worker_says_later() {
     assert_eq!(bench.states(id).await, [State::Cancelled, State::Cancelled, State::Pending]);
     let trail = bench.tasks(id).await.remove(0).trail;
     let actors: Vec<Actor<'_>> = trail.entries().map(|entry| entry.actor).collect();
-    assert_eq!(actors.iter().filter(|actor| **actor == Actor::Schedule).count(), 2);
+    let by_schedule = actors.iter().filter(|actor| **actor == Actor::Schedule).count();
+    assert_eq!(by_schedule, 3, "made, asked to stop, stopped");
 }
 
 #[tokio::test]
@@ -459,13 +457,13 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
 #[tokio::test]
 async fn a_task_that_cannot_be_made_is_a_record_with_its_reason() {
     let bench = Bench::new();
-    let id = bench.schedule("refused", |_| {}).await;
+    let id = bench.schedule("s", |definition| definition.task = json(r#"{"type":""}"#)).await;
     bench.pass(MINUTE).await;
     assert_eq!(bench.told(id).await, [(1, Skipped, "task_refused".to_owned())]);
     let progress = bench.read(id).await.progress;
     assert_eq!((progress.run_count, progress.skipped_count, progress.next_run_at), (0, 1, Some(at(2 * MINUTE))));
     let told = bench.store.occurrences(id, None, 1).await.unwrap().remove(0);
-    assert!(told.detail.unwrap().contains("there is no such queue"));
+    assert!(told.detail.unwrap().contains("type: must be 1 to 255"));
 }
 
 #[tokio::test]

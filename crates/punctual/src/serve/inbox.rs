@@ -1,24 +1,30 @@
-//! What was submitted by SQL becomes tasks, by the rules of everything that is submitted over HTTP.
+//! Makes tasks of what was submitted by SQL, by the rules of every other submission.
+//!
+//! Runs on every node that has the role `api` or `scheduler` and a store that nodes share.
 
 use std::sync::Arc;
 
-use punctual_api::ApiConfig;
 use punctual_api::metrics::Metrics;
-use punctual_api::submit::Submitter;
 use punctual_core::ids::NodeId;
 use punctual_store::postgres::{Enqueued, PostgresStore};
+use punctual_submission::{SubmissionRules, TaskFactory};
 use tokio_util::sync::CancellationToken;
 
-/// Takes what is in the store's inbox, until told to stop.
-pub async fn receive(store: PostgresStore, config: ApiConfig, node: NodeId, metrics: Metrics, stop: CancellationToken) {
-    let payload_bytes = config.payload_bytes;
-    // Its size was judged when it was submitted: a limit that was lowered since must not take it away.
-    let config = ApiConfig { payload_bytes: usize::MAX, ..config };
-    let judge = move |enqueued: &Enqueued| {
-        let judged = Submitter::new(&config, &enqueued.tenant, enqueued.created_at, node)
-            .check_enqueued(enqueued.id, &enqueued.submission);
-        metrics.enqueued(judged.is_ok());
-        judged
+/// Empties the store's inbox until `stop`.
+pub async fn receive(
+    store: PostgresStore,
+    rules: SubmissionRules,
+    node: NodeId,
+    metrics: Metrics,
+    stop: CancellationToken,
+) {
+    let payload_bytes = rules.payload_bytes;
+    let factory = TaskFactory::new(rules, node);
+    let validate = move |enqueued: &Enqueued| {
+        let Enqueued { id, tenant, created_at, submission, .. } = enqueued;
+        let task = factory.of_enqueued(tenant, *id, *created_at, submission);
+        metrics.enqueued(task.is_ok());
+        task
     };
-    store.receive(Arc::new(judge), payload_bytes, stop.cancelled()).await;
+    store.receive(Arc::new(validate), payload_bytes, stop.cancelled()).await;
 }

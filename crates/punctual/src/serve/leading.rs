@@ -11,8 +11,8 @@ use punctual_leader::cron::{self, Cron};
 use punctual_leader::membership::Pulse;
 use punctual_leader::reaper::{self, Reaper};
 use punctual_leader::retention::{self, Pruner};
-use punctual_scheduler::occurrences::Occurrences;
 use punctual_store::postgres::PostgresStore;
+use punctual_submission::occurrences::Occurrences;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster;

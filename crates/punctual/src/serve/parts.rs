@@ -24,11 +24,11 @@ use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::Owned;
-use punctual_scheduler::queues::KnownQueues;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
 use punctual_scheduler::waking_schedules::WakingSchedules;
 use punctual_store::postgres::PostgresStore;
+use punctual_submission::KnownQueues;
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
 
 use crate::cli::Around;

@@ -20,10 +20,12 @@ use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::{self, Owner};
-use punctual_scheduler::queues::QueueWatch;
+use punctual_scheduler::queue_watch::QueueWatch;
 use punctual_scheduler::resolving::Resolving;
 use punctual_scheduler::settle::Settler;
 use punctual_store::postgres::PostgresStore;
+use punctual_submission::occurrences::Occurrences;
+use punctual_submission::{SubmissionRules, TaskFactory};
 use punctual_worker::Consumer;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -88,8 +90,8 @@ impl Running {
             claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
         }
         if let Some(store) = parts.shared.clone().filter(|_| has(Role::Api) || has(Role::Scheduler)) {
-            let (config, node, metrics) = (api.config.clone(), parts.node, parts.metrics.clone());
-            claiming.spawn("inbox", |stop| inbox::receive(store, config, node, metrics, stop));
+            let (rules, node, metrics) = (submission_rules(config, &parts), parts.node, parts.metrics.clone());
+            claiming.spawn("inbox", |stop| inbox::receive(store, rules, node, metrics, stop));
         }
         if let Some(store) = parts.shared.clone() {
             let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
@@ -130,7 +132,7 @@ impl Running {
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
-            let work = Arc::new(Leading::new(config, &parts, pulse, api.occurrences.clone()));
+            let work = Arc::new(Leading::new(config, &parts, pulse, occurrences(config, &parts)));
             leading.spawn("leader", |stop| {
                 let lead = move |lease: Lease, stop: CancellationToken| {
                     let work = Arc::clone(&work);
@@ -322,6 +324,21 @@ fn leadership(config: &Config) -> elector::Config {
     elector::Config { lease: config.leader.lease, renewal: config.leader.renewal }
 }
 
+fn submission_rules(config: &Config, parts: &Parts) -> SubmissionRules {
+    SubmissionRules {
+        payload_bytes: config.limits.payload_bytes,
+        retry_policy: config.tasks.retry_policy,
+        timeout_millis: millis(config.tasks.timeout),
+        queues: parts.known_queues.clone(),
+        networks: config.webhooks.allow_networks.clone(),
+    }
+}
+
+fn occurrences(config: &Config, parts: &Parts) -> Occurrences {
+    let factory = TaskFactory::new(submission_rules(config, parts), parts.node);
+    Occurrences::new(Arc::clone(&parts.store), factory, parts.node)
+}
+
 fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
     let broker = Arc::clone(&parts.broker);
     let broker = probe(move || {
@@ -345,14 +362,10 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
         clock: Arc::clone(&parts.clock),
         node: parts.node,
         config: ApiConfig {
-            payload_bytes: config.limits.payload_bytes,
+            submission: submission_rules(config, parts),
             body_bytes: config.limits.body_bytes,
             batch_body_bytes: config.limits.batch_bytes,
             batch_tasks: config.limits.batch_tasks,
-            retry_policy: config.tasks.retry_policy,
-            timeout_millis: millis(config.tasks.timeout),
-            queues: parts.known_queues.clone(),
-            networks: config.webhooks.allow_networks.clone(),
             requests_in_flight: config.limits.requests_in_flight,
             bodies_bytes: config.limits.bodies_bytes,
             waiting_workers: config.limits.waiting_workers,

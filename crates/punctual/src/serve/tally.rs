@@ -10,8 +10,8 @@ use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::fairness::{Band, LongestWaits};
 use punctual_scheduler::ownership::Owned;
-use punctual_scheduler::queues::KnownQueues;
 use punctual_store::postgres::PostgresStore;
+use punctual_submission::KnownQueues;
 use punctual_worker::{Ended, WorkerStats};
 use tokio_util::sync::CancellationToken;
 

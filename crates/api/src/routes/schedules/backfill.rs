@@ -7,7 +7,8 @@ use punctual_client as wire;
 use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
 use punctual_core::schedules::{Record, Recorded, Turn, Turned};
 use punctual_core::time::Timestamp;
-use punctual_scheduler::occurrences::known;
+use punctual_submission::Faults;
+use punctual_submission::occurrences::known;
 
 use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
@@ -15,7 +16,6 @@ use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::fields::Faults;
 
 /// Runs the instants of a time that is past.
 ///
@@ -136,7 +136,7 @@ fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestam
 fn too_many(fault: plan::TooMany) -> Problem {
     let mut faults = Faults::default();
     faults.add("/to", fault.to_string());
-    faults.finish().expect_err("invariant: a fault was added")
+    faults.finish().expect_err("invariant: a fault was added").into()
 }
 
 fn waiting(instant: Timestamp) -> Record {

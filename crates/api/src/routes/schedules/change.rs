@@ -9,13 +9,14 @@ use punctual_core::ids::ScheduleId;
 use punctual_core::schedule::plan;
 use punctual_core::schedules::{Definition, Pause, Replaced, Schedule, Standing, Switch, Turn, Turned};
 use punctual_core::time::Timestamp;
-use punctual_scheduler::occurrences::Prepared;
+use punctual_submission::occurrences::{Prepared, known};
+use punctual_submission::{CheckedSchedule, ScheduleValidator};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::answer;
 use crate::extract::If;
 use crate::problem::{Code, Problem};
-use crate::schedules::{Judge, judge::Judged, view};
+use crate::schedules::view;
 use crate::state::Api;
 
 /// How often a lost race is run again. Each loss means that somebody else has written the schedule, on another node for
@@ -98,10 +99,11 @@ pub async fn find_standing(api: &Api, tenant: &str, id: ScheduleId) -> Result<St
     api.schedules.standing(tenant, id).await?.ok_or_else(no_such_schedule)
 }
 
-/// The judge of a request about a schedule that was made at `created_at`.
-pub fn judge<'a>(api: &'a Api, tenant: &'a str, created_at: Option<Timestamp>) -> Judge<'a> {
+/// The validator of a request about a schedule that was made at `created_at`.
+pub fn validator<'a>(api: &'a Api, tenant: &'a str, created_at: Option<Timestamp>) -> ScheduleValidator<'a> {
     let now = api.clock.now();
-    Judge { config: &api.config, tenant, now, node: api.node, created_at: created_at.unwrap_or(now) }
+    let created_at = created_at.unwrap_or(now);
+    ScheduleValidator { rules: &api.config.submission, tenant, now, node: api.node, created_at }
 }
 
 /// Writes what `wanted` says of a schedule, its pause included, in one write; `wanted` is made anew for each try. Gives the
@@ -111,14 +113,14 @@ pub async fn rewrite(
     tenant: &str,
     id: ScheduleId,
     condition: &If,
-    wanted: impl Fn(&Schedule) -> Result<Judged, Problem>,
+    wanted: impl Fn(&Schedule) -> Result<CheckedSchedule, Problem>,
 ) -> Result<Schedule, Problem> {
     let _turn = take_turn(api, tenant, id).await?;
     for _ in 0..ROUNDS {
         let (standing, now) = (find_standing(api, tenant, id).await?, api.clock.now());
         let schedule = &standing.schedule;
         check_version(condition, schedule)?;
-        let Judged { name, definition, paused } = wanted(schedule)?;
+        let CheckedSchedule { name, definition, paused } = wanted(schedule)?;
         let new_timing = definition.spec.timing != schedule.definition.spec.timing;
         let edited = edited(api, schedule, name.clone(), definition, now)?;
         let is_paused = schedule.pause.is_some();
@@ -157,7 +159,7 @@ async fn decide_due(api: &Api, standing: &Standing, now: Timestamp) -> Result<bo
         return Ok(false);
     }
     let prepared = if schedule.pause.is_some() {
-        let known = punctual_scheduler::occurrences::known(standing);
+        let known = known(standing);
         let skipped = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
         Prepared::Turn(Box::new(api.occurrences.turn(standing, &skipped, now)), false)
     } else {
@@ -189,11 +191,11 @@ fn edited(
         return Ok(None);
     }
     let (old, spec) = (&schedule.definition.spec, &definition.spec);
-    let judge = judge(api, &schedule.tenant, Some(schedule.created_at));
+    let validator = validator(api, &schedule.tenant, Some(schedule.created_at));
     let mut progress = schedule.progress;
     let first = || plan::first(spec, progress.run_count, now);
     progress.next_run_at = if spec.timing != old.timing {
-        judge.has_instants(spec)?;
+        validator.check_instants(spec)?;
         first()
     } else if spec.max_runs != old.max_runs {
         // A greater limit lets one go on that had ended by the smaller.
@@ -272,7 +274,7 @@ async fn go_on(
     });
     standing.schedule.set_pause(None);
     let schedule = &standing.schedule;
-    let known = punctual_scheduler::occurrences::known(&standing);
+    let known = known(&standing);
     let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
     let turn = Turn { switch: Some(Switch::Resume), edited, ..api.occurrences.turn(&standing, &plan, now) };
     Ok(match write(api, turn).await? {

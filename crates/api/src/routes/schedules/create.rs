@@ -8,12 +8,12 @@ use punctual_client as wire;
 use punctual_core::ids::ScheduleId;
 use punctual_core::schedule::plan;
 use punctual_core::schedules::{Inserted, Pause, Progress, Schedule};
+use punctual_submission::CheckedSchedule;
 
-use super::change::{judge, name_taken, shown};
+use super::change::{name_taken, shown, validator};
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::Invalid;
 use crate::problem::Problem;
-use crate::schedules::judge::Judged;
 use crate::state::Api;
 
 /// Makes a schedule.
@@ -34,33 +34,33 @@ pub async fn create_schedule(
     Tenant(tenant): Tenant,
     JsonBody(new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
-    let judged = judge(&api, &tenant, None).check(new)?;
-    let name = judged.name.clone();
-    match insert(&api, &tenant, judged).await? {
+    let checked = validator(&api, &tenant, None).check(new)?;
+    let name = checked.name.clone();
+    match insert(&api, &tenant, checked).await? {
         Some(schedule) => created(&schedule),
         None => Err(name_taken(&name)),
     }
 }
 
 /// Stores a schedule; none if there is one of its name.
-pub async fn insert(api: &Api, tenant: &str, judged: Judged) -> Result<Option<Schedule>, Problem> {
-    let judge = judge(api, tenant, None);
-    judge.has_instants(&judged.definition.spec)?;
-    let now = judge.now;
-    let next_run_at = plan::first(&judged.definition.spec, 0, now);
+pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result<Option<Schedule>, Problem> {
+    let validator = validator(api, tenant, None);
+    validator.check_instants(&checked.definition.spec)?;
+    let now = validator.now;
+    let next_run_at = plan::first(&checked.definition.spec, 0, now);
     let mut schedule = Schedule {
         id: ScheduleId::new(),
         tenant: tenant.to_owned(),
-        name: judged.name,
+        name: checked.name,
         version: 1,
         revision: 1,
         created_at: now,
         updated_at: now,
-        definition: judged.definition,
+        definition: checked.definition,
         pause: None,
         progress: Progress { next_run_at, ..Progress::default() },
     };
-    schedule.set_pause((judged.paused == Some(true)).then_some(Pause { at: now, reason: None }));
+    schedule.set_pause((checked.paused == Some(true)).then_some(Pause { at: now, reason: None }));
     schedule.progress.look_at = schedule.look_at(false);
     match api.schedules.insert(schedule.clone()).await? {
         Inserted::Created => Ok(Some(schedule)),

@@ -6,14 +6,14 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_client::{NewSchedule, SchedulePatch};
 use punctual_core::schedules::Schedule;
+use punctual_submission::{CheckedSchedule, Faults};
 
-use super::change::{SchedulePath, judge, rewrite, shown};
+use super::change::{SchedulePath, rewrite, shown, validator};
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
-use crate::schedules::{judge::Judged, view};
+use crate::schedules::view;
 use crate::state::Api;
-use crate::submit::fields::Faults;
 
 /// Changes a schedule.
 ///
@@ -41,8 +41,9 @@ pub async fn edit_schedule(
     JsonBody(patch): JsonBody<SchedulePatch>,
 ) -> Result<Response, Problem> {
     no_nulls(&patch)?;
-    let wanted = |schedule: &Schedule| -> Result<Judged, Problem> {
-        judge(&api, &tenant, Some(schedule.created_at)).check(patched(view::written(schedule)?, patch.clone()))
+    let wanted = |schedule: &Schedule| -> Result<CheckedSchedule, Problem> {
+        let new = patched(view::written(schedule)?, patch.clone());
+        Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new)?)
     };
     shown(StatusCode::OK, &rewrite(&api, &tenant, id, &condition, wanted).await?)
 }
@@ -75,7 +76,7 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     for (pointer, _) in fields.iter().filter(|(_, is_null)| *is_null) {
         faults.add(*pointer, "must not be null; leave it out to keep it as it is");
     }
-    faults.finish()
+    Ok(faults.finish()?)
 }
 
 /// The schedule with what the patch says.

@@ -5,13 +5,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::PAUSE_REASON;
+use punctual_submission::Faults;
 
 use super::change::{SchedulePath, pause, resume, shown};
 use crate::extract::{If, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::submit::fields::Faults;
 
 /// Pauses a schedule.
 ///

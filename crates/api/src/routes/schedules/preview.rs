@@ -9,7 +9,7 @@ use punctual_core::schedule::plan::{Spec, reserved};
 use punctual_core::schedules::Standing;
 use punctual_core::time::Timestamp;
 
-use super::change::{SchedulePath, find_standing, judge};
+use super::change::{SchedulePath, find_standing, validator};
 use crate::answer::json;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
@@ -69,10 +69,10 @@ pub async fn preview_new_schedule(
     JsonBody(new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
-    let judge = judge(&api, &tenant, None);
-    let spec = judge.check_preview(&new)?;
-    judge.has_instants(&spec)?;
-    Ok(upcoming(&spec, spec.runs_left(0, 0), judge.now, count))
+    let validator = validator(&api, &tenant, None);
+    let spec = validator.check_preview(&new)?;
+    validator.check_instants(&spec)?;
+    Ok(upcoming(&spec, spec.runs_left(0, 0), validator.now, count))
 }
 
 fn count(mut query: Query) -> Result<usize, Problem> {

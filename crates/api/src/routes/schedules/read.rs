@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
+use punctual_submission::fields::is_name;
 
 use super::change::{NamePath, SchedulePath, find, shown};
 use crate::extract::Tenant;
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::fields::is_name;
 
 /// Reads a schedule.
 #[utoipa::path(

@@ -5,14 +5,14 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
+use punctual_submission::Faults;
 
-use super::change::{NamePath, ROUNDS, SCHEDULE, judge, kept_changing, rewrite, shown};
+use super::change::{NamePath, ROUNDS, SCHEDULE, kept_changing, rewrite, shown, validator};
 use super::create::{created, insert};
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::Invalid;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::fields::Faults;
 
 /// Makes the schedule of this name, or replaces it.
 ///
@@ -51,13 +51,13 @@ pub async fn put_schedule(
     for _ in 0..ROUNDS {
         let Some(there) = api.schedules.named(&tenant, &name).await? else {
             condition.check(SCHEDULE, None)?;
-            let judged = judge(&api, &tenant, None).check(new.clone())?;
-            match insert(&api, &tenant, judged).await? {
+            let checked = validator(&api, &tenant, None).check(new.clone())?;
+            match insert(&api, &tenant, checked).await? {
                 Some(schedule) => return created(&schedule),
                 None => continue,
             }
         };
-        let wanted = |schedule: &Schedule| judge(&api, &tenant, Some(schedule.created_at)).check(new.clone());
+        let wanted = |schedule: &Schedule| Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new.clone())?);
         let rewritten = rewrite(&api, &tenant, there.id, &condition, wanted).await;
         return match rewritten {
             // Somebody removed it meanwhile: it is made.

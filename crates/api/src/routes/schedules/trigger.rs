@@ -8,7 +8,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedule::plan::{self, Origin};
 use punctual_core::schedules::{Asked, Occurrence, Outcome, Record, Recorded, Schedule, Standing, Turn, Turned};
 use punctual_core::task::Idempotency;
-use punctual_scheduler::occurrences::{Prepared, known};
+use punctual_submission::occurrences::{Prepared, known};
 use sha2::{Digest, Sha256};
 
 use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};

@@ -12,18 +12,18 @@ use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, limits};
+use punctual_submission::{BatchContext, TaskValidator, batch_members, keep_order};
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
+use super::header_key;
 use crate::courtesy::in_turns;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
 use crate::extract::{Tenant, json};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::members::{self, Verdict};
-use crate::submit::{Among, Submitter, key, queue};
 
 /// Submits many tasks.
 ///
@@ -49,7 +49,7 @@ pub async fn submit_batch(
         _ => Err("must be ids or tasks".to_owned()),
     });
     query.finish()?;
-    if request.headers().contains_key(key::HEADER) {
+    if request.headers().contains_key(header_key::HEADER) {
         let detail = "one key cannot stand for many tasks; give each its field idempotency_key";
         return Err(Problem::new(Code::InvalidIdempotencyKey, detail));
     }
@@ -69,13 +69,16 @@ pub async fn submit_batch(
     api.heavy.sized(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
 }
 
+/// A task of a batch, or why it is refused.
+type Verdict = Result<NewTask, Problem>;
+
 /// Every task of the batch, or why not, and the ids that they have among each other.
 fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result<(Vec<Verdict>, Vec<TaskId>), Problem> {
     let most = api.config.batch_tasks.min(limits::BATCH);
-    let submitter = Submitter::new(&api.config, tenant, api.clock.now(), api.node);
+    let validator = TaskValidator::new(&api.config.submission, tenant, api.clock.now(), api.node);
     let budget = Cell::new(limits::BATCH_DEPENDENCIES);
     let check = |ids: &[TaskId], at: usize, read: Result<wire::NewTask, Problem>| {
-        read.and_then(|new| submitter.check_member(new, &Among::batch(ids, at, &budget)))
+        read.and_then(|new| Ok(validator.check_member(new, &BatchContext::batch(ids, at, &budget))?))
             .map_err(|problem| problem.under(&format!("/tasks/{at}")))
     };
     let (mut verdicts, ids): (Vec<Verdict>, Vec<TaskId>) = match media_type {
@@ -97,8 +100,8 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
             (in_turns(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
         }
     };
-    members::refuse_impossible(&mut verdicts, &ids);
-    queue::keep_order(&mut verdicts);
+    batch_members::refuse_impossible(&mut verdicts, &ids);
+    keep_order(&mut verdicts);
     Ok((verdicts, ids))
 }
 

@@ -5,13 +5,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::{Event, State as TaskState, transition};
+use punctual_submission::patch;
 
 use super::change::{Decision, change};
 use crate::extract::{If, JsonBody, TaskPath, Tenant};
 use crate::openapi::{Invalid, NotFound};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::patch;
 
 /// Changes a task that has not begun.
 #[utoipa::path(
@@ -40,7 +40,7 @@ pub async fn edit_task(
         if !matches!(task.state(), TaskState::Blocked | TaskState::Pending) {
             return Err(not_editable(task.state()));
         }
-        let Some(edit) = patch::check(&wanted, task, by.now, &api.config)? else {
+        let Some(edit) = patch::check(&wanted, task, by.now, &api.config.submission)? else {
             return Ok(Decision::Leave(StatusCode::OK));
         };
         let change =

@@ -10,6 +10,7 @@ use punctual_core::state::State as TaskState;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use punctual_submission::fields::{NAME_RULE, is_name, label_fault};
 use tokio::time::Instant;
 use utoipa::IntoParams;
 
@@ -20,7 +21,6 @@ use crate::extract::query::Query;
 use crate::openapi::Invalid;
 use crate::problem::Problem;
 use crate::state::Api;
-use crate::submit::fields::{NAME_RULE, is_name, label_fault};
 use crate::view;
 
 /// The conditions of a listing, for the OpenAPI document; [`read_filter`] reads them. All have to hold.

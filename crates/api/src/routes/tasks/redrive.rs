@@ -5,13 +5,13 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::state::{Event, transition};
+use punctual_submission::Faults;
 
 use super::change::{Decision, change};
 use crate::extract::{If, MaybeJsonBody, TaskPath, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::fields::Faults;
 
 /// Tries a dead letter again, its retries counted from zero.
 #[utoipa::path(
@@ -37,7 +37,7 @@ pub async fn redrive_task(
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
     if let Some(payload) = &wanted.payload {
-        faults.payload(payload, api.config.payload_bytes);
+        faults.payload(payload, api.config.submission.payload_bytes);
     }
     faults.finish()?;
     change(&api, &tenant, id, &condition, |task, by| {

@@ -1,33 +1,22 @@
 //! `POST /v1/tasks`.
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::State;
 use axum::http::header::LOCATION;
-use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::{FullQueue, Inserted};
+use punctual_submission::TaskValidator;
 
+use super::header_key::HeaderKey;
 use crate::answer;
 use crate::extract::{JsonBody, Tenant};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-use crate::submit::{Submitter, key};
 
 /// Set on the answer to a submission that was made before.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
-
-/// What the header `Idempotency-Key` says.
-pub struct HeaderKey(pub Option<String>);
-
-impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        key::from_headers(&parts.headers).map(Self)
-    }
-}
 
 /// Submits a task.
 ///
@@ -52,7 +41,7 @@ pub async fn submit_task(
     HeaderKey(key): HeaderKey,
     JsonBody(new): JsonBody<wire::NewTask>,
 ) -> Result<Response, Problem> {
-    let task = Submitter::new(&api.config, &tenant, api.clock.now(), api.node).check(new, key)?;
+    let task = TaskValidator::new(&api.config.submission, &tenant, api.clock.now(), api.node).check(new, key)?;
     let inserted = api.store.insert(vec![task]).await?.pop();
     match inserted.ok_or_else(unanswered)? {
         Inserted::Created(task) => {

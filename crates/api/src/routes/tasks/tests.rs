@@ -1,5 +1,6 @@
 use axum::body::Body;
 use axum::http::{Request, header};
+use punctual_submission::SubmissionRules;
 use serde_json::{Value, json};
 
 use crate::extract::TENANT_HEADER;
@@ -124,8 +125,8 @@ async fn a_repeated_submission_is_recognised() {
 
 #[tokio::test]
 async fn bodies_are_judged_before_they_are_stored() {
-    let world =
-        World::with(ApiConfig { body_bytes: 400, payload_bytes: 100, ..ApiConfig::default() }, Probes::default());
+    let submission = SubmissionRules { payload_bytes: 100, ..SubmissionRules::default() };
+    let world = World::with(ApiConfig { body_bytes: 400, submission, ..ApiConfig::default() }, Probes::default());
     let send = async |body: &str| batch(&world, "/v1/tasks", "application/json", body).await;
     for (body, status, code) in [
         ("{", 400, "invalid_json"),

@@ -11,11 +11,11 @@ use punctual_client as wire;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Inserted;
 use punctual_core::task::Task;
+use punctual_submission::batch_members::depends_on_refused;
 
 use crate::answer;
 use crate::problem::Problem;
 use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
-use crate::submit::members;
 use crate::view;
 
 /// An item for each task of the batch: of what was judged before it was stored, and of what the store said of the rest.
@@ -96,16 +96,25 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
         for (child, parent) in path.into_iter().rev() {
             let problem = match put_off.get(&parent) {
                 Some(refusal) => {
-                    let problem = members::depends_on_put_off(parent, refusal);
+                    let problem = depends_on_put_off(parent, refusal);
                     put_off.insert(child, problem.clone());
                     problem
                 }
-                None => members::depends_on_refused(child, parent),
+                None => depends_on_refused(child, parent).into(),
             };
             refusals.insert(child, problem);
         }
     }
     refusals
+}
+
+/// The refusal of a task that depends on another of its batch, for which there is no room now: both can
+/// be tried again.
+fn depends_on_put_off(parent: usize, refusal: &Problem) -> Problem {
+    let detail = format!(
+        "it depends on task {parent} of the batch, which was refused for now; nothing was stored of it, try both again later"
+    );
+    Problem::new(refusal.code(), detail).retry_after(refusal.retry_after_seconds().unwrap_or(1))
 }
 
 #[cfg(test)]

@@ -1,30 +1,33 @@
 //! The rules of a queue's settings.
+//!
+//! Called by `PUT /v1/queues/{name}`. Invariant: the defaults that a queue gives to its tasks obey the
+//! rules of the tasks themselves.
 
 use std::ops::RangeInclusive;
 
 use punctual_client::{QueueSettings, RateLimitFields};
 use punctual_core::queues::{RateLimit, Settings, limits};
 
-use crate::state::ApiConfig;
-use crate::submit::fields::Faults;
+use crate::SubmissionRules;
+use crate::fields::Faults;
 
 impl Faults {
-    /// What a queue is to be set to.
-    pub(super) fn queue_settings(&mut self, wanted: &QueueSettings, config: &ApiConfig) -> Settings {
+    /// The settings to store for a queue.
+    pub fn queue_settings(&mut self, wanted: &QueueSettings, rules: &SubmissionRules) -> Settings {
         let concurrency = 1..=i64::from(limits::CONCURRENCY);
         let none = "to have nothing run, pause the queue";
         let max_concurrency = self.whole("/max_concurrency", wanted.max_concurrency, concurrency, none);
         let depth = 1..=i64::try_from(limits::DEPTH).unwrap_or(i64::MAX);
         let max_depth = self.whole("/max_depth", wanted.max_depth, depth, "leave it out for no bound");
-        let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, config.retry_policy));
-        let timeout_millis = wanted.timeout_seconds.map(|given| self.timeout(Some(given), config.timeout_millis));
+        let retry_policy = wanted.retry_policy.as_ref().map(|given| self.retry_policy(given, rules.retry_policy));
+        let timeout_millis = wanted.timeout_seconds.map(|given| self.timeout(Some(given), rules.timeout_millis));
         let jitter =
             wanted.dispatch_jitter_seconds.map_or(Some(0), |given| given.to_millis_within(0, limits::JITTER_MILLIS));
         if jitter.is_none() {
             self.add("/dispatch_jitter_seconds", "must be from 0 to 3600");
         }
         let (_, callback) =
-            self.callback(wanted.callback_url.clone(), wanted.callback_headers.clone(), &config.networks);
+            self.callback(wanted.callback_url.clone(), wanted.callback_headers.clone(), &rules.networks);
         Settings {
             max_concurrency: max_concurrency.and_then(|most| u32::try_from(most).ok()),
             rate_limit: wanted.rate_limit.map(|given| self.rate_limit(given)),
@@ -47,10 +50,10 @@ impl Faults {
         RateLimit { per_second, burst: burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1) }
     }
 
-    fn whole(&mut self, pointer: &str, given: Option<i64>, range: RangeInclusive<i64>, else_say: &str) -> Option<i64> {
+    fn whole(&mut self, pointer: &str, given: Option<i64>, range: RangeInclusive<i64>, hint: &str) -> Option<i64> {
         let given = given?;
         if !range.contains(&given) {
-            self.add(pointer, format!("must be from {} to {}; {else_say}", range.start(), range.end()));
+            self.add(pointer, format!("must be from {} to {}; {hint}", range.start(), range.end()));
         }
         Some(given)
     }

@@ -1,27 +1,31 @@
-//! Idempotency keys, in the header and in the body.
+//! The header `Idempotency-Key`.
+//!
+//! Read by the routes that submit or trigger one task. The rule for keys is that of the body's field.
 
+use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
-use punctual_core::task::limits;
+use axum::http::request::Parts;
+use punctual_submission::idempotency_key::{RULE, is_key};
 
 use crate::problem::{Code, Problem};
 
 /// The header that carries the key.
 pub const HEADER: &str = "idempotency-key";
 
-/// What a key must be, in words.
-pub const RULE: &str = "must be 1 to 255 visible ASCII characters, with blanks only between them";
+/// The key in the header `Idempotency-Key`, if there is one.
+pub struct HeaderKey(pub Option<String>);
 
-/// Whether `text` can be a key.
-pub fn is_key(text: &str) -> bool {
-    (1..=limits::NAME).contains(&text.len())
-        && text.bytes().all(|b| (b' '..=b'~').contains(&b))
-        && !text.starts_with(' ')
-        && !text.ends_with(' ')
+impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        from_headers(&parts.headers).map(Self)
+    }
 }
 
-/// The key that the header says: a quoted string of RFC 9651, as the draft wants it, or bare, as many clients
+/// The key in `headers`: a quoted string of RFC 9651, as the draft wants it, or bare, as many clients
 /// send it.
-pub fn from_headers(headers: &HeaderMap) -> Result<Option<String>, Problem> {
+fn from_headers(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };
     let key = value.to_str().ok().and_then(|text| match text.strip_prefix('"') {
@@ -36,7 +40,7 @@ pub fn from_headers(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-/// What stands between the quotes, `rest` beginning after the first.
+/// The text between the quotes; `rest` begins after the first quote.
 fn unquoted(rest: &str) -> Option<String> {
     let inner = rest.strip_suffix('"')?;
     let mut key = String::with_capacity(inner.len());
@@ -75,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_key_is_refused() {
+    fn a_malformed_key_is_refused() {
         let long = [b'k'; 256];
         assert!(read(&[&long[..255]]).is_ok());
         let emoji = "\u{1f600}".as_bytes();

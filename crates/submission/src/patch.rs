@@ -1,20 +1,22 @@
-//! Judges a change of a task that has not begun, against the task as it is.
+//! Checks an edit of a task that has not started, against the task as it is.
+//!
+//! Called by `PATCH /v1/tasks/{id}`. Invariant: after the edit the task can still run before it
+//! expires.
 
 use punctual_client as wire;
 use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
 
-use crate::problem::Problem;
-use crate::state::ApiConfig;
-use crate::submit::fields::{Faults, When};
+use crate::fields::{Faults, When};
+use crate::{SubmissionError, SubmissionRules};
 
-/// What `patch` changes of `task` at `now`; none if it says nothing.
+/// The edit that `patch` makes to `task` at `now`; none if the patch is empty.
 pub fn check(
     patch: &wire::TaskPatch,
     task: &Task,
     now: Timestamp,
-    config: &ApiConfig,
-) -> Result<Option<Edit>, Problem> {
+    rules: &SubmissionRules,
+) -> Result<Option<Edit>, SubmissionError> {
     let mut faults = Faults::default();
     let execute_at = given(&mut faults, "/execute_at", patch.execute_at.as_ref());
     let delay_seconds = given(&mut faults, "/delay_seconds", patch.delay_seconds.as_ref());
@@ -40,12 +42,12 @@ pub fn check(
         faults.metadata(metadata);
     }
     if let Some(payload) = &patch.payload {
-        faults.payload(payload, config.payload_bytes);
+        faults.payload(payload, rules.payload_bytes);
     }
     faults.finish()?;
     let payload = patch.payload.clone();
     let edit = Edit { execute_at, payload, priority, retry_policy, expires_at, metadata: metadata.cloned() };
-    Ok(says_something(&edit).then_some(edit))
+    Ok(is_change(&edit).then_some(edit))
 }
 
 /// The value of a field that may be absent but not `null`.
@@ -56,7 +58,7 @@ fn given<'a, T>(faults: &mut Faults, pointer: &str, field: Option<&'a Option<T>>
     field.and_then(Option::as_ref)
 }
 
-fn says_something(edit: &Edit) -> bool {
+fn is_change(edit: &Edit) -> bool {
     let Edit { execute_at, payload, priority, retry_policy, expires_at, metadata } = edit;
     execute_at.is_some()
         || payload.is_some()

@@ -1,7 +1,8 @@
-//! Judges what the owner of a schedule sends, and makes of it what is stored. Pure: the caller gives the time.
+//! Checks a schedule that its owner sent, and makes the definition that is stored. Pure: the caller
+//! gives the time.
 //!
-//! All faults of a request are told at once, each with a pointer to its place. What comes out has at least one instant to
-//! come, unless its times were left as they were.
+//! Called by the routes that create, replace, edit and preview schedules. Invariant: one call reports
+//! every fault, and the task of a schedule that passes could be submitted now.
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};
@@ -12,48 +13,46 @@ use punctual_core::schedule::{Cron, DstGap, Interval, Pattern, Rules, Timing, Zo
 use punctual_core::schedules::Definition;
 use punctual_core::time::Timestamp;
 
-use crate::problem::{Code, Problem};
-use crate::state::ApiConfig;
-use crate::submit::Submitter;
-use crate::submit::fields::Faults;
+use crate::fields::Faults;
+use crate::{ErrorCode, SubmissionError, SubmissionRules, TaskValidator};
 
 /// A day, in milliseconds: the greatest jitter.
 const DAY_MILLIS: u64 = 86_400_000;
-/// How far back catching up may go: a year.
+/// The longest window of catching up: a year.
 const MAX_WINDOW_MILLIS: u64 = 366 * DAY_MILLIS;
-/// How far back it goes if nobody says.
+/// The window of a schedule that gives none.
 const WINDOW_MILLIS: u64 = 3_600_000;
-/// The greatest limit of runs.
+/// The greatest `max_runs`.
 const MAX_RUNS: u64 = 1_000_000_000_000;
 
-/// Judges the schedules of one request.
-pub struct Judge<'a> {
-    /// The bounds.
-    pub config: &'a ApiConfig,
-    /// Whose they are.
+/// Checks the schedules of one request.
+pub struct ScheduleValidator<'a> {
+    /// The rules for their tasks.
+    pub rules: &'a SubmissionRules,
+    /// Their tenant.
     pub tenant: &'a str,
-    /// Now.
+    /// The time of the request.
     pub now: Timestamp,
     /// This process.
     pub node: NodeId,
-    /// When the schedule was made: an interval without a beginning counts from there.
+    /// When the schedule was created: an interval without a start counts from there.
     pub created_at: Timestamp,
 }
 
 /// A schedule that may be stored.
 #[derive(Debug)]
-pub struct Judged {
+pub struct CheckedSchedule {
     /// Its name.
     pub name: String,
-    /// What its owner wrote. It does not say whether it is paused.
+    /// What its owner wrote, without the pause.
     pub definition: Definition,
-    /// Whether it is to be paused, if that was said.
+    /// Whether it is to be paused; none leaves it as it is.
     pub paused: Option<bool>,
 }
 
-impl Judge<'_> {
+impl ScheduleValidator<'_> {
     /// The schedule to store for what was sent.
-    pub fn check(&self, new: NewSchedule) -> Result<Judged, Problem> {
+    pub fn check(&self, new: NewSchedule) -> Result<CheckedSchedule, SubmissionError> {
         let mut faults = Faults::default();
         match &new.name {
             Some(name) => faults.name("/name", name),
@@ -67,17 +66,15 @@ impl Judge<'_> {
             None
         };
         faults.finish()?;
-        let pause_on_failure = new.pause_on_failure.unwrap_or(false);
-        match (new.name, spec, task) {
-            (Some(name), Some(spec), Some(task)) => {
-                Ok(Judged { name, definition: Definition { spec, pause_on_failure, task }, paused: new.paused })
-            }
-            _ => Err(Problem::new(Code::Internal, "the schedule could not be judged")),
-        }
+        let name = new.name.expect("invariant: a missing name is a fault");
+        let spec = spec.expect("invariant: a missing spec is a fault");
+        let task = task.expect("invariant: a missing task is a fault");
+        let definition = Definition { spec, pause_on_failure: new.pause_on_failure.unwrap_or(false), task };
+        Ok(CheckedSchedule { name, definition, paused: new.paused })
     }
 
-    /// What decides the instants of a schedule that is only looked at: it needs neither a name nor a task.
-    pub fn check_preview(&self, new: &NewSchedule) -> Result<Spec, Problem> {
+    /// The spec of a schedule that is only previewed: it needs neither a name nor a task.
+    pub fn check_preview(&self, new: &NewSchedule) -> Result<Spec, SubmissionError> {
         let mut faults = Faults::default();
         if let Some(name) = &new.name {
             faults.name("/name", name);
@@ -87,11 +84,11 @@ impl Judge<'_> {
             self.task(&mut faults, task)?;
         }
         faults.finish()?;
-        spec.ok_or_else(|| Problem::new(Code::Internal, "the schedule could not be judged"))
+        Ok(spec.expect("invariant: a missing spec is a fault"))
     }
 
-    /// Refuses a schedule that has no instant to come.
-    pub fn has_instants(&self, spec: &Spec) -> Result<(), Problem> {
+    /// Refuses a schedule that has no instant after now.
+    pub fn check_instants(&self, spec: &Spec) -> Result<(), SubmissionError> {
         if spec.timing.next_after(self.now).is_some() {
             return Ok(());
         }
@@ -111,6 +108,7 @@ impl Judge<'_> {
         faults.finish()
     }
 
+    /// None only with a fault.
     fn spec(&self, faults: &mut Faults, new: &NewSchedule) -> Option<Spec> {
         let starts_at = new.starts_at.as_deref().and_then(|text| faults.instant("/starts_at", text));
         let ends_at = new.ends_at.as_deref().and_then(|text| faults.instant("/ends_at", text));
@@ -150,8 +148,8 @@ impl Judge<'_> {
         })
     }
 
-    /// The task as it is stored, if it is one that can be submitted at every instant.
-    fn task(&self, faults: &mut Faults, task: &wire::NewTask) -> Result<Option<Json>, Problem> {
+    /// The task as it is stored; none only with a fault.
+    fn task(&self, faults: &mut Faults, task: &wire::NewTask) -> Result<Option<Json>, SubmissionError> {
         let given = [
             ("execute_at", task.execute_at.is_some(), "the schedule says when its tasks run"),
             ("delay_seconds", task.delay_seconds.is_some(), "the schedule says when its tasks run"),
@@ -166,21 +164,22 @@ impl Judge<'_> {
         if given.iter().any(|(_, is_given, _)| *is_given) {
             return Ok(None);
         }
-        match Submitter::new(self.config, self.tenant, self.now, self.node).check(task.clone(), None) {
+        match TaskValidator::new(self.rules, self.tenant, self.now, self.node).check(task.clone(), None) {
             Ok(_) => {}
-            Err(problem) if problem.code() == Code::InvalidRequest => {
-                for fault in problem.errors() {
-                    faults.add(format!("/task{}", fault.pointer), fault.message.clone());
+            Err(error) if error.code == ErrorCode::Invalid => {
+                for fault in error.under("/task").faults {
+                    faults.add(fault.pointer, fault.message);
                 }
                 return Ok(None);
             }
-            Err(problem) => return Err(problem.under("/task")),
+            Err(error) => return Err(error.under("/task")),
         }
         let text = serde_json::to_string(task).expect("invariant: a task that was read can be written");
         Ok(Some(Json::parse(&text).expect("invariant: what was just written is JSON")))
     }
 }
 
+/// None only with a fault.
 fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<Pattern> {
     match (&new.cron, new.interval_seconds) {
         (Some(_), Some(_)) => {
@@ -196,7 +195,7 @@ fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<
             cron.ok().map(Pattern::Cron)
         }
         (None, Some(every)) => {
-            // What is no duration at all is as far out of range.
+            // A value that is no duration is out of range too.
             let millis = every.to_millis_within(0, u64::MAX).unwrap_or(0);
             let interval = Interval::new(millis, anchor);
             interval.map_err(|fault| faults.add("/interval_seconds", fault.to_string())).ok().map(Pattern::Interval)

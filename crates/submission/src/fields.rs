@@ -1,4 +1,7 @@
-//! The rules of single fields, and the collection of what breaks them.
+//! The rules of single fields, and the list of the faults that were found.
+//!
+//! Used by every check of this crate and by the routes that take a few fields only. Invariant: a
+//! check that fails adds a fault and returns some value, so the other checks can go on.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
@@ -12,26 +15,25 @@ use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
 use serde::Serialize;
 
-use crate::extract::json::escaped;
-use crate::problem::{Code, Problem};
-use crate::submit::{Among, key};
+use crate::error::{ErrorCode, SubmissionError, pointer_token};
+use crate::{BatchContext, idempotency_key};
 
 /// 100 years, in milliseconds.
 const MAX_DELAY_MILLIS: u64 = 3_155_760_000_000;
 /// A day, in milliseconds: the longest timeout and the longest backoff.
 const DAY_MILLIS: u64 = 86_400_000;
 
-/// More faults of one list are not told.
-const MOST_FAULTS: usize = 20;
+/// The most faults that are reported of one list.
+const LIST_FAULTS_MAX: usize = 20;
 
-/// What is wrong with a request. A check that fails still gives some value, so that the others can go on.
+/// The faults of a submission (see the module).
 #[derive(Debug, Default)]
 pub struct Faults {
     found: Vec<Fault>,
     too_large: bool,
 }
 
-/// When a task is to run, as its submitter said it.
+/// When a task is to run, in the submitter's own terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum When {
@@ -39,7 +41,7 @@ pub enum When {
     Now,
     /// At an instant.
     At(Timestamp),
-    /// So many milliseconds from now.
+    /// This many milliseconds from now.
     DelayMillis(u64),
 }
 
@@ -59,10 +61,10 @@ pub fn is_name(text: &str) -> bool {
     (1..=limits::NAME).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b))
 }
 
-/// What a name must be, in words.
+/// The rule for names, as a fault states it.
 pub const NAME_RULE: &str = "must be 1 to 255 of A-Z a-z 0-9 . _ : / -";
 
-/// What is wrong with a label, if anything.
+/// The fault of a metadata entry, if it has one.
 pub fn label_fault(key: &str, value: &str) -> Option<String> {
     let (key_limit, value_limit) = (limits::METADATA_KEY, limits::METADATA_VALUE);
     if key.is_empty() || key.chars().count() > key_limit {
@@ -78,21 +80,18 @@ pub fn label_fault(key: &str, value: &str) -> Option<String> {
 }
 
 impl Faults {
-    /// Notes a fault.
+    /// Adds a fault.
     pub fn add(&mut self, pointer: impl Into<String>, message: impl Into<String>) {
         self.found.push(Fault::new(pointer, message));
     }
 
-    /// Refuses if anything was found.
-    pub fn finish(self) -> Result<(), Problem> {
-        if self.too_large {
-            let problem = Problem::new(Code::TooLarge, "the payload is too large");
-            return Err(self
-                .found
-                .into_iter()
-                .fold(problem, |problem, fault| problem.at(fault.pointer, fault.message)));
-        }
-        if self.found.is_empty() { Ok(()) } else { Err(Problem::invalid(self.found)) }
+    /// Fails with all faults, if there is any.
+    pub fn finish(self) -> Result<(), SubmissionError> {
+        let (code, detail) = match self {
+            Self { too_large: true, .. } => (ErrorCode::TooLarge, "the payload is too large".to_owned()),
+            _ => (ErrorCode::Invalid, String::new()),
+        };
+        if self.found.is_empty() { Ok(()) } else { Err(SubmissionError { code, detail, faults: self.found }) }
     }
 
     /// An ordering key: any text of 1 to 255 characters without control characters.
@@ -105,21 +104,21 @@ impl Faults {
         given
     }
 
-    /// The ids of what a task depends on, each once.
-    pub fn depends_on(&mut self, given: &[Dependency], among: &Among<'_>) -> Vec<TaskId> {
+    /// The ids of the tasks that a task depends on, each once.
+    pub fn depends_on(&mut self, given: &[Dependency], batch: &BatchContext<'_>) -> Vec<TaskId> {
         let mut ids = Vec::with_capacity(given.len());
         for (at, dependency) in given.iter().enumerate() {
-            match among.find(dependency) {
+            match batch.find(dependency) {
                 Ok(id) => ids.push(id),
-                // A list of thousands of bad ones is told by the first few.
-                Err(fault) if self.found.len() < MOST_FAULTS => self.add(format!("/depends_on/{at}"), fault),
+                // The first few faults are enough for a list of thousands.
+                Err(fault) if self.found.len() < LIST_FAULTS_MAX => self.add(format!("/depends_on/{at}"), fault),
                 Err(_) => {}
             }
         }
         let mut seen = HashSet::with_capacity(ids.len());
         ids.retain(|id| seen.insert(*id));
         if self.found.is_empty()
-            && let Err(fault) = among.count(ids.len())
+            && let Err(fault) = batch.count(ids.len())
         {
             self.add("/depends_on", fault);
         }
@@ -164,7 +163,8 @@ impl Faults {
         )
     }
 
-    /// An expiry after the task is due and after now, or the task could never run.
+    /// An expiry that is later than now and later than the due instant: otherwise the task could
+    /// never run.
     pub fn expiry(&mut self, pointer: &str, expires_at: Option<Timestamp>, execute_at: Timestamp, now: Timestamp) {
         if expires_at.is_some_and(|expiry| expiry <= execute_at.max(now)) {
             self.add(pointer, "must leave time to run: expires_at has to be later than execute_at and than now");
@@ -179,7 +179,7 @@ impl Faults {
         })
     }
 
-    /// The policy that `given` makes of `base`.
+    /// `base` with the fields that `given` sets.
     pub fn retry_policy(&mut self, given: &RetryPolicyFields, base: RetryPolicy) -> RetryPolicy {
         let max_retries = given.max_retries.map_or(base.max_retries, |asked| {
             u32::try_from(asked).ok().filter(|retries| *retries <= limits::RETRIES).unwrap_or_else(|| {
@@ -196,7 +196,7 @@ impl Faults {
                 most
             }
             (Some(most), _) => most,
-            // Whoever asks for a longer first delay than the usual cap wants that delay.
+            // A first delay longer than the default cap raises the cap.
             (None, _) => base.max_backoff_millis.max(first),
         };
         RetryPolicy {
@@ -225,24 +225,24 @@ impl Faults {
         })
     }
 
-    /// Labels.
+    /// The metadata of a task.
     pub fn metadata(&mut self, metadata: &BTreeMap<String, String>) {
         if metadata.len() > limits::METADATA {
             self.add("/metadata", format!("must have at most {} entries", limits::METADATA));
         }
         for (key, value) in metadata {
             if let Some(message) = label_fault(key, value) {
-                self.add(format!("/metadata/{}", escaped(key)), message);
+                self.add(format!("/metadata/{}", pointer_token(key)), message);
             }
         }
     }
 
-    /// The idempotency key of the body and that of the header, which are the same thing.
+    /// The idempotency key, from the body or the header; if both have one, they must agree.
     pub fn key(&mut self, field: Option<String>, header: Option<String>) -> Option<String> {
         let pointer = "/idempotency_key";
         match (field, header) {
-            (Some(field), _) if !key::is_key(&field) => {
-                self.add(pointer, Cow::Borrowed(key::RULE));
+            (Some(field), _) if !idempotency_key::is_key(&field) => {
+                self.add(pointer, Cow::Borrowed(idempotency_key::RULE));
                 None
             }
             (Some(field), Some(header)) if field != header => {

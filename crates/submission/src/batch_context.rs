@@ -1,4 +1,7 @@
-//! Whom a task may name as what it depends on: any task by its id, and in a batch its other tasks by their places.
+//! Which tasks a submitted task may name in `depends_on`.
+//!
+//! Any task by its id, and inside a batch the batch's other tasks by position. Used by the check of
+//! `depends_on`, once for each task.
 
 use std::cell::Cell;
 
@@ -6,23 +9,24 @@ use punctual_client::Dependency;
 use punctual_core::ids::TaskId;
 use punctual_core::task::limits;
 
-/// The tasks that a task is submitted with.
-pub struct Among<'a>(Option<Batch<'a>>);
+/// The batch that a task is submitted in, if there is one.
+pub struct BatchContext<'a>(Option<Batch<'a>>);
 
 struct Batch<'a> {
     ids: &'a [TaskId],
     own: usize,
-    /// How much its tasks may still depend on.
+    /// How many more dependencies the tasks of the batch may have in total.
     budget: &'a Cell<usize>,
 }
 
-impl<'a> Among<'a> {
-    /// It is submitted by itself.
-    pub const fn nobody() -> Self {
+impl<'a> BatchContext<'a> {
+    /// The task is submitted by itself.
+    pub const fn none() -> Self {
         Self(None)
     }
 
-    /// It stands at `own` in a batch whose tasks have these ids; `budget` is what they may depend on in all.
+    /// The task is at position `own` of a batch whose tasks have these ids. All tasks of the batch
+    /// share `budget`, the number of dependencies that they may have in total.
     pub const fn batch(ids: &'a [TaskId], own: usize, budget: &'a Cell<usize>) -> Self {
         Self(Some(Batch { ids, own, budget }))
     }
@@ -32,18 +36,18 @@ impl<'a> Among<'a> {
         self.0.as_ref().and_then(|batch| batch.ids.get(batch.own).copied()).unwrap_or_default()
     }
 
-    /// The id of a task that it depends on.
+    /// The id of the task that `dependency` names, or what is wrong with the name.
     pub fn find(&self, dependency: &Dependency) -> Result<TaskId, String> {
-        let place = match dependency {
+        let position = match dependency {
             Dependency::Id(text) => return text.parse().map_err(|_| "must be the id of a task".to_owned()),
-            Dependency::Member(place) => *place,
+            Dependency::Member(position) => *position,
         };
         let Some(batch) = &self.0 else {
             return Err("must be the id of a task; a place can be named in a batch only".to_owned());
         };
-        let place = usize::try_from(place).unwrap_or(usize::MAX);
-        match batch.ids.get(place) {
-            // Its own as well: a circle of one, which is refused with the others.
+        let position = usize::try_from(position).unwrap_or(usize::MAX);
+        match batch.ids.get(position) {
+            // Its own id too: that is a cycle of one, which is refused with the other cycles.
             Some(id) => Ok(*id),
             None => Err(format!(
                 "must be the place of another task of the batch, from 0 to {}",
@@ -52,7 +56,7 @@ impl<'a> Among<'a> {
         }
     }
 
-    /// Takes note that it depends on so many tasks.
+    /// Takes the task's dependencies out of the batch's budget.
     pub fn count(&self, dependencies: usize) -> Result<(), String> {
         let Some(batch) = &self.0 else { return Ok(()) };
         let Some(left) = batch.budget.get().checked_sub(dependencies) else {

@@ -1,9 +1,10 @@
-//! The digest by which a repeated submission is known to be the same one.
+//! The digest that identifies a repeated submission.
 //!
-//! It is taken of what was meant, not of the bytes: blanks, the order of keys, a default
-//! that is written out or left out make no difference. A delay stays a delay, or no retry
-//! of a request would ever match. Numbers in the payload count as they are written, since
-//! two of them may differ where doubles do not.
+//! It covers the meaning and not the bytes: blanks, the order of keys and defaults that are written
+//! out make no difference. A delay stays a delay, or no retry of a request would ever match. Numbers
+//! in the payload count as they are written: two of them may differ where doubles do not.
+//!
+//! Invariant: the digest of a submission never changes, since keys of earlier versions are stored.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,23 +18,23 @@ use punctual_core::time::Timestamp;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::submit::fields::When;
+use crate::fields::When;
 
-/// What a submission means.
+/// The meaning of a submission.
 pub struct Meaning<'a> {
-    /// Type, queue, priority.
+    /// Its type, queue and priority.
     pub lane: &'a LaneKey,
-    /// When it is to run, as it was said.
+    /// When it is to run, in the submitter's terms.
     pub when: When,
     /// When it expires.
     pub expires_at: Option<Timestamp>,
-    /// What it depends on, as it was said: another task of a batch has another id each time.
+    /// Its dependencies as they were sent: a task of a batch gets another id each time.
     pub depends_on: &'a [Dependency],
     /// The rest.
     pub body: &'a Body,
 }
 
-/// What is digested, in this order for ever: a digest is compared with one taken by an earlier version.
+/// The digested fields. Their order is fixed: digests of earlier versions are compared with new ones.
 #[derive(Serialize)]
 struct Digested<'a> {
     kind: &'a str,
@@ -46,7 +47,7 @@ struct Digested<'a> {
     retry_policy: RetryPolicy,
     timeout_millis: u64,
     metadata: &'a BTreeMap<String, String>,
-    // What came later is left out where it says nothing, so that the digest stays what it was.
+    // Fields that were added later are left out when absent, so that older digests still match.
     #[serde(skip_serializing_if = "Option::is_none")]
     ordering_key: Option<&'a str>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -83,19 +84,19 @@ impl Meaning<'_> {
     }
 }
 
-/// Writes a checked document without blanks, its keys sorted, its strings escaped in one way.
+/// Writes a valid document without blanks, with sorted keys and one way to escape strings.
 fn canonical(document: &Json, out: &mut Vec<u8>) {
     let mut reader = Reader { rest: document.get().as_bytes() };
     reader.value(out);
 }
 
-/// Reads a document that was checked before, so that what it meets can only be what JSON allows there.
+/// Reads a document that is known to be valid JSON.
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// Recursion ends where the strict reader's did: 127 levels down.
+    /// Recursion is bounded: the strict reader accepts 127 levels.
     fn value(&mut self, out: &mut Vec<u8>) {
         match self.peek() {
             Some(b'{') => self.object(out),

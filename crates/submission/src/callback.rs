@@ -1,4 +1,6 @@
-//! Where a task is pushed to: the rules of `callback_url` and `callback_headers`, of a task and of a queue's default.
+//! The rules of `callback_url` and `callback_headers`, for a task and for a queue's default.
+//!
+//! Invariant: a URL that passes names a target, and no address in a forbidden network.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -7,14 +9,14 @@ use punctual_core::lane::Route;
 use punctual_core::networks::{self, AllowedNetworks};
 use punctual_core::task::{Callback, limits};
 
-use super::fields::Faults;
-use crate::extract::json::escaped;
+use crate::error::pointer_token;
+use crate::fields::Faults;
 
 type Headers = BTreeMap<String, String>;
 
 impl Faults {
-    /// Who takes a task, and where it is pushed to; `allowed` are the special networks that it may be in.
-    pub(crate) fn callback(
+    /// The route of a task and its callback. `allowed` lists the special networks that it may be in.
+    pub fn callback(
         &mut self,
         url: Option<String>,
         headers: Option<Headers>,
@@ -51,7 +53,7 @@ impl Faults {
         }
         let mut seen = HashSet::new();
         for (name, value) in headers {
-            let pointer = || format!("/callback_headers/{}", escaped(name));
+            let pointer = || format!("/callback_headers/{}", pointer_token(name));
             if let Err(fault) = callback::check_header(name, value) {
                 self.add(pointer(), fault.to_string());
             } else if !seen.insert(name.to_ascii_lowercase()) {
@@ -61,7 +63,8 @@ impl Faults {
     }
 }
 
-/// Whether the URL names an address that may not be called. A name is looked at by the worker, each time it is resolved.
+/// Whether the URL names an address that may not be called. The worker checks host names, each time
+/// that it resolves one.
 fn is_forbidden(url: &str, allowed: &AllowedNetworks) -> bool {
     let address = url::Url::parse(url).ok().and_then(|url| callback::literal_address(&url));
     address.is_some_and(|address| networks::is_forbidden(address, allowed))

@@ -5,8 +5,7 @@ use punctual_core::retry::{Backoff, Jitter, RetryPolicy};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::extract::json::read_text;
-use crate::problem::Code;
+use crate::ErrorCode;
 
 const NOW: &str = "2026-05-22T18:00:00.000Z";
 
@@ -14,13 +13,17 @@ fn now() -> Timestamp {
     Timestamp::parse(NOW).unwrap()
 }
 
-fn submit_text(text: &str, header_key: Option<&str>, config: &ApiConfig) -> Result<NewTask, Problem> {
-    let submitter = Submitter::new(config, "acme", now(), NodeId::new(7));
-    read_text(text).and_then(|new| submitter.check(new, header_key.map(str::to_owned)))
+fn submit_text(text: &str, header_key: Option<&str>, rules: &SubmissionRules) -> Result<NewTask, SubmissionError> {
+    let not_a_task = |fault: serde_json::Error| {
+        let faults = vec![wire::Fault::new("", fault.to_string())];
+        SubmissionError { code: ErrorCode::Invalid, detail: String::new(), faults }
+    };
+    let new = serde_json::from_str(text).map_err(not_a_task)?;
+    TaskValidator::new(rules, "acme", now(), NodeId::new(7)).check(new, header_key.map(str::to_owned))
 }
 
-fn submit(body: &Value) -> Result<NewTask, Problem> {
-    submit_text(&body.to_string(), None, &ApiConfig::default())
+fn submit(body: &Value) -> Result<NewTask, SubmissionError> {
+    submit_text(&body.to_string(), None, &SubmissionRules::default())
 }
 
 /// The faults of a task of type `t` with these other fields.
@@ -29,7 +32,7 @@ fn faults(more: Value) -> Vec<String> {
     body.insert("type".to_owned(), json!("t"));
     match submit(&Value::Object(body)) {
         Ok(_) => Vec::new(),
-        Err(problem) => problem.errors().iter().map(|fault| fault.pointer.clone()).collect(),
+        Err(error) => error.faults.iter().map(|fault| fault.pointer.clone()).collect(),
     }
 }
 
@@ -87,12 +90,12 @@ fn every_field_arrives() {
 #[test]
 fn a_payload_keeps_its_bytes() {
     let text = r#"{"type":"t","payload":{"b": 1.0,  "a":"\u0000é"}}"#;
-    let task = submit_text(text, None, &ApiConfig::default()).unwrap();
+    let task = submit_text(text, None, &SubmissionRules::default()).unwrap();
     assert_eq!(task.body.payload.get(), r#"{"b": 1.0,  "a":"\u0000é"}"#);
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_faults_are_reported_at_once() {
     let found = faults(json!({
         "queue": "a b", "callback_url": "ftp://x/", "callback_headers": {"Host": "x", "X": "a\r\nb"}, "execute_at": "tomorrow",
         "delay_seconds": -1, "priority": 10, "idempotency_key": "", "retry_policy": {"max_retries": 1001, "backoff_seconds": 86401},
@@ -127,7 +130,7 @@ fn all_faults_are_told_at_once() {
 #[test]
 fn names_are_plain() {
     for bad in ["", "a b", "é", "a\u{0}", "a\n", "a%", &"x".repeat(256)] {
-        assert_eq!(submit(&json!({"type": bad})).unwrap_err().errors()[0].pointer, "/type", "{bad:?}");
+        assert_eq!(submit(&json!({"type": bad})).unwrap_err().faults[0].pointer, "/type", "{bad:?}");
         assert_eq!(faults(json!({"queue": bad})), ["/queue"], "{bad:?}");
     }
     assert!(faults(json!({"queue": "x".repeat(255)})).is_empty());
@@ -218,17 +221,17 @@ fn labels_are_bounded() {
 
 #[test]
 fn callbacks_stay_out_of_special_networks_unless_allowed() {
-    let config = ApiConfig { networks: AllowedNetworks::loopback(), ..ApiConfig::default() };
-    let refused = |url: &str, config: &ApiConfig| {
-        submit_text(&json!({"type": "t", "callback_url": url}).to_string(), None, config).is_err()
+    let rules = SubmissionRules { networks: AllowedNetworks::loopback(), ..SubmissionRules::default() };
+    let refused = |url: &str, rules: &SubmissionRules| {
+        submit_text(&json!({"type": "t", "callback_url": url}).to_string(), None, rules).is_err()
     };
     for url in
         ["http://127.0.0.1:9/x", "http://2130706433/", "http://[::1]/", "http://169.254.169.254/", "http://10.0.0.1/"]
     {
-        assert!(refused(url, &ApiConfig::default()), "{url}");
+        assert!(refused(url, &SubmissionRules::default()), "{url}");
     }
-    assert!(!refused("http://127.0.0.1:9/x", &config) && refused("http://10.0.0.1/", &config));
-    assert!(!refused("http://example.com/", &ApiConfig::default()));
+    assert!(!refused("http://127.0.0.1:9/x", &rules) && refused("http://10.0.0.1/", &rules));
+    assert!(!refused("http://example.com/", &SubmissionRules::default()));
     assert_eq!(faults(json!({"callback_headers": {"X": "y"}})), ["/callback_headers"]);
     assert_eq!(
         faults(json!({"callback_url": "http://h/", "callback_headers": {"X-A": "1", "x-a": "2"}})),
@@ -238,28 +241,28 @@ fn callbacks_stay_out_of_special_networks_unless_allowed() {
 
 #[test]
 fn a_payload_over_its_limit_is_too_large() {
-    let config = ApiConfig { payload_bytes: 10, ..ApiConfig::default() };
-    let sent = |payload: &str| submit_text(&format!(r#"{{"type":"t","payload":{payload}}}"#), None, &config);
+    let rules = SubmissionRules { payload_bytes: 10, ..SubmissionRules::default() };
+    let sent = |payload: &str| submit_text(&format!(r#"{{"type":"t","payload":{payload}}}"#), None, &rules);
     assert!(sent("\"12345678\"").is_ok());
-    let problem = sent("\"123456789\"").unwrap_err();
-    assert_eq!((problem.code(), problem.errors()[0].pointer.as_str()), (Code::TooLarge, "/payload"));
+    let error = sent("\"123456789\"").unwrap_err();
+    assert_eq!((error.code, error.faults[0].pointer.as_str()), (ErrorCode::TooLarge, "/payload"));
 }
 
 #[test]
 fn the_header_and_the_field_are_one_key() {
-    let config = ApiConfig::default();
-    let header = submit_text(r#"{"type":"t"}"#, Some("k"), &config).unwrap();
-    let field = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, None, &config).unwrap();
-    let both = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("k"), &config).unwrap();
+    let rules = SubmissionRules::default();
+    let header = submit_text(r#"{"type":"t"}"#, Some("k"), &rules).unwrap();
+    let field = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, None, &rules).unwrap();
+    let both = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("k"), &rules).unwrap();
     assert_eq!(key_of(&header), key_of(&field));
     assert_eq!(key_of(&header), key_of(&both));
     assert_eq!(header.body.idempotency_key.as_deref(), Some("k"));
-    let problem = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("other"), &config).unwrap_err();
-    assert_eq!(problem.errors()[0].pointer, "/idempotency_key");
+    let error = submit_text(r#"{"type":"t","idempotency_key":"k"}"#, Some("other"), &rules).unwrap_err();
+    assert_eq!(error.faults[0].pointer, "/idempotency_key");
 }
 
 fn fingerprint(text: &str) -> [u8; 32] {
-    key_of(&submit_text(text, Some("k"), &ApiConfig::default()).unwrap()).1
+    key_of(&submit_text(text, Some("k"), &SubmissionRules::default()).unwrap()).1
 }
 
 #[test]
@@ -270,7 +273,7 @@ fn a_fingerprint_is_of_the_meaning() {
 }
 
 #[test]
-fn whatever_differs_has_another_fingerprint() {
+fn another_meaning_has_another_fingerprint() {
     let texts = [
         r#"{"type":"t"}"#,
         r#"{"type":"u"}"#,
@@ -294,7 +297,7 @@ fn whatever_differs_has_another_fingerprint() {
 proptest! {
     #[test]
     fn no_text_panics(text: String) {
-        drop(submit_text(&text, None, &ApiConfig::default()));
+        drop(submit_text(&text, None, &SubmissionRules::default()));
         drop(submit(&json!({"type": text, "queue": text, "callback_url": text, "execute_at": text, "expires_at": text,
             "idempotency_key": text, "metadata": {text.clone(): text}, "callback_headers": {text.clone(): text}})));
     }

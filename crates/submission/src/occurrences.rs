@@ -13,30 +13,17 @@ use punctual_core::schedule::plan::{self, Decision, Known, Live, Origin, Plan};
 use punctual_core::schedules::{AT_EVERY_LOOK, Progress, Record, Recorded, Schedule, Standing, Switch, Turn};
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
-use punctual_core::task::{NewTask, Task};
+use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 
-/// Makes the task of an occurrence, or says why it cannot be made: the rules are those of every submission, and not known
-/// here.
-pub type Maker = Arc<dyn Fn(&Schedule, &Firing) -> Result<NewTask, String> + Send + Sync>;
-
-/// An occurrence that fires.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Firing {
-    /// The instant that its task stands for.
-    pub instant: Timestamp,
-    /// When the task is due.
-    pub execute_at: Timestamp,
-    /// Now.
-    pub now: Timestamp,
-}
+use crate::{Firing, TaskFactory};
 
 /// See the module.
 #[derive(Clone)]
 pub struct Occurrences {
     store: Arc<dyn Store>,
-    make: Maker,
+    factory: TaskFactory,
     node: NodeId,
 }
 
@@ -65,9 +52,9 @@ pub fn known(standing: &Standing) -> Known {
 }
 
 impl Occurrences {
-    /// For this node; `make` makes the tasks.
-    pub fn new(store: Arc<dyn Store>, make: Maker, node: NodeId) -> Self {
-        Self { store, make, node }
+    /// For this node; `factory` makes the tasks.
+    pub fn new(store: Arc<dyn Store>, factory: TaskFactory, node: NodeId) -> Self {
+        Self { store, factory, node }
     }
 
     /// What a look at `now` makes of a schedule: of the cron loop, as the holder of its `lease`, or of somebody who is about
@@ -158,7 +145,7 @@ impl Occurrences {
             plan::Outcome::Missed => Recorded::Missed,
             plan::Outcome::Coalesced => Recorded::Coalesced,
             plan::Outcome::Fired { execute_at } => {
-                match (self.make)(schedule, &Firing { instant: decision.instant, execute_at, now }) {
+                match self.factory.of_occurrence(schedule, Firing { instant: decision.instant, execute_at, now }) {
                     Ok(mut task) => {
                         if let Some(promise) = standing.promise(decision.instant) {
                             task.id = promise.task;
