@@ -1,4 +1,4 @@
-//! Answers: JSON written straight to bytes.
+//! Answers as JSON, written straight to bytes. Called by the routes.
 
 use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderValue, StatusCode};
@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use punctual_core::task::Task;
 use serde::Serialize;
 
-use crate::courtesy::Text;
 use crate::view;
+use crate::yielding::YieldingBuffer;
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
-    let mut text = Text::default();
-    serde_json::to_writer(&mut text, body).expect("invariant: what we answer can be written as JSON");
-    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], text.into_bytes()).into_response()
+    let mut buffer = YieldingBuffer::default();
+    serde_json::to_writer(&mut buffer, body).expect("invariant: every answer can be written as JSON");
+    (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], buffer.into_bytes()).into_response()
 }
 
 /// A task, with its version as `ETag`.

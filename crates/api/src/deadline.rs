@@ -1,8 +1,8 @@
-//! The time a request may take: its body must arrive at a minimum pace, and once it is there
-//! the answer is due within the deadline.
+//! The time a request may take: its body must arrive at a minimum pace, and the answer must be
+//! ready within the deadline once the body is there.
 //!
-//! The two are apart, so that a large batch over a slow line is not cut off by the limit meant
-//! for a stuck handler.
+//! Called by [`crate::middleware`] for every request. The two limits are separate, so that a large
+//! batch over a slow line is not cut off by the limit that is meant for a stuck handler.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,30 +16,30 @@ use hyper::body::{Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::{Instant, Sleep};
 
-/// What a body may take before its pace counts.
+/// How long a body may take before its pace matters.
 const GRACE: Duration = Duration::from_secs(10);
 /// The slowest pace, in bytes a second.
-const PACE: u64 = 16 * 1024;
+const PACE_MIN: u64 = 16 * 1024;
 
-/// How a request's body is coming along. Cheap to clone.
+/// How far a request's body has arrived. Cheap to clone.
 #[derive(Clone)]
-pub struct Arrival(Arc<Progress>);
+pub struct BodyArrival(Arc<BodyProgress>);
 
-struct Progress {
+struct BodyProgress {
     last: Mutex<Instant>,
     late: AtomicBool,
     whole: AtomicBool,
 }
 
-impl Arrival {
+impl BodyArrival {
     /// Watches `body`.
     pub fn watch(body: Body, now: Instant) -> (Self, Body) {
         let whole = AtomicBool::new(body.is_end_stream());
-        let arrival = Self(Arc::new(Progress { last: Mutex::new(now), late: AtomicBool::new(false), whole }));
+        let arrival = Self(Arc::new(BodyProgress { last: Mutex::new(now), late: AtomicBool::new(false), whole }));
         if body.is_end_stream() {
             return (arrival, body);
         }
-        let paced = Paced { body, arrival: arrival.clone(), began: now, received: 0, timer: None };
+        let paced = PacedBody { body, arrival: arrival.clone(), began: now, received: 0, timer: None };
         (arrival, Body::new(paced))
     }
 
@@ -48,13 +48,13 @@ impl Arrival {
         self.0.whole.load(Ordering::Relaxed)
     }
 
-    /// Whether the body was given up because it came too slowly.
+    /// Whether the body came too slowly and was cut off.
     pub fn is_late(&self) -> bool {
         self.0.late.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` until `deadline` has passed since the last of the body arrived; none when it did not finish.
-    /// `more` is asked then whether the work may take longer, as a long poll may.
+    /// Runs `work` until `deadline` has passed since the last byte of the body; none if it did not finish by then.
+    /// `more` is the time on top of that, as a long poll has; it may change while the work runs.
     pub async fn within<T>(
         &self,
         deadline: Duration,
@@ -75,22 +75,22 @@ impl Arrival {
 }
 
 /// A body that fails when it comes too slowly.
-struct Paced {
+struct PacedBody {
     body: Body,
-    arrival: Arrival,
+    arrival: BodyArrival,
     began: Instant,
     received: u64,
-    /// Runs only while the body is waited for.
+    /// Set only while the handler waits for the body.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Paced {
+impl PacedBody {
     fn due(&self) -> Instant {
-        self.began + GRACE + Duration::from_millis(self.received.saturating_mul(1_000) / PACE)
+        self.began + GRACE + Duration::from_millis(self.received.saturating_mul(1_000) / PACE_MIN)
     }
 }
 
-impl HttpBody for Paced {
+impl HttpBody for PacedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -148,14 +148,14 @@ mod tests {
         }
     }
 
-    fn fed() -> (mpsc::UnboundedSender<Bytes>, Arrival, Body) {
+    fn fed() -> (mpsc::UnboundedSender<Bytes>, BodyArrival, Body) {
         let (feed, fed) = mpsc::unbounded_channel();
-        let (arrival, body) = Arrival::watch(Body::new(Fed(fed)), Instant::now());
+        let (arrival, body) = BodyArrival::watch(Body::new(Fed(fed)), Instant::now());
         (feed, arrival, body)
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stops_is_given_up() {
+    async fn a_body_that_stops_is_cut_off() {
         let (feed, arrival, body) = fed();
         feed.send(Bytes::from_static(b"{")).unwrap();
         let began = Instant::now();
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_line_has_the_time_it_needs() {
+    async fn a_slow_line_gets_the_time_it_needs() {
         let (feed, arrival, body) = fed();
         let sending = tokio::spawn(async move {
             for _ in 0..60 {
@@ -179,12 +179,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stuck_handler_is_given_up_and_a_waiting_one_is_not() {
+    async fn only_a_stuck_handler_is_ended_at_its_deadline() {
         let (_, arrival, _) = fed();
         let (second, began) = (Duration::from_secs(1), Instant::now());
         assert!(arrival.within(second * 30, || Duration::ZERO, std::future::pending::<()>()).await.is_none());
         assert_eq!(began.elapsed().as_secs(), 30);
-        let (arrival, _) = Arrival::watch(Body::empty(), Instant::now());
+        let (arrival, _) = BodyArrival::watch(Body::empty(), Instant::now());
         assert!(arrival.within(second * 30, || second * 60, tokio::time::sleep(second * 60)).await.is_some());
     }
 }

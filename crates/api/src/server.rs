@@ -1,13 +1,15 @@
 //! The server: accepts connections and speaks HTTP/1.1 and HTTP/2 on them, within bounds.
 //!
-//! Called by the binary with a bound listener. `axum::serve` has no timeouts at all, so this
-//! drives hyper itself. Invariant: whatever a peer does or leaves undone, it costs at most
-//! one of [`ServerLimits::connections`] places, a bounded buffer and a bounded time.
+//! Called by the binary with a bound listener. `axum::serve` has no timeouts, so this drives hyper
+//! itself.
+//!
+//! Invariant: whatever a peer does or leaves undone, it costs at most one of the
+//! [`ServerLimits::connections`], a bounded buffer and a bounded time.
 
+mod activity;
 mod connection;
 mod framing;
 mod open_files;
-mod pulse;
 mod refusal;
 
 use std::io;
@@ -22,14 +24,16 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::connection::ConnectionServer;
+
 /// The bounds of the server.
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// Connections at once; beyond it accepting pauses, and the operating system's queue fills.
     pub connections: usize,
-    /// From the first byte of a request's head to its last, and from a connection to its first request.
+    /// The time from the first byte of a request's head to its last, and from a connection to its first request.
     pub header_read: Duration,
-    /// How long a connection may stay open with nothing under way and no progress.
+    /// How long a connection may stay open without a request under way and without progress.
     pub idle: Duration,
     /// Bytes of a request's head, its first line included; at least 8 KiB.
     pub header_bytes: usize,
@@ -37,7 +41,7 @@ pub struct ServerLimits {
     pub headers: usize,
     /// Requests at once on one HTTP/2 connection.
     pub streams: u32,
-    /// How often an HTTP/2 peer is asked whether it lives, and how long it has to answer.
+    /// How often an HTTP/2 peer is pinged, and how long it has to answer.
     pub ping: Duration,
     /// How long requests under way may take to finish when the server shuts down.
     pub drain: Duration,
@@ -68,7 +72,7 @@ impl ServerLimits {
             tracing::warn!(
                 asked = self.connections,
                 connections = room,
-                "fewer connections, by the limit of open files"
+                "the limit of open files is too low for limits.connections; serving fewer connections"
             );
             self.connections = room;
         }
@@ -84,9 +88,9 @@ pub async fn serve(
     limits: ServerLimits,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let slots = Arc::new(Semaphore::new(limits.connections));
     let (connections, abort) = (TaskTracker::new(), CancellationToken::new());
-    let attendant = Arc::new(connection::Attendant {
+    let server = Arc::new(ConnectionServer {
         builder: builder(&limits),
         app,
         limits: limits.clone(),
@@ -94,28 +98,31 @@ pub async fn serve(
     });
     let mut acceptor = Acceptor { listener, failures: 0 };
     loop {
-        let place = tokio::select! {
+        let slot = tokio::select! {
             () = shutdown.cancelled() => break,
-            place = Arc::clone(&places).acquire_owned() => place.expect("invariant: the semaphore is never closed"),
+            slot = Arc::clone(&slots).acquire_owned() => slot.expect("invariant: the semaphore is never closed"),
         };
         let stream = tokio::select! {
             () = shutdown.cancelled() => break,
             stream = acceptor.accept() => stream,
         };
-        let (attendant, abort) = (Arc::clone(&attendant), abort.clone());
+        let (server, abort) = (Arc::clone(&server), abort.clone());
         connections.spawn(async move {
             tokio::select! {
                 () = abort.cancelled() => {}
-                () = attendant.attend(stream) => {}
+                () = server.serve(stream) => {}
             }
-            drop(place);
+            drop(slot);
         });
     }
-    // Closed before the wait, so that new peers are refused at once and go elsewhere.
+    // Stop listening before the wait, so that new peers are refused at once and try another node.
     drop(acceptor);
     connections.close();
     if tokio::time::timeout(limits.drain, connections.wait()).await.is_err() {
-        tracing::warn!(connections = connections.len(), "requests under way were cut off at the drain deadline");
+        tracing::warn!(
+            connections = connections.len(),
+            "requests still run at the drain deadline; closing their connections"
+        );
         abort.cancel();
         connections.wait().await;
     }
@@ -127,10 +134,10 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Hyper counts from the end of the previous answer, so its limit is the idle one; the tighter limit
-        // from the first byte on is kept by `pulse`.
+        // Hyper counts from the end of the previous answer, so this is the idle limit; `activity` keeps the tighter
+        // limit that counts from the first byte of a head.
         .header_read_timeout(limits.idle)
-        // A head must fit the read buffer; below 8 KiB hyper refuses to go.
+        // A head must fit into the read buffer, and hyper takes no buffer below 8 KiB.
         .max_buf_size(limits.header_bytes.max(8 * 1024))
         .max_headers(limits.headers);
     let header_list = u32::try_from(limits.header_bytes).unwrap_or(u32::MAX);
@@ -146,7 +153,7 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Accepts, whatever the operating system says.
+/// Accepts connections, and retries with a growing delay while the operating system refuses.
 struct Acceptor {
     listener: TcpListener,
     /// How often in a row it failed.
@@ -168,7 +175,7 @@ impl Acceptor {
                     // Out of file descriptors or memory: an immediate retry would fail the same way.
                     self.failures = self.failures.saturating_add(1);
                     if self.failures == 1 {
-                        tracing::error!(error = %error, "cannot accept connections; trying again until it works");
+                        tracing::error!(error = %error, "cannot accept connections; retrying every second or sooner");
                     }
                     tokio::time::sleep(ACCEPT_PAUSES.longest_pause(self.failures)).await;
                 }

@@ -26,14 +26,14 @@ use punctual_scheduler::settle::Settler;
 use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
 
+use crate::admission::Admission;
+use crate::cpu_pool::CpuPool;
 use crate::forecast::Forecasts;
-use crate::heavy::HeavyWork;
 use crate::metrics::{Metrics, TaskCounts};
-use crate::overload::Places;
+use crate::presence::WorkerPresence;
 use crate::readiness::{Probes, Readiness};
 use crate::routes::leases::RecentBeats;
 use crate::schedules as scheduled;
-use crate::sightings::Sightings;
 
 /// The state of the interface. Cheap to clone.
 #[derive(Clone)]
@@ -80,13 +80,13 @@ pub struct Inner {
     /// The tasks by state, for the metrics, at most a few seconds old.
     pub counts: TaskCounts,
     /// Pull workers seen since the last flush.
-    pub sightings: Sightings,
+    pub presence: WorkerPresence,
     /// Whether this node can serve.
     pub readiness: Readiness,
-    /// The places for requests.
-    pub places: Places,
+    /// Admission control.
+    pub admission: Admission,
     /// Where large requests are read and large answers written.
-    pub heavy: HeavyWork,
+    pub cpu_pool: CpuPool,
     /// Heartbeats of the last second.
     pub beats: RecentBeats,
     draining: AtomicBool,
@@ -209,12 +209,12 @@ impl Api {
             metrics,
             probes,
         } = parts;
-        let places = Places::new(&config, &metrics);
+        let admission = Admission::new(&config, &metrics);
         let readiness = Readiness::new(Arc::clone(&store), probes);
         let counts = TaskCounts::new(Arc::clone(&store), &metrics);
         let factory = TaskFactory::new(config.submission.clone(), node);
         let occurrences = Occurrences::new(Arc::clone(&store), factory, node);
-        let (sightings, draining) = (Sightings::default(), AtomicBool::new(false));
+        let (presence, draining) = (WorkerPresence::default(), AtomicBool::new(false));
         Self(Arc::new(Inner {
             store,
             registry,
@@ -235,10 +235,10 @@ impl Api {
             config,
             metrics,
             counts,
-            sightings,
+            presence,
             readiness,
-            places,
-            heavy: HeavyWork::default(),
+            admission,
+            cpu_pool: CpuPool::default(),
             beats: RecentBeats::default(),
             draining,
         }))

@@ -16,13 +16,13 @@ use punctual_core::time::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::admission::Permit;
 use crate::answer::json;
-use crate::courtesy::in_turns;
 use crate::extract::{JsonBody, Tenant};
-use crate::overload::Visit;
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::view;
+use crate::yielding::yielding;
 
 pub use beats::RecentBeats;
 
@@ -59,15 +59,15 @@ pub fn router() -> OpenApiRouter<Api> {
 async fn lease(
     State(api): State<Api>,
     Tenant(tenant): Tenant,
-    visit: Option<Extension<Visit>>,
+    permit: Option<Extension<Permit>>,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let ask = ask::ask(tenant, request, api.config.leases)?;
     let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.wants.clone());
-    let note = || api.sightings.note(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
+    let note = || api.presence.record(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
     note();
-    let waiting = match &visit {
-        Some(Extension(visit)) if !ask.wait.is_zero() => Some(api.places.wait(visit, ask.wait)?),
+    let waiting = match &permit {
+        Some(Extension(permit)) if !ask.wait.is_zero() => Some(api.admission.wait(permit, ask.wait)?),
         _ => None,
     };
     let waited = !ask.wait.is_zero();
@@ -82,10 +82,10 @@ async fn lease(
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
     let telling = api.clone();
     let tell = move || {
-        let leases = in_turns(tasks).filter_map(|task| leased(&telling, task, now)).collect();
+        let leases = yielding(tasks).filter_map(|task| leased(&telling, task, now)).collect();
         json(StatusCode::OK, &LeaseAnswer { leases })
     };
-    api.heavy.sized(size, tell).await
+    api.cpu_pool.run(size, tell).await
 }
 
 /// What a task takes in an answer beside its payload, roughly.

@@ -16,8 +16,8 @@ use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::Tenant;
 use crate::extract::query::Query;
+use crate::presence::LEASES_MAX;
 use crate::problem::{Code, Problem};
-use crate::sightings::LEASES;
 use crate::state::Api;
 
 /// The routes of this file.
@@ -47,7 +47,7 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query:
 
     // One more than the page holds tells whether there is a next one.
     let mut workers = BTreeMap::new();
-    let unwritten = api.sightings.of(&tenant, after.as_deref(), limit + 1);
+    let unwritten = api.presence.of(&tenant, after.as_deref(), limit + 1);
     for sighting in api.registry.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
         merge(&mut workers, sighting);
     }
@@ -55,7 +55,7 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query:
     let lost_before = lost_before(&api);
     let held: HashMap<String, Holder> = api
         .obstacles
-        .holders(&tenant, LEASES)
+        .holders(&tenant, LEASES_MAX)
         .await?
         .workers
         .into_iter()

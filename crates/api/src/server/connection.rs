@@ -1,7 +1,8 @@
 //! One connection, from its acceptance to its close.
 //!
-//! Hyper speaks the protocol over a [`Socket`] that watches the bytes; this adds the time
-//! limits, the graceful close, and the last read that lets a refused peer see why.
+//! Hyper speaks the protocol over a [`Socket`] that watches the bytes. This adds the time limits,
+//! the graceful close, and the last reads that let a refused peer see its answer. Called by the
+//! accept loop of [`super::serve`].
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -23,45 +24,45 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::ServerLimits;
+use super::activity::{ActivityCheck, ConnectionActivity};
 use super::framing::Framing;
-use super::pulse::{Pulse, Verdict};
 use super::refusal;
 
-/// How long, and for how many bytes, a peer that is still sending is listened to after the last answer: closing a
-/// socket with unread bytes resets it, and the reset can overtake the answer.
+/// For how long, and for how many bytes, we read on after the last answer. Closing a socket with unread bytes resets
+/// it, and the reset can overtake the answer.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the parser gets in place of doubtful bytes: one that no request may contain, and the end of a head, at
-/// which it looks. It answers 400 and closes.
+/// What the parser gets in place of ambiguous bytes: a byte that no request may contain, and the end of a head. The
+/// parser answers 400 and closes.
 const REFUSAL: &[u8] = b"\0\r\n\r\n";
 
-/// Attends to connections.
-pub(super) struct Attendant {
+/// Serves connections; shared by all of them.
+pub(super) struct ConnectionServer {
     pub(super) builder: auto::Builder<TokioExecutor>,
     pub(super) app: axum::Router,
     pub(super) limits: ServerLimits,
     pub(super) shutdown: CancellationToken,
 }
 
-impl Attendant {
+impl ConnectionServer {
     /// Serves one connection to its end.
-    pub(super) async fn attend(&self, stream: TcpStream) {
+    pub(super) async fn serve(&self, stream: TcpStream) {
         if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "a connection was gone before it began");
+            tracing::debug!(%error, "cannot configure a new connection; dropping it");
             return;
         }
-        let pulse = Arc::new(Pulse::new(Instant::now()));
-        let (home, returned) = oneshot::channel();
+        let activity = Arc::new(ConnectionActivity::new(Instant::now()));
+        let (hand_over, returned) = oneshot::channel();
         let socket = Socket {
             stream: Some(stream),
-            home: Some(home),
+            hand_over: Some(hand_over),
             framing: Framing::default(),
             refusal: None,
             own: Vec::new(),
-            pulse: Arc::clone(&pulse),
+            activity: Arc::clone(&activity),
         };
-        self.converse(socket, &pulse).await;
+        self.drive(socket, &activity).await;
         if let Ok(stream) = returned.await
             && !self.shutdown.is_cancelled()
         {
@@ -69,11 +70,11 @@ impl Attendant {
         }
     }
 
-    async fn converse(&self, socket: Socket, pulse: &Arc<Pulse>) {
+    async fn drive(&self, socket: Socket, activity: &Arc<ConnectionActivity>) {
         let service = service_fn(|request: Request<Incoming>| {
-            let (mut app, pulse) = (self.app.clone(), Arc::clone(pulse));
+            let (mut app, activity) = (self.app.clone(), Arc::clone(activity));
             async move {
-                let _under_way = pulse.request(request.version() == hyper::Version::HTTP_2);
+                let _under_way = activity.begin_request(request.version() == hyper::Version::HTTP_2);
                 app.call(request.map(Body::new)).await
             }
         });
@@ -84,7 +85,7 @@ impl Attendant {
             tokio::select! {
                 result = connection.as_mut() => {
                     if let Err(error) = result {
-                        tracing::debug!(%error, "a connection ended badly");
+                        tracing::debug!(%error, "a connection failed; closing it");
                     }
                     return;
                 }
@@ -92,21 +93,21 @@ impl Attendant {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = timer.as_mut() => match pulse.verdict(&self.limits, Instant::now()) {
-                    Verdict::Fine(next) => timer.as_mut().reset(next),
-                    Verdict::Idle if !closing => {
+                () = timer.as_mut() => match activity.check(&self.limits, Instant::now()) {
+                    ActivityCheck::Active(next) => timer.as_mut().reset(next),
+                    ActivityCheck::Idle if !closing => {
                         closing = true;
                         connection.as_mut().graceful_shutdown();
                         timer.as_mut().reset(Instant::now() + self.limits.header_read);
                     }
-                    Verdict::Idle | Verdict::Slow => return,
+                    ActivityCheck::Idle | ActivityCheck::Slow => return,
                 },
             }
         }
     }
 }
 
-/// Tells the peer that nothing more comes, and reads what it still sends.
+/// Ends our side of the stream, and reads what the peer still sends.
 async fn linger(mut stream: TcpStream) {
     let drain = async {
         stream.shutdown().await?;
@@ -120,21 +121,21 @@ async fn linger(mut stream: TcpStream) {
         }
         io::Result::Ok(())
     };
-    // Whatever comes of it, the connection is over.
+    // The connection is over, whether this succeeds or not.
     drop(tokio::time::timeout(LINGER, drain).await);
 }
 
-/// A socket that watches what passes: it feeds the [`Pulse`], keeps ambiguous framing from the parser, and goes
-/// home when the protocol is done with it.
+/// A socket that reports its bytes to [`ConnectionActivity`], keeps ambiguous framing from the parser, and hands its
+/// stream over when hyper drops it.
 struct Socket {
     stream: Option<TcpStream>,
-    home: Option<oneshot::Sender<TcpStream>>,
+    hand_over: Option<oneshot::Sender<TcpStream>>,
     framing: Framing,
-    /// Once the framing is in doubt: what is left of [`REFUSAL`] to give to the parser.
+    /// Once the framing is ambiguous: the rest of [`REFUSAL`] for the parser.
     refusal: Option<&'static [u8]>,
-    /// What is left to send of an answer that replaces the parser's own.
+    /// The unsent rest of an answer that replaces the parser's own.
     own: Vec<u8>,
-    pulse: Arc<Pulse>,
+    activity: Arc<ConnectionActivity>,
 }
 
 impl Socket {
@@ -144,7 +145,7 @@ impl Socket {
 
     fn wrote(&self, result: &io::Result<usize>) {
         if matches!(result, Ok(1..)) {
-            self.pulse.wrote(Instant::now());
+            self.activity.wrote(Instant::now());
         }
     }
 
@@ -167,9 +168,9 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        if let (Some(stream), Some(home)) = (self.stream.take(), self.home.take()) {
-            // Nobody waits for it when the server is aborting: then it closes here.
-            drop(home.send(stream));
+        if let (Some(stream), Some(hand_over)) = (self.stream.take(), self.hand_over.take()) {
+            // While the server aborts there is no receiver; then the stream closes here.
+            drop(hand_over.send(stream));
         }
     }
 }
@@ -182,12 +183,12 @@ impl AsyncRead for Socket {
             if buf.filled().len() == before {
                 return Poll::Ready(Ok(()));
             }
-            self.pulse.read(Instant::now());
+            self.activity.read(Instant::now());
             let Err(valid) = self.framing.check(&buf.filled()[before..]) else { return Poll::Ready(Ok(())) };
             buf.set_filled(before + valid);
             self.refusal = Some(REFUSAL);
         }
-        // When all of it is given, this reads as the end of the stream.
+        // Once the parser has all of it, this reads as the end of the stream.
         let left = self.refusal.unwrap_or_default();
         let (now, later) = left.split_at(left.len().min(buf.remaining()));
         buf.put_slice(now);
@@ -200,7 +201,7 @@ impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_own(cx))?;
         if let Some(own) = refusal::documented(buf) {
-            // Taken over whole; what the socket does not take now goes out with the flush.
+            // All of `buf` counts as written; what the socket does not take now goes out with the flush.
             self.own = own;
             return Poll::Ready(Ok(buf.len()));
         }

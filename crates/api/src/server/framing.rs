@@ -1,34 +1,34 @@
-//! Where one HTTP/1.1 request ends and the next begins, told strictly.
+//! A strict check of where one HTTP/1.1 request ends and the next begins.
 //!
-//! The parser behind this is lenient where RFC 9112 lets it be: it reads lines that end in a
-//! bare LF, two equal `Content-Length`, and `Content-Length` beside `Transfer-Encoding`. A
-//! proxy in front may read the same bytes another way, and what is between the two readings is
-//! a smuggled request. So each byte passes here first, and whatever has two readings is
-//! refused. HTTP/2 frames its requests itself; a connection that begins with its preface is
-//! let through.
+//! Hyper is lenient where RFC 9112 allows it: it accepts lines that end in a bare LF, two equal
+//! `Content-Length`, and `Content-Length` beside `Transfer-Encoding`. A proxy in front may read the
+//! same bytes another way, and the difference is a smuggled request. We ask operators to put a
+//! proxy in front, so every byte passes here before hyper sees it, and bytes with two readings are
+//! refused. HTTP/2 frames its requests itself; a connection that begins with its preface passes.
+//! Called by the socket of [`super::connection`].
 
 use std::str;
 
 /// What an HTTP/2 connection begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes of one line. The parser behind has its own, smaller bound on heads and chunk lines.
-const LINE: usize = 64 * 1024;
+/// The longest line. Hyper has its own, smaller bound on heads and chunk lines.
+const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Follows the framing of one connection.
 #[derive(Default)]
 pub(super) struct Framing {
-    at: At,
-    /// The beginning of a line whose end has not come yet.
+    expected: ExpectedPart,
+    /// The beginning of a line whose end has not arrived.
     line: Vec<u8>,
-    /// How much of the HTTP/2 preface the connection has begun with; none once it differs.
+    /// Whether the connection begins with the HTTP/2 preface.
     preface: Preface,
     length: Option<u64>,
     chunked: bool,
 }
 
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum At {
+enum ExpectedPart {
     #[default]
     RequestLine,
     Header,
@@ -37,7 +37,7 @@ enum At {
     Chunk(u64),
     ChunkEnd,
     Trailer,
-    /// Nothing passes any more.
+    /// Nothing more passes.
     Refused,
 }
 
@@ -58,7 +58,7 @@ impl Default for Preface {
 struct Ambiguous;
 
 impl Framing {
-    /// Follows `bytes`, the next of the connection. An error tells how many of them may pass.
+    /// Checks `bytes`, the next of the connection. The error is the number of bytes that may pass.
     pub(super) fn check(&mut self, bytes: &[u8]) -> Result<(), usize> {
         self.match_preface(bytes);
         if self.preface == Preface::Whole {
@@ -67,7 +67,7 @@ impl Framing {
         let mut rest = bytes;
         while !rest.is_empty() {
             let Ok(left) = self.step(rest) else {
-                self.at = At::Refused;
+                self.expected = ExpectedPart::Refused;
                 return Err(bytes.len() - rest.len());
             };
             rest = left;
@@ -87,16 +87,16 @@ impl Framing {
         }
     }
 
-    /// Takes one line, or what there is of a body, off the front of `bytes`.
+    /// Takes one line, or the available part of a body, off the front of `bytes`.
     fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
-        match self.at {
-            At::Body(left) => Ok(self.skip(bytes, left, At::Body, At::RequestLine)),
-            At::Chunk(left) => Ok(self.skip(bytes, left, At::Chunk, At::ChunkEnd)),
-            At::Refused => Err(Ambiguous),
+        match self.expected {
+            ExpectedPart::Body(left) => Ok(self.skip(bytes, left, ExpectedPart::Body, ExpectedPart::RequestLine)),
+            ExpectedPart::Chunk(left) => Ok(self.skip(bytes, left, ExpectedPart::Chunk, ExpectedPart::ChunkEnd)),
+            ExpectedPart::Refused => Err(Ambiguous),
             _ => {
                 let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
                     self.line.extend_from_slice(bytes);
-                    return if self.line.len() > LINE { Err(Ambiguous) } else { Ok(&[]) };
+                    return if self.line.len() > LINE_BYTES_MAX { Err(Ambiguous) } else { Ok(&[]) };
                 };
                 let (piece, rest) = bytes.split_at(end + 1);
                 if self.line.is_empty() {
@@ -113,10 +113,10 @@ impl Framing {
         }
     }
 
-    fn skip<'a>(&mut self, bytes: &'a [u8], left: u64, more: fn(u64) -> At, done: At) -> &'a [u8] {
+    fn skip<'a>(&mut self, bytes: &'a [u8], left: u64, more: fn(u64) -> ExpectedPart, done: ExpectedPart) -> &'a [u8] {
         let taken = usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
         let left = left - taken as u64;
-        self.at = if left == 0 { done } else { more(left) };
+        self.expected = if left == 0 { done } else { more(left) };
         &bytes[taken..]
     }
 
@@ -125,28 +125,30 @@ impl Framing {
         if line.contains(&b'\r') {
             return Err(Ambiguous);
         }
-        self.at = match (self.at, line) {
+        self.expected = match (self.expected, line) {
             // Clients may send an empty line after a body; RFC 9112 wants it ignored.
-            (At::RequestLine | At::Trailer, []) => At::RequestLine,
-            (At::RequestLine, _) => At::Header,
-            (At::Header, []) => self.end_head(),
-            (At::Header, line) => {
+            (ExpectedPart::RequestLine | ExpectedPart::Trailer, []) => ExpectedPart::RequestLine,
+            (ExpectedPart::RequestLine, _) => ExpectedPart::Header,
+            (ExpectedPart::Header, []) => self.end_head(),
+            (ExpectedPart::Header, line) => {
                 self.take_header(line)?;
-                At::Header
+                ExpectedPart::Header
             }
-            (At::ChunkSize, line) => match chunk_size(line)? {
-                0 => At::Trailer,
-                size => At::Chunk(size),
+            (ExpectedPart::ChunkSize, line) => match chunk_size(line)? {
+                0 => ExpectedPart::Trailer,
+                size => ExpectedPart::Chunk(size),
             },
-            (At::ChunkEnd, []) => At::ChunkSize,
-            (At::Trailer, line) => {
+            (ExpectedPart::ChunkEnd, []) => ExpectedPart::ChunkSize,
+            (ExpectedPart::Trailer, line) => {
                 let (name, _) = split_header(line)?;
                 if is_framing(name) {
                     return Err(Ambiguous);
                 }
-                At::Trailer
+                ExpectedPart::Trailer
             }
-            (At::ChunkEnd | At::Body(_) | At::Chunk(_) | At::Refused, _) => return Err(Ambiguous),
+            (ExpectedPart::ChunkEnd | ExpectedPart::Body(_) | ExpectedPart::Chunk(_) | ExpectedPart::Refused, _) => {
+                return Err(Ambiguous);
+            }
         };
         Ok(())
     }
@@ -169,12 +171,12 @@ impl Framing {
         Ok(())
     }
 
-    fn end_head(&mut self) -> At {
+    fn end_head(&mut self) -> ExpectedPart {
         let chunked = std::mem::take(&mut self.chunked);
         match self.length.take() {
-            _ if chunked => At::ChunkSize,
-            Some(length @ 1..) => At::Body(length),
-            _ => At::RequestLine,
+            _ if chunked => ExpectedPart::ChunkSize,
+            Some(length @ 1..) => ExpectedPart::Body(length),
+            _ => ExpectedPart::RequestLine,
         }
     }
 }
@@ -183,8 +185,8 @@ fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
 }
 
-/// A header's name and its value without the blanks around it. A line that begins with a blank goes on with the
-/// header before it, or does not, depending on the reader; so does a blank before the colon.
+/// A header's name, and its value without the blanks around it. Readers disagree about a line that begins with a
+/// blank and about a blank before the colon: both are refused.
 fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     let colon = line.iter().position(|&byte| byte == b':').ok_or(Ambiguous)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);

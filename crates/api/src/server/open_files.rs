@@ -1,12 +1,11 @@
 //! How many files this process may have open, sockets included.
 
-/// Of the open files, those kept for the store, the broker and the calls that we make ourselves: half of a small
-/// limit, and this many of a large one.
+/// Open files that are kept for the store and for webhooks: half of a small limit, and this many of a large one.
 const RESERVED: usize = 1_024;
 
-/// How many connections fit beside everything else; none where the system does not tell.
+/// How many connections fit beside everything else; none if the limit is unknown.
 pub(super) fn room_for_connections() -> Option<usize> {
-    // The path is there on Linux only; elsewhere the configured number stands.
+    // The file exists on Linux only; elsewhere the configured number stands.
     soft_limit(&std::fs::read_to_string("/proc/self/limits").ok()?).map(beside_the_rest)
 }
 
@@ -33,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn something_is_always_left_for_the_rest() {
+    fn some_files_are_always_left_for_the_rest() {
         assert_eq!((beside_the_rest(256), beside_the_rest(1_024), beside_the_rest(65_536)), (128, 512, 64_512));
     }
 }

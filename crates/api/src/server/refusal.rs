@@ -1,13 +1,14 @@
-//! The parser's own refusals, made into problems.
+//! Problem documents for the refusals that hyper makes itself.
 //!
-//! Bytes that are no request never reach the router: hyper answers them itself, with a status
-//! and nothing else, and closes. Such an answer is recognised on its way out, by what every
-//! answer of the router has and it has not, and gets a problem document and a request id.
+//! Bytes that are no HTTP request never reach the router: hyper answers with a bare status and
+//! closes. The API promises a problem document and a `request-id` in every answer, and hyper has no
+//! hook for its own. So the socket of [`super::connection`] recognises such an answer on its way
+//! out, by the headers that it lacks, and sends a complete one instead.
 
 use crate::problem::{Code, Problem};
 use crate::request_id::RequestId;
 
-/// What to send in place of `answer`, if that is the parser's own.
+/// What to send in place of `answer`, if hyper made that itself.
 pub(super) fn documented(answer: &[u8]) -> Option<Vec<u8>> {
     let rest = answer.strip_prefix(b"HTTP/1.1 4")?;
     let head = answer.strip_suffix(b"\r\n\r\n").filter(|_| answer.len() < 512)?;
@@ -39,7 +40,7 @@ mod tests {
         "HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\ndate: today\r\n\r\n";
 
     #[test]
-    fn a_bare_refusal_becomes_a_problem() {
+    fn a_refusal_of_hyper_becomes_a_problem() {
         let answer = String::from_utf8(documented(BARE.as_bytes()).unwrap()).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         assert!(

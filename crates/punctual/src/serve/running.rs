@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::bail;
+use punctual_api::presence::PresenceFlusher;
 use punctual_api::readiness::{Probe, Probes, probe};
 use punctual_api::server::ServerLimits;
-use punctual_api::sightings::SightingsFlusher;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig};
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
@@ -118,8 +118,8 @@ impl Running {
             }
         });
         if has(Role::Api) {
-            let flusher = SightingsFlusher::new(api.clone());
-            serving.spawn("sightings", |stop| flusher.run(stop));
+            let flusher = PresenceFlusher::new(api.clone());
+            serving.spawn("presence", |stop| flusher.run(stop));
         }
         let resolving = Resolving::new(Arc::clone(&parts.resolver), Arc::clone(&parts.hints));
         // As long as anybody settles: whoever waits for that is told.

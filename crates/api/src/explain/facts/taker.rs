@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, WorkerSighting};
 use punctual_scheduler::outlook::Dispatch;
 
-use crate::sightings::LEASES;
+use crate::presence::LEASES_MAX;
 use crate::state::Api;
 
 /// A worker that was not seen for longer than this, and holds nothing, does not count as polling. A long poll lasts at
@@ -98,10 +98,10 @@ impl Workers {
 /// The workers that ask for tasks such as this one. Nobody looks beyond a page on which one is free.
 async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, StoreError> {
     let tenant = task.tenant();
-    let holders = api.obstacles.holders(tenant, LEASES).await?;
+    let holders = api.obstacles.holders(tenant, LEASES_MAX).await?;
     let held: HashMap<&str, u64> = holders.workers.iter().map(|held| (held.worker.as_str(), held.tasks)).collect();
     let held = |worker: &WorkerSighting| held.get(worker.name.as_str()).copied();
-    let seen_here = api.sightings.of(tenant, None, usize::MAX);
+    let seen_here = api.presence.of(tenant, None, usize::MAX);
     let mut unwritten: HashMap<String, WorkerSighting> =
         seen_here.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     let mut workers = Workers { or_more: holders.or_more, ..Workers::default() };

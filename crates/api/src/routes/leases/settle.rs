@@ -31,7 +31,7 @@ impl FromRequest<Api> for SettleBody {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         body::require_json(request.headers())?;
         let bytes = body::read(request, api.config.batch_body_bytes).await?;
-        let request: SettleRequest = api.heavy.sized(bytes.len(), move || reader::read(&bytes)).await??;
+        let request: SettleRequest = api.cpu_pool.run(bytes.len(), move || reader::read(&bytes)).await??;
         if request.items.len() > limits::LEASE_BATCH {
             let message = format!("must have at most {} entries", limits::LEASE_BATCH);
             return Err(Problem::invalid(vec![Fault::new("/items", message)]));
@@ -220,7 +220,7 @@ async fn settle_one(api: &Api, tenant: &str, item: SettleItem) -> Result<(Task, 
     let lease_expires_at = answer.expect("invariant: one item, one answer")?;
     let task = api.store.get(tenant, vec![id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)?;
     if let (Route::Pull, Some(worker)) = (&task.lane.key.route, &task.worker) {
-        api.sightings.note_alive(tenant, worker, api.clock.now());
+        api.presence.record_alive(tenant, worker, api.clock.now());
     }
     Ok((view::task(task), lease_expires_at))
 }

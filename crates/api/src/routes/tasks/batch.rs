@@ -18,12 +18,12 @@ use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
 use super::header_key;
-use crate::courtesy::in_turns;
 use crate::extract::body::{self, MediaType};
 use crate::extract::query::Query;
 use crate::extract::{Tenant, json};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
+use crate::yielding::yielding;
 
 /// Submits many tasks.
 ///
@@ -56,17 +56,17 @@ pub async fn submit_batch(
     let media_type = body::media_type(request.headers())?;
     let body = body::read(request, api.config.batch_body_bytes).await?;
     let size = body.len();
-    let turn = api.places.turn(size).await;
+    let turn = api.admission.parse_permit(size).await;
     let (verdicts, ids) = {
         let judging = api.clone();
-        api.heavy.sized(size, move || judge(&judging, &tenant, &body, media_type)).await??
+        api.cpu_pool.run(size, move || judge(&judging, &tenant, &body, media_type)).await??
     };
     let (tasks, verdicts) = split(verdicts);
     let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
     drop(turn);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
-    api.heavy.sized(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
+    api.cpu_pool.run(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
 }
 
 /// A task of a batch, or why it is refused.
@@ -91,13 +91,13 @@ fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result
             refuse_over(most, items.len())?;
             let ids = new_ids(items.len());
             let check = |(at, item): (usize, &&RawValue)| check(&ids, at, json::read_text(item.get()));
-            (in_turns(items.iter().enumerate()).map(check).collect(), ids)
+            (yielding(items.iter().enumerate()).map(check).collect(), ids)
         }
         MediaType::Ndjson => {
             let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
             refuse_over(most, lines().take(most + 1).count())?;
             let ids = new_ids(lines().count());
-            (in_turns(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
+            (yielding(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
         }
     };
     batch_members::refuse_impossible(&mut verdicts, &ids);

@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::sightings::SightingsFlusher;
+use crate::presence::PresenceFlusher;
 use crate::testing::{START, World};
 
 async fn ask(world: &World, worker: &str, wants: &Value) {
@@ -21,7 +21,7 @@ async fn workers_are_shown_before_and_after_they_are_written() {
     let world = World::new();
     ask(&world, "b", &json!({"queues": ["mail"]})).await;
     world.clock.advance_millis(30_000);
-    assert_eq!(SightingsFlusher::new(world.api.clone()).run_once().await.unwrap(), 1);
+    assert_eq!(PresenceFlusher::new(world.api.clone()).run_once().await.unwrap(), 1);
     ask(&world, "a", &json!({"types": ["x.y"]})).await;
     world.clock.advance_millis(40_000);
     let (workers, next) = page(&world, "").await;
@@ -47,7 +47,7 @@ async fn workers_are_paged_and_kept_apart_by_tenant() {
     for worker in ["a", "b", "c"] {
         ask(&world, worker, &json!({"queues": ["q"]})).await;
     }
-    SightingsFlusher::new(world.api.clone()).run_once().await.unwrap();
+    PresenceFlusher::new(world.api.clone()).run_once().await.unwrap();
     for worker in ["bb", "é ∞"] {
         ask(&world, worker, &json!({"queues": ["q"]})).await;
     }

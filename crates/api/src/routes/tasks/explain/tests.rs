@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
 use serde_json::{Value, json};
 
-use crate::sightings::SightingsFlusher;
+use crate::presence::PresenceFlusher;
 use crate::testing::{START, World};
 
 const TARGET: &str = "http://93.184.216.34:80";
@@ -40,7 +40,7 @@ impl Busy {
         let asking = json!({"worker_id": "w", "queues": ["q"], "wait_seconds": 5, "lease_seconds": lease_seconds});
         let answer = world.send("POST", "/v1/leases", Some(asking)).await.json();
         let waiting = submit(&world, task).await;
-        SightingsFlusher::new(world.api.clone()).run_once().await.unwrap();
+        PresenceFlusher::new(world.api.clone()).run_once().await.unwrap();
         Self { world, lease: answer["leases"][0].clone(), waiting }
     }
 
@@ -83,7 +83,7 @@ async fn a_worker_that_only_sends_heartbeats_is_busy_and_not_lost() {
     }
     busy.tell("complete").await;
     assert_eq!(busy.worker().await, ("active".to_owned(), 0, 200), "it was seen when it settled");
-    SightingsFlusher::new(busy.world.api.clone()).run_once().await.unwrap();
+    PresenceFlusher::new(busy.world.api.clone()).run_once().await.unwrap();
     assert_eq!(busy.worker().await, ("active".to_owned(), 0, 200), "and is still known to ask for the queue");
     assert_eq!(codes(&explained(&busy.world, &busy.waiting).await), ["due_waiting_for_worker"]);
     busy.world.clock.advance_millis(61_000);

@@ -1,9 +1,11 @@
-//! The front of the router: what happens to every request before its handler and to every
-//! answer after it.
+//! The middleware around every route, applied by [`crate::router`].
 //!
-//! Before: a request id, a place, a deadline. After: problem details for what the framework
-//! refused, the headers every answer has, a count and a line in the log. A handler that panics
-//! answers 500 and harms nobody else.
+//! Before the handler a request gets an id, a permit and a deadline. After it the answer gets
+//! problem details if the framework refused the request, the headers that all answers have, a
+//! metric and a log line. A handler that panics answers 500 and harms no other request.
+//!
+//! The panic guard and the request id are our own. `tower-http`'s `CatchPanic` would box every
+//! body once more, and its `SetRequestId` keeps any id a caller sends, however long.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -23,26 +25,27 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::deadline::Arrival;
+use crate::admission::Permit;
+use crate::deadline::BodyArrival;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
 use crate::state::Api;
 
-/// The bodies of refused requests that are read all the same: a new connection costs more than they do.
+/// The body of a refused request is read up to this size and for this long: a new connection costs more.
 const DISCARDED_BYTES: u64 = 1024 * 1024;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// `routes` behind the front.
-pub fn guard(routes: Router, api: Api) -> Router {
+/// `routes` with the middleware around them.
+pub fn apply(routes: Router, api: Api) -> Router {
     routes
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")
         })
         .fallback(async || Problem::new(Code::NotFound, "there is no such path"))
-        .layer(from_fn_with_state(api, attend))
+        .layer(from_fn_with_state(api, handle))
 }
 
-async fn attend(State(api): State<Api>, request: Request, next: Next) -> Response {
+async fn handle(State(api): State<Api>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_label(request.method());
@@ -50,14 +53,14 @@ async fn attend(State(api): State<Api>, request: Request, next: Next) -> Respons
     let version = request.version();
     let span = tracing::error_span!("request", %id);
     let (parts, body) = request.into_parts();
-    let (arrival, body) = Arrival::watch(body, began);
+    let (arrival, body) = BodyArrival::watch(body, began);
     let request = Request::from_parts(parts, body);
     let answered = run(&api, request, next, &id, &arrival).instrument(span.clone()).await;
     let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
-    // A body that was not read to its end ends the connection; the caller should not learn that from its next request.
+    // A body that was not read to its end ends the connection: say so before the caller sends its next request.
     if !arrival.is_whole() && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -75,49 +78,49 @@ async fn run(
     mut request: Request,
     next: Next,
     id: &RequestId,
-    arrival: &Arrival,
+    arrival: &BodyArrival,
 ) -> Result<Response, Problem> {
     refuse_what_no_route_takes(&request)?;
-    // Whoever watches the node must see it when it is overloaded.
-    let visit = match request.uri().path() {
+    // Probes of the node must work when it is overloaded.
+    let permit = match request.uri().path() {
         "/healthz" | "/readyz" | "/metrics" => None,
-        _ => match api.places.take(&request).await {
-            Ok(visit) => Some(visit),
+        _ => match api.admission.admit(&request).await {
+            Ok(permit) => Some(permit),
             Err(refusal) => {
                 let _unread = discard(request).await;
-                return Err(refusal.told().await);
+                return Err(refusal.problem().await);
             }
         },
     };
     request.extensions_mut().insert(id.clone());
-    if let Some(visit) = &visit {
-        request.extensions_mut().insert(visit.clone());
+    if let Some(permit) = &permit {
+        request.extensions_mut().insert(permit.clone());
     }
-    let wait = || visit.as_ref().map(crate::overload::Visit::wait).unwrap_or_default();
-    let answer = arrival.within(api.config.request_deadline, wait, unwinding(next.run(request))).await;
+    let wait = || permit.as_ref().map(Permit::wait).unwrap_or_default();
+    let answer = arrival.within(api.config.request_deadline, wait, catch_panic(next.run(request))).await;
     match answer {
         _ if arrival.is_late() => {
             Err(Problem::new(Code::RequestTimeout, "the body did not arrive at a reasonable pace"))
         }
         Some(Ok(response)) => Ok(response),
         Some(Err(panic)) => {
-            tracing::error!(panic, "a handler panicked");
+            tracing::error!(panic, "a handler panicked; answering 500");
             Err(Problem::new(Code::Internal, "the request could not be handled"))
         }
         None => {
-            tracing::error!("a request was given up at its deadline");
+            tracing::error!("a request passed its deadline; answering 503");
             let detail = "no answer was ready in time; the request may have taken effect";
             Err(Problem::new(Code::StoreUnavailable, detail).retry_after(1))
         }
     }
 }
 
-/// Reads the body of a refused request, so that the connection is fit for the next one; unless it is long, is slow to
-/// come, or would not come at all if it were not asked for. What is left of it ends the connection when it is dropped.
+/// Reads the body of a refused request, so that the connection can take the next one. A body that is long, slow, or
+/// waits for `100 Continue` is not read to its end: dropping the rest ends the connection.
 async fn discard(request: Request) -> Body {
-    let awaits_permission = request.headers().contains_key(EXPECT);
+    let expects_continue = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
-    if !awaits_permission && body.size_hint().upper().is_some_and(|bytes| bytes <= DISCARDED_BYTES) {
+    if !expects_continue && body.size_hint().upper().is_some_and(|bytes| bytes <= DISCARDED_BYTES) {
         let read = async { while let Some(Ok(_)) = body.frame().await {} };
         drop(tokio::time::timeout(DISCARDED_WITHIN, read).await);
     }
@@ -131,8 +134,7 @@ fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether the caller takes JSON. Weights are not compared, as there is nothing else to offer; only a weight of
-/// zero is a refusal.
+/// Whether the caller accepts JSON. There is nothing else to offer, so only a weight of zero matters.
 fn accepts_json(headers: &HeaderMap) -> bool {
     let mut ranges =
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
@@ -150,11 +152,11 @@ fn is_zero(weight: &str) -> bool {
     weight.parse::<f32>().is_ok_and(|weight| weight == 0.0)
 }
 
-/// Runs `work` and gives what it panicked with, if it did.
-async fn unwinding<T>(work: impl Future<Output = T>) -> Result<T, String> {
+/// Runs `work`, and returns its panic message as an error if it panics.
+async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
-    // After a panic the work is dropped, never polled again, so nobody sees what it left half done; what it shared
-    // with others is guarded by locks that do not poison and by the store's transactions.
+    // After a panic the work is dropped and never polled again. What it shares with other requests is behind locks
+    // that do not poison and behind the store's transactions.
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
@@ -168,8 +170,8 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").to_owned()
 }
 
-/// The response, with a problem document if it is an error in plain text or without a text: then it is the
-/// framework's own.
+/// The response, with a problem document in place of an error that the framework made: one in plain text or without
+/// a body.
 fn documented(response: Response) -> Response {
     let status = response.status();
     let ours = |value: &HeaderValue| !value.as_bytes().starts_with(b"text/plain");
@@ -195,7 +197,7 @@ fn documented(response: Response) -> Response {
     documented
 }
 
-/// A caller may invent methods; a label must not.
+/// The method as a metric label. Callers may invent methods, so unknown ones share a label.
 fn method_label(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",

@@ -10,7 +10,7 @@ use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::*;
-use crate::overload::BODIES_IN_LINE;
+use crate::admission::BODY_WAITERS_MAX;
 use crate::readiness::Probes;
 use crate::state::ApiConfig;
 use crate::testing::{Answer, World};
@@ -19,9 +19,9 @@ fn request(method: &str, path: &str) -> HttpRequest<Body> {
     HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap()
 }
 
-/// A router of our own behind the front of `world`.
+/// An answer of `routes` with the middleware of `world`.
 async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> Answer {
-    Answer::of(guard(routes, world.api.clone()).oneshot(request).await.unwrap()).await
+    Answer::of(apply(routes, world.api.clone()).oneshot(request).await.unwrap()).await
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn every_answer_carries_a_request_id() {
 }
 
 #[tokio::test]
-async fn what_the_framework_refuses_is_a_problem() {
+async fn refusals_of_the_framework_are_problems() {
     let world = World::new();
     assert_eq!(world.call(request("GET", "/v1/nowhere")).await.problem(), "not_found");
     assert_eq!(world.call(request("GET", "/v1/tasks/%ff")).await.problem(), "not_found");
@@ -58,7 +58,7 @@ async fn what_the_framework_refuses_is_a_problem() {
 }
 
 #[tokio::test]
-async fn a_caller_that_takes_no_json_is_told() {
+async fn a_caller_that_takes_no_json_gets_406() {
     let world = World::new();
     for (accept, status) in [
         ("application/json", 404),
@@ -75,7 +75,7 @@ async fn a_caller_that_takes_no_json_is_told() {
 }
 
 #[tokio::test]
-async fn a_panic_is_a_500_that_tells_nothing() {
+async fn a_panic_is_a_500_without_its_message() {
     let world = World::new();
     let routes = Router::new().route("/boom", get(async || -> String { panic!("the secret is 42") }));
     let answer = behind(&world, routes, request("GET", "/boom")).await;
@@ -86,10 +86,10 @@ async fn a_panic_is_a_500_that_tells_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn over_the_bound_requests_are_refused_and_probes_are_not() {
+async fn beyond_the_bound_only_probes_are_served() {
     let config = ApiConfig { requests_in_flight: 1, ..ApiConfig::default() };
     let world = World::with(config, Probes::default());
-    let _place = world.api.places.take(&request("GET", "/v1/tasks")).await.unwrap();
+    let _permit = world.api.admission.admit(&request("GET", "/v1/tasks")).await.unwrap();
     let answer = world.call(request("GET", "/v1/tasks")).await;
     assert_eq!((answer.status, answer.problem().as_str()), (StatusCode::SERVICE_UNAVAILABLE, "overloaded"));
     assert_eq!(answer.headers[RETRY_AFTER], "1");
@@ -127,13 +127,13 @@ impl HttpBody for Noted {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_finds_no_place_in_line_is_read_at_once_and_refused_later() {
-    // Room for one, three quarters of which are for submissions.
+async fn a_body_beyond_the_wait_queue_is_read_and_refused_late() {
+    // Bytes for one body; submissions have three quarters of all.
     let config = ApiConfig { bodies_bytes: Noted::BYTES * 4 / 3, ..ApiConfig::default() };
     let world = World::with(config, Probes::default());
     let mut taken = Vec::new();
     for _ in 0..4 {
-        taken.push(world.api.places.take(&Noted::batch(&Arc::default())).await.unwrap());
+        taken.push(world.api.admission.admit(&Noted::batch(&Arc::default())).await.unwrap());
     }
     let began = Instant::now();
     let wait = |read: Arc<Mutex<Option<Instant>>>| {
@@ -146,15 +146,15 @@ async fn a_body_that_finds_no_place_in_line_is_read_at_once_and_refused_later() 
             (read.duration_since(began), began.elapsed())
         }
     };
-    let mut crowd = tokio::task::JoinSet::new();
-    for _ in 0..=BODIES_IN_LINE {
-        crowd.spawn(wait(Arc::default()));
+    let mut flood = tokio::task::JoinSet::new();
+    for _ in 0..=BODY_WAITERS_MAX {
+        flood.spawn(wait(Arc::default()));
     }
-    let crowd = crowd.join_all().await;
-    let (outside, in_line): (Vec<_>, Vec<_>) = crowd.into_iter().partition(|(read, _)| read.is_zero());
-    assert_eq!((in_line.len(), outside.len()), (BODIES_IN_LINE, 1));
-    assert!(in_line.iter().all(|(read, told)| read == told), "it might have been their turn until then");
-    assert!(!outside[0].1.is_zero(), "who is refused at once comes back at once");
+    let flood = flood.join_all().await;
+    let (outside, waited): (Vec<_>, Vec<_>) = flood.into_iter().partition(|(read, _)| read.is_zero());
+    assert_eq!((waited.len(), outside.len()), (BODY_WAITERS_MAX, 1));
+    assert!(waited.iter().all(|(read, refused)| read == refused), "they could have been admitted until then");
+    assert!(!outside[0].1.is_zero(), "an immediate refusal invites an immediate retry");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,7 +191,7 @@ impl axum::body::HttpBody for Never {
 }
 
 #[tokio::test]
-async fn requests_are_counted_by_route_and_never_by_path() {
+async fn requests_are_counted_by_route_not_by_path() {
     let world = World::new();
     for path in ["/v1/tasks/task_a", "/v1/tasks/task_b", "/nowhere/1", "/nowhere/2"] {
         world.call(request("GET", path)).await;

@@ -1,0 +1,292 @@
+//! Admission control: how many requests, and how many bytes of their bodies, the API takes on.
+//!
+//! [`crate::middleware`] asks for a [`Permit`] before every request but the probes of the node.
+//! A request that gets none waits a moment, its body unread, and is then refused. The wait queue
+//! is short: it only has to refill a permit as soon as one comes back. If the queue is full we
+//! still delay the 503: an immediate refusal invites an immediate retry, and a refusal costs more
+//! than a waiter. The body of such a request is read and dropped before the delay. It has just
+//! been sent, so reading it now is cheap, and thousands of unread bodies would fill the kernel's
+//! memory.
+//!
+//! Submissions have permits and body bytes of their own, so that a flood of them does not keep
+//! workers from settling. A worker in a long poll is idle: it gives its permit back and is counted
+//! among the waiting workers instead.
+//!
+//! Invariant: whatever is held here is bounded, and is given back by dropping its guard.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::HttpBody;
+use axum::http::{Method, Request};
+use parking_lot::Mutex;
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+use crate::problem::{Code, Problem};
+use crate::state::ApiConfig;
+
+/// The wait of a request that waits alone, and the longest wait; chance takes off up to a quarter.
+/// Many clients give up after five seconds, and should learn before that when to come back.
+const SHORTEST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(4);
+
+/// How much each request that already waits adds to the wait. Below the longest wait this refuses
+/// about 500 requests a second, however many come back at once, and so bounds what they cost.
+const WAIT_PER_WAITER: Duration = Duration::from_millis(2);
+
+/// Requests that can wait for a permit or for their refusal: one for each connection by default,
+/// and some more for connections with many requests.
+const WAITERS_MAX: usize = 16_384;
+
+/// Requests that can wait for body bytes. Each has up to some 200 KB in the kernel's memory.
+pub(crate) const BODY_WAITERS_MAX: usize = 128;
+
+/// Bodies are counted in units of this size: memory need not be bounded to the byte.
+const UNIT_BYTES: usize = 1_024;
+
+/// A body up to this size needs no body bytes, so that single tasks overtake batches that wait.
+const SMALL_BODY_BYTES: usize = 16 * UNIT_BYTES;
+
+/// Bytes of batches that are parsed and written at once. A parsed batch is many times larger than
+/// its text, and what is parsed long before it is written has left the processor's caches: beyond
+/// some milliseconds of work for the writer, more at once is slower.
+const PARSED_BYTES_MAX: usize = 6 * 1024 * UNIT_BYTES;
+
+/// One body takes at most the whole divided by this, whatever its size: a slow sender must not
+/// keep all others out.
+const BODY_SHARE: usize = 4;
+
+/// The admission control of one node.
+pub struct Admission {
+    submissions: RequestClass,
+    others: RequestClass,
+    waiters: Arc<Semaphore>,
+    parsing: Semaphore,
+    polls: Arc<Semaphore>,
+    waiting_workers: Gauge,
+    body_bytes: usize,
+    batch_body_bytes: usize,
+}
+
+/// What the requests of one class share.
+struct RequestClass {
+    name: &'static str,
+    requests: PermitPool,
+    bodies: PermitPool,
+    /// All units of `bodies`.
+    body_units: usize,
+}
+
+/// A bounded number of permits, and of requests that may wait for one.
+struct PermitPool {
+    permits: Arc<Semaphore>,
+    waiters: Semaphore,
+}
+
+impl PermitPool {
+    fn new(permits: usize, waiters: usize) -> Self {
+        Self { permits: semaphore(permits), waiters: Semaphore::new(waiters.min(Semaphore::MAX_PERMITS)) }
+    }
+}
+
+impl Admission {
+    /// Admits as much as `config` allows.
+    pub fn new(config: &ApiConfig, metrics: &Metrics) -> Self {
+        let class = |name, requests: usize, bytes: usize| {
+            let (requests, body_units) = (requests.max(1), bytes.div_ceil(UNIT_BYTES).max(1));
+            let bodies = PermitPool::new(body_units, BODY_WAITERS_MAX);
+            RequestClass { name, requests: PermitPool::new(requests, requests), bodies, body_units }
+        };
+        let (requests, bytes) = (config.requests_in_flight, config.bodies_bytes);
+        Self {
+            submissions: class("submissions", requests * 3 / 4, bytes / 4 * 3),
+            others: class("requests", requests.div_ceil(4), bytes / 4),
+            waiters: semaphore(WAITERS_MAX),
+            parsing: Semaphore::new(PARSED_BYTES_MAX / UNIT_BYTES),
+            polls: semaphore(config.waiting_workers),
+            waiting_workers: metrics.waiting_workers.clone(),
+            body_bytes: config.body_bytes,
+            batch_body_bytes: config.batch_body_bytes,
+        }
+    }
+
+    /// Admits `request`, after a wait if need be.
+    pub fn admit<B: HttpBody>(
+        &self,
+        request: &Request<B>,
+    ) -> impl Future<Output = Result<Permit, Refusal>> + use<'_, B> {
+        let class = if is_submission(request) { &self.submissions } else { &self.others };
+        let units = class.units_of(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
+        self.admit_to(class, units)
+    }
+
+    async fn admit_to(&self, class: &RequestClass, units: u32) -> Result<Permit, Refusal> {
+        let mut wait = None;
+        // Body bytes first: a request that waits for them must not hold a permit that a small one could use.
+        let body = match units {
+            0 => None,
+            units => match self.acquire(&class.bodies, units, &mut wait).await {
+                None => {
+                    let why = "the bodies of other {} take up all the room (limits.bodies_bytes)";
+                    return Err(Refusal::new(&why.replace("{}", class.name), wait));
+                }
+                acquired => acquired,
+            },
+        };
+        let Some(request) = self.acquire(&class.requests, 1, &mut wait).await else {
+            let why = "too many {} are under way (limits.requests_in_flight)";
+            return Err(Refusal::new(&why.replace("{}", class.name), wait));
+        };
+        let held = HeldPermits { _body: body, _request: request };
+        Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), wait: Duration::ZERO }))))
+    }
+
+    /// Acquires `units` at once, or waits for them if the pool has room for another waiter. Both pools of a request
+    /// share one `wait`, at whose end it is refused.
+    async fn acquire(
+        &self,
+        pool: &PermitPool,
+        units: u32,
+        wait: &mut Option<AdmissionWait>,
+    ) -> Option<OwnedSemaphorePermit> {
+        if let Ok(acquired) = Arc::clone(&pool.permits).try_acquire_many_owned(units) {
+            return Some(acquired);
+        }
+        if wait.is_none() {
+            *wait = self.begin_wait();
+        }
+        let until = wait.as_ref()?.until;
+        let _waiter = pool.waiters.try_acquire().ok()?;
+        tokio::time::timeout_at(until, Arc::clone(&pool.permits).acquire_many_owned(units)).await.ok()?.ok()
+    }
+
+    /// None if too many requests wait already.
+    fn begin_wait(&self) -> Option<AdmissionWait> {
+        let waiter = Arc::clone(&self.waiters).try_acquire_owned().ok()?;
+        let others = WAITERS_MAX - 1 - self.waiters.available_permits();
+        let wait = (SHORTEST_WAIT + WAIT_PER_WAITER * u32::try_from(others).unwrap_or(u32::MAX)).min(LONGEST_WAIT);
+        // Requests that came together must not be refused, and come back, together.
+        let wait = wait.mul_f64(0.75 + rand::random::<f64>() / 4.0);
+        Some(AdmissionWait { until: Instant::now() + wait, _waiter: waiter })
+    }
+
+    /// Waits until a batch of `bytes` may be parsed. The caller has its permit and a deadline already.
+    pub async fn parse_permit(&self, bytes: usize) -> ParsePermit<'_> {
+        let units = bytes.min(PARSED_BYTES_MAX).div_ceil(UNIT_BYTES);
+        let units = u32::try_from(units).expect("invariant: a few thousand");
+        ParsePermit { _units: self.parsing.acquire_many(units).await.ok() }
+    }
+
+    fn longest_body(&self, path: &str) -> usize {
+        match path {
+            "/v1/tasks/batch" | "/v1/leases/settle" => self.batch_body_bytes,
+            _ => self.body_bytes,
+        }
+    }
+
+    /// Gives back what `permit` holds and counts its worker as waiting, for at most `wait`. Dropping the guard ends
+    /// the wait.
+    pub fn wait(&self, permit: &Permit, wait: Duration) -> Result<WaitingWorker, Problem> {
+        let poll = Arc::clone(&self.polls)
+            .try_acquire_owned()
+            .map_err(|_| Problem::new(Code::Overloaded, "too many workers wait here already").retry_after(1))?;
+        let mut state = permit.0.lock();
+        state.held = None;
+        state.wait = wait;
+        drop(state);
+        self.waiting_workers.inc();
+        Ok(WaitingWorker { _poll: poll, gauge: self.waiting_workers.clone() })
+    }
+}
+
+impl RequestClass {
+    /// The units a body takes: what is `announced`, but no more than its route reads, and no more than one share.
+    fn units_of(&self, announced: Option<u64>, longest: usize) -> u32 {
+        let bytes = announced.map_or(longest, |bytes| usize::try_from(bytes).unwrap_or(longest).min(longest));
+        let units =
+            if bytes <= SMALL_BODY_BYTES { 0 } else { bytes.div_ceil(UNIT_BYTES).min(self.body_units / BODY_SHARE) };
+        u32::try_from(units).unwrap_or(u32::MAX)
+    }
+}
+
+fn semaphore(count: usize) -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(count.min(Semaphore::MAX_PERMITS)))
+}
+
+/// The wait of a request for its permit, or for its refusal.
+#[derive(Debug)]
+struct AdmissionWait {
+    until: Instant,
+    _waiter: OwnedSemaphorePermit,
+}
+
+/// A request that was not admitted.
+#[derive(Debug)]
+pub struct Refusal {
+    problem: Problem,
+    wait: Option<AdmissionWait>,
+}
+
+impl Refusal {
+    fn new(detail: &str, wait: Option<AdmissionWait>) -> Self {
+        Self { problem: Problem::new(Code::Overloaded, detail).retry_after(1), wait }
+    }
+
+    /// The problem to answer with, once the wait is over.
+    pub async fn problem(self) -> Problem {
+        if let Some(wait) = &self.wait {
+            tokio::time::sleep_until(wait.until).await;
+        }
+        self.problem
+    }
+}
+
+/// The right to parse a batch, until it is dropped.
+pub struct ParsePermit<'a> {
+    _units: Option<SemaphorePermit<'a>>,
+}
+
+/// The permit of an admitted request, among the request's extensions. It ends when the last clone is dropped.
+#[derive(Clone)]
+pub struct Permit(Arc<Mutex<PermitState>>);
+
+struct PermitState {
+    /// None while the worker waits.
+    held: Option<HeldPermits>,
+    wait: Duration,
+}
+
+/// What a request holds while it is served.
+struct HeldPermits {
+    _body: Option<OwnedSemaphorePermit>,
+    _request: OwnedSemaphorePermit,
+}
+
+impl Permit {
+    /// How long the request may wait on top of its deadline.
+    pub fn wait(&self) -> Duration {
+        self.0.lock().wait
+    }
+}
+
+fn is_submission<B>(request: &Request<B>) -> bool {
+    request.method() == Method::POST && matches!(request.uri().path(), "/v1/tasks" | "/v1/tasks/batch")
+}
+
+/// A worker in a long poll.
+pub struct WaitingWorker {
+    _poll: OwnedSemaphorePermit,
+    gauge: Gauge,
+}
+
+impl Drop for WaitingWorker {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests;

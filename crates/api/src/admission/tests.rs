@@ -1,0 +1,198 @@
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Frame, SizeHint};
+use punctual_core::time::Timestamp;
+use tokio::task::JoinSet;
+
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn admission(requests: usize, bodies_bytes: usize, waiting: usize) -> Admission {
+    let config = ApiConfig {
+        requests_in_flight: requests,
+        bodies_bytes,
+        waiting_workers: waiting,
+        body_bytes: MIB,
+        batch_body_bytes: 64 * MIB,
+        ..ApiConfig::default()
+    };
+    Admission::new(&config, &Metrics::new(Timestamp::default()))
+}
+
+/// A body that only says how long it is.
+struct Announced(Option<u64>);
+
+impl HttpBody for Announced {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Poll::Ready(None)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.0.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+fn request(method: Method, path: &str, length: Option<usize>) -> Request<Announced> {
+    let body = Announced(length.map(|length| u64::try_from(length).unwrap()));
+    Request::builder().method(method).uri(path).body(body).unwrap()
+}
+
+fn lease() -> Request<Announced> {
+    request(Method::POST, "/v1/leases", Some(10))
+}
+
+fn batch(length: usize) -> Request<Announced> {
+    request(Method::POST, "/v1/tasks/batch", Some(length))
+}
+
+/// Takes all the body bytes of submissions.
+async fn fill(admission: &Admission) -> Vec<Permit> {
+    let mut permits = Vec::new();
+    for _ in 0..BODY_SHARE {
+        permits.push(admission.admit(&batch(64 * MIB)).await.unwrap());
+    }
+    permits
+}
+
+/// How long a request waited for its permit, and until its refusal.
+async fn refused_after(admission: &Admission, request: &Request<Announced>) -> (Duration, Duration) {
+    let began = Instant::now();
+    let refusal = admission.admit(request).await.err().expect("it is refused");
+    let waited = began.elapsed();
+    assert_eq!(refusal.problem().await.code(), Code::Overloaded);
+    (waited, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_the_bound_a_request_waits_and_is_refused() {
+    let admission = admission(1, MIB, 1);
+    let permit = admission.admit(&lease()).await.unwrap();
+    let (waited, refused) = refused_after(&admission, &lease()).await;
+    assert_eq!(waited, refused);
+    assert!((SHORTEST_WAIT / 2..=SHORTEST_WAIT).contains(&refused), "{refused:?}");
+    drop(permit);
+    assert!(admission.admit(&lease()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_request_gets_the_next_permit() {
+    let admission = admission(4, MIB, 1);
+    let permit = admission.admit(&lease()).await.unwrap();
+    let next = lease();
+    let (waiting, ()) = tokio::join!(admission.admit(&next), async {
+        tokio::task::yield_now().await;
+        drop(permit);
+    });
+    assert!(waiting.is_ok());
+}
+
+/// What happens to `count` batches that come together when no body bytes are left.
+async fn flood(admission: Admission, count: usize) -> Vec<(Duration, Duration)> {
+    let _all_the_bytes = fill(&admission).await;
+    let (admission, mut flood) = (Arc::new(admission), JoinSet::new());
+    for _ in 0..count {
+        let admission = Arc::clone(&admission);
+        flood.spawn(async move { refused_after(&admission, &batch(MIB)).await });
+    }
+    flood.join_all().await
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_waiter_makes_the_wait_longer() {
+    let flood = flood(admission(2_000, 2 * MIB, 1), 1_000).await;
+    let took = flood.into_iter().map(|(_, refused)| refused).max().unwrap();
+    assert!((900 * WAIT_PER_WAITER..=1_000 * WAIT_PER_WAITER + SHORTEST_WAIT).contains(&took), "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_beyond_the_wait_queue_is_refused_late() {
+    let flood = flood(admission(2_000, 2 * MIB, 1), 10 * BODY_WAITERS_MAX).await;
+    let (waited, outside): (Vec<_>, Vec<_>) = flood.into_iter().partition(|(waited, _)| !waited.is_zero());
+    assert_eq!(waited.len(), BODY_WAITERS_MAX);
+    assert!(waited.iter().all(|(waited, refused)| waited == refused));
+    assert!(
+        outside.iter().all(|(_, refused)| *refused >= SHORTEST_WAIT / 2),
+        "an immediate refusal invites an immediate retry"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_number_of_waiters_is_bounded() {
+    let flood = flood(admission(8, 2 * MIB, 1), WAITERS_MAX + 1).await;
+    let at_once = flood.iter().filter(|(_, refused)| refused.is_zero()).count();
+    assert_eq!(at_once, 1, "the others wait");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_of_submissions_leaves_permits_to_the_rest() {
+    let admission = admission(4, MIB, 1);
+    let submit = || request(Method::POST, "/v1/tasks", Some(10));
+    let mut flood = Vec::new();
+    for _ in 0..3 {
+        flood.push(admission.admit(&submit()).await.unwrap());
+    }
+    assert!(admission.admit(&submit()).await.is_err() && admission.admit(&batch(10)).await.is_err());
+    let read = admission.admit(&request(Method::GET, "/v1/tasks", Some(0))).await.unwrap();
+    drop(read);
+    assert!(admission.admit(&lease()).await.is_ok());
+    drop(flood);
+    assert!(admission.admit(&submit()).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_worker_gives_its_permit_back() {
+    let admission = admission(1, MIB, 1);
+    let permit = admission.admit(&lease()).await.unwrap();
+    let waiting = admission.wait(&permit, Duration::from_secs(20)).unwrap();
+    assert_eq!(permit.wait(), Duration::from_secs(20));
+    assert_eq!(admission.waiting_workers.get(), 1);
+    let other = admission.admit(&lease()).await.unwrap();
+    assert!(admission.wait(&other, Duration::from_secs(1)).is_err(), "the waiting are bounded too");
+    drop(waiting);
+    assert_eq!(admission.waiting_workers.get(), 0);
+    assert!(admission.wait(&other, Duration::from_secs(1)).is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_a_class_share_bounded_bytes() {
+    // Twelve for submissions, four for the rest; and of those a quarter for each.
+    let admission = admission(100, 16 * MIB, 1);
+    let unknown = || request(Method::POST, "/v1/tasks/batch", None);
+    let mut held = vec![admission.admit(&batch(60 * MIB)).await.unwrap(), admission.admit(&unknown()).await.unwrap()];
+    held.push(admission.admit(&batch(3 * MIB)).await.unwrap());
+    held.push(admission.admit(&batch(2 * MIB)).await.unwrap());
+    let refused = admission.admit(&batch(2 * MIB)).await.err().expect("a MiB is left");
+    assert!(refused.problem().await.to_wire().detail.contains("limits.bodies_bytes"));
+    assert!(admission.admit(&unknown()).await.is_err());
+    assert!(admission.admit(&batch(MIB)).await.is_ok());
+    assert!(admission.admit(&batch(SMALL_BODY_BYTES)).await.is_ok(), "a small body needs no body bytes");
+    let settle = || request(Method::POST, "/v1/leases/settle", Some(2 * MIB));
+    let _settling = admission.admit(&settle()).await.unwrap();
+    // A route that reads a MiB takes no more than that, whatever is announced.
+    for length in [None, Some(9 * MIB)] {
+        assert!(admission.admit(&request(Method::POST, "/v1/tasks", length)).await.is_ok(), "{length:?}");
+    }
+    held.clear();
+    assert!(admission.admit(&batch(2 * MIB)).await.is_ok());
+}
+
+#[tokio::test]
+async fn few_batches_are_parsed_at_once() {
+    let admission = admission(1, MIB, 1);
+    let huge = admission.parse_permit(100 * PARSED_BYTES_MAX).await;
+    let mut next = std::pin::pin!(admission.parse_permit(1));
+    tokio::select! {
+        biased;
+        _ = next.as_mut() => panic!("all bytes are taken"),
+        () = std::future::ready(()) => {}
+    }
+    drop(huge);
+    next.await;
+}

@@ -1,0 +1,242 @@
+//! The presence of pull workers: which were seen since the last flush, and what they asked for.
+//!
+//! Every lease call is a sighting, and so is every settlement or heartbeat whose worker is known
+//! without a read. Sightings stay in memory; [`PresenceFlusher`] writes them to the registry every
+//! few seconds in one batch, so that asking for work costs no write. A busy worker that makes no
+//! call is known by the leases it holds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use punctual_core::store::StoreError;
+use punctual_core::time::Timestamp;
+use punctual_core::workers::WorkerSighting;
+use punctual_scheduler::desk::Wants;
+use tokio_util::sync::CancellationToken;
+
+use crate::state::Api;
+
+/// Workers remembered between two flushes. Beyond it a new worker is not listed until its next
+/// call; it gets its tasks all the same.
+const WORKERS_MAX: usize = 50_000;
+/// Leases, of all tenants, that are read to find out which workers are busy.
+pub(crate) const LEASES_MAX: usize = 10_000;
+/// How often sightings are written.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The workers seen since the last flush.
+#[derive(Default)]
+pub struct WorkerPresence(Mutex<UnflushedWorkers>);
+
+#[derive(Default)]
+struct UnflushedWorkers {
+    count: usize,
+    by_tenant: HashMap<String, BTreeMap<String, WorkerSighting>>,
+}
+
+impl WorkerPresence {
+    /// Records that `worker` asked for `wants` at `now`.
+    pub fn record(&self, tenant: &str, worker: &str, wants: &Wants, now: Timestamp) {
+        self.merge(tenant, worker, Some(wants), now);
+    }
+
+    /// Records that `worker` made another call at `now`.
+    pub fn record_alive(&self, tenant: &str, worker: &str, now: Timestamp) {
+        self.merge(tenant, worker, None, now);
+    }
+
+    fn merge(&self, tenant: &str, worker: &str, wants: Option<&Wants>, now: Timestamp) {
+        let mut unflushed = self.0.lock();
+        if let Some(known) = unflushed.by_tenant.get_mut(tenant).and_then(|workers| workers.get_mut(worker)) {
+            known.last_seen_at = known.last_seen_at.max(now);
+            let same = match wants {
+                None => true,
+                Some(Wants::Queues(queues)) => known.queues == *queues && known.kinds.is_empty(),
+                Some(Wants::Kinds(kinds)) => known.kinds == *kinds && known.queues.is_empty(),
+            };
+            if !same {
+                (known.queues, known.kinds) = asked_for(wants);
+            }
+            return;
+        }
+        if unflushed.count >= WORKERS_MAX {
+            return;
+        }
+        let (queues, kinds) = asked_for(wants);
+        let sighting = WorkerSighting {
+            tenant: tenant.to_owned(),
+            name: worker.to_owned(),
+            queues,
+            kinds,
+            first_seen_at: now,
+            last_seen_at: now,
+        };
+        unflushed.count += 1;
+        unflushed.by_tenant.entry(tenant.to_owned()).or_default().insert(worker.to_owned(), sighting);
+    }
+
+    /// The workers of `tenant` by name, strictly after `after`, at most `limit`.
+    pub fn of(&self, tenant: &str, after: Option<&str>, limit: usize) -> Vec<WorkerSighting> {
+        let unflushed = self.0.lock();
+        let Some(workers) = unflushed.by_tenant.get(tenant) else { return Vec::new() };
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, sighting)| sighting.clone()).collect()
+    }
+
+    fn take(&self) -> Vec<WorkerSighting> {
+        let unflushed = std::mem::take(&mut *self.0.lock());
+        unflushed.by_tenant.into_values().flat_map(BTreeMap::into_values).collect()
+    }
+
+    /// Puts back sightings that could not be written, under those made since.
+    fn put_back(&self, sightings: Vec<WorkerSighting>) {
+        let mut unflushed = self.0.lock();
+        for sighting in sightings {
+            let workers = unflushed.by_tenant.entry(sighting.tenant.clone()).or_default();
+            if let Some(newer) = workers.get_mut(&sighting.name) {
+                *newer = newer.clone().following(&sighting);
+            } else {
+                workers.insert(sighting.name.clone(), sighting);
+                unflushed.count += 1;
+            }
+        }
+    }
+}
+
+fn asked_for(wants: Option<&Wants>) -> (Vec<String>, Vec<String>) {
+    match wants {
+        None => (Vec::new(), Vec::new()),
+        Some(Wants::Queues(queues)) => (queues.clone(), Vec::new()),
+        Some(Wants::Kinds(kinds)) => (Vec::new(), kinds.clone()),
+    }
+}
+
+/// The loop that writes sightings to the registry.
+pub struct PresenceFlusher {
+    api: Api,
+}
+
+impl PresenceFlusher {
+    /// Writes the sightings of `api`.
+    pub fn new(api: Api) -> Self {
+        Self { api }
+    }
+
+    /// Writes every few seconds until `shutdown`, and once more then.
+    pub async fn run(self, shutdown: CancellationToken) {
+        let mut failing = false;
+        loop {
+            let ending = tokio::select! {
+                () = shutdown.cancelled() => true,
+                () = tokio::time::sleep(FLUSH_INTERVAL) => false,
+            };
+            match self.run_once().await {
+                Ok(_) => failing = false,
+                Err(error) if !failing => {
+                    failing = true;
+                    tracing::warn!(%error, "cannot write the presence of workers; retrying in 5 s");
+                }
+                Err(_) => {}
+            }
+            if ending {
+                return;
+            }
+        }
+    }
+
+    /// Writes the sightings since the last pass. Returns how many workers they are of.
+    pub async fn run_once(&self) -> Result<usize, StoreError> {
+        let sightings = self.api.presence.take();
+        if sightings.is_empty() {
+            return Ok(0);
+        }
+        let count = sightings.len();
+        match self.api.registry.saw_workers(sightings.clone()).await {
+            Ok(()) => Ok(count),
+            Err(error) => {
+                self.api.presence.put_back(sightings);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn queues(names: &[&str]) -> Wants {
+        Wants::Queues(names.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn a_worker_is_kept_once_with_its_last_request() {
+        let presence = WorkerPresence::default();
+        presence.record("t", "w", &queues(&["a"]), at(1));
+        presence.record("t", "w", &Wants::Kinds(vec!["mail".into()]), at(3));
+        presence.record("t", "w", &Wants::Kinds(vec!["mail".into()]), at(2));
+        presence.record("u", "w", &queues(&["b"]), at(2));
+        let seen = presence.of("t", None, 10);
+        assert_eq!(seen.len(), 1);
+        assert_eq!((seen[0].first_seen_at, seen[0].last_seen_at), (at(1), at(3)));
+        assert_eq!((seen[0].queues.len(), seen[0].kinds.as_slice()), (0, ["mail".to_owned()].as_slice()));
+    }
+
+    #[test]
+    fn a_sign_of_life_keeps_the_request() {
+        let presence = WorkerPresence::default();
+        presence.record("t", "w", &queues(&["a"]), at(1));
+        presence.record_alive("t", "w", at(2));
+        presence.record_alive("t", "new", at(2));
+        let seen = presence.of("t", None, 10);
+        assert_eq!((seen[0].name.as_str(), seen[0].queues.len()), ("new", 0));
+        assert_eq!((seen[1].queues.as_slice(), seen[1].last_seen_at), (["a".to_owned()].as_slice(), at(2)));
+        let taken = presence.take();
+        presence.record_alive("t", "w", at(3));
+        presence.put_back(taken);
+        assert_eq!(presence.of("t", Some("v"), 10)[0].queues, ["a"]);
+    }
+
+    #[test]
+    fn workers_are_paged_by_name() {
+        let presence = WorkerPresence::default();
+        for name in ["c", "a", "b"] {
+            presence.record("t", name, &queues(&["q"]), at(1));
+        }
+        let names = |after, limit| presence.of("t", after, limit).into_iter().map(|w| w.name).collect::<Vec<_>>();
+        assert_eq!(names(None, 2), ["a", "b"]);
+        assert_eq!(names(Some("b"), 2), ["c"]);
+    }
+
+    #[test]
+    fn a_failed_flush_loses_nothing() {
+        let presence = WorkerPresence::default();
+        presence.record("t", "old", &queues(&["q"]), at(1));
+        presence.record("t", "both", &queues(&["q"]), at(1));
+        let taken = presence.take();
+        presence.record("t", "both", &queues(&["r"]), at(5));
+        presence.put_back(taken);
+        let seen = presence.of("t", None, 10);
+        assert_eq!(seen.iter().map(|w| w.name.as_str()).collect::<Vec<_>>(), ["both", "old"]);
+        assert_eq!((seen[0].first_seen_at, seen[0].last_seen_at), (at(1), at(5)));
+        assert_eq!(seen[0].queues, ["r"]);
+        assert_eq!(presence.0.lock().count, 2);
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let presence = WorkerPresence::default();
+        for number in 0..WORKERS_MAX + 10 {
+            presence.record("t", &number.to_string(), &queues(&["q"]), at(1));
+        }
+        assert_eq!(presence.take().len(), WORKERS_MAX);
+        presence.record("t", "later", &queues(&["q"]), at(2));
+        assert_eq!(presence.of("t", None, 10).len(), 1);
+    }
+}
