@@ -4,6 +4,8 @@
 //! call that routes them. This adds what they have in common: the document's head, the shared
 //! refusals, and the headers that every request may have and every answer has.
 
+use std::collections::BTreeMap;
+
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
@@ -17,16 +19,23 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, ServerBuilder,
 };
-use utoipa::{PartialSchema, ToResponse, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToResponse, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::Api;
 
 macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident: $description:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $status:literal, $description:literal;)*) => {
         $(
             $(#[$doc])*
             pub struct $name;
+
+            impl IntoResponses for $name {
+                fn responses() -> BTreeMap<String, RefOr<Response>> {
+                    let shared = Ref::from_response_name(stringify!($name));
+                    BTreeMap::from([($status.to_owned(), RefOr::Ref(shared))])
+                }
+            }
 
             impl<'r> ToResponse<'r> for $name {
                 fn response() -> (&'r str, RefOr<Response>) {
@@ -35,31 +44,50 @@ macro_rules! refusals {
             }
         )*
 
-        fn all_refusals() -> Vec<(&'static str, RefOr<Response>)> {
-            vec![$($name::response(),)*]
+        fn shared_refusals() -> BTreeMap<String, RefOr<Response>> {
+            BTreeMap::from([$((stringify!($name).to_owned(), RefOr::T(refusal($description))),)*])
         }
     };
 }
 
 refusals! {
     /// 400: the request cannot be read.
-    Unreadable: "The request cannot be read: `invalid_json`, `invalid_body`, `invalid_header`, `invalid_tenant`, `invalid_cursor`";
+    Unreadable = "400", "The request cannot be read: `invalid_json`, `invalid_body`, `invalid_header`, `invalid_tenant`, `invalid_cursor`";
     /// 404: there is nothing there.
-    NotFound: "There is nothing here for this tenant: `not_found`";
+    NotFound = "404", "There is nothing here for this tenant: `not_found`";
     /// 409: the token is old.
-    StaleToken: "Somebody else holds the task now, or it came to rest: `stale_token`. The call had no effect";
+    StaleToken = "409", "Somebody else holds the task now, or it came to rest: `stale_token`. The call had no effect";
     /// 410: the task was cancelled.
-    Cancelled: "The task was cancelled; stop working on it: `cancelled`";
+    Cancelled = "410", "The task was cancelled; stop working on it: `cancelled`";
     /// 413: the content is too large.
-    TooLarge: "The body, or a part of it, is too large: `too_large`";
+    TooLarge = "413", "The body, or a part of it, is too large: `too_large`";
     /// 415: the content is of another type.
-    UnsupportedMediaType: "The content type is not supported: `unsupported_media_type`";
+    UnsupportedMediaType = "415", "The content type is not supported: `unsupported_media_type`";
     /// 422: the request is not valid.
-    Invalid: "The request is not valid; `errors` tells all that is wrong: `invalid_request`";
+    Invalid = "422", "The request is not valid; `errors` tells all that is wrong: `invalid_request`";
     /// 503: not now.
-    Unavailable: "Not now; ask again after `Retry-After` seconds: `overloaded`, `store_unavailable`, `store_full`, `shutting_down`";
+    Unavailable = "503", "Not now; ask again after `Retry-After` seconds: `overloaded`, `store_unavailable`, `store_full`, `shutting_down`";
     /// Any other refusal.
-    Refused: "Any other problem";
+    Refused = "default", "Any other problem";
+}
+
+/// 409: other writers were faster each time.
+pub struct Conflict;
+
+impl IntoResponses for Conflict {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let refusal = refusal("`conflict`: others wrote it each time; try again");
+        BTreeMap::from([("409".to_owned(), RefOr::T(refusal))])
+    }
+}
+
+/// 412: it is at another version.
+pub struct VersionMismatch;
+
+impl IntoResponses for VersionMismatch {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        BTreeMap::from([("412".to_owned(), RefOr::T(refusal("`version_mismatch`")))])
+    }
 }
 
 /// A refusal, as every one looks.
@@ -115,7 +143,7 @@ fn share(components: &mut Components) {
     let mut schemas = vec![(Problem::name().into_owned(), Problem::schema())];
     Problem::schemas(&mut schemas);
     components.schemas.extend(schemas);
-    components.responses.extend(all_refusals().into_iter().map(|(name, response)| (name.to_owned(), response)));
+    components.responses.extend(shared_refusals());
     for response in components.responses.values_mut() {
         carry_request_id(response);
     }
@@ -154,15 +182,16 @@ fn complete(path: &str, operation: &mut Operation) {
         operation.parameters.get_or_insert_default().extend(names.iter().map(reference));
     }
     let responses = &mut operation.responses.responses;
-    let mut shared = vec![("default", "Refused")];
+    let mut shared = Refused::responses();
     if path.starts_with("/v1/") {
-        shared.push(("400", "Unreadable"));
+        shared.extend(Unreadable::responses());
     }
     if operation.request_body.is_some() {
-        shared.extend([("413", "TooLarge"), ("415", "UnsupportedMediaType")]);
+        shared.extend(TooLarge::responses());
+        shared.extend(UnsupportedMediaType::responses());
     }
-    for (status, name) in shared {
-        responses.entry(status.to_owned()).or_insert_with(|| RefOr::Ref(Ref::from_response_name(name)));
+    for (status, response) in shared {
+        responses.entry(status).or_insert(response);
     }
     responses.values_mut().for_each(carry_request_id);
 }

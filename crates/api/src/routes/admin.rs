@@ -44,7 +44,7 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
     responses(
         (status = 200, description = "The nodes", body = NodePage),
-        (status = 503, response = Unavailable),
+        Unavailable,
     )
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
@@ -89,7 +89,7 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
     ),
     responses(
         (status = 200, description = "The partitions", body = PartitionPage),
-        (status = 503, response = Unavailable),
+        Unavailable,
     )
 )]
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {

@@ -40,7 +40,7 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
     responses(
         (status = 200, description = "What will be due", body = wire::Forecast),
-        (status = 422, response = Invalid),
+        Invalid,
     ),
 )]
 async fn get_forecast(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {

@@ -16,7 +16,7 @@ use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::query::Query;
 use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound, Unavailable};
+use crate::openapi::{Invalid, NotFound, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -82,8 +82,7 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
     params(("name" = String, Path, description = "Its name; a slash in it as `%2F`")),
     responses(
         (status = 200, description = "The queue", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
-        (status = 404, response = NotFound),
-        (status = 422, response = Invalid),
+        NotFound, Invalid,
     )
 )]
 async fn get_queue(
@@ -109,9 +108,7 @@ async fn get_queue(
     request_body = QueueSettings,
     responses(
         (status = 200, description = "The queue as it is now", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn put_queue(
@@ -147,10 +144,8 @@ async fn put_queue(
     ),
     request_body = Option<PauseRequest>,
     responses(
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 200, description = "It is paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn pause_queue(
@@ -188,11 +183,8 @@ async fn pause_queue(
     ),
     request_body = Option<ResumeRequest>,
     responses(
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
         (status = 200, description = "It is not paused", body = wire::Queue, headers(("ETag" = String, description = "The queue's version"))),
-        (status = 404, response = NotFound),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        NotFound, VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn resume_queue(
@@ -219,11 +211,8 @@ async fn resume_queue(
     ),
     responses(
         (status = 200, description = "The queue as it was", body = wire::Queue),
-        (status = 404, response = NotFound),
         (status = 409, description = "`queue_not_empty`: it has live tasks", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        NotFound, VersionMismatch, Invalid, Unavailable,
     )
 )]
 async fn delete_queue(

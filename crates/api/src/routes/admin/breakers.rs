@@ -41,8 +41,7 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
     responses(
         (status = 200, description = "A page of breakers", body = BreakerPage),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        Invalid, Unavailable,
     )
 )]
 async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
@@ -78,9 +77,7 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
     request_body = ResetBreaker,
     responses(
         (status = 204, description = "It is closed"),
-        (status = 404, response = NotFound),
-        (status = 422, response = Invalid),
-        (status = 503, response = Unavailable),
+        NotFound, Invalid, Unavailable,
     )
 )]
 async fn reset_breaker(
