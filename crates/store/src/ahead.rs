@@ -21,17 +21,8 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// From now on a task of a lane waits for an instant.
-    pub(crate) fn waits(&mut self, lane: i64, due_at: Timestamp, now: Timestamp) {
-        self.add(lane, due_at, now, 1);
-    }
-
-    /// A task of a lane does not wait for an instant any more.
-    pub(crate) fn leaves(&mut self, lane: i64, due_at: Timestamp, now: Timestamp) {
-        self.add(lane, due_at, now, -1);
-    }
-
-    fn add(&mut self, lane: i64, due_at: Timestamp, now: Timestamp, tasks: i64) {
+    /// Adds `tasks` of a lane that wait for an instant; a negative number takes them away.
+    pub(crate) fn add(&mut self, lane: i64, due_at: Timestamp, now: Timestamp, tasks: i64) {
         let minute = Minute::of(due_at);
         if minute > Minute::of(now) {
             *self.job.entry((lane, minute)).or_default() += tasks;
@@ -73,11 +64,11 @@ mod tests {
     fn only_later_minutes_are_counted() {
         let mut ahead = Ahead::default();
         for millis in [-60_000, 0, 29_999] {
-            ahead.waits(1, NOW.plus_millis(millis), NOW);
-            ahead.leaves(1, NOW.plus_millis(millis), NOW);
+            ahead.add(1, NOW.plus_millis(millis), NOW, 1);
+            ahead.add(1, NOW.plus_millis(millis), NOW, -1);
         }
-        ahead.waits(1, NOW.plus_millis(30_000), NOW);
-        ahead.waits(2, NOW.plus_millis(89_999), NOW);
+        ahead.add(1, NOW.plus_millis(30_000), NOW, 1);
+        ahead.add(2, NOW.plus_millis(89_999), NOW, 1);
         ahead.keep();
         let next = Minute::of(NOW).plus(1);
         assert_eq!(ahead.take().collect::<Vec<_>>(), [(1, next, 1), (2, next, 1)]);
@@ -87,11 +78,11 @@ mod tests {
     #[test]
     fn what_comes_and_goes_leaves_nothing() {
         let mut ahead = Ahead::default();
-        ahead.waits(1, NOW.plus_millis(60_000), NOW);
+        ahead.add(1, NOW.plus_millis(60_000), NOW, 1);
         ahead.keep();
-        ahead.leaves(1, NOW.plus_millis(60_000), NOW);
+        ahead.add(1, NOW.plus_millis(60_000), NOW, -1);
         ahead.keep();
-        ahead.waits(1, NOW.plus_millis(60_000), NOW);
+        ahead.add(1, NOW.plus_millis(60_000), NOW, 1);
         ahead.forget();
         assert_eq!(ahead.take().count(), 0);
     }

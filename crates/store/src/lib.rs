@@ -7,6 +7,7 @@
 mod ahead;
 mod columns;
 mod depending;
+mod effects;
 mod gating;
 mod listing;
 pub mod migrations;

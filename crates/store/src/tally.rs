@@ -8,8 +8,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use punctual_core::state::State;
+use punctual_core::time::Timestamp;
 
 use crate::ahead::Ahead;
+use crate::effects::{CountedRow, Effects};
 
 /// How many tasks came and went, by lane and state.
 type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
@@ -26,19 +28,39 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// So many tasks of a lane came into a state (or left it); final ones are not counted.
-    pub(crate) fn add(&mut self, lane: i64, state: State, tasks: i64) {
-        if !state.is_final() {
-            *self.job.entry((lane, state.code())).or_default() += tasks;
+    /// Records what a write does to the counts and to the forecast. `now` is asked only if the task
+    /// waits before or afterwards.
+    pub(crate) fn record(&mut self, effects: &Effects, now: impl FnOnce() -> Timestamp) {
+        let Effects { before, after, .. } = effects;
+        let counted = |row: &CountedRow| (row.at.lane, row.state);
+        if before.as_ref().map(counted) != after.as_ref().map(counted) {
+            for (row, tasks) in [(before, -1), (after, 1)] {
+                if let Some(row) = row {
+                    self.add(row.at.lane, row.state, tasks);
+                }
+            }
+        }
+        let left = before.as_ref().and_then(CountedRow::forecast);
+        let entered = after.as_ref().and_then(CountedRow::forecast);
+        if left.is_none() && entered.is_none() {
+            return;
+        }
+        let now = now();
+        for (at, tasks) in [(left, -1), (entered, 1)] {
+            if let Some(at) = at {
+                self.ahead.add(at.lane, at.due_at, now, tasks);
+            }
         }
     }
 
-    /// A task went from one lane and state to another.
-    pub(crate) fn moved(&mut self, from: (i64, State), to: (i64, State)) {
-        if from != to {
-            self.add(from.0, from.1, -1);
-            self.add(to.0, to.1, 1);
-        }
+    /// Counts `tasks` expected tasks of a lane, or takes them back, so that the depth of their queue
+    /// includes them before they are written.
+    pub(crate) fn expect(&mut self, lane: i64, tasks: i64) {
+        self.add(lane, State::Pending, tasks);
+    }
+
+    fn add(&mut self, lane: i64, state: State, tasks: i64) {
+        *self.job.entry((lane, state.code())).or_default() += tasks;
     }
 
     /// By how much the transaction has changed the number of a lane's tasks in a state so far.

@@ -19,6 +19,7 @@ use super::fault::Fault;
 use super::hand::Hand;
 use super::leases;
 use super::statements::Sql;
+use crate::effects::{Effects, LaneInstant};
 
 /// Applies changes; answers in order.
 pub(crate) async fn apply(hand: &mut Hand, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
@@ -54,7 +55,7 @@ async fn write(
     let begin = async |hand: &Hand| if has_begun { Ok(()) } else { hand.session.run("BEGIN").await };
     let mut done: Vec<Option<Changed>> = Vec::new();
     done.resize_with(changes.len(), || None);
-    let mut stood: HashMap<Uuid, Stood> = HashMap::new();
+    let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
     if let [step] = steps.as_slice()
         && !step.moves_what_waits(changes)
     {
@@ -73,13 +74,6 @@ async fn write(
         hand.commit().await?;
     }
     answer(hand, changes, done, steps.len() > 1, &stood).await
-}
-
-/// Where a task was before a change.
-#[derive(Clone, Copy)]
-struct Stood {
-    lane: i64,
-    due_at: i64,
 }
 
 /// What becomes of the row.
@@ -159,7 +153,7 @@ impl Step {
         hand: &mut Hand,
         changes: &[(TaskId, Change)],
         written: Vec<Changed>,
-        stood: &mut HashMap<Uuid, Stood>,
+        stood: &mut HashMap<Uuid, LaneInstant>,
         done: &mut [Option<Changed>],
     ) {
         let place_of: HashMap<Uuid, usize> =
@@ -168,36 +162,22 @@ impl Step {
         for changed in written {
             let Some(place) = place_of.get(&changed.id) else { continue };
             let change = &changes[*place].1;
-            let after = Stood { lane: changed.lane, due_at: changed.due_at };
+            let after = changed.at();
             let before = stood.insert(changed.id, after).unwrap_or(after);
-            match self.kind {
-                Kind::Finish => hand.tally.add(changed.lane, change.from, -1),
-                Kind::Change | Kind::Edit => hand.tally.moved((before.lane, change.from), (changed.lane, change.to)),
-                Kind::Redrive => hand.tally.add(changed.lane, change.to, 1),
-            }
-            if change.from == State::Pending {
-                hand.tally.ahead.leaves(before.lane, Timestamp::from_millis(before.due_at), now);
-            }
-            if change.to == State::Pending {
-                hand.tally.ahead.waits(after.lane, Timestamp::from_millis(after.due_at), now);
-            }
-            match self.kind {
-                Kind::Finish => hand.notes.ended(&changed, change.to),
-                Kind::Redrive => hand.notes.turn(changed.ordering),
-                Kind::Change | Kind::Edit if change.to == State::Pending => hand.notes.turn(changed.ordering),
-                Kind::Change | Kind::Edit => {}
-            }
+            let effects = Effects::of(change, before, after);
+            hand.tally.record(&effects, || now);
+            hand.notes.record(&effects, &changed.noted());
             done[*place] = Some(changed);
         }
     }
 }
 
 /// Locks the live tasks of a batch that needs several statements, in a fixed order; gives where they are.
-async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, Stood>, Fault> {
+async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, LaneInstant>, Fault> {
     let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = hand.session.query(Sql::TaskLock, &[&ids]).await?;
-    Ok(rows.iter().map(|row| (row.get(0), Stood { lane: row.get(1), due_at: row.get(2) })).collect())
+    Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
 /// The lanes that edits with another priority bring tasks to, by their places in the batch. All but the priority of a
@@ -230,7 +210,7 @@ async fn answer(
     changes: &[(TaskId, Change)],
     done: Vec<Option<Changed>>,
     had_locks: bool,
-    stood: &HashMap<Uuid, Stood>,
+    stood: &HashMap<Uuid, LaneInstant>,
 ) -> Result<Vec<Applied>, Fault> {
     let waits = |place: usize| changes[place].1.to == State::Pending;
     let waiting: Vec<(i64, i64)> = done

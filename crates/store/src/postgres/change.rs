@@ -4,17 +4,23 @@
 //! that it changed; those it does not give are lost. No task is named twice in one, and they
 //! come sorted, so that nobody waits in a circle.
 
+use std::collections::HashMap;
+
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, State};
 use punctual_core::task::Edit;
+use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::fault::Fault;
+use super::hand::Hand;
+use super::outbox::NotedRow;
 use super::row::{count_column, state_column};
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
+use crate::effects::{Effects, LaneInstant};
 
 /// A change and the lane that its task is in afterwards, if that is another one.
 #[derive(Clone, Copy)]
@@ -35,6 +41,31 @@ pub(crate) struct Changed {
     pub ordering: Option<Uuid>,
     /// Others may wait for it.
     pub awaited: bool,
+}
+
+impl Changed {
+    /// Where the counts have it.
+    pub(crate) fn at(&self) -> LaneInstant {
+        LaneInstant::of_columns(self.lane, self.due_at)
+    }
+
+    /// The same as the notes name it.
+    pub(crate) fn noted(&self) -> NotedRow {
+        NotedRow { id: self.id, ordering: self.ordering, awaited: self.awaited }
+    }
+}
+
+/// Records the effects of changes that leave their rows in their lanes.
+pub(crate) fn record(hand: &mut Hand, changed: &[Changed], wanted: &[Wanted<'_>], now: Timestamp) {
+    if changed.is_empty() {
+        return;
+    }
+    let change_of: HashMap<Uuid, &Change> = wanted.iter().map(|wanted| (wanted.id.uuid(), wanted.change)).collect();
+    for changed in changed {
+        let effects = Effects::in_place(change_of[&changed.id], changed.at());
+        hand.tally.record(&effects, || now);
+        hand.notes.record(&effects, &changed.noted());
+    }
 }
 
 /// Live tasks come to rest.

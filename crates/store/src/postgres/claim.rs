@@ -11,7 +11,7 @@ use std::sync::Arc;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::partitions::Partition;
-use punctual_core::state::{By, Change, Event, State};
+use punctual_core::state::{By, Change, Event};
 use punctual_core::store::{Claim, Claimed};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -30,6 +30,7 @@ use super::statements::Sql;
 use super::take::Take;
 use super::terms::Terms;
 use super::{gates, quarantine, row, take, terms};
+use crate::effects::{Effects, LaneInstant};
 use crate::taking::{self, advance, made};
 
 /// Makes claims one after the other.
@@ -175,17 +176,14 @@ async fn write(
     let mut gone: Vec<Wanted<'_>> = expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
     gone.sort_unstable_by_key(|wanted| wanted.id);
     for (picked, (_, change)) in picker.taken.iter().zip(&taken) {
-        hand.tally.moved((picked.due.lane, change.from), (picked.due.lane, change.to));
-    }
-    for picked in &picker.expired {
-        hand.tally.add(picked.due.lane, State::Pending, -1);
+        let effects = Effects::in_place(change, LaneInstant::of_columns(picked.due.lane, picked.due.place.0));
+        debug_assert!(effects.leaves_no_note(), "a claim leaves no note: {effects:?}");
+        hand.tally.record(&effects, || now);
     }
     let takes: Vec<Take<'_>> =
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| Take { tid: picked.due.tid, change }).collect();
     let finished = change::finish(&hand.session, &gone).await?;
-    for changed in &finished {
-        hand.notes.ended(changed, State::Failed);
-    }
+    change::record(hand, &finished, &gone, now);
     let notes = std::mem::take(&mut hand.notes);
     let counts = Counts::take(&mut hand.tally);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());

@@ -15,10 +15,12 @@ use super::depend::{self, Depending};
 use super::fault::Fault;
 use super::get::{self, Found};
 use super::hand::{Counts, Hand};
+use super::outbox::NotedRow;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{instant_column, map_column, number_column, policy_column};
 use crate::depending::{self, Waits, ids_column};
+use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
 /// Bytes of payload in one statement, about.
@@ -151,12 +153,12 @@ async fn write(
 pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Waits]) {
     let now = hand.now();
     for place in new {
-        let state = state(waits.get(*place));
-        hand.tally.add(lanes[*place].id.number(), state, 1);
-        if state == State::Pending {
-            hand.tally.ahead.waits(lanes[*place].id.number(), tasks[*place].due_at, now);
-            hand.notes.turn(ordering_of(&tasks[*place]));
-        }
+        let (task, waits) = (&tasks[*place], waits.get(*place));
+        let at = LaneInstant { lane: lanes[*place].id.number(), due_at: task.due_at };
+        let effects = Effects::of_insert(state(waits), at);
+        let awaited = waits.is_some_and(|waits| waits.awaited);
+        hand.tally.record(&effects, || now);
+        hand.notes.record(&effects, &NotedRow { id: task.id.uuid(), ordering: ordering_of(task), awaited });
     }
 }
 

@@ -12,15 +12,26 @@ use punctual_core::state::State;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::change::Changed;
 use super::fault::Fault;
 use super::resolve::Place;
 use super::row::state_column;
 use super::session::Session;
 use super::statements::Sql;
+use crate::effects::{Effects, TurnNote};
 
 /// How often the resolver begins at the front.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// The row that a write was about, as the notes name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NotedRow {
+    /// The id of its task.
+    pub id: Uuid,
+    /// Its ordering key.
+    pub ordering: Option<Uuid>,
+    /// Whether other tasks may depend on it.
+    pub awaited: bool,
+}
 
 /// The notes of a transaction that is under way.
 #[derive(Debug, Default)]
@@ -53,14 +64,19 @@ impl Notes {
         self.states.push(state_column(state));
     }
 
-    /// A task has come to rest so.
-    pub(crate) fn ended(&mut self, changed: &Changed, state: State) {
-        if let Some(ordering) = changed.ordering {
-            self.orderings.push(ordering);
-            self.dead_letters.push((state == State::DeadLettered).then_some(changed.id));
+    /// The notes that a write leaves.
+    pub(crate) fn record(&mut self, effects: &Effects, row: &NotedRow) {
+        self.record_turn(effects, row);
+        if let Some(state) = effects.ended.filter(|_| row.awaited) {
+            self.parent(row.id, state);
         }
-        if changed.awaited {
-            self.parent(changed.id, state);
+    }
+
+    /// The note about the ordering key alone, for a caller that follows up the end of the task itself.
+    pub(crate) fn record_turn(&mut self, effects: &Effects, row: &NotedRow) {
+        if let (Some(note), Some(ordering)) = (effects.turn, row.ordering) {
+            self.orderings.push(ordering);
+            self.dead_letters.push((note == TurnNote::DeadLetter).then_some(row.id));
         }
     }
 

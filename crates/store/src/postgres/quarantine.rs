@@ -6,15 +6,16 @@
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
-use punctual_core::time::Timestamp;
 use tracing::error;
 use uuid::Uuid;
 
 use super::fault::Fault;
 use super::get;
 use super::hand::Hand;
+use super::outbox::NotedRow;
 use super::session::Session;
 use super::statements::Sql;
+use crate::effects::{Effects, LaneInstant};
 
 /// Moves rows that somebody could not read, with the columns at fault, and says so in the log: a transaction of its own.
 pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
@@ -28,18 +29,11 @@ pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> 
     hand.session.run("BEGIN").await?;
     let now = hand.now();
     for row in hand.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now.as_millis()]).await? {
-        let (id, lane, state): (Uuid, i64, i16) = (row.get(0), row.get(1), row.get(2));
-        if let Some(state) = State::from_code(i64::from(state)) {
-            hand.tally.add(lane, state, -1);
-            if state == State::Pending {
-                hand.tally.ahead.leaves(lane, Timestamp::from_millis(row.get(6)), now);
-            }
-        }
-        // Nobody waits for what cannot be read: it will not run.
-        hand.notes.turn(row.get(3));
-        if row.get::<_, Option<bool>>(4).unwrap_or(false) {
-            hand.notes.parent(id, State::Failed);
-        }
+        let (id, awaited): (Uuid, Option<bool>) = (row.get(0), row.get(4));
+        let state = State::from_code(i64::from(row.get::<_, i16>(2)));
+        let effects = Effects::of_quarantine(state, LaneInstant::of_columns(row.get(1), row.get(6)));
+        hand.tally.record(&effects, || now);
+        hand.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
         error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "a task cannot be read and was put in quarantine");
     }
     hand.commit().await

@@ -19,6 +19,7 @@ use super::statements::Sql;
 use super::take::{self, Take};
 use super::tid::Tid;
 use super::{get, quarantine, row};
+use crate::effects::{Effects, LaneInstant};
 use crate::taking::{self, advance, made};
 
 /// Begins tasks; answers in order.
@@ -71,15 +72,17 @@ impl Decided {
                 }
                 Some(Ok(task)) => task,
             };
-            let lane = task.lane.id.number();
             let by = hand.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
             if task.has_expired(now) {
-                hand.tally.add(lane, State::Queued, -1);
                 decided.expired.push((start.id, made(&task.position, Event::Expire, &by)));
             } else {
                 let event = taking::started(start, hand.desk.node, now, task.body.timeout_millis);
-                hand.tally.moved((lane, State::Queued), (lane, State::Running));
-                decided.started.push((start.id, made(&task.position, event, &by)));
+                let change = made(&task.position, event, &by);
+                let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
+                let effects = Effects::in_place(&change, at);
+                debug_assert!(effects.leaves_no_note(), "a start leaves no note: {effects:?}");
+                hand.tally.record(&effects, || now);
+                decided.started.push((start.id, change));
                 decided.began.push((place, task));
             }
         }
@@ -93,9 +96,7 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
     let gone: Vec<Wanted<'_>> =
         decided.expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
     let finished = change::finish(&hand.session, &gone).await?;
-    for changed in &finished {
-        hand.notes.ended(changed, State::Failed);
-    }
+    change::record(hand, &finished, &gone, decided.now);
     let notes = std::mem::take(&mut hand.notes);
     let counts = Counts::take(&mut hand.tally);
     let (session, slot) = (&hand.session, hand.slot);

@@ -17,11 +17,12 @@ use rusqlite::{ErrorCode, OptionalExtension, params};
 
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::depending;
+use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
 use super::fault::Fault;
 use super::leases;
-use super::outbox::{self, Ordering};
+use super::outbox::{self, NotedRow, Ordering};
 use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
@@ -56,28 +57,18 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
     if change.from.is_final() {
         // Only dead letters come back.
         let comes_back = change.from == State::DeadLettered;
-        return if comes_back { redrive(session, &place, change) } else { Ok(Applied::Lost) };
+        return if comes_back { redrive(session, place, change) } else { Ok(Applied::Lost) };
     }
     let lane = match &change.edit {
         Some(edit) => edit_task(session, &place, edit)?,
         None => place.lane,
     };
     change_task(session, place.seq, change)?;
-    session.tally.moved((place.lane, change.from), (lane, change.to));
-    let (before, after) = (Timestamp::from_millis(place.due_at), change.due_at);
-    let (after, now) = (after.unwrap_or(before), session.now());
-    if change.from == State::Pending {
-        session.tally.ahead.leaves(place.lane, before, now);
-    }
-    if change.to == State::Pending {
-        session.tally.ahead.waits(lane, after, now);
-        outbox::turn(session, place.ordering, None)?;
-    }
-    waits_at(session, lane, change.to, after)
+    place.record(session, change, lane)
 }
 
-/// Where a row stands.
-struct Place {
+/// The row that a change is about, as far as the change needs to know it.
+struct FoundRow {
     seq: i64,
     lane: i64,
     state: i64,
@@ -87,11 +78,22 @@ struct Place {
     ordering: Option<Ordering>,
 }
 
+impl FoundRow {
+    /// Records the effects of a change that leaves the task live, in this lane.
+    fn record(&self, session: &mut Session<'_>, change: &Change, lane: i64) -> Result<Applied, Fault> {
+        let before = LaneInstant::of_columns(self.lane, self.due_at);
+        let after = LaneInstant { lane, due_at: change.due_at.unwrap_or(before.due_at) };
+        let row = NotedRow { seq: self.seq, ordering: self.ordering, awaited: false };
+        outbox::record(session, &Effects::of(change, before, after), &row)?;
+        waits_at(session, lane, change.to, after.due_at)
+    }
+}
+
 /// Finds the row that a change from `from` is about.
-fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<Place>, Fault> {
+fn look(session: &mut Session<'_>, id: TaskId, from: State) -> Result<Option<FoundRow>, Fault> {
     let sql = if from.is_final() { Sql::HistoryLook } else { Sql::TaskLook };
     let place = session.statements.get(sql)?.query_row([id.uuid().as_bytes()], |row| {
-        Ok(Place {
+        Ok(FoundRow {
             seq: row.get(0)?,
             lane: row.get(1)?,
             state: row.get(2)?,
@@ -200,15 +202,8 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         return Ok(false);
     }
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
-    session.tally.add(lane, change.from, -1);
-    if change.from == State::Pending {
-        let now = session.now();
-        session.tally.ahead.leaves(lane, due_at, now);
-    }
-    outbox::turn(session, ordering, (change.to == State::DeadLettered).then_some(seq))?;
-    if awaited == Some(true) {
-        outbox::parent(session, seq, change.to)?;
-    }
+    let row = NotedRow { seq, ordering, awaited: awaited == Some(true) };
+    outbox::record(session, &Effects::in_place(change, LaneInstant { lane, due_at }), &row)?;
     if change.from == State::Blocked {
         stop_waiting(session, seq)?;
     }
@@ -230,8 +225,8 @@ fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
 }
 
 /// A dead letter comes back to life.
-fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<Applied, Fault> {
-    let ordering = ordering_of(session, place)?;
+fn redrive(session: &mut Session<'_>, mut place: FoundRow, change: &Change) -> Result<Applied, Fault> {
+    place.ordering = ordering_of(session, &place)?;
     session.statements.get(Sql::HistoryRedrive)?.execute((
         place.seq,
         change.to.code(),
@@ -240,26 +235,18 @@ fn redrive(session: &mut Session<'_>, place: &Place, change: &Change) -> Result<
         change.crashes,
         instant_column(change.due_at),
         change.trail.as_bytes(),
-        ordering,
+        place.ordering,
     ))?;
     session.statements.get(Sql::HistoryDelete)?.execute([place.seq])?;
-    session.tally.add(place.lane, change.to, 1);
-    outbox::turn(session, ordering, None)?;
     let lane = match &change.edit {
-        Some(edit) => {
-            let lane = edit_task(session, place, edit)?;
-            session.tally.moved((place.lane, change.to), (lane, change.to));
-            lane
-        }
+        Some(edit) => edit_task(session, &place, edit)?,
         None => place.lane,
     };
-    let (due_at, now) = (change.due_at.unwrap_or(Timestamp::from_millis(place.due_at)), session.now());
-    session.tally.ahead.waits(lane, due_at, now);
-    waits_at(session, lane, change.to, due_at)
+    place.record(session, change, lane)
 }
 
 /// The name of a task's ordering key, by what was submitted.
-fn ordering_of(session: &mut Session<'_>, place: &Place) -> Result<Option<Ordering>, Fault> {
+fn ordering_of(session: &mut Session<'_>, place: &FoundRow) -> Result<Option<Ordering>, Fault> {
     let query = session.statements.get(Sql::BodyOrdering)?;
     let key: Option<Option<String>> = query.query_row([place.seq], |row| row.get(0)).optional()?;
     let Some(key) = key.flatten() else { return Ok(None) };
@@ -268,7 +255,7 @@ fn ordering_of(session: &mut Session<'_>, place: &Place) -> Result<Option<Orderi
 }
 
 /// Writes what the submitter changed; gives the lane that the task is in from now on.
-fn edit_task(session: &mut Session<'_>, place: &Place, edit: &Edit) -> Result<i64, Fault> {
+fn edit_task(session: &mut Session<'_>, place: &FoundRow, edit: &Edit) -> Result<i64, Fault> {
     let lane = match edit.priority {
         Some(priority) => {
             let lane = lane_of(session, place.lane)?;

@@ -11,6 +11,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
 use crate::columns::{Unreadable, node_column, number_column};
+use crate::effects::{Effects, LaneInstant};
 use crate::taking::{self, MOST_EXPIRED, advance, made};
 
 use super::fault::Fault;
@@ -18,7 +19,7 @@ use super::gates::Openings;
 use super::row;
 use super::session::Session;
 use super::statements::Sql;
-use super::{apply, quarantine};
+use super::{apply, outbox, quarantine};
 
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;
@@ -135,8 +136,8 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking
     let event = taking::claimed(taking.taker, session.node, by.now, task.body.timeout_millis);
     let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
-    let lane = task.lane.id.number();
-    session.tally.moved((lane, change.from), (lane, change.to));
+    let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
+    outbox::record_claim(session, &Effects::in_place(&change, at), taking.by.now);
     advance(&mut task, change);
     Ok(task)
 }

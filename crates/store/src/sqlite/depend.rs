@@ -92,7 +92,7 @@ fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<Verdict
 
 fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) -> Result<(), Fault> {
     let lane = session.lanes.resolve(session.connection, &task.lane)?;
-    session.tally.add(lane.id.number(), State::Pending, tasks);
+    session.tally.expect(lane.id.number(), tasks);
     Ok(())
 }
 

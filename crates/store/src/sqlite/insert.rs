@@ -9,13 +9,15 @@ use uuid::Uuid;
 
 use crate::columns::{count_column, instant_column, map_column, number_column, policy_column};
 use crate::depending::{self, Waits, ids_column};
+use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
 use super::fault::Fault;
 use super::get;
+use super::outbox::{self, NotedRow};
 use super::session::Session;
 use super::statements::Sql;
-use super::{depend, gates, outbox};
+use super::{depend, gates};
 
 /// What is decided about a submitted task before it is stored.
 pub(crate) enum Verdict {
@@ -88,12 +90,9 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Waits
         waits.awaited.then_some(true),
         (state == State::Blocked).then_some(count_column(waits.edges.len())),
     ))?;
-    session.tally.add(lane.id.number(), state, 1);
-    if state == State::Pending {
-        let now = session.now();
-        session.tally.ahead.waits(lane.id.number(), task.due_at, now);
-        outbox::turn(session, ordering, None)?;
-    }
+    let at = LaneInstant { lane: lane.id.number(), due_at: task.due_at };
+    let row = NotedRow { seq, ordering, awaited: waits.awaited };
+    outbox::record(session, &Effects::of_insert(state, at), &row)?;
     Ok(Inserted::Created(Task {
         id: task.id,
         lane,

@@ -13,9 +13,10 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 use super::get;
-use super::outbox;
+use super::outbox::{self, NotedRow};
 use super::session::Session;
 use super::statements::Sql;
+use crate::effects::{Effects, LaneInstant};
 
 /// Moves one row that somebody could not read, and says so in the log.
 pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
@@ -38,24 +39,16 @@ fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result
     let row = query.query_row([seq], |row| {
         let ordering: Option<outbox::Ordering> = row.get(3).unwrap_or_default();
         let awaited: Option<bool> = row.get(4).unwrap_or_default();
-        let waited = (row.get::<_, i64>(1)?, row.get::<_, i64>(2)?, Timestamp::from_millis(row.get(5)?));
-        Ok((row.get::<_, [u8; 16]>(0).ok(), waited, ordering, awaited))
+        let at = LaneInstant { lane: row.get(1)?, due_at: Timestamp::from_millis(row.get(5)?) };
+        let effects = Effects::of_quarantine(State::from_code(row.get(2)?), at);
+        let noted = NotedRow { seq, ordering, awaited: awaited == Some(true) };
+        Ok((row.get::<_, [u8; 16]>(0).ok(), effects, noted))
     });
-    let Some((id, (lane, state, due_at), ordering, awaited)) = row.optional()? else { return Ok(()) };
+    let Some((id, effects, noted)) = row.optional()? else { return Ok(()) };
     let now = session.now();
     session.statements.get(Sql::QuarantineInsert)?.execute((seq, now.as_millis(), reason))?;
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
-    if let Some(state) = State::from_code(state) {
-        session.tally.add(lane, state, -1);
-        if state == State::Pending {
-            session.tally.ahead.leaves(lane, due_at, now);
-        }
-    }
-    // Nobody waits for what cannot be read: it will not run.
-    outbox::turn(session, ordering, None)?;
-    if awaited == Some(true) {
-        outbox::parent(session, seq, State::Failed)?;
-    }
+    outbox::record(session, &effects, &noted)?;
     let id = id.map_or_else(|| "without an id".to_owned(), |id| TaskId::from_uuid(Uuid::from_bytes(id)).to_string());
     error!(task.id = id, task.seq = seq, reason, "a task cannot be read and was put in quarantine");
     Ok(())

@@ -51,7 +51,7 @@ pub(crate) struct Session<'c> {
     pub caution: u32,
     /// Where faults are reported that may mean a damaged file.
     pub damage: Arc<Damage>,
-    clock: Arc<dyn Clock>,
+    pub clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
     queue_complaints: HashSet<String>,

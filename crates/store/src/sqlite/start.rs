@@ -9,12 +9,13 @@ use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
 
 use crate::columns::number_column;
+use crate::effects::{Effects, LaneInstant};
 use crate::taking::{self, advance, made};
 
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
-use super::{apply, get, quarantine};
+use super::{apply, get, outbox, quarantine};
 
 /// Begins tasks; answers in order.
 pub(crate) fn start(session: &mut Session<'_>, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
@@ -41,8 +42,8 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
     let event = taking::started(start, session.node, now, task.body.timeout_millis);
     let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
-    let lane = task.lane.id.number();
-    session.tally.moved((lane, change.from), (lane, change.to));
+    let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
+    outbox::record_claim(session, &Effects::in_place(&change, at), now);
     advance(&mut task, change);
     Ok(Some(task))
 }

@@ -23,6 +23,7 @@ use super::super::statements::Sql;
 use super::{ended_as, letters, tell};
 use crate::columns::count_column;
 use crate::depending;
+use crate::effects::Effects;
 use crate::taking::made;
 
 /// Notes that are worked off at once …
@@ -235,21 +236,19 @@ async fn write(hand: &mut Hand, decided: &Decided, released: &mut Released) -> R
     }
     released.tasks += unblocked.len() + failed.len();
     let now = hand.now();
-    for changed in change::change(&hand.session, &wanted(unblocked)).await? {
-        hand.tally.moved((changed.lane, State::Blocked), (changed.lane, State::Pending));
-        hand.tally.ahead.waits(changed.lane, Timestamp::from_millis(changed.due_at), now);
-        hand.notes.turn(changed.ordering);
-        released.waiting.push((changed.lane, changed.due_at));
-    }
-    let state_of: HashMap<Uuid, State> = failed.iter().map(|(id, change)| (id.uuid(), change.to)).collect();
+    let unblocked = wanted(unblocked);
+    let changed = change::change(&hand.session, &unblocked).await?;
+    change::record(hand, &changed, &unblocked, now);
+    released.waiting.extend(changed.iter().map(|changed| (changed.lane, changed.due_at)));
+    let change_of: HashMap<Uuid, &Change> = failed.iter().map(|(id, change)| (id.uuid(), change)).collect();
     let mut ended = Vec::new();
     for changed in change::finish(&hand.session, &wanted(failed)).await? {
-        let state = state_of.get(&changed.id).copied().unwrap_or(State::Cancelled);
-        hand.tally.add(changed.lane, State::Blocked, -1);
-        hand.notes.turn(changed.ordering);
-        if changed.awaited {
-            ended.push(Ended { seq: None, parent: changed.id, state });
-        }
+        let effects = Effects::in_place(change_of[&changed.id], changed.at());
+        hand.tally.record(&effects, || now);
+        // The end is followed up in this transaction, as far as it goes.
+        hand.notes.record_turn(&effects, &changed.noted());
+        let parent = changed.id;
+        ended.extend(effects.ended.filter(|_| changed.awaited).map(|state| Ended { seq: None, parent, state }));
     }
     Ok(ended)
 }

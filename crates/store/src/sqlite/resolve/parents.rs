@@ -13,12 +13,13 @@ use uuid::Uuid;
 use super::super::apply::{self, lane_of};
 use super::super::fault::Fault;
 use super::super::obstacles::stands;
-use super::super::outbox::{self, Ordering};
+use super::super::outbox::{self, NotedRow, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
 use super::{ended_as, is_live, letter_of};
 use crate::columns::count_column;
 use crate::depending;
+use crate::effects::{Effects, LaneInstant};
 use crate::taking::made;
 
 /// Notes that are read at once.
@@ -137,10 +138,10 @@ fn release(session: &mut Session<'_>, ended: &Ended, seq: i64, resolved: &mut Re
         session.statements.get(Sql::ChildCount)?.execute([seq, child.blockers - 1])?;
     } else {
         let due_at = Timestamp::from_millis(child.due_at).max(now);
-        apply::change_task(session, seq, &made(&child.position, Event::Unblock(due_at), &by))?;
-        session.tally.moved((child.lane, State::Blocked), (child.lane, State::Pending));
-        session.tally.ahead.waits(child.lane, due_at, now);
-        outbox::turn(session, child.ordering, None)?;
+        let change = made(&child.position, Event::Unblock(due_at), &by);
+        apply::change_task(session, seq, &change)?;
+        let row = NotedRow { seq, ordering: child.ordering, awaited: false };
+        outbox::record(session, &Effects::in_place(&change, LaneInstant { lane: child.lane, due_at }), &row)?;
         resolved.waiting.push((lane_of(session, child.lane)?, due_at));
         resolved.tasks += 1;
     }

@@ -1,0 +1,108 @@
+//! What a write does besides its row: the counts, the forecast and the notes for the resolver.
+//!
+//! Both stores call this for every change, insert and quarantine, and record what it returns. It is
+//! pure, so that the two cannot disagree. Invariant: the counts and the forecast always equal what a
+//! count of all live rows would give (`effects/tests.rs`).
+
+use punctual_core::state::{Change, State};
+use punctual_core::time::Timestamp;
+
+/// The columns of a row that its effects depend on, apart from its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LaneInstant {
+    /// The number of its lane.
+    pub lane: i64,
+    /// When it is due.
+    pub due_at: Timestamp,
+}
+
+impl LaneInstant {
+    /// The same from its columns.
+    pub(crate) fn of_columns(lane: i64, due_at: i64) -> Self {
+        Self { lane, due_at: Timestamp::from_millis(due_at) }
+    }
+}
+
+/// A live row as the counts see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountedRow {
+    /// Where it is.
+    pub at: LaneInstant,
+    /// In which state.
+    pub state: State,
+}
+
+impl CountedRow {
+    fn new(state: State, at: LaneInstant) -> Option<Self> {
+        (!state.is_final()).then_some(Self { at, state })
+    }
+
+    /// Where the forecast counts it: only rows that wait have a place there.
+    pub(crate) fn forecast(&self) -> Option<LaneInstant> {
+        (self.state == State::Pending).then_some(self.at)
+    }
+}
+
+/// The note that the resolver gets about the ordering key of a row, if the row has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TurnNote {
+    /// The turn may pass to another task.
+    MayPass,
+    /// The same, and the task became a dead letter: it may hold its key.
+    DeadLetter,
+}
+
+/// The effects of one write on one row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// The live row that was there before, if any.
+    pub before: Option<CountedRow>,
+    /// The live row that is there afterwards, if any.
+    pub after: Option<CountedRow>,
+    /// The note about the row's ordering key.
+    pub turn: Option<TurnNote>,
+    /// How the task finished: the note for tasks that depend on it.
+    pub ended: Option<State>,
+}
+
+impl Effects {
+    /// The effects of a change that moved a row from `before` to `after`. One of the two is not looked
+    /// at where the change crosses between the live tasks and the history.
+    pub(crate) fn of(change: &Change, before: LaneInstant, after: LaneInstant) -> Self {
+        let ended = change.to.is_final().then_some(change.to);
+        Self::new(CountedRow::new(change.from, before), CountedRow::new(change.to, after), ended)
+    }
+
+    /// The effects of a change that leaves the row in its lane, with its due instant.
+    pub(crate) fn in_place(change: &Change, at: LaneInstant) -> Self {
+        Self::of(change, at, at)
+    }
+
+    /// The effects of storing a new task.
+    pub(crate) fn of_insert(state: State, at: LaneInstant) -> Self {
+        Self::new(None, CountedRow::new(state, at), None)
+    }
+
+    /// The effects of moving a live row to the quarantine. Its task will not run, so that it counts as
+    /// failed for others. A state that cannot be read was never counted.
+    pub(crate) fn of_quarantine(state: Option<State>, at: LaneInstant) -> Self {
+        Self::new(state.and_then(|state| CountedRow::new(state, at)), None, Some(State::Failed))
+    }
+
+    fn new(before: Option<CountedRow>, after: Option<CountedRow>, ended: Option<State>) -> Self {
+        let turn = match (ended, after.and_then(|after| after.forecast())) {
+            (Some(State::DeadLettered), _) => Some(TurnNote::DeadLetter),
+            (Some(_), _) | (None, Some(_)) => Some(TurnNote::MayPass),
+            (None, None) => None,
+        };
+        Self { before, after, turn, ended }
+    }
+
+    /// Whether the resolver hears nothing of the write, as with every claim and start.
+    pub(crate) fn leaves_no_note(&self) -> bool {
+        self.turn.is_none() && self.ended.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests;
