@@ -34,7 +34,7 @@
 //! - `insert_knows_a_repeated_task_in_a_full_queue`: a replay is told as ever.
 //! - `insert_tells_of_a_full_queue_what_room_would_not_mend`: a task that depends on one that is not there is refused for
 //!   that, and so are those of its batch that depend on it.
-//! - `stirred_tells_of_freed_places_and_of_changes`: a hint, for whoever was held back.
+//! - `limit_changes_name_freed_slots`: a hint, for whoever was held back.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.
 
@@ -160,7 +160,7 @@ impl Queue {
 pub struct Live {
     /// Waiting for others.
     pub blocked: u64,
-    /// Waiting for their time, or for a taker.
+    /// Waiting for their time, or for a claimant.
     pub pending: u64,
     /// Claimed and on their way.
     pub queued: u64,
@@ -182,7 +182,7 @@ impl Live {
 
 /// A queue and its live tasks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct QueueWithCounts {
     /// The queue.
     pub queue: Queue,
     /// Its live tasks.
@@ -266,7 +266,7 @@ pub enum Changed {
 
 /// What may have happened since it was asked last. Hints: they may be lost, and may be wrong.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stirred {
+pub struct LimitChanges {
     /// A queue was set, paused or resumed.
     pub changed: bool,
     /// Places came free in these queues: tenants and names.
@@ -294,16 +294,21 @@ pub trait Queues: Send + Sync {
     ) -> Result<Changed, StoreError>;
 
     /// A queue that exists.
-    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError>;
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError>;
 
     /// The queues of a tenant by name, strictly after `after`.
-    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError>;
+    async fn queues(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<QueueWithCounts>, StoreError>;
 
     /// Every queue that was ever set or paused, of all tenants: what every node keeps in mind.
     async fn special_queues(&self) -> Result<Vec<Queue>, StoreError>;
 
     /// Waits until something has happened that whoever was held back wants to know.
-    async fn stirred(&self) -> Stirred;
+    async fn wait_for_limit_changes(&self) -> LimitChanges;
 }
 
 #[cfg(test)]

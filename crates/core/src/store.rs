@@ -113,7 +113,7 @@ pub struct FullQueue {
     pub max_depth: u64,
 }
 
-/// A claim of up to `limit` due tasks for one taker.
+/// A claim of up to `limit` due tasks for one claimant.
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The lanes to take from, in this order, and at most how many from each.
@@ -121,12 +121,12 @@ pub struct Claim {
     /// At most how many in all.
     pub limit: usize,
     /// Who takes them.
-    pub taker: Taker,
+    pub claimant: Claimant,
 }
 
 /// Who takes claimed tasks, and how.
 #[derive(Clone, Debug)]
-pub enum Taker {
+pub enum Claimant {
     /// The scheduler, to publish them: they become `QUEUED` and must be started before the visibility ends.
     Dispatch {
         /// How long a published task may stay unstarted.
@@ -161,26 +161,26 @@ pub struct Claimed {
     pub next_due: Vec<(LaneId, Option<Timestamp>)>,
     /// How many had expired and were failed instead.
     pub expired: usize,
-    /// Partitions that the taker does not own any more in the term it named; nothing was taken then.
+    /// Partitions that the claimant does not own any more in the term it named; nothing was taken then.
     pub lost: Vec<Partition>,
     /// Lanes of which nothing more may be taken now, because of their queues (see [`queues`](crate::queues)).
-    pub held_back: Vec<HeldBack>,
+    pub limited: Vec<LimitedLane>,
 }
 
 /// A lane that a claim was not given what it wanted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldBack {
+pub struct LimitedLane {
     /// The lane.
     pub lane: LaneId,
     /// What holds it.
-    pub by: Restraint,
+    pub by: LimitKind,
     /// When it is worth to come again; none: when somebody does something.
     pub until: Option<Timestamp>,
 }
 
 /// What holds the tasks of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Restraint {
+pub enum LimitKind {
     /// It is paused.
     Pause,
     /// As many run as may.

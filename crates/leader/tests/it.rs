@@ -17,7 +17,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Claim, Inserted, Start, Store, Taker};
+use punctual_core::store::{Claim, Claimant, Inserted, Start, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_core::workers::{NodeSighting, Registry};
@@ -69,13 +69,13 @@ impl Bench {
         }
     }
 
-    async fn claim(&self, lane: LaneId, taker: Taker) -> Task {
-        let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
+    async fn claim(&self, lane: LaneId, claimant: Claimant) -> Task {
+        let claim = Claim { lanes: vec![(lane, 1)], limit: 1, claimant };
         self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0)
     }
 
     async fn lease(&self, lane: LaneId) -> Task {
-        self.claim(lane, Taker::Worker { name: "w".into(), lease_millis: 10_000, due_by: None }).await
+        self.claim(lane, Claimant::Worker { name: "w".into(), lease_millis: 10_000, due_by: None }).await
     }
 
     async fn task(&self, id: TaskId) -> Task {
@@ -206,8 +206,8 @@ async fn a_webhook_past_its_timeout_is_told_that_and_not_the_grace_of_its_node()
     for (timeout_millis, told) in [(5_500_u32, "5.5 seconds"), (1_000, "1 second")] {
         let bench = Bench::new(true);
         let task = bench.submit(task().push("http://x.example:80").timeout_millis(u64::from(timeout_millis))).await;
-        let taker = Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
-        let claimed = bench.claim(task.lane.id, taker).await;
+        let claimant = Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None };
+        let claimed = bench.claim(task.lane.id, claimant).await;
         let start =
             Start { id: task.id, version: claimed.position.version, worker: "worker_x".into(), grace_millis: 10_000 };
         bench.store.start(vec![start]).await.unwrap();
@@ -223,7 +223,7 @@ async fn a_webhook_past_its_timeout_is_told_that_and_not_the_grace_of_its_node()
 async fn what_was_queued_and_never_started_goes_back_uncounted() {
     let bench = Bench::new(true);
     let task = bench.submit(task().push("http://x.example:80")).await;
-    bench.claim(task.lane.id, Taker::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
+    bench.claim(task.lane.id, Claimant::Dispatch { visibility_millis: 10_000, terms: Vec::new(), from: None }).await;
     bench.clock.advance_millis(10_000);
     assert_eq!(bench.reap().await.reaped, 1);
     let now = bench.task(task.id).await;

@@ -213,7 +213,7 @@ impl Circuits {
         }
         let claimed = claim.await?;
         let probe = claimed.iter().flat_map(|answer| &answer.tasks).map(|task| task.id).next();
-        let is_held_back = claimed.iter().any(|answer| !answer.held_back.is_empty());
+        let is_held_back = claimed.iter().any(|answer| !answer.limited.is_empty());
         let again_at = if is_held_back { now } else { now.plus_millis(LOOK_AGAIN_MILLIS) };
         self.name(store, &permitted, next, probe.ok_or(again_at)).await;
         Ok(claimed)

@@ -1,4 +1,4 @@
-//! The dispatcher: brings due tasks and their takers together.
+//! The dispatcher: brings due tasks and their claimants together.
 //!
 //! One loop owns the board (which lanes are due) and the waiters (which workers want
 //! what). A turn takes in what has happened — workers that ask, hints of fresh tasks,
@@ -141,7 +141,7 @@ pub struct Dispatcher {
     last_found: String,
     /// What is left of a turn of pushes, once its live part has landed.
     after_live: Option<AfterLive>,
-    /// Shelves where a ready lane and a taker may meet.
+    /// Shelves where a ready lane and a claimant may meet.
     open: HashSet<Shelf>,
     /// Workers that want an answer at once, even if it is nothing.
     impatient: Vec<u64>,
@@ -433,7 +433,7 @@ impl Dispatcher {
             moved |= !self.board.is_ready(*lane);
         }
         self.hold_back(answer);
-        moved |= !answer.held_back.is_empty();
+        moved |= !answer.limited.is_empty();
         if moved {
             self.in_vain = 0;
         } else if !answer.next_due.is_empty() {

@@ -36,11 +36,11 @@ impl QueueWatch {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                stirred = self.queues.stirred() => {
-                    for (tenant, queue) in &stirred.freed {
+                changes = self.queues.wait_for_limit_changes() => {
+                    for (tenant, queue) in &changes.freed {
                         self.hints.free(tenant, queue);
                     }
-                    if !stirred.changed {
+                    if !changes.changed {
                         continue;
                     }
                     // Lanes that were held back need not wait for the read: the store uses the new

@@ -21,7 +21,7 @@ use punctual_core::json::Json;
 use punctual_core::lane::{LaneId, LaneKey, Route};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Applied, Claim, Filter, Inserted, Store, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Filter, Inserted, Store};
 use punctual_core::task::{Body, Dependencies, NewTask, Task};
 use punctual_core::trail::Actor;
 use punctual_store::postgres::{self, PostgresStore};
@@ -183,8 +183,8 @@ impl Bench {
     }
 
     async fn claim(&self, lane: LaneId) -> Vec<Task> {
-        let taker = Taker::Worker { name: "worker-1".into(), lease_millis: 60_000, due_by: None };
-        let claim = Claim { lanes: vec![(lane, BATCH)], limit: BATCH, taker };
+        let claimant = Claimant::Worker { name: "worker-1".into(), lease_millis: 60_000, due_by: None };
+        let claim = Claim { lanes: vec![(lane, BATCH)], limit: BATCH, claimant };
         let claimed = self.store.claim(vec![claim]).await.expect("claim answers");
         claimed.into_iter().flat_map(|claimed| claimed.tasks).collect()
     }

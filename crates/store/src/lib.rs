@@ -5,20 +5,20 @@
 //! `punctual` binary names this crate.
 
 mod ahead;
+mod claims;
 mod columns;
-mod depending;
+mod dependencies;
 mod effects;
-mod gating;
+mod limit_watch;
+mod limits;
 mod listing;
 pub mod migrations;
 mod obstacles;
 mod ordering;
+mod partition_round;
 pub mod postgres;
 mod queue_columns;
-mod reviewing;
-mod scheduling;
+mod review;
+mod schedule_columns;
 pub mod sqlite;
-mod stir;
-mod taking;
 mod tally;
-mod turns;

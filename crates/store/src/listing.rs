@@ -8,7 +8,7 @@ use punctual_core::time::Timestamp;
 
 /// Where a listing has to look.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ListedTables {
     /// Among the live tasks.
     pub live: bool,
     /// In the history.
@@ -17,7 +17,7 @@ pub(crate) struct Wanted {
     pub only_dead: bool,
 }
 
-impl Wanted {
+impl ListedTables {
     /// Where the states that a filter names are.
     pub(crate) fn of(filter: &Filter) -> Self {
         let states = &filter.states;

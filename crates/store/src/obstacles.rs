@@ -7,7 +7,7 @@ use punctual_core::time::Timestamp;
 pub(crate) const LANES: usize = 1_000;
 
 /// A place in a lane: due instant and number of submission.
-pub(crate) type Place = (i64, i64);
+pub(crate) type LanePlace = (i64, i64);
 
 /// What is told where so many were found, one more than `most` being enough to know that there are more.
 pub(crate) fn counted(found: usize, most: usize) -> Ahead {
@@ -16,9 +16,9 @@ pub(crate) fn counted(found: usize, most: usize) -> Ahead {
 
 /// Who goes before a task of a queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct RankedTask {
     /// Where the task stands in its lane.
-    pub own: Place,
+    pub own: LanePlace,
     /// Its priority.
     pub priority: u8,
     /// Waiting this long counts as one priority more; zero: it does not count.
@@ -29,14 +29,14 @@ pub(crate) struct Line {
 /// The most urgent priority.
 const MOST_URGENT: u8 = 9;
 
-impl Line {
+impl RankedTask {
     /// The least urgent lanes whose tasks may go before it.
     pub(crate) fn least_urgent(&self) -> u8 {
         if self.aging_millis > 0 { 0 } else { self.priority }
     }
 
     /// Up to where the tasks of a lane of this priority go before it.
-    pub(crate) fn place_before(&self, priority: u8) -> Place {
+    pub(crate) fn place_before(&self, priority: u8) -> LanePlace {
         let own = self.counts_as();
         let more_urgent = self.due_by(priority, own.saturating_add(1)).map(|due_at| (due_at, i64::MAX));
         let as_urgent = self.due_by(priority, own).map(|due_at| (due_at, i64::MAX).min(self.own));
@@ -81,12 +81,12 @@ mod tests {
             for (priority, of_other) in (0..=9).flat_map(|own| (0..=9).map(move |other| (own, other))) {
                 for (aging_millis, seq) in [0, 1, 5, 7, 25, 100].into_iter().flat_map(|aging| [(aging, 4), (aging, 5)])
                 {
-                    let line = Line { own: (own, 5), priority, aging_millis, now: Timestamp::from_millis(now) };
+                    let ranked = RankedTask { own: (own, 5), priority, aging_millis, now: Timestamp::from_millis(now) };
                     let mine = counts_as(priority, own, aging_millis, now);
                     let theirs = counts_as(of_other, other, aging_millis, now);
                     let expected = theirs > mine || theirs == mine && (other, seq) < (own, 5);
-                    assert_eq!((other, seq) < line.place_before(of_other), expected, "{line:?} {of_other} {other}");
-                    assert!(!expected || of_other >= line.least_urgent());
+                    assert_eq!((other, seq) < ranked.place_before(of_other), expected, "{ranked:?} {of_other} {other}");
+                    assert!(!expected || of_other >= ranked.least_urgent());
                 }
             }
         }

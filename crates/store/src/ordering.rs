@@ -152,7 +152,11 @@ mod tests {
     const BEGUN: TurnRow = TurnRow { is_waiting: false, has_turn: true, has_begun: true };
 
     /// Decides a key whose first waiting task is `first`; returns who loses, who wins and the key.
-    fn decide(mut key: KeyTurn<u8>, rows: &[(u8, TurnRow)], first: Option<u8>) -> (Option<u8>, Option<u8>, KeyTurn<u8>) {
+    fn decide(
+        mut key: KeyTurn<u8>,
+        rows: &[(u8, TurnRow)],
+        first: Option<u8>,
+    ) -> (Option<u8>, Option<u8>, KeyTurn<u8>) {
         let row_of = |id: u8| rows.iter().find(|(row, _)| *row == id).map(|(_, row)| *row);
         if key.choose(row_of) == Chosen::FirstWaiting {
             key.choose_first(first);

@@ -17,20 +17,21 @@ mod claim;
 mod clock;
 mod connect;
 mod database;
-mod depend;
+mod dependents;
 mod depth;
 mod doubts;
 mod extend;
 mod fault;
 mod forecast;
-mod gates;
 mod get;
 mod hand;
+mod held_rows;
 mod inbox;
 mod insert;
 mod lanes;
 mod leases;
 mod ledger;
+mod limits;
 mod lineage;
 mod lines;
 mod link;
@@ -57,7 +58,6 @@ mod session;
 mod standby;
 mod start;
 mod statements;
-mod take;
 mod terms;
 mod tid;
 mod tls;
@@ -89,16 +89,16 @@ use address::Address;
 use alone::Alone;
 use doubts::Doubts;
 use fault::closed;
-use gates::Gates;
 use hand::Desk;
 use lanes::Lanes;
+use limits::LimitsCache;
 use lines::{Bounds, Lines, Weight};
 use link::Links;
 use listener::Listener;
 use marks::Marks;
 use notifier::Notifier;
 use outbox::Outbox;
-use overdue::Floors;
+use overdue::LowWatermarks;
 use retention::Walks;
 use standby::Standby;
 use statements::{OF_QUEUES, OF_TURNS, Sql};
@@ -212,11 +212,11 @@ impl PostgresStore {
             lines: Arc::new(Lines::new(options.bounds(), hands)),
             lanes: Arc::new(Lanes::new(options.cached_lanes)),
             marks: Arc::new(Marks::default()),
-            floors: Floors::new(options.quick_look),
+            low_watermarks: LowWatermarks::new(options.quick_look),
             notifier: Notifier::default(),
             doubts: Doubts::default(),
             outbox: Outbox::default(),
-            gates: Gates::default(),
+            limits: LimitsCache::default(),
             clock,
             node,
         });

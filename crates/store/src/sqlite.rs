@@ -12,19 +12,19 @@ mod claim;
 mod connection;
 mod counts;
 mod damage;
-mod depend;
+mod dependents;
 mod directory;
 mod extend;
 mod fault;
 mod forecast;
 mod fullness;
-mod gates;
 mod get;
 mod heads;
 mod insert;
 mod job;
 mod lanes;
 mod leases;
+mod limits;
 mod list;
 mod list_source;
 mod mover;
@@ -73,13 +73,13 @@ use fault::{Fault, closed};
 use fullness::Fullness;
 use queue::{Bounds, Way};
 use reader::Readers;
-use resolve::Place;
+use resolve::ReviewCursor;
 use retention::Walks;
 use session::Session;
 use statements::Sql;
 use writer::{Weight, Writer};
 
-use crate::stir::Stir;
+use crate::limit_watch::LimitWatch;
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -192,11 +192,11 @@ struct Shared {
     readers: Readers,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
-    stir: Arc<Stir>,
+    limit_watch: Arc<LimitWatch>,
     /// Told when something is left to the resolver.
     left: Arc<Notify>,
     /// How far what is held was reviewed.
-    reviewed: Mutex<Place>,
+    reviewed: Mutex<ReviewCursor>,
     walks: Mutex<Walks>,
     threads: Mutex<Option<Threads>>,
 }
@@ -229,9 +229,9 @@ impl SqliteStore {
             .map_err(|reason| fault(reason.to_string()))?;
         let fullness = Arc::new(Fullness::default());
         let health = (Arc::clone(&damage), Arc::clone(&fullness));
-        let (stir, left) = (Arc::new(Stir::default()), Arc::new(Notify::new()));
+        let (limit_watch, left) = (Arc::new(LimitWatch::default()), Arc::new(Notify::new()));
         let (writer, writer_thread) =
-            Writer::start(connection, directory, health, (&stir, &left), clock, node, options)
+            Writer::start(connection, directory, health, (&limit_watch, &left), clock, node, options)
                 .inspect_err(|_| readers.close())
                 .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
@@ -241,7 +241,7 @@ impl SqliteStore {
                 readers,
                 damage,
                 fullness,
-                stir,
+                limit_watch,
                 left,
                 reviewed: Mutex::default(),
                 walks: Mutex::default(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Claim, Filter, Store, Taker};
+use punctual_core::store::{Claim, Claimant, Filter, Store};
 use punctual_core::trail::Actor;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, task};
@@ -98,8 +98,8 @@ async fn the_process_that_is_killed() {
             other => panic!("not created: {other:?}"),
         };
         println!("stored {}", ids.join(" "));
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
-        let claim = Claim { lanes: vec![(lane, 5)], limit: 5, taker };
+        let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+        let claim = Claim { lanes: vec![(lane, 5)], limit: 5, claimant };
         let claimed = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
         let complete = |task: &punctual_core::task::Task| {
             let event = Event::Complete { result: None, http_status: None };

@@ -8,7 +8,7 @@ mod settings;
 
 use punctual_core::lane::LaneId;
 use punctual_core::queues::{Change, Pause, Queue, Settings};
-use punctual_core::store::{Claim, Claimed, HeldBack, Restraint};
+use punctual_core::store::{Claim, Claimed, LimitKind, LimitedLane};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 
@@ -50,7 +50,7 @@ macro_rules! queues_conformance {
             insert_is_bounded_by_the_depth_under_concurrency,
             insert_knows_a_repeated_task_in_a_full_queue,
             insert_tells_of_a_full_queue_what_room_would_not_mend,
-            stirred_tells_of_freed_places_and_of_changes,
+            limit_changes_name_freed_slots,
         }
     };
 }
@@ -79,13 +79,13 @@ fn pause(fixture: &StoreFixture<'_>, until: Option<Timestamp>) -> Pause {
 /// Takes what it can for [`WORKER`], up to a hundred of each lane.
 async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> Claimed {
     let lanes = lanes.iter().map(|lane| (*lane, 100)).collect();
-    fixture.claim(Claim { lanes, limit: 1_000, taker: worker(WORKER) }).await
+    fixture.claim(Claim { lanes, limit: 1_000, claimant: worker(WORKER) }).await
 }
 
 async fn taken(fixture: &StoreFixture<'_>, lane: LaneId) -> Vec<Task> {
     claim(fixture, &[lane]).await.tasks
 }
 
-fn held(claimed: &Claimed) -> Vec<(LaneId, Restraint, Option<Timestamp>)> {
-    claimed.held_back.iter().map(|HeldBack { lane, by, until }| (*lane, *by, *until)).collect()
+fn held(claimed: &Claimed) -> Vec<(LaneId, LimitKind, Option<Timestamp>)> {
+    claimed.limited.iter().map(|LimitedLane { lane, by, until }| (*lane, *by, *until)).collect()
 }

@@ -6,7 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
-use punctual_core::queues::{Change, Changed, Pause, Switch, Told, limits};
+use punctual_core::queues::{Change, Changed, Pause, QueueWithCounts, Switch, limits};
 use punctual_submission::Faults;
 use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
@@ -256,7 +256,7 @@ async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Chan
     }
 }
 
-async fn find(api: &Api, tenant: &str, name: &str) -> Result<Told, Problem> {
+async fn find(api: &Api, tenant: &str, name: &str) -> Result<QueueWithCounts, Problem> {
     api.queues.queue(tenant, name).await?.ok_or_else(|| {
         Problem::new(Code::NotFound, "there is no queue with this name: it exists from its first task or setting on")
     })
@@ -267,14 +267,14 @@ async fn told(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> 
 }
 
 /// The answer that shows a queue, with its version as `ETag`.
-fn answered(api: &Api, told: Told) -> Response {
+fn answered(api: &Api, told: QueueWithCounts) -> Response {
     let tag = HeaderValue::try_from(format!("\"{}\"", told.queue.version));
     let mut response = json(StatusCode::OK, &shown(api, told));
     response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
     response
 }
 
-fn shown(api: &Api, told: Told) -> wire::Queue {
+fn shown(api: &Api, told: QueueWithCounts) -> wire::Queue {
     let pause = told.queue.paused(api.clock.now()).map(|pause| wire::Pause {
         paused_at: pause.since,
         paused_by: pause.by.clone(),

@@ -11,7 +11,7 @@ use punctual_core::schedule::plan::{CatchUp, Overlap, Spec, TURN};
 use punctual_core::schedule::{Cron as Expression, Pattern, Rules, Timing};
 use punctual_core::schedules::{AT_EVERY_LOOK, Definition, Inserted, Outcome, Progress, Replaced, Schedule, Schedules};
 use punctual_core::state::{By, Event, Failure, State, transition};
-use punctual_core::store::{Applied, Claim, Store, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
@@ -140,8 +140,8 @@ impl Bench {
     }
 
     async fn begin(&self, lane: LaneId) -> Task {
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000_000_000, due_by: None };
-        let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
+        let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000_000_000, due_by: None };
+        let claim = Claim { lanes: vec![(lane, 1)], limit: 1, claimant };
         self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0)
     }
 

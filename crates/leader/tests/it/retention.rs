@@ -10,7 +10,7 @@ use punctual_core::forecast::{Forecast, Minute};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::retention::{Pruned, Retention};
 use punctual_core::state::{By, Event, transition};
-use punctual_core::store::{Claim, Inserted, Store, StoreError, Taker};
+use punctual_core::store::{Claim, Claimant, Inserted, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -55,8 +55,8 @@ impl Bench {
 
     async fn done(&self, task: TaskBuilder) -> Task {
         let Inserted::Created(stored) = self.submit(task).await else { panic!("it is new") };
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 10_000, due_by: None };
-        let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
+        let claimant = Claimant::Worker { name: "w".into(), lease_millis: 10_000, due_by: None };
+        let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, claimant };
         let running = self.store.claim(vec![claim]).await.unwrap().remove(0).tasks.remove(0);
         let by = By { now: self.clock.now(), node: NODE, actor: Actor::Client };
         let event = Event::Complete { result: None, http_status: None };

@@ -12,7 +12,7 @@ impl Dispatcher {
     /// Takes lanes off the board whose queues let nothing through.
     pub(super) fn hold_back(&mut self, answer: &Claimed) {
         let now = self.deps.clock.now();
-        for held in &answer.held_back {
+        for held in &answer.limited {
             let found = self.backlog.take_away(held.lane);
             let Some((lane, head)) =
                 self.board.take_away(held.lane).into_iter().chain(found).min_by_key(|(_, head)| *head)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap};
 
 use punctual_core::lane::{Lane, Route};
 use punctual_core::partitions::Partition;
-use punctual_core::store::{Claim, Taker};
+use punctual_core::store::{Claim, Claimant};
 use punctual_core::time::Timestamp;
 
 use super::flights::Split;
@@ -111,9 +111,9 @@ impl<'a> Plan<'a> {
         for mut part in self.parts.into_iter().filter(|part| part.limit > 0) {
             part.lanes.sort_unstable();
             let terms = part.terms.into_iter().collect();
-            let taker = Taker::Dispatch { visibility_millis, terms, from: part.from };
+            let claimant = Claimant::Dispatch { visibility_millis, terms, from: part.from };
             let (lanes, split) = bands.split(part.tenant, &part.lanes, part.limit, self.free_of_band);
-            claims.push(Claim { lanes, limit: part.limit, taker });
+            claims.push(Claim { lanes, limit: part.limit, claimant });
             splits.push(split);
         }
         (claims, splits)
@@ -208,7 +208,7 @@ mod tests {
 
     fn told(claims: &[Claim]) -> Vec<Told> {
         let each = claims.iter().map(|claim| {
-            let Taker::Dispatch { terms, from, .. } = &claim.taker else { panic!("{claim:?}") };
+            let Claimant::Dispatch { terms, from, .. } = &claim.claimant else { panic!("{claim:?}") };
             assert!(claim.lanes.iter().all(|(_, most)| *most == claim.limit));
             let lanes = claim.lanes.iter().map(|(lane, _)| lane.number()).collect();
             let partitions = terms.iter().map(|(partition, _)| partition.number()).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use punctual_core::breakers::{Key, target_of};
 use punctual_core::broker::WEBHOOK_POOL;
 use punctual_core::lane::{Lane, Route};
-use punctual_core::store::{Claim, Claimed, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed};
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 
@@ -112,12 +112,12 @@ impl Dispatcher {
     }
 
     async fn launch_probe(&mut self, lane: Arc<Lane>, keys: Vec<Key>, now: Timestamp) {
-        let (taker, worker) = match lane.key.route {
+        let (claimant, worker) = match lane.key.route {
             Route::Pull => {
                 let Some(worker) = self.waiter_for(&lane) else { return };
                 let Some(waiting) = self.waiters.get(worker) else { return };
                 let (name, lease_millis) = (waiting.ask.worker.clone(), waiting.ask.lease_millis);
-                (Taker::Worker { name, lease_millis, due_by: None }, Some(worker))
+                (Claimant::Worker { name, lease_millis, due_by: None }, Some(worker))
             }
             Route::Push(_) => {
                 let Some(held) = self.deps.owned.held(&lane.key) else { return };
@@ -125,10 +125,10 @@ impl Dispatcher {
                     return;
                 }
                 let (visibility_millis, terms) = (self.visibility_millis(), held.fence.into_iter().collect());
-                (Taker::Dispatch { visibility_millis, terms, from: None }, None)
+                (Claimant::Dispatch { visibility_millis, terms, from: None }, None)
             }
         };
-        let claim = Claim { lanes: vec![(lane.id, 1)], limit: 1, taker };
+        let claim = Claim { lanes: vec![(lane.id, 1)], limit: 1, claimant };
         let (circuits, store) = (Arc::clone(&self.deps.circuits), Arc::clone(&self.deps.store));
         let call = async move { circuits.probe(&keys, now, store.claim(vec![claim])).await };
         self.flights.launch_call(Flight::Probe { lane, worker }, call);
@@ -137,10 +137,10 @@ impl Dispatcher {
     /// Leaves the queue of a probe alone that let nothing through, or lets nothing more, and has another one tried soon: the
     /// later the more there were of them.
     fn shut_out(&mut self, lane: &Lane, answer: &Claimed, now: Timestamp) {
-        for held in &answer.held_back {
+        for held in &answer.limited {
             self.broken.shut(&lane.key, held.until, now);
         }
-        if !answer.tasks.is_empty() || answer.held_back.is_empty() {
+        if !answer.tasks.is_empty() || answer.limited.is_empty() {
             self.probes_in_vain = 0;
             return;
         }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use punctual_core::store::{Claim, Claimed, StoreError, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
@@ -105,9 +105,9 @@ impl Dispatcher {
             let limit = asked.min(left);
             let (name, lease_millis) = (waiting.ask.worker.clone(), waiting.ask.lease_millis);
             let (candidates, due_by) = self.candidates(&shelves(waiting));
-            let taker = Taker::Worker { name, lease_millis, due_by };
+            let claimant = Claimant::Worker { name, lease_millis, due_by };
             let (lanes, split) = self.pull_bands.split(&served.tenant, &candidates, limit, [usize::MAX; 3]);
-            served.claims.push(Claim { lanes, limit, taker });
+            served.claims.push(Claim { lanes, limit, claimant });
             served.splits.push(split);
             served.workers.push(*worker);
             served.tasks += limit;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::store::Taker;
+use punctual_core::store::Claimant;
 use punctual_testkit::fixtures::{at, task};
 use tokio_util::sync::CancellationToken;
 
@@ -35,7 +35,7 @@ async fn live_work_goes_first_and_the_backlog_as_tokens_allow() {
     bench.turns().await;
     assert_eq!(bench.published().await.len(), 1);
     let claims = bench.spy.claims.lock().unwrap();
-    let Taker::Dispatch { from, .. } = &claims.last().unwrap().taker else { panic!("not a dispatch") };
+    let Claimant::Dispatch { from, .. } = &claims.last().unwrap().claimant else { panic!("not a dispatch") };
     assert_eq!(*from, None);
 }
 

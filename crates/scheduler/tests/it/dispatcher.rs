@@ -1,4 +1,4 @@
-//! Due tasks and their takers meet.
+//! Due tasks and their claimants meet.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

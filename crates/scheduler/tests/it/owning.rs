@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
 use punctual_core::state::State;
-use punctual_core::store::Taker;
+use punctual_core::store::Claimant;
 use punctual_testkit::fixtures::task;
 
 use crate::bench::{Bench, LEASE, PARTITIONS};
@@ -16,9 +16,9 @@ impl Bench {
     /// The terms named by every dispatch so far.
     fn named(&self) -> Vec<Vec<(u16, u64)>> {
         let claims = self.spy.claims.lock().unwrap();
-        let terms = claims.iter().filter_map(|claim| match &claim.taker {
-            Taker::Dispatch { terms, .. } => Some(terms),
-            Taker::Worker { .. } => None,
+        let terms = claims.iter().filter_map(|claim| match &claim.claimant {
+            Claimant::Dispatch { terms, .. } => Some(terms),
+            Claimant::Worker { .. } => None,
         });
         terms.map(|terms| terms.iter().map(|(partition, term)| (partition.number(), *term)).collect()).collect()
     }

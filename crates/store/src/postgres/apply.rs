@@ -14,7 +14,7 @@ use punctual_core::store::Applied;
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::change::{self, Changed, Wanted};
+use super::change::{self, ChangedRow, RowChange};
 use super::fault::Fault;
 use super::hand::Hand;
 use super::leases;
@@ -53,7 +53,7 @@ async fn write(
 ) -> Result<Vec<Applied>, Fault> {
     let steps = steps(changes);
     let begin = async |hand: &Hand| if has_begun { Ok(()) } else { hand.session.run("BEGIN").await };
-    let mut done: Vec<Option<Changed>> = Vec::new();
+    let mut done: Vec<Option<ChangedRow>> = Vec::new();
     done.resize_with(changes.len(), || None);
     let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
     if let [step] = steps.as_slice()
@@ -78,54 +78,56 @@ async fn write(
 
 /// What becomes of the row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum ApplyKind {
     Finish,
     Change,
     Edit,
     Redrive,
 }
 
-impl Kind {
+impl ApplyKind {
     /// None: a change that nothing can fit. Only dead letters come back, and what is final does not become so again.
     fn of(change: &Change) -> Option<Self> {
         match (change.from.is_final(), change.to.is_final()) {
             (true, true) => None,
             (true, false) => {
                 // Nobody holds it, so that nobody can have judged how.
-                (change.from == State::DeadLettered && change.judged.is_none()).then_some(Kind::Redrive)
+                (change.from == State::DeadLettered && change.judged.is_none()).then_some(ApplyKind::Redrive)
             }
-            (false, true) => Some(Kind::Finish),
-            (false, false) => Some(if change.edit.is_some() { Kind::Edit } else { Kind::Change }),
+            (false, true) => Some(ApplyKind::Finish),
+            (false, false) => Some(if change.edit.is_some() { ApplyKind::Edit } else { ApplyKind::Change }),
         }
     }
 }
 
 /// The changes of one statement: their places in the batch, by task.
-struct Step {
-    kind: Kind,
+struct ApplyStep {
+    kind: ApplyKind,
     places: Vec<usize>,
 }
 
 /// Takes a batch apart into statements. The n-th change of a task is in the n-th round.
-fn steps(changes: &[(TaskId, Change)]) -> Vec<Step> {
+fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
     let mut seen: HashMap<TaskId, usize> = HashMap::with_capacity(changes.len());
-    let mut sorted: Vec<(usize, Kind, TaskId, usize)> = Vec::with_capacity(changes.len());
+    let mut sorted: Vec<(usize, ApplyKind, TaskId, usize)> = Vec::with_capacity(changes.len());
     for (place, (id, change)) in changes.iter().enumerate() {
-        let Some(kind) = Kind::of(change) else { continue };
+        let Some(kind) = ApplyKind::of(change) else { continue };
         let round = seen.entry(*id).or_default();
         sorted.push((*round, kind, *id, place));
         *round += 1;
     }
     sorted.sort_unstable();
     let together = sorted.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1));
-    together.map(|some| Step { kind: some[0].1, places: some.iter().map(|(.., place)| *place).collect() }).collect()
+    together
+        .map(|some| ApplyStep { kind: some[0].1, places: some.iter().map(|(.., place)| *place).collect() })
+        .collect()
 }
 
-impl Step {
+impl ApplyStep {
     /// Whether it matters where the tasks were before: they may leave the minute, or the lane, in which they waited.
     fn moves_what_waits(&self, changes: &[(TaskId, Change)]) -> bool {
         let waits = |place: &usize| changes[*place].1.from == State::Pending;
-        self.kind == Kind::Edit || (self.kind == Kind::Change && self.places.iter().any(waits))
+        self.kind == ApplyKind::Edit || (self.kind == ApplyKind::Change && self.places.iter().any(waits))
     }
 
     async fn write(
@@ -133,17 +135,17 @@ impl Step {
         hand: &Hand,
         changes: &[(TaskId, Change)],
         lanes: &HashMap<usize, i64>,
-    ) -> Result<Vec<Changed>, Fault> {
+    ) -> Result<Vec<ChangedRow>, Fault> {
         let wanted = |place: &usize| {
             let (id, change) = &changes[*place];
-            Wanted { id: *id, change, lane: lanes.get(place).copied() }
+            RowChange { id: *id, change, lane: lanes.get(place).copied() }
         };
-        let wanted: Vec<Wanted<'_>> = self.places.iter().map(wanted).collect();
+        let wanted: Vec<RowChange<'_>> = self.places.iter().map(wanted).collect();
         match self.kind {
-            Kind::Finish => change::finish(&hand.session, &wanted).await,
-            Kind::Change => change::change(&hand.session, &wanted).await,
-            Kind::Edit => change::edit(&hand.session, &wanted).await,
-            Kind::Redrive => change::redrive(&hand.session, &wanted).await,
+            ApplyKind::Finish => change::finish(&hand.session, &wanted).await,
+            ApplyKind::Change => change::change(&hand.session, &wanted).await,
+            ApplyKind::Edit => change::edit(&hand.session, &wanted).await,
+            ApplyKind::Redrive => change::redrive(&hand.session, &wanted).await,
         }
     }
 
@@ -152,9 +154,9 @@ impl Step {
         &self,
         hand: &mut Hand,
         changes: &[(TaskId, Change)],
-        written: Vec<Changed>,
+        written: Vec<ChangedRow>,
         stood: &mut HashMap<Uuid, LaneInstant>,
-        done: &mut [Option<Changed>],
+        done: &mut [Option<ChangedRow>],
     ) {
         let place_of: HashMap<Uuid, usize> =
             self.places.iter().map(|place| (changes[*place].0.uuid(), *place)).collect();
@@ -208,7 +210,7 @@ async fn new_lanes(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<
 async fn answer(
     hand: &Hand,
     changes: &[(TaskId, Change)],
-    done: Vec<Option<Changed>>,
+    done: Vec<Option<ChangedRow>>,
     had_locks: bool,
     stood: &HashMap<Uuid, LaneInstant>,
 ) -> Result<Vec<Applied>, Fault> {
@@ -221,14 +223,14 @@ async fn answer(
         .collect();
     hand.desk.marks.put(waiting.iter().copied());
     let expiring = done.iter().flatten().filter_map(|changed| changed.expires_at).map(Timestamp::from_millis);
-    hand.desk.floors.wrote(expiring, []);
+    hand.desk.low_watermarks.wrote(expiring, []);
     if had_locks && done.iter().any(Option::is_none) {
         // A claim may have passed by what was locked here and not changed.
         hand.desk.marks.doubt(stood.values().map(|stood| stood.lane));
     }
     hand.desk.notifier.tell(&waiting, hand.now());
     let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;
-    let answer = |(place, changed): (usize, Option<Changed>)| match changed {
+    let answer = |(place, changed): (usize, Option<ChangedRow>)| match changed {
         None => Ok(Applied::Lost),
         Some(changed) if waits(place) => {
             let lane = lanes

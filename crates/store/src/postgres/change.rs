@@ -24,14 +24,14 @@ use crate::effects::{Effects, LaneInstant};
 
 /// A change and the lane that its task is in afterwards, if that is another one.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted<'a> {
+pub(crate) struct RowChange<'a> {
     pub id: TaskId,
     pub change: &'a Change,
     pub lane: Option<i64>,
 }
 
 /// Where a task is after a change.
-pub(crate) struct Changed {
+pub(crate) struct ChangedRow {
     pub id: Uuid,
     pub lane: i64,
     /// When it is due; of one that came to rest, when it was.
@@ -43,7 +43,7 @@ pub(crate) struct Changed {
     pub awaited: bool,
 }
 
-impl Changed {
+impl ChangedRow {
     /// Where the counts have it.
     pub(crate) fn at(&self) -> LaneInstant {
         LaneInstant::of_columns(self.lane, self.due_at)
@@ -56,7 +56,7 @@ impl Changed {
 }
 
 /// Records the effects of changes that leave their rows in their lanes.
-pub(crate) fn record(hand: &mut Hand, changed: &[Changed], wanted: &[Wanted<'_>], now: Timestamp) {
+pub(crate) fn record(hand: &mut Hand, changed: &[ChangedRow], wanted: &[RowChange<'_>], now: Timestamp) {
     if changed.is_empty() {
         return;
     }
@@ -69,19 +69,19 @@ pub(crate) fn record(hand: &mut Hand, changed: &[Changed], wanted: &[Wanted<'_>]
 }
 
 /// Live tasks come to rest.
-pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
     let alike = |a: &Change, b: &Change| {
         (a.from, a.to, a.at, &a.tenant, growth(a)) == (b.from, b.to, b.at, &b.tenant, growth(b))
     };
-    let classes: Vec<&[Wanted<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
+    let classes: Vec<&[RowChange<'_>]> = wanted.chunk_by(|a, b| alike(a.change, b.change)).collect();
     let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
     let class: Vec<i32> = numbered.collect();
     let of = Conditions::of(wanted);
     let result: Vec<Option<&str>> = sparse(each(wanted, |change| json_column(change.result.as_ref())));
-    let first: Vec<Wanted<'_>> = classes.iter().map(|class| class[0]).collect();
+    let first: Vec<RowChange<'_>> = classes.iter().map(|class| class[0]).collect();
     let from: Vec<i16> = each(&first, |change| state_column(change.from));
     let state: Vec<i16> = each(&first, |change| state_column(change.to));
     let growth: Vec<i64> = each(&first, growth);
@@ -108,7 +108,7 @@ pub(crate) async fn finish(session: &Session, wanted: &[Wanted<'_>]) -> Result<V
             ],
         )
         .await?;
-    let finished = |row: &Row| Changed {
+    let finished = |row: &Row| ChangedRow {
         id: row.get(0),
         lane: row.get(1),
         due_at: row.get(4),
@@ -125,7 +125,7 @@ fn growth(change: &Change) -> i64 {
 }
 
 /// Live tasks stay live.
-pub(crate) async fn change(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     if wanted.is_empty() {
         return Ok(Vec::new());
     }
@@ -175,7 +175,7 @@ pub(crate) async fn change(session: &Session, wanted: &[Wanted<'_>]) -> Result<V
 }
 
 /// What the submitter changed of waiting tasks.
-pub(crate) async fn edit(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
     let rows = session
         .query(
@@ -209,7 +209,7 @@ pub(crate) async fn edit(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec
 }
 
 /// Dead letters come back to life.
-pub(crate) async fn redrive(session: &Session, wanted: &[Wanted<'_>]) -> Result<Vec<Changed>, Fault> {
+pub(crate) async fn redrive(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
     let rows = session
         .query(
@@ -240,8 +240,8 @@ pub(crate) async fn redrive(session: &Session, wanted: &[Wanted<'_>]) -> Result<
     Ok(rows.iter().map(changed).collect())
 }
 
-fn changed(row: &Row) -> Changed {
-    Changed {
+fn changed(row: &Row) -> ChangedRow {
+    ChangedRow {
         id: row.get(0),
         lane: row.get(1),
         due_at: row.get(2),
@@ -256,7 +256,7 @@ fn holder(change: &Change) -> Option<&str> {
 }
 
 /// A column: one value of each change.
-fn each<'a, T>(wanted: &[Wanted<'a>], column: impl Fn(&'a Change) -> T) -> Vec<T> {
+fn each<'a, T>(wanted: &[RowChange<'a>], column: impl Fn(&'a Change) -> T) -> Vec<T> {
     wanted.iter().map(|wanted| column(wanted.change)).collect()
 }
 
@@ -281,7 +281,7 @@ struct Conditions<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    fn of(wanted: &[Wanted<'a>]) -> Self {
+    fn of(wanted: &[RowChange<'a>]) -> Self {
         Self {
             id: wanted.iter().map(|wanted| wanted.id.uuid()).collect(),
             expected_version: each(wanted, |change| number_column(change.expected_version)),
@@ -313,8 +313,8 @@ struct Edits<'a> {
 }
 
 impl<'a> Edits<'a> {
-    fn of(wanted: &[Wanted<'a>]) -> Self {
-        fn edited<'a, T>(wanted: &[Wanted<'a>], column: impl Fn(&'a Edit) -> Option<T>) -> Vec<Option<T>> {
+    fn of(wanted: &[RowChange<'a>]) -> Self {
+        fn edited<'a, T>(wanted: &[RowChange<'a>], column: impl Fn(&'a Edit) -> Option<T>) -> Vec<Option<T>> {
             each(wanted, |change| change.edit.as_deref().and_then(&column))
         }
         let sets = |is_set: fn(&Edit) -> bool| each(wanted, |change| change.edit.as_deref().is_some_and(is_set));

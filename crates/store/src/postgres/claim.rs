@@ -1,9 +1,9 @@
-//! Takes due tasks for takers.
+//! Takes due tasks for claimants.
 //!
 //! One statement locks and reads what is due in the lanes of all claims, passing by what
 //! others have; the state machine makes the changes; another statement writes them. A claim
 //! whose node has lost a partition that it names (`terms`) takes nothing, and of a queue that
-//! restricts something (`gates`) no more is taken than it lets through.
+//! restricts something (`limits`) no more is taken than it lets through.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use punctual_core::trail::Actor;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::change::{self, Wanted};
+use super::change::{self, RowChange};
 use super::fault::Fault;
-use super::gates::Openings;
 use super::hand::{Counts, Hand};
+use super::held_rows::HeldRow;
+use super::limits::Allowances;
 use super::marks::{Place, Reach};
 use super::pick::{Due, Need, Picked, Picker, SMALL_BYTES};
 use super::session::Session;
 use super::statements::Sql;
-use super::take::Take;
 use super::terms::Terms;
-use super::{gates, quarantine, row, take, terms};
+use super::{held_rows, limits, quarantine, row, terms};
+use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
-use crate::taking::{self, advance, made};
 
 /// Makes claims one after the other.
 pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
@@ -43,14 +43,14 @@ pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claim
         return Ok(claims.iter().map(|_| Claimed::default()).collect());
     }
     let mut lanes = hand.desk.lanes.get(&hand.session, need.looks.iter().map(|(reach, _)| reach.lane)).await?;
-    let wanted = gates::Wanted::of(lanes.values(), &hand.desk.gates);
+    let wanted = limits::ClaimedQueues::of(lanes.values(), &hand.desk.limits);
     let mut begins: HashMap<Reach, Place> = HashMap::new();
     // Of queues that restrict something nothing is read before it is known how much may be taken.
     if !wanted.is_gated {
         begin(hand, &need, &mut begins);
     }
     let opening = wanted.begin();
-    let (begun, held, gates, rows) = tokio::join!(
+    let (begun, held, limits, rows) = tokio::join!(
         biased;
         hand.session.run(&opening),
         terms.hold(&hand.session, hand.desk.node),
@@ -63,13 +63,13 @@ pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claim
     for (claim, _) in lost.iter().enumerate().filter(|(_, lost)| !lost.is_empty()) {
         picker.refuse(claim);
     }
-    let (gates, mut rows) = (gates?, rows?);
+    let (limits, mut rows) = (limits?, rows?);
     if wanted.is_gated {
-        // Waiting for the gates took its time.
+        // Waiting for the limits took its time.
         now = hand.now();
     }
-    if !gates.is_empty() {
-        picker.restrict(now, Openings::of(&hand.session, &hand.desk.gates, gates, &lanes, now).await?);
+    if !limits.is_empty() {
+        picker.restrict(now, Allowances::of(&hand.session, &hand.desk.limits, limits, &lanes, now).await?);
     }
     if wanted.is_gated {
         need = picker.first_need();
@@ -164,37 +164,38 @@ async fn write(
     now: Timestamp,
     next: &[(Reach, Place)],
 ) -> Result<Written, Fault> {
-    let by: Vec<By<'_>> = claims.iter().map(|claim| hand.by(now, taking::actor(&claim.taker))).collect();
+    let by: Vec<By<'_>> = claims.iter().map(|claim| hand.by(now, claims::actor(&claim.claimant))).collect();
     let node = hand.desk.node;
     let taken = changes(&picker.taken, |picked, task| {
         // One that is not quite due is taken when it is.
         let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
-        let event = taking::claimed(&claims[picked.claim].taker, node, by.now, task.body.timeout_millis);
+        let event = claims::claimed(&claims[picked.claim].claimant, node, by.now, task.body.timeout_millis);
         made(&task.position, event, &by)
     });
     let expired = changes(&picker.expired, |picked, task| made(&task.position, Event::Expire, &by[picked.claim]));
-    let mut gone: Vec<Wanted<'_>> = expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
+    let mut gone: Vec<RowChange<'_>> =
+        expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
     gone.sort_unstable_by_key(|wanted| wanted.id);
     for (picked, (_, change)) in picker.taken.iter().zip(&taken) {
         let effects = Effects::in_place(change, LaneInstant::of_columns(picked.due.lane, picked.due.place.0));
         debug_assert!(effects.leaves_no_note(), "a claim leaves no note: {effects:?}");
         hand.tally.record(&effects, || now);
     }
-    let takes: Vec<Take<'_>> =
-        picker.taken.iter().zip(&taken).map(|(picked, (_, change))| Take { tid: picked.due.tid, change }).collect();
+    let takes: Vec<HeldRow<'_>> =
+        picker.taken.iter().zip(&taken).map(|(picked, (_, change))| HeldRow { tid: picked.due.tid, change }).collect();
     let finished = change::finish(&hand.session, &gone).await?;
     change::record(hand, &finished, &gone, now);
     let notes = std::mem::take(&mut hand.notes);
     let counts = Counts::take(&mut hand.tally);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
-    let (session, slot, openings) = (&hand.session, hand.slot, &picker.openings);
+    let (session, slot, allowances) = (&hand.session, hand.slot, &picker.allowances);
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
         biased;
-        take::write(session, &takes),
-        openings.write(session),
-        take::payloads(session, &large),
+        held_rows::write(session, &takes),
+        allowances.write(session),
+        held_rows::payloads(session, &large),
         next_due(session, next),
         counts.write(session, slot),
         notes.write(session),
@@ -249,12 +250,12 @@ async fn next_due(session: &Session, next: &[(Reach, Place)]) -> Result<HashMap<
 
 /// Gives each claim its own.
 fn answer(claims: &[Claim], picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
-    let held_back = |claim: &Claim, lost: &[Partition]| match lost {
-        [] => picker.openings.held_back(claim),
+    let limited = |claim: &Claim, lost: &[Partition]| match lost {
+        [] => picker.allowances.limited(claim),
         _ => Vec::new(),
     };
     let empty = |(claim, lost): (&Claim, Vec<Partition>)| Claimed {
-        held_back: held_back(claim, &lost),
+        limited: limited(claim, &lost),
         lost,
         ..Claimed::default()
     };

@@ -19,7 +19,7 @@ use super::insert;
 use super::row;
 use super::session::Session;
 use super::statements::Sql;
-use crate::depending::{Batch, Known, Plan, Stands};
+use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus};
 
 /// The advisory locks of submissions: their class, and how many there are.
 const CLASS: i32 = 0x7055_0002;
@@ -52,15 +52,15 @@ type Bounded<'a> = BTreeMap<(&'a str, &'a str), Vec<usize>>;
 
 fn bounded<'a>(hand: &Hand, tasks: &'a [NewTask]) -> Bounded<'a> {
     let mut bounded = Bounded::new();
-    let gates = &hand.desk.gates;
-    if gates.is_empty() {
+    let limits = &hand.desk.limits;
+    if limits.is_empty() {
         return bounded;
     }
     for (place, task) in tasks.iter().enumerate() {
         let (tenant, queue) = (task.lane.tenant.as_str(), task.lane.queue.as_str());
         if let Some(places) = bounded.get_mut(&(tenant, queue)) {
             places.push(place);
-        } else if gates.has_depth(tenant, queue) {
+        } else if limits.has_depth(tenant, queue) {
             bounded.insert((tenant, queue), vec![place]);
         }
     }
@@ -143,18 +143,18 @@ async fn hopeless(
     if !tasks.iter().zip(is_admitted).any(depends) {
         return Ok(HashMap::new());
     }
-    let stands = |is_admitted: &bool| if *is_admitted { Stands::New } else { Stands::PutOff };
-    let (stands, none): (Vec<Stands>, _) = (is_admitted.iter().map(stands).collect(), HashSet::new());
-    let batch = Batch::new(tasks, &stands, &none);
+    let stands = |is_admitted: &bool| if *is_admitted { MemberStatus::New } else { MemberStatus::PutOff };
+    let (stands, none): (Vec<MemberStatus>, _) = (is_admitted.iter().map(stands).collect(), HashSet::new());
+    let batch = DependencyBatch::new(tasks, &stands, &none);
     let outside: Vec<Uuid> = batch.outside().into_iter().map(TaskId::uuid).collect();
     let mut known = HashMap::new();
     for row in session.query(Sql::ParentLook, &[&outside]).await? {
         let state = row::state(&row, 2).map_err(|bad| Fault::Corrupt(format!("the {} of a task", bad.0)))?;
-        known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state });
+        known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state });
     }
     let plans = tasks.iter().zip(is_admitted).zip(batch.plan(&known));
     let missing = plans.filter_map(|((task, is_admitted), plan)| match plan {
-        Plan::Unknown(missing) if !is_admitted => Some((task.id, missing)),
+        MemberPlan::Unknown(missing) if !is_admitted => Some((task.id, missing)),
         _ => None,
     });
     Ok(missing.collect())

@@ -19,7 +19,7 @@ use tracing::info;
 
 use super::hand::Desk;
 use super::lines::Weight;
-use crate::taking::made;
+use crate::claims::made;
 
 /// How often it is looked, and for how long by a server that answers: longer than it waits for whom it has lost.
 const EVERY: Duration = Duration::from_secs(1);

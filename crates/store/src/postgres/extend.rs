@@ -34,14 +34,15 @@ pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option
         }
     }
     let now = hand.now();
-    let mut extended: BTreeMap<Uuid, Extended<'_>> = BTreeMap::new();
+    let mut extended: BTreeMap<Uuid, ExtendedHold<'_>> = BTreeMap::new();
     let mut answers = Vec::with_capacity(beats.len());
     for beat in beats {
         let id = beat.id.uuid();
-        let own = |held: &&mut Held| lanes.get(&held.lane).is_some_and(|lane| lane.key.tenant == beat.tenant);
+        let own = |held: &&mut RunningHold| lanes.get(&held.lane).is_some_and(|lane| lane.key.tenant == beat.tenant);
         let hold = running.get_mut(&id).filter(own).and_then(|held| held.extend(beat, now));
         if let Some(hold) = &hold {
-            let entry = extended.entry(id).or_insert(Extended { hold: hold.clone(), progress: None, checkpoint: None });
+            let entry =
+                extended.entry(id).or_insert(ExtendedHold { hold: hold.clone(), progress: None, checkpoint: None });
             entry.hold = hold.clone();
             entry.progress = beat.progress.as_ref().or(entry.progress);
             entry.checkpoint = beat.checkpoint.as_ref().or(entry.checkpoint);
@@ -51,14 +52,14 @@ pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option
     let (written, committed) = tokio::join!(biased; write(&hand.session, &extended), hand.session.run("COMMIT"));
     written?;
     committed?;
-    hand.desk.floors.wrote([], extended.values().map(|extended| extended.hold.expires_at));
+    hand.desk.low_watermarks.wrote([], extended.values().map(|extended| extended.hold.expires_at));
     drop(extended);
     quarantine::put_away(hand, &unreadable).await?;
     Ok(answers)
 }
 
 /// A run that may be extended.
-struct Held {
+struct RunningHold {
     lane: i64,
     version: u64,
     timeout_millis: i64,
@@ -66,17 +67,17 @@ struct Held {
 }
 
 /// None: it does not run, or was asked to stop.
-fn held(row: &Row) -> Result<Option<Held>, Unreadable> {
+fn held(row: &Row) -> Result<Option<RunningHold>, Unreadable> {
     let asked_to_stop: bool = row::get(row, 4, "cancel_requested")?;
     if row::state(row, 2)? != State::Running || asked_to_stop {
         return Ok(None);
     }
     let hold = row::hold(row, 7, row::get(row, 6, "worker")?)?.ok_or(Unreadable("lease_expires_at"))?;
     let version = row::number(row, 3, "version")?;
-    Ok(Some(Held { lane: row.get(1), version, timeout_millis: row.get(5), hold }))
+    Ok(Some(RunningHold { lane: row.get(1), version, timeout_millis: row.get(5), hold }))
 }
 
-impl Held {
+impl RunningHold {
     /// The hold after a beat; none if its token does not hold the task, or the hold has run out.
     fn extend(&mut self, beat: &Beat, now: Timestamp) -> Option<Hold> {
         let hold = &mut self.hold;
@@ -97,13 +98,13 @@ impl Held {
 }
 
 /// What beats make of a hold.
-struct Extended<'a> {
+struct ExtendedHold<'a> {
     hold: Hold,
     progress: Option<&'a Json>,
     checkpoint: Option<&'a Json>,
 }
 
-async fn write(session: &Session, extended: &BTreeMap<Uuid, Extended<'_>>) -> Result<(), Fault> {
+async fn write(session: &Session, extended: &BTreeMap<Uuid, ExtendedHold<'_>>) -> Result<(), Fault> {
     if extended.is_empty() {
         return Ok(());
     }

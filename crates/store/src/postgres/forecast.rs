@@ -11,7 +11,7 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 use crate::ahead::Ahead;
-use crate::scheduling::{UpcomingColumns, upcoming_page};
+use crate::schedule_columns::{UpcomingColumns, upcoming_page};
 
 #[async_trait]
 impl Forecast for PostgresStore {

@@ -21,13 +21,13 @@ use super::address::Address;
 use super::doubts::Doubts;
 use super::fault::Fault;
 use super::forecast::Minutes;
-use super::gates::Gates;
 use super::lanes::Lanes;
+use super::limits::LimitsCache;
 use super::lines::{Group, Jobs, Lines};
 use super::marks::Marks;
 use super::notifier::Notifier;
 use super::outbox::{Notes, Outbox};
-use super::overdue::Floors;
+use super::overdue::LowWatermarks;
 use super::session::Session;
 use super::statements::{OF_HANDS, Sql};
 use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
@@ -45,10 +45,10 @@ pub(crate) struct Desk {
     pub lines: Arc<Lines>,
     pub lanes: Arc<Lanes>,
     pub marks: Arc<Marks>,
-    pub floors: Floors,
+    pub low_watermarks: LowWatermarks,
     pub notifier: Notifier,
     pub doubts: Doubts,
-    pub gates: Gates,
+    pub limits: LimitsCache,
     pub outbox: Outbox,
     pub clock: Arc<dyn Clock>,
     pub node: NodeId,
@@ -261,12 +261,12 @@ impl Hand {
     /// Tells whoever waits for a place in a queue that there may be one.
     fn tell_freed(&self, counts: &Counts) {
         let desk = &self.desk;
-        if desk.gates.is_empty() {
+        if desk.limits.is_empty() {
             return;
         }
         let freed = desk.lanes.peek(tally::freed(counts.changed()));
-        for lane in freed.iter().filter(|lane| desk.gates.has_places(&lane.key)) {
-            desk.gates.stir.freed(&lane.key.tenant, &lane.key.queue);
+        for lane in freed.iter().filter(|lane| desk.limits.has_places(&lane.key)) {
+            desk.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
             desk.notifier.freed(lane.id.number());
         }
     }

@@ -11,7 +11,7 @@ use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
 use uuid::Uuid;
 
-use super::depend::{self, Depending};
+use super::dependents::{self, DependentBatch};
 use super::fault::Fault;
 use super::get::{self, Found};
 use super::hand::{Counts, Hand};
@@ -19,7 +19,7 @@ use super::outbox::NotedRow;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{instant_column, map_column, number_column, policy_column};
-use crate::depending::{self, Waits, ids_column};
+use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
@@ -47,7 +47,7 @@ pub(crate) async fn insert(
     put_off: &HashSet<TaskId>,
 ) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(hand, tasks).await?;
-    let Written { verdicts, waits, passed } = match write(hand, tasks, &lanes, put_off, false).await {
+    let WrittenBatch { verdicts, waits, passed } = match write(hand, tasks, &lanes, put_off, false).await {
         Err(fault) if fault.is_twice() => {
             hand.forget();
             hand.session.run("ROLLBACK").await?;
@@ -59,16 +59,16 @@ pub(crate) async fn insert(
     let waiting = new().map(|((lane, task), _)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.chain(passed).collect();
     hand.desk.marks.put(waiting.iter().copied());
-    hand.desk.floors.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
+    hand.desk.low_watermarks.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
     hand.desk.notifier.tell(&waiting, hand.now());
     answer(hand, tasks, lanes, verdicts, &waits).await
 }
 
 /// What became of a batch.
-struct Written {
+struct WrittenBatch {
     verdicts: Vec<Verdict>,
     /// What the tasks wait for; empty if they wait for nothing.
-    waits: Vec<Waits>,
+    waits: Vec<Prerequisites>,
     /// Others that wait, and that a claim may have passed by meanwhile.
     passed: Vec<(i64, i64)>,
 }
@@ -86,7 +86,7 @@ async fn write(
     lanes: &[Arc<Lane>],
     put_off: &HashSet<TaskId>,
     carefully: bool,
-) -> Result<Written, Fault> {
+) -> Result<WrittenBatch, Fault> {
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
     let mut verdicts = if keyed {
         let (begun, verdicts) = tokio::join!(biased; hand.session.run("BEGIN"), submitted_before(&hand.session, tasks));
@@ -99,16 +99,17 @@ async fn write(
         if !keyed {
             hand.session.run("BEGIN").await?;
         }
-        let Depending { verdicts, waits, passed } = depend::write(hand, tasks, lanes, verdicts, put_off).await?;
+        let DependentBatch { verdicts, waits, passed } =
+            dependents::write(hand, tasks, lanes, verdicts, put_off).await?;
         hand.commit().await?;
-        return Ok(Written { verdicts, waits, passed });
+        return Ok(WrittenBatch { verdicts, waits, passed });
     }
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
     if carefully {
         if !keyed {
             hand.session.run("BEGIN").await?;
         }
-        let stored = Rows::of(tasks, lanes, &new, &[]).write_once(&hand.session).await?;
+        let stored = NewRows::of(tasks, lanes, &new, &[]).write_once(&hand.session).await?;
         new.retain(|place| {
             let is_new = stored.contains(&tasks[*place].id.uuid());
             if !is_new {
@@ -119,12 +120,12 @@ async fn write(
         });
         count(hand, tasks, lanes, &new, &[]);
         hand.commit().await?;
-        return Ok(Written { verdicts, waits: Vec::new(), passed: Vec::new() });
+        return Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() });
     }
     count(hand, tasks, lanes, &new, &[]);
     let counts = Counts::take(&mut hand.tally);
     let notes = std::mem::take(&mut hand.notes);
-    let rows: Vec<Rows<'_>> = chunks(tasks, &new).map(|chunk| Rows::of(tasks, lanes, chunk, &[])).collect();
+    let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
     // Everything is sent at once; the answers are looked at in the order in which they come.
     let session = &hand.session;
     let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
@@ -146,11 +147,11 @@ async fn write(
         session.run("COMMIT").await?;
     }
     hand.desk.outbox.tell(noted);
-    Ok(Written { verdicts, waits: Vec::new(), passed: Vec::new() })
+    Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() })
 }
 
 /// Counts the tasks at these places, and notes that they may have the turn of their keys.
-pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Waits]) {
+pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Prerequisites]) {
     let now = hand.now();
     for place in new {
         let (task, waits) = (&tasks[*place], waits.get(*place));
@@ -163,7 +164,7 @@ pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new
 }
 
 /// The state in which a task begins that waits for this.
-fn state(waits: Option<&Waits>) -> State {
+fn state(waits: Option<&Prerequisites>) -> State {
     if waits.is_some_and(|waits| !waits.edges.is_empty()) { State::Blocked } else { State::Pending }
 }
 
@@ -174,7 +175,7 @@ fn ordering_of(task: &NewTask) -> Option<Uuid> {
 /// Writes tasks that are new and wait for nothing into the transaction that is under way, and counts them.
 pub(crate) async fn write_new(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
     let new: Vec<usize> = (0..tasks.len()).collect();
-    let rows: Vec<Rows<'_>> = chunks(tasks, &new).map(|chunk| Rows::of(tasks, lanes, chunk, &[])).collect();
+    let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
     write_all(&hand.session, &rows).await?;
     count(hand, tasks, lanes, &new, &[]);
     Ok(())
@@ -185,11 +186,11 @@ pub(crate) fn tell_of_new(hand: &Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
     let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.collect();
     hand.desk.marks.put(waiting.iter().copied());
-    hand.desk.floors.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
+    hand.desk.low_watermarks.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
     hand.desk.notifier.tell(&waiting, hand.now());
 }
 
-async fn write_all(session: &Session, rows: &[Rows<'_>]) -> Result<(), Fault> {
+async fn write_all(session: &Session, rows: &[NewRows<'_>]) -> Result<(), Fault> {
     for rows in rows {
         rows.write(session, Sql::TaskInsert).await?;
     }
@@ -265,7 +266,7 @@ async fn answer(
     tasks: &[NewTask],
     lanes: Vec<Arc<Lane>>,
     verdicts: Vec<Verdict>,
-    waits: &[Waits],
+    waits: &[Prerequisites],
 ) -> Result<Vec<Inserted>, Fault> {
     let replayed = verdicts.iter().filter_map(|verdict| match verdict {
         Verdict::Replay(id) => Some(*id),
@@ -292,7 +293,7 @@ async fn answer(
     .collect()
 }
 
-fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Waits>) -> Task {
+fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Prerequisites>) -> Task {
     let state = state(waits);
     let mut body = task.body.clone();
     if let Some(waits) = waits {
@@ -319,7 +320,7 @@ fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Waits>) -> Task {
 }
 
 /// New tasks as columns.
-pub(crate) struct Rows<'a> {
+pub(crate) struct NewRows<'a> {
     id: Vec<Uuid>,
     lane: Vec<i64>,
     created_at: Vec<i64>,
@@ -344,9 +345,9 @@ pub(crate) struct Rows<'a> {
     awaited: Vec<Option<bool>>,
 }
 
-impl<'a> Rows<'a> {
+impl<'a> NewRows<'a> {
     /// The tasks at these places; `waits` is empty if none of them waits for another.
-    pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize], waits: &[Waits]) -> Self {
+    pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize], waits: &[Prerequisites]) -> Self {
         fn each<'a, T>(tasks: &'a [NewTask], places: &[usize], column: impl Fn(&'a NewTask) -> T) -> Vec<T> {
             places.iter().map(|place| column(&tasks[*place])).collect()
         }
@@ -390,7 +391,7 @@ impl<'a> Rows<'a> {
             ordering_key: sparse(each(tasks, places, |task| task.body.ordering_key.as_deref())),
             depends_on: sparse(places.iter().map(|place| ids_column(&of_waits(place)?.depends_on)).collect()),
             on_dependency_failure: sparse(each(tasks, places, |task| {
-                depending::policy_column(task.body.dependencies.on_failure)
+                dependencies::policy_column(task.body.dependencies.on_failure)
             })),
             blockers: sparse(places.iter().map(blockers).collect()),
             awaited: sparse(places.iter().map(|place| of_waits(place)?.awaited.then_some(true)).collect()),

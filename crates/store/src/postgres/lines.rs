@@ -22,7 +22,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::apply::Led;
 use super::fault::closed;
-use super::resolve::Step;
+use super::resolve::ResolverStep;
 use super::schedules::LedTurns;
 
 /// What may wait in a line at the most, and how much is taken at once.
@@ -58,7 +58,7 @@ pub(crate) enum Group {
     ApplyAs(Jobs<Led, Option<Vec<Applied>>>),
     Extend(Jobs<Beat, Option<Hold>>),
     Review(Jobs<TaskId, ()>),
-    Resolve(Jobs<Step, Resolved>),
+    Resolve(Jobs<ResolverStep, Resolved>),
     Turn(Jobs<LedTurns, Option<Vec<Turned>>>),
 }
 
@@ -125,7 +125,7 @@ pub(crate) struct All {
     pub apply_as: Line<Led, Option<Vec<Applied>>>,
     pub extend: Line<Beat, Option<Hold>>,
     pub review: Line<TaskId, ()>,
-    pub resolve: Line<Step, Resolved>,
+    pub resolve: Line<ResolverStep, Resolved>,
     pub turn: Line<LedTurns, Option<Vec<Turned>>>,
 }
 

@@ -17,7 +17,7 @@ use super::get;
 use super::lanes::Lanes;
 use super::session::Session;
 use super::statements::Sql;
-use crate::listing::{self, Wanted};
+use crate::listing::{self, ListedTables};
 
 /// How much work one page may be. A row that is looked at costs one, one that is read [`READ`]: about as long as they
 /// take, so that no page takes longer than a fraction of a second.
@@ -88,7 +88,7 @@ fn start(filter: &Filter, after: Option<Cursor>) -> Cursor {
 }
 
 async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usize) -> Result<Vec<Candidate>, Fault> {
-    let Wanted { live, finished, only_dead } = Wanted::of(filter);
+    let ListedTables { live, finished, only_dead } = ListedTables::of(filter);
     let (id, most) = (from.id.uuid(), i64::try_from(most).unwrap_or(i64::MAX));
     let rows = if filter.by_execute_at {
         let execute_at = from.execute_at.as_millis();

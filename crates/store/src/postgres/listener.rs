@@ -112,12 +112,12 @@ impl Listener {
                 return Ok(());
             }
             News::Queues => {
-                desk.gates.stir.changed();
+                desk.limits.watch.changed();
                 return Ok(());
             }
             News::Freed(lanes) => {
                 for lane in desk.lanes.get(session, lanes).await?.values() {
-                    desk.gates.stir.freed(&lane.key.tenant, &lane.key.queue);
+                    desk.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
                 }
                 return Ok(());
             }
@@ -135,7 +135,7 @@ impl Listener {
 
     fn everything(&self, desk: &Desk) {
         desk.marks.doubt_all();
-        desk.gates.stir.changed();
+        desk.limits.watch.changed();
         self.wakes.send(Wake::Everything).ok();
     }
 }

@@ -21,7 +21,7 @@ use super::resolve::holding;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::count_column;
-use crate::obstacles::{LANES, Line, Place, counted};
+use crate::obstacles::{LANES, LanePlace, RankedTask, counted};
 
 #[async_trait]
 impl Obstacles for PostgresStore {
@@ -113,8 +113,8 @@ async fn ahead(
     let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(Ahead::default()) };
     let key = &task.lane.key;
     let (own_lane, limit) = (task.lane.id.number(), count_column(LANES));
-    let line = Line { own, priority: key.priority, aging_millis, now };
-    let least_urgent = i16::from(line.least_urgent());
+    let ranked = RankedTask { own, priority: key.priority, aging_millis, now };
+    let least_urgent = i16::from(ranked.least_urgent());
     let parameters: [&(dyn ToSql + Sync); 5] = [&key.tenant, &key.queue, &least_urgent, &limit, &own_lane];
     let rows = session.query(Sql::QueueLanes, &parameters).await?;
     // Its own first: whatever else there is, those before it there are counted.
@@ -122,9 +122,9 @@ async fn ahead(
     let lanes: Vec<(i64, i16)> = [(own_lane, i16::from(key.priority))].into_iter().chain(others).collect();
     let is_cut_off = lanes.len() > LANES;
     let lanes = &lanes[..lanes.len().min(LANES)];
-    let after: Vec<Place> = lanes.iter().map(|(lane, _)| marks.place(*lane)).collect();
-    let before: Vec<Place> =
-        lanes.iter().map(|(_, priority)| line.place_before(u8::try_from(*priority).unwrap_or(0))).collect();
+    let after: Vec<LanePlace> = lanes.iter().map(|(lane, _)| marks.place(*lane)).collect();
+    let before: Vec<LanePlace> =
+        lanes.iter().map(|(_, priority)| ranked.place_before(u8::try_from(*priority).unwrap_or(0))).collect();
     let lanes: Vec<i64> = lanes.iter().map(|(lane, _)| *lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = after.into_iter().unzip();
     let (before_due, before_seq): (Vec<i64>, Vec<i64>) = before.into_iter().unzip();

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::resolve::Place;
+use super::resolve::ReviewCursor;
 use super::row::state_column;
 use super::session::Session;
 use super::statements::Sql;
@@ -44,7 +44,7 @@ pub(crate) struct Notes {
 
 /// The first numbers of notes that were written.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct FirstNotes {
     turn: Option<i64>,
     parent: Option<i64>,
 }
@@ -81,7 +81,7 @@ impl Notes {
     }
 
     /// Writes them; those that there are none of cost nothing.
-    pub(crate) async fn write(&self, session: &Session) -> Result<Noted, Fault> {
+    pub(crate) async fn write(&self, session: &Session) -> Result<FirstNotes, Fault> {
         let turn = async {
             if self.orderings.is_empty() {
                 return Ok(None);
@@ -97,25 +97,25 @@ impl Notes {
             Ok::<_, Fault>(rows.iter().map(|row| row.get(0)).min())
         };
         let (turn, parent) = tokio::join!(biased; turn, parent);
-        Ok(Noted { turn: turn?, parent: parent? })
+        Ok(FirstNotes { turn: turn?, parent: parent? })
     }
 }
 
 /// What the resolver of this node has heard of (see the module).
 #[derive(Default)]
 pub(crate) struct Outbox {
-    pub turns: Front,
-    pub parents: Front,
+    pub turns: NoteFront,
+    pub parents: NoteFront,
     /// Behind which keys and dead letters what is held is reviewed next.
-    pub reviewed: Mutex<Place>,
+    pub reviewed: Mutex<ReviewCursor>,
     /// Where the resolver goes on to look at it, since a queue has ceased to hold.
-    round: Mutex<Option<Place>>,
+    round: Mutex<Option<ReviewCursor>>,
     noted: Notify,
 }
 
 impl Outbox {
     /// Notes were committed.
-    pub(crate) fn tell(&self, noted: Noted) {
+    pub(crate) fn tell(&self, noted: FirstNotes) {
         let turn = noted.turn.inspect(|seq| self.turns.note(*seq));
         let parent = noted.parent.inspect(|seq| self.parents.note(*seq));
         if turn.or(parent).is_some() {
@@ -125,17 +125,17 @@ impl Outbox {
 
     /// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
     pub(crate) fn begin_round(&self) {
-        *self.round.lock() = Some(Place::front());
+        *self.round.lock() = Some(ReviewCursor::front());
         self.noted.notify_one();
     }
 
     /// Where a round goes on; whoever takes it goes on with it.
-    pub(crate) fn take_round(&self) -> Option<Place> {
+    pub(crate) fn take_round(&self) -> Option<ReviewCursor> {
         self.round.lock().take()
     }
 
     /// A round goes on there, unless another one has begun; whether there is one.
-    pub(crate) fn keep_round(&self, place: Option<Place>) -> bool {
+    pub(crate) fn keep_round(&self, place: Option<ReviewCursor>) -> bool {
         let mut round = self.round.lock();
         *round = round.or(place);
         round.is_some()
@@ -149,15 +149,15 @@ impl Outbox {
 
 /// Where the resolver begins to read notes of one kind.
 #[derive(Default)]
-pub(crate) struct Front(Mutex<Known>);
+pub(crate) struct NoteFront(Mutex<FrontState>);
 
 #[derive(Default)]
-struct Known {
+struct FrontState {
     first: Option<i64>,
     swept_at: Option<Instant>,
 }
 
-impl Front {
+impl NoteFront {
     /// There is a note with this number.
     pub(crate) fn note(&self, seq: i64) {
         let first = &mut self.0.lock().first;
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_front_is_looked_at_first_and_then_what_is_known_of() {
-        let front = Front::default();
+        let front = NoteFront::default();
         front.note(7);
         assert_eq!(front.begin(), Some(i64::MIN), "whatever others left");
         assert_eq!(front.begin(), None);

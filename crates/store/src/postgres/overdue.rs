@@ -30,41 +30,41 @@ const SHARE: u32 = 50;
 const MARGIN_MILLIS: i64 = 1_000;
 
 /// Up to where everything overdue was found (see the module).
-pub(crate) struct Floors {
-    state: Mutex<State>,
+pub(crate) struct LowWatermarks {
+    state: Mutex<WatermarkState>,
     /// What a look from the beginning may take without being seldom.
     quick: Duration,
 }
 
-struct State {
-    floor: Floor,
+struct WatermarkState {
+    floor: LowWatermark,
     /// The floor that was written below since the last look began, which may not have seen it.
-    lowest: Floor,
+    lowest: LowWatermark,
     /// When to look from the beginning again.
     again: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Floor {
+struct LowWatermark {
     /// No hold ran out up to then that was not found.
     held: i64,
     /// No waiting task expired up to then that was not found.
     waiting: i64,
 }
 
-const GROUND: Floor = Floor { held: i64::MIN, waiting: i64::MIN };
-const ROOF: Floor = Floor { held: i64::MAX, waiting: i64::MAX };
+const GROUND: LowWatermark = LowWatermark { held: i64::MIN, waiting: i64::MIN };
+const ROOF: LowWatermark = LowWatermark { held: i64::MAX, waiting: i64::MAX };
 
-impl Floor {
+impl LowWatermark {
     fn min(self, other: Self) -> Self {
         Self { held: self.held.min(other.held), waiting: self.waiting.min(other.waiting) }
     }
 }
 
-impl Floors {
+impl LowWatermarks {
     /// Nothing was found yet.
     pub(crate) fn new(quick: Duration) -> Self {
-        Self { state: Mutex::new(State { floor: GROUND, lowest: ROOF, again: Instant::now() }), quick }
+        Self { state: Mutex::new(WatermarkState { floor: GROUND, lowest: ROOF, again: Instant::now() }), quick }
     }
 
     /// Waiting tasks were written that expire then, and holds that end then.
@@ -76,7 +76,7 @@ impl Floors {
         let first = |instants: &mut dyn Iterator<Item = Timestamp>| {
             instants.min().map_or(i64::MAX, |instant| instant.as_millis().saturating_sub(1))
         };
-        let below = Floor { held: first(&mut held.into_iter()), waiting: first(&mut waiting.into_iter()) };
+        let below = LowWatermark { held: first(&mut held.into_iter()), waiting: first(&mut waiting.into_iter()) };
         let mut state = self.state.lock();
         (state.floor, state.lowest) = (state.floor.min(below), state.lowest.min(below));
     }
@@ -95,7 +95,7 @@ pub(crate) async fn overdue(session: &Session, desk: &Desk, dead: &[NodeId], lim
     let now = desk.clock.now();
     let rows = look(session, desk, dead, limit, now).await?;
     if rows.len() < limit {
-        let mut state = desk.floors.state.lock();
+        let mut state = desk.low_watermarks.state.lock();
         state.floor = floor_after(now, rows.iter().map(ends)).min(state.lowest);
     }
     let mut found = get::read(session, &desk.lanes, &rows).await?;
@@ -121,7 +121,7 @@ async fn look(
     let dead: Vec<i64> = dead.iter().copied().map(node_column).collect();
     let (now, limit) = (now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
     let (floor, again) = {
-        let mut state = desk.floors.state.lock();
+        let mut state = desk.low_watermarks.state.lock();
         state.lowest = ROOF;
         (state.floor, state.again)
     };
@@ -129,8 +129,8 @@ async fn look(
     if began >= again {
         let found = session.query(Sql::Overdue, &[&now, &dead, &limit]).await;
         let took = began.elapsed();
-        if took > desk.floors.quick {
-            desk.floors.state.lock().again = Instant::now() + took * SHARE;
+        if took > desk.low_watermarks.quick {
+            desk.low_watermarks.state.lock().again = Instant::now() + took * SHARE;
         }
         match found {
             Err(fault) if !fault.breaks_connection() && floor != GROUND => {
@@ -149,13 +149,13 @@ fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
 }
 
 /// The floor after a look at `now` that found everything, and these among it: they may be there still.
-fn floor_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> Floor {
+fn floor_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> LowWatermark {
     let up_to = now.as_millis().saturating_sub(MARGIN_MILLIS);
-    found.fold(Floor { held: up_to, waiting: up_to }, |floor, (held, waiting)| {
+    found.fold(LowWatermark { held: up_to, waiting: up_to }, |floor, (held, waiting)| {
         let below = |ends: Option<i64>| ends.map_or(i64::MIN, |ends| ends.saturating_sub(1));
         floor.min(match held {
-            Some(_) => Floor { held: below(held), ..ROOF },
-            None => Floor { waiting: below(waiting), ..ROOF },
+            Some(_) => LowWatermark { held: below(held), ..ROOF },
+            None => LowWatermark { waiting: below(waiting), ..ROOF },
         })
     })
 }
@@ -170,18 +170,18 @@ mod tests {
 
     #[test]
     fn the_floor_stays_below_what_was_found() {
-        assert_eq!(floor_after(at(10_000), std::iter::empty()), Floor { held: 9_000, waiting: 9_000 });
+        assert_eq!(floor_after(at(10_000), std::iter::empty()), LowWatermark { held: 9_000, waiting: 9_000 });
         let found = [(Some(500), Some(100)), (None, Some(700)), (Some(400), None)];
-        assert_eq!(floor_after(at(10_000), found.into_iter()), Floor { held: 399, waiting: 699 });
+        assert_eq!(floor_after(at(10_000), found.into_iter()), LowWatermark { held: 399, waiting: 699 });
     }
 
     #[test]
     fn the_floor_goes_below_what_is_written() {
-        let floors = Floors::new(Duration::ZERO);
-        floors.state.lock().floor = floor_after(at(10_000), std::iter::empty());
-        floors.wrote([at(9_500), at(8_000)], []);
-        assert_eq!(floors.state.lock().floor, Floor { held: 9_000, waiting: 7_999 });
-        floors.wrote([], [at(3)]);
-        assert_eq!(floors.state.lock().lowest, Floor { held: 2, waiting: 7_999 });
+        let low_watermarks = LowWatermarks::new(Duration::ZERO);
+        low_watermarks.state.lock().floor = floor_after(at(10_000), std::iter::empty());
+        low_watermarks.wrote([at(9_500), at(8_000)], []);
+        assert_eq!(low_watermarks.state.lock().floor, LowWatermark { held: 9_000, waiting: 7_999 });
+        low_watermarks.wrote([], [at(3)]);
+        assert_eq!(low_watermarks.state.lock().lowest, LowWatermark { held: 2, waiting: 7_999 });
     }
 }

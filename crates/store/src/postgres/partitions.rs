@@ -1,10 +1,10 @@
-//! Which node owns which partition: a turn is one transaction, and nodes take turns one at a time.
+//! Which node owns which partition: a round is one transaction, and nodes take turns one at a time.
 //!
 //! The rows are locked so that turns wait for each other and claims do not wait for renewals.
 //! Only what a node takes is locked against claims too (`terms`): nobody takes a partition
 //! while a claim by the term of its last owner is under way, and a claim that comes later sees
 //! the new owner. When a node gives something up the others are told, so that they need not
-//! wait for their next turn.
+//! wait for their next round.
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -16,23 +16,28 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{node_column, node_from_column, number_column};
-use crate::turns::{Turn, ownership as told};
+use crate::partition_round::{PartitionRound, ownership as ownership_of_columns};
 
-/// How a turn begins. All others wait for a node that is frozen in the middle of one, so that the server ends it soon.
+/// How a round begins. All others wait for a node that is frozen in the middle of one, so that the server ends it soon.
 pub(crate) const BEGIN: &str =
     "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '2s'";
 
-/// What came of a turn.
-pub(crate) struct Taken {
+/// What came of a round.
+pub(crate) struct RoundResult {
     /// What the node owns now.
     pub owned: Vec<Ownership>,
     /// Whether something was its to take that a claim is still under way in.
     pub is_short: bool,
 }
 
-/// A node takes its turn. `news` is what the other nodes are told if it gives something up.
-pub(crate) async fn take_turn(session: &Session, clock: &dyn Clock, turn: Turn, news: &str) -> Result<Taken, Fault> {
-    let count = i32::from(turn.count);
+/// A node takes its round. `news` is what the other nodes are told if it gives something up.
+pub(crate) async fn take_round(
+    session: &Session,
+    clock: &dyn Clock,
+    round: PartitionRound,
+    news: &str,
+) -> Result<RoundResult, Fault> {
+    let count = i32::from(round.count);
     let make: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&count];
     let (begun, made, rows) = tokio::join!(
         biased;
@@ -45,8 +50,8 @@ pub(crate) async fn take_turn(session: &Session, clock: &dyn Clock, turn: Turn, 
     let rows: Vec<Ownership> = rows?.iter().map(ownership_of).collect();
     // Waiting for the others took its time.
     let now = clock.now();
-    let members = members(session, turn, now).await?;
-    let mut changes = turn.changes(&rows, &members, now);
+    let members = members(session, round, now).await?;
+    let mut changes = round.changes(&rows, &members, now);
     let is_short = !lock_taken(session, &rows, &mut changes).await?;
     let gives_up = changes.iter().any(|row| row.owner.is_none());
     let (written, committed, told) = tokio::join!(
@@ -58,8 +63,8 @@ pub(crate) async fn take_turn(session: &Session, clock: &dyn Clock, turn: Turn, 
     written?;
     committed?;
     told?;
-    changes.retain(|row| row.owner == Some(turn.node));
-    Ok(Taken { owned: changes, is_short })
+    changes.retain(|row| row.owner == Some(round.node));
+    Ok(RoundResult { owned: changes, is_short })
 }
 
 /// A node leaves, and the others are told.
@@ -87,14 +92,14 @@ pub(crate) async fn ownership(session: &Session) -> Result<Vec<Ownership>, Fault
 }
 
 fn ownership_of(row: &Row) -> Ownership {
-    told(row.get(0), row.get(1), row.get(2), row.get(3))
+    ownership_of_columns(row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
 /// The nodes that take part: this one, and those that have not run out. (The others are dropped.)
-async fn members(session: &Session, turn: Turn, now: Timestamp) -> Result<Vec<NodeId>, Fault> {
-    let until = turn.expires_at(now).as_millis();
-    let rows = session.query(Sql::PartitionMemberSaw, &[&node_column(turn.node), &now.as_millis(), &until]).await?;
-    Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([turn.node]).collect())
+async fn members(session: &Session, round: PartitionRound, now: Timestamp) -> Result<Vec<NodeId>, Fault> {
+    let until = round.expires_at(now).as_millis();
+    let rows = session.query(Sql::PartitionMemberSaw, &[&node_column(round.node), &now.as_millis(), &until]).await?;
+    Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([round.node]).collect())
 }
 
 /// Locks what changes hands against claims. What cannot be had is left out of the changes; whether that is none.

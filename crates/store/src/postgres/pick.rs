@@ -13,11 +13,11 @@ use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
-use super::gates::Openings;
+use super::limits::Allowances;
 use super::marks::{Place, Reach};
 use super::tid::Tid;
+use crate::claims::{self, MOST_EXPIRED};
 use crate::columns::Unreadable;
-use crate::taking::{self, MOST_EXPIRED};
 
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;
@@ -76,7 +76,7 @@ pub(crate) struct Picker<'a> {
     claims: &'a [Claim],
     now: Timestamp,
     pub streams: HashMap<Reach, Stream>,
-    at: At,
+    at: PickCursor,
     pub taken: Vec<Picked>,
     pub expired: Vec<Picked>,
     /// Rows that do not hold what was written to them.
@@ -86,14 +86,14 @@ pub(crate) struct Picker<'a> {
     /// Whether a claim is given nothing.
     refused: Vec<bool>,
     /// What restricted queues let through.
-    pub openings: Openings,
+    pub allowances: Allowances,
     /// What was picked, where it could be read twice: by claims with and without a bound, from one lane.
     seen: Option<HashSet<Uuid>>,
 }
 
 /// The claim and the lane under way, and what the claim was given.
 #[derive(Clone, Copy, Default)]
-struct At {
+struct PickCursor {
     claim: usize,
     lane: usize,
     given: usize,
@@ -108,20 +108,20 @@ impl<'a> Picker<'a> {
             claims,
             now,
             streams: HashMap::new(),
-            at: At::default(),
+            at: PickCursor::default(),
             taken: Vec::new(),
             expired: Vec::new(),
             unreadable: Vec::new(),
             visited: vec![Vec::new(); claims.len()],
             refused: vec![false; claims.len()],
-            openings: Openings::default(),
+            allowances: Allowances::default(),
             seen: None,
         }
     }
 
     /// The time that it goes by from now on, and what restricted queues let through.
-    pub(crate) fn restrict(&mut self, now: Timestamp, openings: Openings) {
-        (self.now, self.openings) = (now, openings);
+    pub(crate) fn restrict(&mut self, now: Timestamp, allowances: Allowances) {
+        (self.now, self.allowances) = (now, allowances);
     }
 
     /// What to read at first: the lanes of all claims in the order in which they are looked at.
@@ -139,7 +139,7 @@ impl<'a> Picker<'a> {
             }
         }
         for (reach, most) in &mut looks {
-            *most = (*most).min(self.openings.room(reach.lane));
+            *most = (*most).min(self.allowances.room(reach.lane));
         }
         looks.retain(|(_, most)| *most > 0);
         let lanes: HashSet<i64> = looks.iter().map(|(reach, _)| reach.lane).collect();
@@ -168,7 +168,7 @@ impl<'a> Picker<'a> {
     /// By when is due what is read of a lane: by now, unless a claim looks ahead.
     pub(crate) fn due_by(&self, look: Reach, now: Timestamp) -> Timestamp {
         let at_it = |claim: &&Claim| claim.lanes.iter().any(|(lane, _)| reach(claim, *lane) == look);
-        let of = |claim: &Claim| taking::due_by(&claim.taker, now);
+        let of = |claim: &Claim| claims::due_by(&claim.claimant, now);
         let ahead = self.claims.iter().filter(|claim| of(claim) > now);
         ahead.filter(at_it).map(of).max().unwrap_or(now)
     }
@@ -192,7 +192,7 @@ impl<'a> Picker<'a> {
             while let Some((lane, most)) = lanes.get(self.at.lane) {
                 let reach = reach(claim, *lane);
                 let room = (claim.limit - self.at.given).min(most.saturating_sub(self.at.from_lane));
-                let room = room.min(self.openings.room(reach.lane));
+                let room = room.min(self.allowances.room(reach.lane));
                 if room > 0 && self.visited[self.at.claim].last() != Some(&reach) {
                     self.visited[self.at.claim].push(reach);
                 }
@@ -208,7 +208,7 @@ impl<'a> Picker<'a> {
                     return Some(self.need(claim));
                 }
             }
-            self.at = At { claim: self.at.claim + 1, ..At::default() };
+            self.at = PickCursor { claim: self.at.claim + 1, ..PickCursor::default() };
         }
         None
     }
@@ -223,7 +223,7 @@ impl<'a> Picker<'a> {
             let reach = reach(claim, *lane);
             let stream = self.streams.get(&reach);
             let is_wanted = stream.is_none_or(|stream| stream.rows.is_empty() && !stream.is_at_end);
-            let may_be_taken = *most > 0 && self.openings.room(reach.lane) > 0;
+            let may_be_taken = *most > 0 && self.allowances.room(reach.lane) > 0;
             if is_wanted && may_be_taken && seen.insert(*lane) {
                 looks.push((reach, (*most).min(limit).max(least)));
             }
@@ -232,7 +232,7 @@ impl<'a> Picker<'a> {
     }
 
     fn pick(&mut self, due: Due) {
-        let At { claim, .. } = self.at;
+        let PickCursor { claim, .. } = self.at;
         if self.seen.as_mut().is_some_and(|seen| !seen.insert(due.id)) {
             return;
         }
@@ -246,7 +246,7 @@ impl<'a> Picker<'a> {
                 self.at.bytes += usize::try_from(due.bytes).unwrap_or_default();
                 self.at.given += 1;
                 self.at.from_lane += 1;
-                self.openings.take(due.lane);
+                self.allowances.take(due.lane);
                 self.taken.push(Picked { claim, due });
             }
         }
@@ -255,5 +255,5 @@ impl<'a> Picker<'a> {
 
 /// What a claim looks at in a lane.
 fn reach(claim: &Claim, lane: LaneId) -> Reach {
-    Reach { lane: lane.number(), from: taking::bound(&claim.taker) }
+    Reach { lane: lane.number(), from: claims::bound(&claim.claimant) }
 }

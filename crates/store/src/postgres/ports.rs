@@ -9,7 +9,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
-use punctual_core::queues::{Change as QueueChange, Changed, Queue, Queues, Stirred, Told};
+use punctual_core::queues::{Change as QueueChange, Changed, LimitChanges, Queue, QueueWithCounts, Queues};
 use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -22,11 +22,11 @@ use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 use super::apply::Led;
 use super::lines::Weight;
 use super::notifier::{partitions_are_free, queues_have_changed};
-use super::queues::Done;
-use super::resolve::Step;
+use super::queues::QueueWrite;
+use super::resolve::ResolverStep;
 use super::session::Session;
 use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
-use crate::turns::Turn;
+use crate::partition_round::PartitionRound;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
@@ -156,11 +156,11 @@ impl Coordinator for PostgresStore {
 #[async_trait]
 impl Resolver for PostgresStore {
     async fn resolve(&self) -> Result<Resolved, StoreError> {
-        self.resolving(Step::Resolve).await
+        self.resolving(ResolverStep::Resolve).await
     }
 
     async fn review(&self) -> Result<(), StoreError> {
-        self.resolving(Step::Review).await.map(drop)
+        self.resolving(ResolverStep::Review).await.map(drop)
     }
 
     async fn left(&self) {
@@ -169,7 +169,7 @@ impl Resolver for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn resolving(&self, step: Step) -> Result<Resolved, StoreError> {
+    async fn resolving(&self, step: ResolverStep) -> Result<Resolved, StoreError> {
         let weight = Weight { bytes: 0, rows: 1 };
         let mut answers = self.lines().call(|all| &mut all.resolve, vec![step], weight).await?;
         Ok(answers.pop().unwrap_or_default())
@@ -216,11 +216,11 @@ impl Registry for PostgresStore {
 #[async_trait]
 impl Partitions for PostgresStore {
     async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
-        let (turn, news) = (Turn { node, count, ttl_millis }, partitions_are_free(self.node()));
+        let (turn, news) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
         let clock = &*self.shared.desk.clock;
         let mut turns = 1;
         loop {
-            let take = self.turns().transact(async |session| partitions::take_turn(session, clock, turn, &news).await);
+            let take = self.turns().transact(async |session| partitions::take_round(session, clock, turn, &news).await);
             let taken = take.await?;
             if !taken.is_short || turns == TURNS {
                 return Ok(taken.owned);
@@ -249,10 +249,10 @@ impl Queues for PostgresStore {
         condition: &Condition,
         change: QueueChange,
     ) -> Result<Changed, StoreError> {
-        let (news, gates) = (queues_have_changed(self.node()), &self.desk().gates);
+        let (news, limits) = (queues_have_changed(self.node()), &self.desk().limits);
         let changes = &self.shared.changes;
         let change = async |session: &Session| queues::change(session, tenant, name, condition, change, &news).await;
-        let Done { changed, lets_go } = changes.transact(change).await?;
+        let QueueWrite { changed, lets_go } = changes.transact(change).await?;
         if lets_go {
             self.desk().outbox.begin_round();
         }
@@ -260,28 +260,33 @@ impl Queues for PostgresStore {
         if let Changed::Done(queue) = &changed
             && queue.version > 0
         {
-            gates.learn([queue]);
-            gates.stir.changed();
+            limits.learn([queue]);
+            limits.watch.changed();
         }
         Ok(changed)
     }
 
-    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
         self.reads().call(async |session| queues::queue(session, tenant, name).await).await
     }
 
-    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError> {
+    async fn queues(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<QueueWithCounts>, StoreError> {
         self.reads().call(async |session| queues::queues(session, tenant, after.as_deref(), limit).await).await
     }
 
     async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
         let special = self.reads().call(async |session| queues::special(session).await).await?;
-        self.desk().gates.learn(&special);
+        self.desk().limits.learn(&special);
         Ok(special)
     }
 
-    async fn stirred(&self) -> Stirred {
-        self.desk().gates.stir.wait().await
+    async fn wait_for_limit_changes(&self) -> LimitChanges {
+        self.desk().limits.watch.wait().await
     }
 }
 

@@ -3,25 +3,25 @@
 use std::collections::HashMap;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, Told};
+use punctual_core::queues::{Change, Changed, Live, Queue, QueueWithCounts};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
 use super::fault::Fault;
-use super::gates;
+use super::limits;
 use super::session::Session;
 use super::statements::Sql;
 use crate::queue_columns::{self, QueueRow};
-use crate::reviewing::lets_go;
+use crate::review::lets_go;
 
 /// What became of a change.
-pub(crate) struct Done {
+pub(crate) struct QueueWrite {
     pub changed: Changed,
     /// The queue has ceased to hold what waits behind its dead letters.
     pub lets_go: bool,
 }
 
-impl Done {
+impl QueueWrite {
     fn nothing(changed: Changed) -> Self {
         Self { changed, lets_go: false }
     }
@@ -35,8 +35,8 @@ pub(crate) async fn change(
     condition: &Condition,
     change: Change,
     news: &str,
-) -> Result<Done, Fault> {
-    let (begin, names) = (gates::begin_change(tenant, name), [name]);
+) -> Result<QueueWrite, Fault> {
+    let (begin, names) = (limits::begin_change(tenant, name), [name]);
     let names = names.as_slice();
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenant, &names];
     let (begun, rows) = tokio::join!(biased; session.run(&begin), session.query(Sql::QueueGet, &parameters));
@@ -49,11 +49,11 @@ pub(crate) async fn change(
     };
     if !condition.holds(told.as_ref().map(|queue| queue.version)) {
         session.run("ROLLBACK").await?;
-        return Ok(Done::nothing(Changed::AtAnother(told)));
+        return Ok(QueueWrite::nothing(Changed::AtAnother(told)));
     }
     if let Some(queue) = told.filter(|queue| change.is_done(queue)) {
         session.run("ROLLBACK").await?;
-        return Ok(Done::nothing(Changed::Done(queue)));
+        return Ok(QueueWrite::nothing(Changed::Done(queue)));
     }
     let before = set.unwrap_or_else(|| Queue::unset(tenant, name));
     let settings = before.settings.clone();
@@ -70,7 +70,7 @@ pub(crate) async fn change(
     gated?;
     told?;
     committed?;
-    Ok(Done { lets_go: lets_go(&settings, &queue.settings), changed: Changed::Done(queue) })
+    Ok(QueueWrite { lets_go: lets_go(&settings, &queue.settings), changed: Changed::Done(queue) })
 }
 
 async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {
@@ -110,7 +110,7 @@ async fn put_gate(session: &Session, queue: &Queue) -> Result<u64, Fault> {
 }
 
 /// A queue that exists.
-pub(crate) async fn queue(session: &Session, tenant: &str, name: &str) -> Result<Option<Told>, Fault> {
+pub(crate) async fn queue(session: &Session, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, Fault> {
     let told = told(session, tenant, &[name.to_owned()]).await?.pop();
     if told.as_ref().is_some_and(|told| told.queue.version == 0)
         && session.query(Sql::QueueUsed, &[&tenant, &name]).await?.is_empty()
@@ -126,7 +126,7 @@ pub(crate) async fn queues(
     tenant: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Told>, Fault> {
+) -> Result<Vec<QueueWithCounts>, Fault> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = session.query(Sql::QueueNames, &[&tenant, &after.unwrap_or_default(), &limit]).await?;
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
@@ -139,7 +139,7 @@ pub(crate) async fn special(session: &Session) -> Result<Vec<Queue>, Fault> {
 }
 
 /// The queues with these names and their live tasks, in this order.
-async fn told(session: &Session, tenant: &str, names: &[String]) -> Result<Vec<Told>, Fault> {
+async fn told(session: &Session, tenant: &str, names: &[String]) -> Result<Vec<QueueWithCounts>, Fault> {
     let mut set: HashMap<String, Queue> = HashMap::new();
     for row in session.query(Sql::QueueGet, &[&tenant, &names]).await? {
         let queue = queue_of(&row)?;
@@ -150,7 +150,7 @@ async fn told(session: &Session, tenant: &str, names: &[String]) -> Result<Vec<T
         let state = State::from_code(i64::from(row.get::<_, i16>(1)));
         queue_columns::add(live.entry(row.get(0)).or_default(), state, row.get(2));
     }
-    let told = names.iter().map(|name| Told {
+    let told = names.iter().map(|name| QueueWithCounts {
         queue: set.remove(name).unwrap_or_else(|| Queue::unset(tenant, name)),
         live: live.remove(name).unwrap_or_default(),
     });

@@ -19,17 +19,17 @@ use super::hand::Hand;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::count_column;
-use crate::reviewing::{self, behind};
+use crate::review::{self, behind};
 
 /// Keys and dead letters that are reviewed at once.
 const PAGE: usize = 500;
 
 /// Behind which key and which dead letter what is held is looked at next.
-pub(crate) type Place = reviewing::Place<Uuid, Uuid>;
+pub(crate) type ReviewCursor = review::ReviewCursor<Uuid, Uuid>;
 
 /// What the resolver asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum ResolverStep {
     /// To work off some notes.
     Resolve,
     /// To look at some of what is held.
@@ -37,14 +37,14 @@ pub(crate) enum Step {
 }
 
 /// Takes the steps; whoever else asked for one meanwhile has got it.
-pub(crate) async fn resolve(hand: &mut Hand, steps: &[Step]) -> Result<Vec<Resolved>, Fault> {
+pub(crate) async fn resolve(hand: &mut Hand, steps: &[ResolverStep]) -> Result<Vec<Resolved>, Fault> {
     let mut resolved = Resolved::default();
-    if steps.contains(&Step::Review) {
+    if steps.contains(&ResolverStep::Review) {
         let place = *hand.desk.outbox.reviewed.lock();
         let next = review(hand, place).await?.or_front();
         *hand.desk.outbox.reviewed.lock() = next;
     }
-    if steps.contains(&Step::Resolve) {
+    if steps.contains(&ResolverStep::Resolve) {
         resolved.more = go_round(hand).await?;
         for some in [parents::resolve(hand).await?, turns::resolve(hand).await?] {
             resolved.waiting.extend(some.waiting);
@@ -70,19 +70,19 @@ async fn tell(hand: &Hand, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Tim
 
 /// How a task came to rest that was a dead letter once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Letter {
+struct DeadLetterEnd {
     /// It is one, and its queue holds what waits behind it.
     holds: bool,
     state: State,
 }
 
 /// How these tasks came to rest, as far as they did.
-async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, Letter>, Fault> {
+async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLetterEnd>, Fault> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let rows = session.query(Sql::DeadLetters, &[&ids]).await?;
-    let letter = |row: &Row| Letter { holds: row.get(1), state: ended_as(row, 2) };
+    let letter = |row: &Row| DeadLetterEnd { holds: row.get(1), state: ended_as(row, 2) };
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
 }
 
@@ -108,7 +108,7 @@ async fn go_round(hand: &mut Hand) -> Result<bool, Fault> {
 
 /// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
 /// where the next page begins.
-async fn review(hand: &mut Hand, place: Place) -> Result<Place, Fault> {
+async fn review(hand: &mut Hand, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
     // Behind the last of all there is none.
     let (after_key, after_letter) = (place.key.unwrap_or(Uuid::max()), place.letter.unwrap_or(Uuid::max()));
     let keys = hand.session.begin(Sql::OrderHeld, &[&after_key, &count_column(PAGE)]).await?;
@@ -128,7 +128,7 @@ async fn review(hand: &mut Hand, place: Place) -> Result<Place, Fault> {
         }
     }
     hand.commit().await?;
-    Ok(Place {
+    Ok(ReviewCursor {
         key: behind(held.len(), PAGE, held.last().map(|(key, _)| *key)),
         letter: behind(parents.len(), PAGE, parents.last().copied()),
     })

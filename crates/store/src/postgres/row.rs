@@ -17,7 +17,7 @@ use tokio_postgres::types::FromSql;
 use uuid::Uuid;
 
 use crate::columns::{self, Unreadable, node_from_column};
-use crate::depending;
+use crate::dependencies;
 
 pub(crate) const ID: usize = 0;
 pub(crate) const LANE: usize = 1;
@@ -119,8 +119,8 @@ fn body(row: &Row, payload: Json) -> Result<Body, Unreadable> {
         idempotency_key: get(row, IDEMPOTENCY_KEY, "idempotency_key")?,
         ordering_key: get(row, ORDERING_KEY, "ordering_key")?,
         dependencies: Dependencies {
-            ids: depending::ids(get(row, DEPENDS_ON, "depends_on")?).ok_or(Unreadable("depends_on"))?,
-            on_failure: depending::policy(get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?)
+            ids: dependencies::ids(get(row, DEPENDS_ON, "depends_on")?).ok_or(Unreadable("depends_on"))?,
+            on_failure: dependencies::policy(get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?)
                 .ok_or(Unreadable("on_dependency_failure"))?,
         },
     })

@@ -30,7 +30,7 @@ use super::lines::Weight;
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{Unreadable, number_column};
-use crate::scheduling::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
+use crate::schedule_columns::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
 
 /// Schedules whose turns are written in one transaction at the most.
 const TURNS: usize = 100;

@@ -11,16 +11,16 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use uuid::Uuid;
 
-use super::change::{self, Wanted};
+use super::change::{self, RowChange};
 use super::fault::Fault;
 use super::get::Found;
 use super::hand::{Counts, Hand};
+use super::held_rows::{self, HeldRow};
 use super::statements::Sql;
-use super::take::{self, Take};
 use super::tid::Tid;
 use super::{get, quarantine, row};
+use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
-use crate::taking::{self, advance, made};
 
 /// Begins tasks; answers in order.
 pub(crate) async fn start(hand: &mut Hand, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
@@ -31,7 +31,7 @@ pub(crate) async fn start(hand: &mut Hand, starts: &[Start]) -> Result<Vec<Optio
     let found = get::read(&hand.session, &hand.desk.lanes, &rows).await?;
     let place_of: HashMap<Uuid, Tid> =
         rows.iter().map(|row| (row.get(row::ID), row.get(row::PLACE_OF_QUEUED))).collect();
-    let mut decided = Decided::of(hand, starts, found);
+    let mut decided = StartDecisions::of(hand, starts, found);
     write(hand, &decided, &place_of).await?;
     quarantine::put_away(hand, &decided.unreadable).await?;
     let mut answers: Vec<Option<Task>> = starts.iter().map(|_| None).collect();
@@ -43,7 +43,7 @@ pub(crate) async fn start(hand: &mut Hand, starts: &[Start]) -> Result<Vec<Optio
 }
 
 /// What is to become of the tasks.
-struct Decided {
+struct StartDecisions {
     now: Timestamp,
     /// The tasks that begin, and the places of their starts.
     began: Vec<(usize, Task)>,
@@ -52,7 +52,7 @@ struct Decided {
     unreadable: Vec<(Uuid, &'static str)>,
 }
 
-impl Decided {
+impl StartDecisions {
     /// The first of several starts of a task is the one that may begin it.
     fn of(hand: &mut Hand, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
         let now = hand.now();
@@ -76,7 +76,7 @@ impl Decided {
             if task.has_expired(now) {
                 decided.expired.push((start.id, made(&task.position, Event::Expire, &by)));
             } else {
-                let event = taking::started(start, hand.desk.node, now, task.body.timeout_millis);
+                let event = claims::started(start, hand.desk.node, now, task.body.timeout_millis);
                 let change = made(&task.position, event, &by);
                 let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
                 let effects = Effects::in_place(&change, at);
@@ -90,11 +90,11 @@ impl Decided {
     }
 }
 
-async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>) -> Result<(), Fault> {
-    let takes: Vec<Take<'_>> =
-        decided.started.iter().map(|(id, change)| Take { tid: place_of[&id.uuid()], change }).collect();
-    let gone: Vec<Wanted<'_>> =
-        decided.expired.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect();
+async fn write(hand: &mut Hand, decided: &StartDecisions, place_of: &HashMap<Uuid, Tid>) -> Result<(), Fault> {
+    let takes: Vec<HeldRow<'_>> =
+        decided.started.iter().map(|(id, change)| HeldRow { tid: place_of[&id.uuid()], change }).collect();
+    let gone: Vec<RowChange<'_>> =
+        decided.expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
     let finished = change::finish(&hand.session, &gone).await?;
     change::record(hand, &finished, &gone, decided.now);
     let notes = std::mem::take(&mut hand.notes);
@@ -103,7 +103,7 @@ async fn write(hand: &mut Hand, decided: &Decided, place_of: &HashMap<Uuid, Tid>
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, counted, noted, committed) = tokio::join!(
         biased;
-        take::write(session, &takes),
+        held_rows::write(session, &takes),
         counts.write(session, slot),
         notes.write(session),
         session.run("COMMIT"),

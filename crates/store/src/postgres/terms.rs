@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partition;
-use punctual_core::store::{Claim, Taker};
+use punctual_core::store::{Claim, Claimant};
 
 use super::fault::Fault;
 use super::session::Session;
@@ -54,9 +54,9 @@ pub(crate) fn lost(claim: &Claim, held: &Held) -> Vec<Partition> {
 }
 
 fn named(claim: &Claim) -> &[(Partition, u64)] {
-    match &claim.taker {
-        Taker::Dispatch { terms, .. } => terms,
-        Taker::Worker { .. } => &[],
+    match &claim.claimant {
+        Claimant::Dispatch { terms, .. } => terms,
+        Claimant::Worker { .. } => &[],
     }
 }
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{By, Event, transition};
-use punctual_core::store::{Applied, Claim, Inserted, Store, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Inserted, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_testkit::fixtures::{START, TaskBuilder};
@@ -100,8 +100,8 @@ async fn insert(store: &PostgresStore, task: TaskBuilder) -> Task {
 }
 
 async fn lease(store: &PostgresStore, task: &Task, limit: usize) -> Vec<Task> {
-    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
-    let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, taker };
+    let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+    let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, claimant };
     store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
 }
 

@@ -16,7 +16,7 @@ use rusqlite::types::ToSqlOutput;
 use rusqlite::{ErrorCode, OptionalExtension, params};
 
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
-use crate::depending;
+use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
@@ -214,7 +214,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
 fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
     let query = session.statements.get(Sql::BodyDependsOn)?;
     let parents: Option<Option<Vec<u8>>> = query.query_row([child], |row| row.get(0)).optional()?;
-    for parent in depending::ids(parents.flatten().as_deref()).unwrap_or_default() {
+    for parent in dependencies::ids(parents.flatten().as_deref()).unwrap_or_default() {
         let query = session.statements.get(Sql::IdGet)?;
         let parent: Option<i64> = query.query_row([parent.uuid().as_bytes()], |row| row.get(0)).optional()?;
         if let Some(parent) = parent {

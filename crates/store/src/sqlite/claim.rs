@@ -1,21 +1,21 @@
-//! Takes due tasks for a taker, as many as the limits of their queues let (`gates`).
+//! Takes due tasks for a claimant, as many as the limits of their queues let (`gates`).
 
 use std::sync::Arc;
 
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::partitions::Partition;
 use punctual_core::state::{By, Event};
-use punctual_core::store::{Claim, Claimed, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed};
 use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
+use crate::claims::{self, MOST_EXPIRED, advance, made};
 use crate::columns::{Unreadable, node_column, number_column};
 use crate::effects::{Effects, LaneInstant};
-use crate::taking::{self, MOST_EXPIRED, advance, made};
 
 use super::fault::Fault;
-use super::gates::Openings;
+use super::limits::Allowances;
 use super::row;
 use super::session::Session;
 use super::statements::Sql;
@@ -30,40 +30,40 @@ pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<C
 }
 
 fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault> {
-    let lost = lost(session, &claim.taker)?;
+    let lost = lost(session, &claim.claimant)?;
     if !lost.is_empty() {
         return Ok(Claimed { lost, ..Claimed::default() });
     }
     let now = session.now();
-    let by = session.by(now, taking::actor(&claim.taker));
+    let by = session.by(now, claims::actor(&claim.claimant));
     let mut visited: Vec<LaneId> = Vec::with_capacity(claim.lanes.len());
     let mut claimed = Claimed::default();
-    let mut openings = Openings::default();
+    let mut allowances = Allowances::default();
     for (lane, most) in &claim.lanes {
         let before = claimed.tasks.len();
         let mut want = claim.limit.saturating_sub(before).min(*most);
         if want > 0 {
-            want = want.min(openings.room(session, *lane, now)?);
+            want = want.min(allowances.room(session, *lane, now)?);
         }
         if want > 0 {
-            let due_by = taking::due_by(&claim.taker, now);
-            take(session, *lane, want, &Taking { taker: &claim.taker, by: &by, due_by }, &mut claimed)?;
-            openings.take(session, *lane, claimed.tasks.len() - before)?;
+            let due_by = claims::due_by(&claim.claimant, now);
+            take(session, *lane, want, &ClaimContext { claimant: &claim.claimant, by: &by, due_by }, &mut claimed)?;
+            allowances.take(session, *lane, claimed.tasks.len() - before)?;
             visited.push(*lane);
         }
     }
-    claimed.held_back = openings.close(session, &claim.lanes)?;
+    claimed.limited = allowances.close(session, &claim.lanes)?;
     visited.sort_unstable();
     visited.dedup();
     for lane in visited {
-        claimed.next_due.push((lane, next_due(session, lane, taking::bound(&claim.taker))?));
+        claimed.next_due.push((lane, next_due(session, lane, claims::bound(&claim.claimant))?));
     }
     Ok(claimed)
 }
 
-/// The partitions that this node does not own in the terms that the taker names.
-fn lost(session: &mut Session<'_>, taker: &Taker) -> Result<Vec<Partition>, Fault> {
-    let Taker::Dispatch { terms, .. } = taker else { return Ok(Vec::new()) };
+/// The partitions that this node does not own in the terms that the claimant names.
+fn lost(session: &mut Session<'_>, claimant: &Claimant) -> Result<Vec<Partition>, Fault> {
+    let Claimant::Dispatch { terms, .. } = claimant else { return Ok(Vec::new()) };
     let node = node_column(session.node);
     let mut lost = Vec::new();
     for (partition, term) in terms {
@@ -76,13 +76,13 @@ fn lost(session: &mut Session<'_>, taker: &Taker) -> Result<Vec<Partition>, Faul
 }
 
 /// How tasks are taken.
-struct Taking<'a> {
-    taker: &'a Taker,
+struct ClaimContext<'a> {
+    claimant: &'a Claimant,
     by: &'a By<'a>,
     due_by: Timestamp,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> ClaimContext<'a> {
     /// The moment at which a task is taken, which for one that is not quite due is when it is.
     fn of(&self, task: &Task) -> By<'a> {
         By { now: self.by.now.max(task.due_at), ..self.by.clone() }
@@ -94,7 +94,7 @@ fn take(
     session: &mut Session<'_>,
     lane: LaneId,
     want: usize,
-    taking: &Taking<'_>,
+    context: &ClaimContext<'_>,
     claimed: &mut Claimed,
 ) -> Result<(), Fault> {
     let known = session.lanes.get(session.connection, lane.number())?;
@@ -105,8 +105,8 @@ fn take(
         if taken >= limits::CLAIM_PAYLOAD {
             break;
         }
-        let portion = Portion { rows: chunk, bytes: limits::CLAIM_PAYLOAD - taken };
-        let due = due(session, lane, known.as_ref(), taking, portion)?;
+        let bound = ReadBound { rows: chunk, bytes: limits::CLAIM_PAYLOAD - taken };
+        let due = due(session, lane, known.as_ref(), context, bound)?;
         let read: usize = due.iter().filter_map(|(_, task)| task.as_ref().ok()).map(payload_bytes).sum();
         let all_seen = due.len() < chunk && taken + read < limits::CLAIM_PAYLOAD;
         for (seq, row) in due {
@@ -114,12 +114,12 @@ fn take(
                 break;
             }
             match row {
-                Ok(task) if task.has_expired(taking.of(&task).now) => {
-                    let expired = made(&task.position, Event::Expire, taking.by);
+                Ok(task) if task.has_expired(context.of(&task).now) => {
+                    let expired = made(&task.position, Event::Expire, context.by);
                     apply::finish(session, task.id, &expired)?;
                     claimed.expired += 1;
                 }
-                Ok(task) => claimed.tasks.push(take_one(session, seq, task, taking)?),
+                Ok(task) => claimed.tasks.push(take_one(session, seq, task, context)?),
                 Err(Unreadable(column)) => quarantine::put_away(session, seq, column)?,
             }
         }
@@ -131,41 +131,41 @@ fn take(
     Ok(())
 }
 
-fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, taking: &Taking<'_>) -> Result<Task, Fault> {
-    let by = taking.of(&task);
-    let event = taking::claimed(taking.taker, session.node, by.now, task.body.timeout_millis);
+fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &ClaimContext<'_>) -> Result<Task, Fault> {
+    let by = context.of(&task);
+    let event = claims::claimed(context.claimant, session.node, by.now, task.body.timeout_millis);
     let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
-    outbox::record_claim(session, &Effects::in_place(&change, at), taking.by.now);
+    outbox::record_claim(session, &Effects::in_place(&change, at), context.by.now);
     advance(&mut task, change);
     Ok(task)
 }
 
 /// The number of a due row, and the task in it.
-type Due = (i64, Result<Task, Unreadable>);
+type DueRow = (i64, Result<Task, Unreadable>);
 
 /// How much is read at once at the most.
 #[derive(Clone, Copy)]
-struct Portion {
+struct ReadBound {
     rows: usize,
     bytes: usize,
 }
 
-/// The due tasks of a lane, first due first. The one that passes the portion's bytes is the last.
+/// The due tasks of a lane, first due first. The one that passes the bound's bytes is the last.
 fn due(
     session: &mut Session<'_>,
     lane: LaneId,
     known: Option<&Arc<Lane>>,
-    taking: &Taking<'_>,
-    portion: Portion,
-) -> Result<Vec<Due>, Fault> {
+    context: &ClaimContext<'_>,
+    bound: ReadBound,
+) -> Result<Vec<DueRow>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
-    let most = i64::try_from(portion.rows).unwrap_or(i64::MAX);
-    let (due_by, from) = (taking.due_by.as_millis(), taking::bound(taking.taker));
+    let most = i64::try_from(bound.rows).unwrap_or(i64::MAX);
+    let (due_by, from) = (context.due_by.as_millis(), claims::bound(context.claimant));
     let mut rows = query.query((lane.number(), due_by, most, from))?;
     let (mut due, mut bytes) = (Vec::new(), 0);
-    while bytes < portion.bytes
+    while bytes < bound.bytes
         && let Some(row) = rows.next()?
     {
         let task = row::live(row, known.cloned());

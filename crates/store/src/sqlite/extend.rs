@@ -18,7 +18,7 @@ pub(crate) fn extend(session: &mut Session<'_>, beats: &[Beat]) -> Result<Vec<Op
 }
 
 fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fault> {
-    let Some(Held { seq, lane, timeout_millis, hold }) = held(session, beat)? else { return Ok(None) };
+    let Some(RunningHold { seq, lane, timeout_millis, hold }) = held(session, beat)? else { return Ok(None) };
     let tenant = session.lanes.get(session.connection, lane)?;
     if tenant.is_none_or(|lane| lane.key.tenant != beat.tenant) {
         return Ok(None);
@@ -54,7 +54,7 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
     Ok(Some(hold))
 }
 
-struct Held {
+struct RunningHold {
     seq: i64,
     lane: i64,
     timeout_millis: i64,
@@ -62,7 +62,7 @@ struct Held {
 }
 
 /// The hold of the task that the beat's token holds.
-fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
+fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<RunningHold>, Fault> {
     let query = session.statements.get(Sql::HoldLook)?;
     let mut rows = query.query([beat.id.uuid().as_bytes()])?;
     let Some(row) = rows.next()? else { return Ok(None) };
@@ -73,5 +73,5 @@ fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Held>, Fault> {
     let hold = row::get::<Option<String>>(row, 5, "worker")
         .and_then(|worker| row::hold(row, 6, worker.as_deref()))
         .and_then(|hold| hold.ok_or(Unreadable("lease_expires_at")));
-    Ok(Some(Held { seq: row.get(0)?, lane: row.get(1)?, timeout_millis: row.get(12)?, hold }))
+    Ok(Some(RunningHold { seq: row.get(0)?, lane: row.get(1)?, timeout_millis: row.get(12)?, hold }))
 }

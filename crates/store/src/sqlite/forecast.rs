@@ -19,7 +19,7 @@ use super::queue::Way;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
-use crate::scheduling::{UpcomingColumns, upcoming_page};
+use crate::schedule_columns::{UpcomingColumns, upcoming_page};
 
 #[async_trait]
 impl Forecast for SqliteStore {

@@ -8,7 +8,7 @@ use rusqlite::OptionalExtension;
 use uuid::Uuid;
 
 use crate::columns::{count_column, instant_column, map_column, number_column, policy_column};
-use crate::depending::{self, Waits, ids_column};
+use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 
@@ -17,7 +17,7 @@ use super::get;
 use super::outbox::{self, NotedRow};
 use super::session::Session;
 use super::statements::Sql;
-use super::{depend, gates};
+use super::{dependents, limits};
 
 /// What is decided about a submitted task before it is stored.
 pub(crate) enum Verdict {
@@ -34,14 +34,14 @@ pub(crate) enum Verdict {
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-        return depend::insert(session, tasks);
+        return dependents::insert(session, tasks);
     }
     tasks.into_iter().map(|task| insert_one(session, task)).collect()
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
     match judge(session, &task)? {
-        Verdict::New => create(session, task, &Waits::default()),
+        Verdict::New => create(session, task, &Prerequisites::default()),
         Verdict::Full(queue) => Ok(Inserted::QueueFull(queue)),
         Verdict::Same(first) => replay(session, first),
         Verdict::Other(first) => Ok(Inserted::KeyReused(first)),
@@ -50,7 +50,7 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
 
 /// Whether a task is to be stored.
 pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Verdict, Fault> {
-    if let Some(queue) = gates::without_room(session, task)? {
+    if let Some(queue) = limits::without_room(session, task)? {
         return Ok(Verdict::Full(queue));
     }
     Ok(match submitted_before(session, task)? {
@@ -61,7 +61,7 @@ pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Verdict
 }
 
 /// Stores a task that is new, unless it was stored before under its id; the edges to what it waits for are not written.
-pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Waits) -> Result<Inserted, Fault> {
+pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prerequisites) -> Result<Inserted, Fault> {
     let seq = session.next_seq()?;
     let insert_id = session.statements.get(Sql::IdInsert)?;
     if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
@@ -170,7 +170,7 @@ fn write_body(session: &mut Session<'_>, seq: i64, task: &NewTask) -> Result<(),
         body.idempotency_key.as_deref(),
         body.ordering_key.as_deref(),
         ids_column(&body.dependencies.ids),
-        depending::policy_column(body.dependencies.on_failure),
+        dependencies::policy_column(body.dependencies.on_failure),
     ))?;
     Ok(())
 }

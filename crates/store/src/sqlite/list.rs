@@ -46,7 +46,7 @@ pub(crate) fn list(
     }
     let connection = session.connection;
     let from = start(session, filter, after)?;
-    let wanted = listing::Wanted::of(filter);
+    let wanted = listing::ListedTables::of(filter);
     let mut sources = Vec::with_capacity(2);
     if wanted.live {
         sources.push(Sources::live(connection, filter.by_execute_at, from)?);

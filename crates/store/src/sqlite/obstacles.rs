@@ -21,7 +21,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::{SqliteStore, resolve};
 use crate::columns::count_column;
-use crate::obstacles::{LANES, Line, counted};
+use crate::obstacles::{LANES, RankedTask, counted};
 
 #[async_trait]
 impl Obstacles for SqliteStore {
@@ -108,12 +108,12 @@ fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, aging_millis: i64, 
     let query = session.statements.get(Sql::TaskLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
     let Some(own) = found else { return Ok(Ahead::default()) };
-    let line = Line { own, priority: key.priority, aging_millis, now: session.now() };
+    let ranked = RankedTask { own, priority: key.priority, aging_millis, now: session.now() };
     // Its own first: whatever else there is, those before it there are counted.
     let mut lanes: Vec<(i64, u8)> = vec![(lane.id.number(), key.priority)];
     let query = session.statements.get(Sql::QueueLanes)?;
     let mut rows =
-        query.query((&key.tenant, &key.queue, line.least_urgent(), count_column(LANES), lane.id.number()))?;
+        query.query((&key.tenant, &key.queue, ranked.least_urgent(), count_column(LANES), lane.id.number()))?;
     while let Some(row) = rows.next()? {
         lanes.push((row.get(0)?, row.get(1)?));
     }
@@ -122,7 +122,7 @@ fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, aging_millis: i64, 
     lanes.truncate(LANES);
     let mut tasks = 0;
     for (lane, priority) in lanes {
-        let (due_at, seq) = line.place_before(priority);
+        let (due_at, seq) = ranked.place_before(priority);
         let limit = count_column(most.saturating_add(1) - tasks);
         tasks += numbers(session, Sql::LaneBefore, (lane, due_at, seq, limit))?.len();
         if tasks > most {

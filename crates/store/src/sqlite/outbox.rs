@@ -4,7 +4,7 @@ use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
 use super::fault::Fault;
-use super::resolve::Place;
+use super::resolve::ReviewCursor;
 use super::session::Session;
 use super::statements::Sql;
 use crate::effects::{Effects, TurnNote};
@@ -62,7 +62,7 @@ pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Resul
 
 /// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
 pub(crate) fn held(session: &mut Session<'_>) {
-    session.round = Some(Place::front());
+    session.round = Some(ReviewCursor::front());
     session.left = true;
 }
 

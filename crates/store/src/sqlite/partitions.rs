@@ -1,29 +1,29 @@
-//! Which node owns which partition: all that a turn does is done in the writer's transaction.
+//! Which node owns which partition: all that a round does is done in the writer's transaction.
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Ownership;
 
 use crate::columns::{node_column, node_from_column, number_column};
-use crate::turns::{Turn, ownership as told};
+use crate::partition_round::{PartitionRound, ownership as ownership_of_columns};
 
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// A node takes its turn; gives what it owns then.
-pub(crate) fn take_turn(session: &mut Session<'_>, turn: Turn) -> Result<Vec<Ownership>, Fault> {
+/// A node takes its round; gives what it owns then.
+pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Result<Vec<Ownership>, Fault> {
     let now = session.now();
-    let until = turn.expires_at(now).as_millis();
+    let until = round.expires_at(now).as_millis();
     session.statements.get(Sql::PartitionMemberDrop)?.execute([now.as_millis()])?;
-    session.statements.get(Sql::PartitionMemberPut)?.execute((node_column(turn.node), until))?;
-    let rows = complete(session, turn.count)?;
-    let changes = turn.changes(&rows, &members(session)?, now);
+    session.statements.get(Sql::PartitionMemberPut)?.execute((node_column(round.node), until))?;
+    let rows = complete(session, round.count)?;
+    let changes = round.changes(&rows, &members(session)?, now);
     let put = session.statements.get(Sql::PartitionPut)?;
     for row in &changes {
         let owner = row.owner.map(node_column);
         put.execute((row.partition.number(), owner, number_column(row.term), row.expires_at.as_millis()))?;
     }
-    Ok(changes.into_iter().filter(|row| row.owner == Some(turn.node)).collect())
+    Ok(changes.into_iter().filter(|row| row.owner == Some(round.node)).collect())
 }
 
 /// A node leaves.
@@ -57,7 +57,8 @@ fn complete(session: &mut Session<'_>, count: u16) -> Result<Vec<Ownership>, Fau
 
 fn rows(session: &mut Session<'_>) -> Result<Vec<Ownership>, Fault> {
     let query = session.statements.get(Sql::PartitionList)?;
-    let rows = query.query_map([], |row| Ok(told(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let rows =
+        query.query_map([], |row| Ok(ownership_of_columns(row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -146,8 +146,8 @@ fn add(whole: &mut Claimed, part: Claimed) {
     // The later one knows better.
     whole.next_due.retain(|(lane, _)| !part.next_due.iter().any(|(other, _)| other == lane));
     whole.next_due.extend(part.next_due);
-    whole.held_back.retain(|held| !part.held_back.iter().any(|other| other.lane == held.lane));
-    whole.held_back.extend(part.held_back);
+    whole.limited.retain(|held| !part.limited.iter().any(|other| other.lane == held.lane));
+    whole.limited.extend(part.limited);
 }
 
 /// A part of a call failed: what the others did is done.

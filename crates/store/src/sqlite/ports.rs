@@ -6,7 +6,7 @@ use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Ownership, Partitions};
-use punctual_core::queues::{Change as QueueChange, Changed, Queue, Queues, Stirred, Told};
+use punctual_core::queues::{Change as QueueChange, Changed, LimitChanges, Queue, QueueWithCounts, Queues};
 use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
@@ -23,7 +23,7 @@ use super::{
     SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, quarantine,
     queues, registry, resolve, start,
 };
-use crate::turns::Turn;
+use crate::partition_round::PartitionRound;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
@@ -178,8 +178,8 @@ impl Registry for SqliteStore {
 impl Partitions for SqliteStore {
     async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
-        let turn = Turn { node, count, ttl_millis };
-        self.writer().call(Way::Urgent, weight, move |session| partitions::take_turn(session, turn)).await
+        let turn = PartitionRound { node, count, ttl_millis };
+        self.writer().call(Way::Urgent, weight, move |session| partitions::take_round(session, turn)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
@@ -221,16 +221,21 @@ impl Queues for SqliteStore {
         let (tenant, name, condition) = (tenant.to_owned(), name.to_owned(), condition.clone());
         let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, &condition, change);
         let changed = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
-        self.shared.stir.changed();
+        self.shared.limit_watch.changed();
         Ok(changed)
     }
 
-    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<Told>, StoreError> {
+    async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
         self.readers().call(move |session| queues::queue(session, &tenant, &name)).await
     }
 
-    async fn queues(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Told>, StoreError> {
+    async fn queues(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<QueueWithCounts>, StoreError> {
         let tenant = tenant.to_owned();
         self.readers().call(move |session| queues::queues(session, &tenant, after.as_deref(), limit)).await
     }
@@ -239,8 +244,8 @@ impl Queues for SqliteStore {
         self.readers().call(queues::special).await
     }
 
-    async fn stirred(&self) -> Stirred {
-        self.shared.stir.wait().await
+    async fn wait_for_limit_changes(&self) -> LimitChanges {
+        self.shared.limit_watch.wait().await
     }
 }
 

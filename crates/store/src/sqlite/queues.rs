@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, Told};
+use punctual_core::queues::{Change, Changed, Live, Queue, QueueWithCounts};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
 use crate::queue_columns::{self, QueueRow};
-use crate::reviewing::lets_go;
+use crate::review::lets_go;
 
 use super::fault::Fault;
 use super::outbox;
@@ -52,19 +52,19 @@ pub(crate) fn change(
     if queue.settings.rate_limit.is_none() {
         session.statements.get(Sql::BucketDrop)?.execute((tenant, name))?;
     }
-    session.gates.forget();
+    session.limits.forget();
     Ok(Changed::Done(queue))
 }
 
 /// A queue that exists.
-pub(crate) fn queue(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<Told>, Fault> {
+pub(crate) fn queue(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, Fault> {
     let set = get(session, tenant, name)?;
     if set.is_none() && !session.statements.get(Sql::QueueUsed)?.exists((tenant, name))? {
         return Ok(None);
     }
     let queue = set.unwrap_or_else(|| Queue::unset(tenant, name));
     let live = live(session, tenant, name)?;
-    Ok((!queue.removed || live.any()).then_some(Told { queue, live }))
+    Ok((!queue.removed || live.any()).then_some(QueueWithCounts { queue, live }))
 }
 
 /// The queues of a tenant by name.
@@ -73,7 +73,7 @@ pub(crate) fn queues(
     tenant: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<Told>, Fault> {
+) -> Result<Vec<QueueWithCounts>, Fault> {
     let most = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut names: BTreeSet<String> = BTreeSet::new();
     for sql in [Sql::QueueNames, Sql::QueueNamesUsed] {

@@ -13,13 +13,13 @@ use super::outbox::{self, Ordering};
 use super::session::Session;
 use super::statements::Sql;
 use crate::columns::count_column;
-use crate::reviewing::{self, behind};
+use crate::review::{self, behind};
 
 /// Keys and dead letters that are reviewed at once.
 const PAGE: usize = 500;
 
 /// Behind which key and which dead letter what is held is looked at next.
-pub(crate) type Place = reviewing::Place<Ordering, i64>;
+pub(crate) type ReviewCursor = review::ReviewCursor<Ordering, i64>;
 
 /// Works off some notes, and looks at a page of what is held if a queue has ceased to hold.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
@@ -37,8 +37,8 @@ pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
 
 /// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
 /// where the next page begins.
-pub(crate) fn review(session: &mut Session<'_>, place: Place) -> Result<Place, Fault> {
-    let mut next = Place { key: None, letter: None };
+pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
+    let mut next = ReviewCursor { key: None, letter: None };
     if let Some(after) = place.key {
         let query = session.statements.get(Sql::OrderHeld)?;
         let rows = query.query_map((after, count_column(PAGE)), |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -67,16 +67,16 @@ pub(crate) fn review(session: &mut Session<'_>, place: Place) -> Result<Place, F
 
 /// How a task came to rest that was a dead letter once.
 #[derive(Clone, Copy, Debug)]
-struct Letter {
+struct DeadLetterEnd {
     /// It is one, and its queue holds what waits behind it.
     holds: bool,
     state: State,
 }
 
 /// How a task came to rest, if it did.
-fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<Letter>, Fault> {
+fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<DeadLetterEnd>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
-    let letter = query.query_row([seq], |row| Ok(Letter { holds: row.get(0)?, state: ended_as(row.get(1)?) }));
+    let letter = query.query_row([seq], |row| Ok(DeadLetterEnd { holds: row.get(0)?, state: ended_as(row.get(1)?) }));
     Ok(letter.optional()?)
 }
 

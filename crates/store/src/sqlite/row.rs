@@ -20,7 +20,7 @@ use rusqlite::types::{FromSql, ValueRef};
 use uuid::Uuid;
 
 use crate::columns::{self, Unreadable, node_from_column};
-use crate::depending;
+use crate::dependencies;
 
 pub(crate) const SEQ: usize = 0;
 pub(crate) const ID: usize = 1;
@@ -127,8 +127,8 @@ fn dependencies(row: &Row<'_>) -> Result<Dependencies, Unreadable> {
     let ids: Option<Vec<u8>> = get(row, DEPENDS_ON, "depends_on")?;
     let policy: Option<String> = get(row, ON_DEPENDENCY_FAILURE, "on_dependency_failure")?;
     Ok(Dependencies {
-        ids: depending::ids(ids.as_deref()).ok_or(Unreadable("depends_on"))?,
-        on_failure: depending::policy(policy.as_deref()).ok_or(Unreadable("on_dependency_failure"))?,
+        ids: dependencies::ids(ids.as_deref()).ok_or(Unreadable("depends_on"))?,
+        on_failure: dependencies::policy(policy.as_deref()).ok_or(Unreadable("on_dependency_failure"))?,
     })
 }
 

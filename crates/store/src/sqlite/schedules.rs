@@ -26,7 +26,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
-use crate::scheduling::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, page_end, promise, readable, size_of};
+use crate::schedule_columns::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, page_end, promise, readable, size_of};
 
 #[async_trait]
 impl Schedules for SqliteStore {

@@ -14,14 +14,14 @@ use tokio::sync::Notify;
 use tracing::error;
 
 use crate::columns::Unreadable;
-use crate::stir::Stir;
+use crate::limit_watch::LimitWatch;
 use crate::tally::Tally;
 
 use super::damage::Damage;
 use super::fault::Fault;
-use super::gates::Gates;
 use super::lanes::Lanes;
-use super::resolve::Place;
+use super::limits::LimitsCache;
+use super::resolve::ReviewCursor;
 use super::statements::{Sql, Statements};
 
 /// After so many complaints there is nothing new to say.
@@ -33,15 +33,15 @@ pub(crate) struct Session<'c> {
     pub statements: Statements<'c>,
     pub lanes: Lanes,
     pub tally: Tally,
-    pub gates: Gates,
+    pub limits: LimitsCache,
     /// Where places that came free are told; the writer has one.
-    pub stir: Option<Arc<Stir>>,
+    pub limit_watch: Option<Arc<LimitWatch>>,
     /// Whether the transaction under way left something to the resolver.
     pub left: bool,
     /// Who is told of that; the writer has one.
     pub resolver: Option<Arc<Notify>>,
     /// Where the resolver goes on to look at what is held, since a queue has ceased to hold.
-    pub round: Option<Place>,
+    pub round: Option<ReviewCursor>,
     pub node: NodeId,
     /// When a transaction could not be committed last; that was logged, and it is not known yet that all is well again.
     pub failed_at: Option<Instant>,
@@ -70,8 +70,8 @@ impl<'c> Session<'c> {
             statements: Statements::new(connection),
             lanes: Lanes::new(lanes),
             tally: Tally::default(),
-            gates: Gates::default(),
-            stir: None,
+            limits: LimitsCache::default(),
+            limit_watch: None,
             left: false,
             resolver: None,
             round: None,

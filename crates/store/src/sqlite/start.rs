@@ -8,9 +8,9 @@ use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
 
+use crate::claims::{self, advance, made};
 use crate::columns::number_column;
 use crate::effects::{Effects, LaneInstant};
-use crate::taking::{self, advance, made};
 
 use super::fault::Fault;
 use super::session::Session;
@@ -39,7 +39,7 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
         apply::finish(session, task.id, &expired)?;
         return Ok(None);
     }
-    let event = taking::started(start, session.node, now, task.body.timeout_millis);
+    let event = claims::started(start, session.node, now, task.body.timeout_millis);
     let change = made(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };

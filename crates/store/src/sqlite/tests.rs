@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
-use punctual_core::store::{Claim, Inserted, Store, StoreError, Taker};
+use punctual_core::store::{Claim, Claimant, Inserted, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_testkit::fixtures::{START, TaskBuilder};
 use tempfile::TempDir;
@@ -61,8 +61,8 @@ impl Fixture {
     }
 
     async fn lease(&self, task: &Task, limit: usize) -> Vec<Task> {
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
-        let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, taker };
+        let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+        let claim = Claim { lanes: vec![(task.lane.id, limit)], limit, claimant };
         self.store.claim(vec![claim]).await.unwrap().pop().unwrap().tasks
     }
 

@@ -26,13 +26,13 @@ use super::directory::Directory;
 use super::fault::Fault;
 use super::forecast;
 use super::fullness::Fullness;
-use super::gates;
 use super::job::{Job, job};
+use super::limits;
 use super::outbox;
 use super::queue::{Entry, Group, Portion, Queue, Way};
 use super::session::Session;
 use super::statements::Sql;
-use crate::stir::Stir;
+use crate::limit_watch::LimitWatch;
 
 /// The callers' end of the writer's queue.
 pub(crate) struct Writer {
@@ -60,7 +60,7 @@ impl Writer {
         connection: Connection,
         directory: Directory,
         (damage, fullness): (Arc<Damage>, Arc<Fullness>),
-        (stir, resolver): (&Arc<Stir>, &Arc<Notify>),
+        (limit_watch, resolver): (&Arc<LimitWatch>, &Arc<Notify>),
         clock: Arc<dyn Clock>,
         node: NodeId,
         options: Options,
@@ -72,7 +72,7 @@ impl Writer {
             directory,
             damage,
             fullness,
-            stir: Arc::clone(stir),
+            limit_watch: Arc::clone(limit_watch),
             resolver: Arc::clone(resolver),
             clock,
             node,
@@ -139,7 +139,7 @@ struct Thread {
     directory: Directory,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
-    stir: Arc<Stir>,
+    limit_watch: Arc<LimitWatch>,
     resolver: Arc<Notify>,
     clock: Arc<dyn Clock>,
     node: NodeId,
@@ -196,7 +196,7 @@ impl Thread {
     fn serve(&self, connection: &Connection, mut checkpoints: Checkpoints) -> Result<(), Fault> {
         let clock = Arc::clone(&self.clock);
         let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
-        session.stir = Some(Arc::clone(&self.stir));
+        session.limit_watch = Some(Arc::clone(&self.limit_watch));
         session.resolver = Some(Arc::clone(&self.resolver));
         while let Some(group) = self.queue.begin(self.portion()) {
             commit(&mut session, &self.queue, group)?;
@@ -296,7 +296,7 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
         session.found_no_room |= fault.is_full();
         session.lanes.forget();
         session.tally.forget();
-        session.gates.forget();
+        session.limits.forget();
         // After some faults SQLite itself has rolled back everything.
         if !guarded || fault.is_suspect() || session.connection.is_autocommit() {
             return Ran::Lost(fault);
@@ -335,7 +335,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
         info!("transactions are committed again");
     }
     session.lanes.keep();
-    gates::tell_freed(session, &changed);
+    limits::tell_freed(session, &changed);
     outbox::tell(session);
     for job in done {
         job.answer(Ok(()));
@@ -376,7 +376,7 @@ fn roll_back_companions(session: &mut Session<'_>, companions: Vec<Box<dyn Job>>
 fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
     session.lanes.forget();
     session.tally.clear();
-    session.gates.forget();
+    session.limits.forget();
     if session.connection.is_autocommit() { Ok(()) } else { session.statements.run(Sql::Rollback) }
 }
 

@@ -21,7 +21,7 @@ pub async fn workers_that_hold_tasks_are_told(factory: &dyn StoreFactory) {
     assert_eq!(holders(&fixture, TENANT, 10).await, Holders::default());
     let take = async |name: &str, tenant: &str, count: usize| {
         let lane = fixture.insert(task().tenant(tenant).times(count)).await[0].lane.id;
-        let claim = Claim { lanes: vec![(lane, count)], limit: count, taker: worker(name) };
+        let claim = Claim { lanes: vec![(lane, count)], limit: count, claimant: worker(name) };
         fixture.claim(claim).await.tasks
     };
     let first = take("b", TENANT, 2).await;

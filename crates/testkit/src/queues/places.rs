@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use punctual_core::queues::Settings;
 use punctual_core::state::Event;
-use punctual_core::store::{Claim, Restraint};
+use punctual_core::store::{Claim, LimitKind};
 use punctual_core::task::Task;
 use tokio::task::JoinSet;
 
@@ -17,7 +17,7 @@ use punctual_core::queues::Change;
 /// How long a task is held where many claim at once.
 const RUNS: Duration = Duration::from_millis(2);
 
-/// Queued or running, in all lanes together and by any taker; also when all claim at once.
+/// Queued or running, in all lanes together and by any claimant; also when all claim at once.
 pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     const MOST: i64 = 5;
     let fixture = StoreFixture::open(factory).await;
@@ -27,12 +27,12 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     limit(&fixture, 5).await;
     let claimed = claim(&fixture, &[pulled, other]).await;
     assert_eq!(claimed.tasks.len(), 5);
-    assert_eq!(held(&claimed), [(pulled, Restraint::Concurrency, None), (other, Restraint::Concurrency, None)]);
+    assert_eq!(held(&claimed), [(pulled, LimitKind::Concurrency, None), (other, LimitKind::Concurrency, None)]);
     assert_eq!(fixture.dispatch(pushed, 10).await.len(), 0);
     for task in &claimed.tasks[..2] {
         fixture.apply(task, complete(None)).await;
     }
-    let claims = [pulled, other].map(|lane| Claim { lanes: vec![(lane, 9)], limit: 9, taker: worker("w") });
+    let claims = [pulled, other].map(|lane| Claim { lanes: vec![(lane, 9)], limit: 9, claimant: worker("w") });
     let answers = fixture.store.claim(claims.to_vec()).await.expect("claim answers");
     assert_eq!(answers.iter().map(|answer| answer.tasks.len()).collect::<Vec<_>>(), [2, 0]);
     for task in claimed.tasks[2..].iter().chain(&answers[0].tasks) {
@@ -47,8 +47,8 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
         let by = fixture.by();
         claimers.spawn(async move {
             for _ in 0..60 {
-                let taker = if lane == pushed { dispatcher() } else { worker(&format!("w{number}")) };
-                let claim = Claim { lanes: vec![(lane, 3)], limit: 3, taker };
+                let claimant = if lane == pushed { dispatcher() } else { worker(&format!("w{number}")) };
+                let claim = Claim { lanes: vec![(lane, 3)], limit: 3, claimant };
                 let tasks = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
                 let count = i64::try_from(tasks.len()).expect("a few");
                 // Counted once it is held and, below, uncounted just before it is given back: never too many by the
@@ -137,25 +137,25 @@ pub async fn a_lowered_limit_holds_for_what_comes(factory: &dyn StoreFactory) {
 }
 
 /// Of whoever may wait for it: a place that came free, a change. Not of tasks in queues without limits.
-pub async fn stirred_tells_of_freed_places_and_of_changes(factory: &dyn StoreFactory) {
+pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
     limit(&fixture, 1).await;
-    assert!(fixture.queues.stirred().await.changed);
+    assert!(fixture.queues.wait_for_limit_changes().await.changed);
     let task = taken(&fixture, lane).await.remove(0);
     let free = fixture.running(mail().queue("free")).await;
     fixture.apply(&free, complete(None)).await;
     fixture.apply(&task, complete(None)).await;
     // It may be told once more that anything may have changed: a store that is just open has missed what was told before.
     let freed = loop {
-        let stirred = fixture.queues.stirred().await;
-        if !stirred.freed.is_empty() {
-            break stirred.freed;
+        let changes = fixture.queues.wait_for_limit_changes().await;
+        if !changes.freed.is_empty() {
+            break changes.freed;
         }
     };
     assert_eq!(freed, [("acme".to_owned(), "mail".to_owned())]);
     change(&fixture, Change::Pause(pause(&fixture, None))).await;
-    assert!(fixture.queues.stirred().await.changed);
+    assert!(fixture.queues.wait_for_limit_changes().await.changed);
     change(&fixture, Change::Resume).await;
-    assert!(fixture.queues.stirred().await.changed);
+    assert!(fixture.queues.wait_for_limit_changes().await.changed);
 }

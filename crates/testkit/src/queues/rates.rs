@@ -2,7 +2,7 @@
 
 use punctual_core::lane::LaneId;
 use punctual_core::queues::{RateLimit, Settings};
-use punctual_core::store::Restraint;
+use punctual_core::store::LimitKind;
 
 use super::{claim, held, mail, put};
 use crate::store::{StoreFactory, StoreFixture};
@@ -16,8 +16,8 @@ async fn rate(fixture: &StoreFixture<'_>, per_second: f64, burst: u32) {
 async fn now(fixture: &StoreFixture<'_>, lanes: &[LaneId]) -> (usize, Option<i64>) {
     let claimed = claim(fixture, lanes).await;
     let told = held(&claimed);
-    let wait = |(lane, by, until): &(LaneId, Restraint, Option<_>)| {
-        assert_eq!((*lane, *by), (lanes[0], Restraint::Rate));
+    let wait = |(lane, by, until): &(LaneId, LimitKind, Option<_>)| {
+        assert_eq!((*lane, *by), (lanes[0], LimitKind::Rate));
         until.map(|until: punctual_core::time::Timestamp| until.millis_since(fixture.now()))
     };
     (claimed.tasks.len(), told.first().and_then(wait))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use punctual_core::condition::Condition;
 use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings, Switch};
-use punctual_core::store::{Claim, Restraint};
+use punctual_core::store::{Claim, LimitKind};
 use punctual_core::task::Callback;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -95,7 +95,7 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
     let fixture = fixture.reopen().await;
     assert_eq!(told(&fixture).await, queue);
     let claimed = claim(&fixture, &[lane]).await;
-    assert_eq!((claimed.tasks.len(), held(&claimed)), (0, vec![(lane, Restraint::Pause, None)]));
+    assert_eq!((claimed.tasks.len(), held(&claimed)), (0, vec![(lane, LimitKind::Pause, None)]));
     change(&fixture, Change::Resume).await;
     let fixture = fixture.reopen().await;
     assert_eq!(taken(&fixture, lane).await.len(), 1);
@@ -247,11 +247,11 @@ pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
     change(&fixture, Change::Pause(pause(&fixture, None))).await;
     let claimed = claim(&fixture, &[pulled, other]).await;
     assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [other]);
-    assert_eq!(held(&claimed), [(pulled, Restraint::Pause, None)]);
+    assert_eq!(held(&claimed), [(pulled, LimitKind::Pause, None)]);
     assert_eq!(fixture.dispatch(pushed, 1).await.len(), 0);
     let until = fixture.now().plus_millis(60_000);
     change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
-    assert_eq!(held(&claim(&fixture, &[pulled]).await), [(pulled, Restraint::Pause, Some(until))]);
+    assert_eq!(held(&claim(&fixture, &[pulled]).await), [(pulled, LimitKind::Pause, Some(until))]);
     change(&fixture, Change::Resume).await;
     let claimed = claim(&fixture, &[pulled]).await;
     assert_eq!((claimed.tasks.len(), held(&claimed)), (1, vec![]));
@@ -286,8 +286,8 @@ pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
             claimers.spawn(async move {
                 together.wait().await;
                 for _ in 0..40 {
-                    let taker = worker(&format!("worker-{claimer}"));
-                    let claim = Claim { lanes: vec![(lane, 1)], limit: 1, taker };
+                    let claimant = worker(&format!("worker-{claimer}"));
+                    let claim = Claim { lanes: vec![(lane, 1)], limit: 1, claimant };
                     store.claim(vec![claim]).await.expect("claim answers");
                 }
             });

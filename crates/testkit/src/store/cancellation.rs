@@ -45,7 +45,7 @@ async fn drops_an_insert(fixture: &StoreFixture<'_>, patience: usize) {
 async fn drops_a_claim_and_a_settle(fixture: &StoreFixture<'_>, patience: usize) {
     let stored = fixture.insert(task().queue(&format!("claim {patience}")).due(fixture.now()).times(50)).await;
     let lane = stored[0].lane.id;
-    let claim = Claim { lanes: vec![(lane, 50)], limit: 50, taker: dispatcher() };
+    let claim = Claim { lanes: vec![(lane, 50)], limit: 50, claimant: dispatcher() };
     drop(given_up_after(patience, fixture.store.claim(vec![claim])).await);
     let leased = fixture.lease(lane, 50).await;
     let queued = fixture.counts().await.get(&(lane, State::Queued)).copied().unwrap_or(0);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use punctual_core::lane::LaneId;
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Claimed, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed};
 use punctual_core::task::{NewTask, Task, limits};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, Step};
@@ -29,7 +29,7 @@ pub async fn claim_takes_what_is_due_in_order(factory: &dyn StoreFactory) {
     };
     let ((even, evens), (odd, odds)) = (in_order("even"), in_order("odd"));
 
-    let claim = |lanes, limit, taker| fixture.claim(Claim { lanes, limit, taker });
+    let claim = |lanes, limit, claimant| fixture.claim(Claim { lanes, limit, claimant });
     let first = claim(vec![(odd, 30), (even, 30)], 50, dispatcher()).await;
     assert_eq!(ids(&first.tasks), [&odds[..30], &evens[..20]].concat(), "the odd lane was given first");
     let second = claim(vec![(even, 30), (odd, 5)], 100, worker(WORKER)).await;
@@ -51,14 +51,15 @@ pub async fn claim_keeps_its_limits_over_many_lanes(factory: &dyn StoreFactory) 
     let lanes: Vec<LaneId> = stored.iter().step_by(10).map(|task| task.lane.id).collect();
     let mut expected: Vec<_> = (0..16).flat_map(|lane| &stored[lane * 10..lane * 10 + 3]).map(|task| task.id).collect();
     expected.extend(ids(&stored[160..162]));
-    let limited = Claim { lanes: lanes.iter().map(|lane| (*lane, 3)).collect(), limit: 50, taker: dispatcher() };
+    let limited = Claim { lanes: lanes.iter().map(|lane| (*lane, 3)).collect(), limit: 50, claimant: dispatcher() };
     assert_eq!(ids(&fixture.claim(limited).await.tasks), expected);
 
-    let reversed = Claim { lanes: lanes.iter().rev().map(|lane| (*lane, 4)).collect(), limit: 9, taker: dispatcher() };
+    let reversed =
+        Claim { lanes: lanes.iter().rev().map(|lane| (*lane, 4)).collect(), limit: 9, claimant: dispatcher() };
     let expected = [&stored[390..394], &stored[380..384], &stored[370..371]].concat();
     assert_eq!(ids(&fixture.claim(reversed).await.tasks), ids(&expected));
 
-    let rest = Claim { lanes: lanes.iter().map(|lane| (*lane, 10)).collect(), limit: 1_000, taker: dispatcher() };
+    let rest = Claim { lanes: lanes.iter().map(|lane| (*lane, 10)).collect(), limit: 1_000, claimant: dispatcher() };
     assert_eq!(fixture.claim(rest).await.tasks.len(), 400 - 50 - 9);
 }
 
@@ -94,8 +95,8 @@ pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &d
     let other = fixture.insert_one(task().queue("other").due(at(20))).await;
     let far = fixture.insert_one(task().queue("far").due(at(60_000))).await;
     let ask = |lane: LaneId, due_by| {
-        let taker = Taker::Worker { name: WORKER.into(), lease_millis: LEASE_MILLIS, due_by };
-        Claim { lanes: vec![(lane, 10)], limit: 10, taker }
+        let claimant = Claimant::Worker { name: WORKER.into(), lease_millis: LEASE_MILLIS, due_by };
+        Claim { lanes: vec![(lane, 10)], limit: 10, claimant }
     };
     let claims = vec![ask(other.lane.id, None), ask(due.lane.id, Some(at(20))), ask(far.lane.id, Some(at(60_000)))];
     let mut answers = fixture.store.claim(claims).await.expect("claim answers").into_iter();
@@ -128,7 +129,7 @@ pub async fn claim_tells_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     let unvisited = fixture.insert(task().queue("unvisited").due(at(-1)).times(1)).await;
 
     let lanes = vec![(lane(&emptied), 5), (lane(&left), 2), (lane(&ahead), 5), (lane(&later), 5)];
-    let claimed = fixture.claim(Claim { lanes, limit: 100, taker: worker(WORKER) }).await;
+    let claimed = fixture.claim(Claim { lanes, limit: 100, claimant: worker(WORKER) }).await;
     assert_eq!(claimed.tasks.len(), 5);
     let expected = BTreeMap::from([
         (lane(&emptied), None),
@@ -140,17 +141,17 @@ pub async fn claim_tells_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
 
     // The limit ends the claim in the first lane: what is told of the second, if anything, is still true.
     let lanes = vec![(lane(&left), 5), (lane(&unvisited), 5)];
-    let claimed = fixture.claim(Claim { lanes, limit: 1, taker: dispatcher() }).await;
+    let claimed = fixture.claim(Claim { lanes, limit: 1, claimant: dispatcher() }).await;
     let told = next_due(&claimed);
     assert_eq!(told[&lane(&left)], None);
     assert!(told.get(&lane(&unvisited)).is_none_or(|due| *due == Some(at(-1))), "{told:?}");
 
     // Nothing due is a visit too.
-    let claimed = fixture.claim(Claim { lanes: vec![(lane(&later), 5)], limit: 5, taker: dispatcher() }).await;
+    let claimed = fixture.claim(Claim { lanes: vec![(lane(&later), 5)], limit: 5, claimant: dispatcher() }).await;
     assert_eq!(next_due(&claimed), BTreeMap::from([(lane(&later), Some(at(60_000)))]));
 }
 
-/// Attempts and version have grown in what the taker is given and in what anybody reads.
+/// Attempts and version have grown in what the claimant is given and in what anybody reads.
 pub async fn claim_counts_the_attempt(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queued = fixture.insert_one(task().queue("push").push("http://a.test:80")).await;
@@ -191,7 +192,7 @@ pub async fn claim_answers_claims_one_after_the_other(factory: &dyn StoreFactory
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(10)).await;
     let lane = stored[0].lane.id;
-    let claim = |limit, taker: Taker| Claim { lanes: vec![(lane, limit)], limit, taker };
+    let claim = |limit, claimant: Claimant| Claim { lanes: vec![(lane, limit)], limit, claimant };
     let claims = vec![
         claim(3, worker("a")),
         claim(4, dispatcher()),
@@ -211,9 +212,9 @@ pub async fn claim_answers_claims_one_after_the_other(factory: &dyn StoreFactory
 /// Whoever takes a task is given all of it, as `get` would.
 pub async fn claim_gives_whole_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    for taker in [dispatcher(), worker("w")] {
-        let stored = fixture.insert_one(super::insert::full().due(at(-1)).tenant(&format!("{taker:?}"))).await;
-        let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
+    for claimant in [dispatcher(), worker("w")] {
+        let stored = fixture.insert_one(super::insert::full().due(at(-1)).tenant(&format!("{claimant:?}"))).await;
+        let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, claimant };
         let claimed = fixture.claim(claim).await.tasks.pop().expect("it is due");
         assert_eq!(claimed.body, stored.body);
         assert_eq!((claimed.execute_at, claimed.expires_at), (stored.execute_at, stored.expires_at));
@@ -228,7 +229,7 @@ pub async fn claim_of_an_unknown_lane_gives_nothing(factory: &dyn StoreFactory) 
     let stored = fixture.insert_one(task()).await;
     let lanes = [i64::MAX, 999_999, 0, -1].map(|lane| (LaneId::new(lane), 5)).to_vec();
     let lanes = lanes.into_iter().chain([(stored.lane.id, 5)]).collect();
-    let claimed = fixture.claim(Claim { lanes, limit: 5, taker: dispatcher() }).await;
+    let claimed = fixture.claim(Claim { lanes, limit: 5, claimant: dispatcher() }).await;
     assert_eq!(ids(&claimed.tasks), [stored.id]);
     assert!(claimed.next_due.iter().all(|(_, due)| due.is_none()));
 }

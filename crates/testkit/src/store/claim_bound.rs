@@ -47,7 +47,7 @@ pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory
     let mut stored = fixture.insert(task().queue("both").due(at(100)).times(3)).await;
     stored.extend(fixture.insert(task().queue("both").due(at(600)).times(4)).await);
     let lane = stored[0].lane.id;
-    let part = |limit, taker| Claim { lanes: vec![(lane, limit)], limit, taker };
+    let part = |limit, claimant| Claim { lanes: vec![(lane, limit)], limit, claimant };
     let claims = vec![
         part(1, dispatcher_from(None)),
         part(2, dispatcher_from(Some(at(500)))),
@@ -66,7 +66,7 @@ pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory
 
 async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId], limit: usize, from: Option<Timestamp>) -> Claimed {
     let lanes = lanes.iter().map(|lane| (*lane, limit)).collect();
-    fixture.claim(Claim { lanes, limit, taker: dispatcher_from(from) }).await
+    fixture.claim(Claim { lanes, limit, claimant: dispatcher_from(from) }).await
 }
 
 async fn read(fixture: &StoreFixture<'_>, stored: &[Task]) -> Vec<Task> {

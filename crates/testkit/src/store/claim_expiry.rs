@@ -1,7 +1,7 @@
 //! `claim` and the tasks whose time to be started has passed.
 
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Taker};
+use punctual_core::store::{Claim, Claimant};
 use punctual_core::trail::Step;
 
 use super::claim::next_due;
@@ -11,13 +11,13 @@ use crate::fixtures::{TENANT, at, task};
 /// A due task past its expiry fails instead of being given out; one whose expiry is ahead is given out.
 pub async fn claim_fails_what_has_expired(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    for taker in [dispatcher(), worker("w")] {
-        fails_what_has_expired(&fixture, &taker).await;
+    for claimant in [dispatcher(), worker("w")] {
+        fails_what_has_expired(&fixture, &claimant).await;
     }
 }
 
-async fn fails_what_has_expired(fixture: &StoreFixture<'_>, taker: &Taker) {
-    let queue = format!("{taker:?}");
+async fn fails_what_has_expired(fixture: &StoreFixture<'_>, claimant: &Claimant) {
+    let queue = format!("{claimant:?}");
     let now = fixture.now();
     let of = || task().queue(&queue).due(now);
     let stale = fixture.insert_one(of().due(now.plus_millis(-20)).expires_at(now.plus_millis(-10))).await;
@@ -27,7 +27,7 @@ async fn fails_what_has_expired(fixture: &StoreFixture<'_>, taker: &Taker) {
     let ahead = fixture.insert_one(of().due(now.plus_millis(1_000)).expires_at(now.plus_millis(7))).await;
     fixture.advance(10);
     let lane = stale.lane.id;
-    let claim = Claim { lanes: vec![(lane, 10)], limit: 10, taker: taker.clone() };
+    let claim = Claim { lanes: vec![(lane, 10)], limit: 10, claimant: claimant.clone() };
     let claimed = fixture.claim(claim.clone()).await;
     assert_eq!(ids(&claimed.tasks), [good.id, never.id]);
     assert_eq!(claimed.expired, 2);
@@ -54,7 +54,7 @@ pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
     let lane = good[0].lane.id;
     let (mut given, mut failed) = (Vec::new(), 0);
     for _ in 0..10_000 {
-        let claimed = fixture.claim(Claim { lanes: vec![(lane, 1)], limit: 1, taker: worker("w") }).await;
+        let claimed = fixture.claim(Claim { lanes: vec![(lane, 1)], limit: 1, claimant: worker("w") }).await;
         assert!(claimed.tasks.len() <= 1, "over the limit");
         failed += claimed.expired;
         given.extend(ids(&claimed.tasks));

@@ -15,22 +15,22 @@ use tokio::task::JoinSet;
 use super::{StoreFactory, StoreFixture, dispatcher, ids, is_done, worker};
 use crate::fixtures::{TENANT, at, json, task};
 
-/// Fifty takers on one lane: no task is given to two, and none is forgotten.
+/// Fifty claimants on one lane: no task is given to two, and none is forgotten.
 pub async fn claim_gives_each_task_to_one(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(2_000)).await;
     let lane = stored[0].lane.id;
     let together = Arc::new(Barrier::new(50));
-    let mut takers = JoinSet::new();
+    let mut claimants = JoinSet::new();
     for number in 0..50 {
         let (store, together) = (Arc::clone(&fixture.store), Arc::clone(&together));
-        let taker = if number % 2 == 0 { dispatcher() } else { worker(&format!("w{number}")) };
-        takers.spawn(async move {
+        let claimant = if number % 2 == 0 { dispatcher() } else { worker(&format!("w{number}")) };
+        claimants.spawn(async move {
             let mut taken = Vec::new();
             together.wait().await;
             loop {
                 let limit = 1 + number % 7;
-                let claim = Claim { lanes: vec![(lane, limit)], limit, taker: taker.clone() };
+                let claim = Claim { lanes: vec![(lane, limit)], limit, claimant: claimant.clone() };
                 let claimed = store.claim(vec![claim]).await.expect("claim answers").pop().expect("one answer");
                 assert!(claimed.tasks.len() <= limit);
                 if claimed.tasks.is_empty() {
@@ -40,14 +40,14 @@ pub async fn claim_gives_each_task_to_one(factory: &dyn StoreFactory) {
             }
         });
     }
-    let taken: Vec<TaskId> = takers.join_all().await.concat();
+    let taken: Vec<TaskId> = claimants.join_all().await.concat();
     let different: BTreeSet<TaskId> = taken.iter().copied().collect();
-    assert_eq!(taken.len(), different.len(), "a task was given to two takers");
+    assert_eq!(taken.len(), different.len(), "a task was given to two claimants");
     assert_eq!(different, stored.iter().map(|task| task.id).collect());
     assert!(fixture.counts().await.keys().all(|(_, state)| state.is_held()), "{:?}", fixture.counts().await);
 }
 
-/// Cancels and edits against claims: each task goes one way, and what the taker was given is what it got.
+/// Cancels and edits against claims: each task goes one way, and what the claimant was given is what it got.
 pub async fn claim_races_with_cancel_and_edit(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(300)).await;
@@ -83,7 +83,7 @@ pub async fn claim_races_with_cancel_and_edit(factory: &dyn StoreFactory) {
 async fn claim_all(store: Arc<dyn Store>, lane: punctual_core::lane::LaneId) -> Vec<TaskId> {
     let mut taken = Vec::new();
     loop {
-        let claim = Claim { lanes: vec![(lane, 3)], limit: 3, taker: worker("w") };
+        let claim = Claim { lanes: vec![(lane, 3)], limit: 3, claimant: worker("w") };
         let claimed = store.claim(vec![claim]).await.expect("claim answers").pop().expect("one answer");
         if claimed.tasks.is_empty() {
             return taken;

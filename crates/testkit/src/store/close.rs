@@ -25,7 +25,7 @@ pub async fn close_refuses_what_follows(factory: &dyn StoreFactory) {
     assert!(store.insert(vec![task().build()]).await.is_err());
     assert!(store.claim(vec![]).await.is_err() || store.claim(vec![]).await.unwrap().is_empty());
     let lanes = vec![(stored.lane.id, 1)];
-    let claim = punctual_core::store::Claim { lanes, limit: 1, taker: super::dispatcher() };
+    let claim = punctual_core::store::Claim { lanes, limit: 1, claimant: super::dispatcher() };
     assert!(store.claim(vec![claim]).await.is_err());
     let change = fixture.change(&stored, punctual_core::state::Event::Cancel);
     assert!(store.apply(vec![change]).await.is_err());

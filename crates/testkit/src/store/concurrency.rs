@@ -109,9 +109,9 @@ impl Caller {
         assert!(seen.runs.entry(task.id).or_default().insert(task.position.version), "one run was given to two");
     }
 
-    async fn claim(&mut self, taker: punctual_core::store::Taker) -> Vec<Task> {
+    async fn claim(&mut self, claimant: punctual_core::store::Claimant) -> Vec<Task> {
         let limit = 1 + self.dice.below(3);
-        let claim = Claim { lanes: vec![(self.lane, limit)], limit, taker };
+        let claim = Claim { lanes: vec![(self.lane, limit)], limit, claimant };
         self.store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks
     }
 

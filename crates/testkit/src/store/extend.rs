@@ -103,7 +103,7 @@ pub async fn extend_never_passes_the_deadline(factory: &dyn StoreFactory) {
     assert!(fixture.beat(&running, token, None, None).await.is_none(), "extended at its deadline");
 
     let short = fixture.insert_one(task().queue("short").due(fixture.now()).timeout_millis(1_000)).await;
-    let claim = Claim { lanes: vec![(short.lane.id, 1)], limit: 1, taker: worker(WORKER) };
+    let claim = Claim { lanes: vec![(short.lane.id, 1)], limit: 1, claimant: worker(WORKER) };
     let short = fixture.claim(claim).await.tasks.pop().expect("it is due");
     let hold = short.hold.as_ref().unwrap();
     assert_eq!(hold.deadline_at, fixture.now().plus_millis(1_000), "the timeout is shorter than the lease");

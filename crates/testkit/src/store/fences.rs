@@ -7,7 +7,7 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Partition;
 use punctual_core::state::{Change, Event, State};
-use punctual_core::store::{Applied, Claim, Claimed, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Claimed};
 use punctual_core::task::Task;
 
 use super::{StoreFactory, StoreFixture, VISIBILITY_MILLIS, assert_same, ids, is_done, worker};
@@ -40,13 +40,14 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     for task in stored.iter().chain([&expired]) {
         assert_same(&fixture.get(task).await, task);
     }
-    let empty = Claim { lanes: vec![], limit: 0, taker: dispatch(vec![zero, newer]) };
+    let empty = Claim { lanes: vec![], limit: 0, claimant: dispatch(vec![zero, newer]) };
     assert_lost(&fixture.claim(empty).await, &[one.0]);
 
     // Beside claims that are good, and those that name none.
-    let [first, last] = [0, 1].map(|_| Claim { lanes: vec![(lanes[1], 1)], limit: 1, taker: dispatch(good.clone()) });
-    let bad = Claim { lanes: vec![(lanes[0], 3), (lanes[1], 3)], limit: 3, taker: dispatch(vec![zero, newer]) };
-    let pulled = Claim { lanes: vec![(lanes[1], 1)], limit: 1, taker: worker("w") };
+    let [first, last] =
+        [0, 1].map(|_| Claim { lanes: vec![(lanes[1], 1)], limit: 1, claimant: dispatch(good.clone()) });
+    let bad = Claim { lanes: vec![(lanes[0], 3), (lanes[1], 3)], limit: 3, claimant: dispatch(vec![zero, newer]) };
+    let pulled = Claim { lanes: vec![(lanes[1], 1)], limit: 1, claimant: worker("w") };
     let answers = fixture.store.claim(vec![first, bad, pulled, last]).await.expect("claim answers");
     assert_lost(&answers[1], &[one.0]);
     let taken: Vec<TaskId> = answers.iter().flat_map(|claimed| ids(&claimed.tasks)).collect();
@@ -137,13 +138,13 @@ async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<(Partition, u64)>
     owned.iter().map(|row| (row.partition, row.term)).collect()
 }
 
-fn dispatch(terms: Vec<(Partition, u64)>) -> Taker {
-    Taker::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms, from: None }
+fn dispatch(terms: Vec<(Partition, u64)>) -> Claimant {
+    Claimant::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms, from: None }
 }
 
 async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId], limit: usize, terms: Vec<(Partition, u64)>) -> Claimed {
     let lanes = lanes.iter().map(|lane| (*lane, limit)).collect();
-    fixture.claim(Claim { lanes, limit, taker: dispatch(terms) }).await
+    fixture.claim(Claim { lanes, limit, claimant: dispatch(terms) }).await
 }
 
 #[track_caller]

@@ -17,7 +17,7 @@ use punctual_core::resolver::Resolver;
 use punctual_core::retention::Retention;
 use punctual_core::schedules::Schedules;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
-use punctual_core::store::{Applied, Beat, Claim, Claimed, Filter, Inserted, Start, Store, Taker};
+use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, Filter, Inserted, Start, Store};
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
@@ -144,12 +144,12 @@ impl<'a> StoreFixture<'a> {
 
     /// Takes up to `limit` due tasks of a lane for [`WORKER`] to run.
     pub async fn lease(&self, lane: LaneId, limit: usize) -> Vec<Task> {
-        self.claim(Claim { lanes: vec![(lane, limit)], limit, taker: worker(WORKER) }).await.tasks
+        self.claim(Claim { lanes: vec![(lane, limit)], limit, claimant: worker(WORKER) }).await.tasks
     }
 
     /// Takes up to `limit` due tasks of a lane to dispatch them.
     pub async fn dispatch(&self, lane: LaneId, limit: usize) -> Vec<Task> {
-        self.claim(Claim { lanes: vec![(lane, limit)], limit, taker: dispatcher() }).await.tasks
+        self.claim(Claim { lanes: vec![(lane, limit)], limit, claimant: dispatcher() }).await.tasks
     }
 
     /// Stores a task and leases it.
@@ -280,18 +280,18 @@ impl<'a> StoreFixture<'a> {
 }
 
 /// A worker of this name, for [`LEASE_MILLIS`].
-pub fn worker(name: &str) -> Taker {
-    Taker::Worker { name: name.into(), lease_millis: LEASE_MILLIS, due_by: None }
+pub fn worker(name: &str) -> Claimant {
+    Claimant::Worker { name: name.into(), lease_millis: LEASE_MILLIS, due_by: None }
 }
 
 /// The scheduler, for [`VISIBILITY_MILLIS`].
-pub fn dispatcher() -> Taker {
+pub fn dispatcher() -> Claimant {
     dispatcher_from(None)
 }
 
 /// The scheduler, for what is due from an instant on.
-pub fn dispatcher_from(from: Option<Timestamp>) -> Taker {
-    Taker::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms: Vec::new(), from }
+pub fn dispatcher_from(from: Option<Timestamp>) -> Claimant {
+    Claimant::Dispatch { visibility_millis: VISIBILITY_MILLIS, terms: Vec::new(), from }
 }
 
 /// A run that succeeded.

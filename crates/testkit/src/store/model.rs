@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
 use punctual_core::state::{Change, State};
-use punctual_core::store::{Applied, Claim, Claimed, Inserted, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Claimed, Inserted};
 use punctual_core::task::{Edit, Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Trail;
@@ -63,7 +63,7 @@ impl Model {
     /// The same, as far as a claim sees them.
     fn seen_by(&self, claim: &Claim, lane: LaneId) -> Vec<&Task> {
         let mut waiting = self.waiting(lane);
-        if let Taker::Dispatch { from: Some(from), .. } = &claim.taker {
+        if let Claimant::Dispatch { from: Some(from), .. } = &claim.claimant {
             waiting.retain(|task| task.due_at >= *from);
         }
         waiting
@@ -100,7 +100,7 @@ impl Model {
             let mut given = 0;
             while let Some(task) = taken.next_if(|task| task.lane.id == *lane) {
                 assert_eq!(Some(&task.id), expected.get(given), "taken out of order, or over a limit");
-                self.take(&task, &claim.taker, now);
+                self.take(&task, &claim.claimant, now);
                 given += 1;
             }
             let left = self.seen_by(claim, *lane).first().map(|task| task.due_at);
@@ -119,19 +119,19 @@ impl Model {
         assert!(taken.next().is_none(), "taken from a lane that was not asked for");
     }
 
-    fn take(&mut self, told: &Task, taker: &Taker, now: Timestamp) {
+    fn take(&mut self, told: &Task, claimant: &Claimant, now: Timestamp) {
         let row = self.rows.get_mut(&told.id).expect("it is one of ours");
         let hold = told.hold.clone().expect("what was taken is held");
         let millis = |millis: u64| i64::try_from(millis).expect("a short time");
         row.position.attempts += 1;
-        let steps = match taker {
-            Taker::Dispatch { visibility_millis, .. } => {
+        let steps = match claimant {
+            Claimant::Dispatch { visibility_millis, .. } => {
                 row.position.state = State::Queued;
                 assert_eq!((hold.since, hold.expires_at), (now, now.plus_millis(millis(*visibility_millis))));
                 row.hold = Some(hold);
                 vec![(row.position.version + 1, State::Queued)]
             }
-            Taker::Worker { name, lease_millis, .. } => {
+            Claimant::Worker { name, lease_millis, .. } => {
                 row.position.state = State::Running;
                 row.hold = Some(Hold {
                     worker: name.clone(),

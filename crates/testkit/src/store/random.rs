@@ -145,13 +145,13 @@ impl History<'_> {
         let mut lanes = self.lanes();
         lanes.truncate(1 + self.dice.below(4));
         let lanes = lanes.into_iter().map(|lane| (lane, self.dice.below(5))).collect();
-        let taker = if self.dice.once_in(2) {
+        let claimant = if self.dice.once_in(2) {
             let from = self.dice.once_in(3).then(|| self.near(30, 10));
             dispatcher_from(from)
         } else {
             worker(["w1", "w2"][self.dice.below(2)])
         };
-        let claim = Claim { lanes, limit: self.dice.below(7), taker };
+        let claim = Claim { lanes, limit: self.dice.below(7), claimant };
         self.log.0.push(format!("at {} {claim:?}", self.fixture.now()));
         let may_fail = self.model.expired(&claim, self.fixture.now());
         let answer = self.fixture.claim(claim.clone()).await;

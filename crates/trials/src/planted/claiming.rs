@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
 use punctual_core::state::By;
-use punctual_core::store::{Claim, Claimed, Store, StoreError, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed, Store, StoreError};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -24,11 +24,11 @@ pub struct HandedOutTwice {
 #[async_trait]
 impl Mischief for HandedOutTwice {
     async fn claim(&self, inner: &Arc<dyn Store>, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
-        let takers: Vec<Taker> = claims.iter().map(|claim| claim.taker.clone()).collect();
+        let claimants: Vec<Claimant> = claims.iter().map(|claim| claim.claimant.clone()).collect();
         let mut claimed = inner.claim(claims).await?;
-        for (taker, got) in takers.iter().zip(&mut claimed) {
+        for (claimant, got) in claimants.iter().zip(&mut claimed) {
             // Only a worker that got something: who asks for nothing has no place to put it.
-            if let (Taker::Worker { .. }, Some(own)) = (taker, got.tasks.first().cloned()) {
+            if let (Claimant::Worker { .. }, Some(own)) = (claimant, got.tasks.first().cloned()) {
                 got.tasks.extend(self.last.lock().replace(own));
             }
         }
@@ -47,7 +47,7 @@ impl Mischief for TermsIgnored {
     async fn claim(&self, inner: &Arc<dyn Store>, mut claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         let mut dispatches = false;
         for claim in &mut claims {
-            if let Taker::Dispatch { terms, .. } = &mut claim.taker {
+            if let Claimant::Dispatch { terms, .. } = &mut claim.claimant {
                 dispatches = true;
                 terms.clear();
             }
@@ -71,7 +71,7 @@ impl Mischief for LeaseCutShort {
         let mut cuts = Vec::with_capacity(claims.len());
         for claim in &mut claims {
             let mut cut = 0;
-            if let Taker::Worker { lease_millis, .. } = &mut claim.taker {
+            if let Claimant::Worker { lease_millis, .. } = &mut claim.claimant {
                 cut = lease_millis.saturating_sub(KEPT_MILLIS);
                 *lease_millis -= cut;
             }

@@ -10,7 +10,7 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
 use punctual_core::state::{Change, State};
-use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Store, StoreError, Taker};
+use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, Inserted, Store, StoreError};
 use punctual_core::task::{Body, Hold, NewTask, Task};
 
 use super::settling::read;
@@ -106,7 +106,7 @@ impl Mischief for CancelledHandedOut {
         let asked = claims.clone();
         let mut claimed = inner.claim(claims).await?;
         for (claim, got) in asked.iter().zip(&mut claimed) {
-            let Taker::Worker { name, lease_millis, .. } = &claim.taker else { continue };
+            let Claimant::Worker { name, lease_millis, .. } = &claim.claimant else { continue };
             let mut cancelled = self.cancelled.lock();
             if let Some(mut task) = claim.lanes.iter().find_map(|(lane, _)| cancelled.remove(lane)) {
                 task.position.state = State::Running;

@@ -10,7 +10,7 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::Route;
 use punctual_core::state::{By, Event, State, transition};
-use punctual_core::store::{Applied, Claim, Inserted, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Inserted};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -90,7 +90,7 @@ impl Bench {
         let claim = Claim {
             lanes: heads.iter().map(|head| (head.lane.id, 10_000)).collect(),
             limit: 10_000,
-            taker: Taker::Dispatch { visibility_millis: 60_000, terms: Vec::new(), from: None },
+            claimant: Claimant::Dispatch { visibility_millis: 60_000, terms: Vec::new(), from: None },
         };
         let claimed = self.deps.store.claim(vec![claim]).await.unwrap().remove(0);
         let messages: Vec<Message> = claimed.tasks.iter().map(message).collect();

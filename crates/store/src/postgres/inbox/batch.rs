@@ -12,10 +12,10 @@ use tokio_postgres::Row;
 use tracing::warn;
 use uuid::Uuid;
 
-use super::super::depend;
+use super::super::dependents;
 use super::super::fault::Fault;
 use super::super::hand::{Counts, Hand};
-use super::super::insert::{Rows, Verdict, count, submitted_before};
+use super::super::insert::{NewRows, Verdict, count, submitted_before};
 use super::super::link::Links;
 use super::super::listener::Listener;
 use super::super::statements::Sql;
@@ -105,7 +105,7 @@ impl Batches<'_> {
         let lanes = self.lanes(&tasks).await?;
         let verdicts = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-            let depending = depend::write(&mut self.hand, &tasks, &lanes, verdicts, &HashSet::new()).await?;
+            let depending = dependents::write(&mut self.hand, &tasks, &lanes, verdicts, &HashSet::new()).await?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
             self.hand.commit().await?;
@@ -120,7 +120,7 @@ impl Batches<'_> {
         let counts = Counts::take(&mut self.hand.tally);
         let notes = std::mem::take(&mut self.hand.notes);
         let (session, slot) = (&self.hand.session, self.hand.slot);
-        let columns = Rows::of(&tasks, &lanes, &new, &[]);
+        let columns = NewRows::of(&tasks, &lanes, &new, &[]);
         // Everything is sent at once; the answers are looked at in the order in which they come.
         let (written, counted, noted, removed, committed) = tokio::join!(biased;
             columns.write(session, Sql::TaskInsert),

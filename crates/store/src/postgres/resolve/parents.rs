@@ -15,16 +15,16 @@ use punctual_core::trail::Actor;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use super::super::change::{self, Wanted};
+use super::super::change::{self, RowChange};
 use super::super::fault::Fault;
 use super::super::hand::Hand;
 use super::super::row::state_column;
 use super::super::statements::Sql;
 use super::{ended_as, letters, tell};
+use crate::claims::made;
 use crate::columns::count_column;
-use crate::depending;
+use crate::dependencies;
 use crate::effects::Effects;
-use crate::taking::made;
 
 /// Notes that are worked off at once …
 const NOTES: i64 = 500;
@@ -34,7 +34,7 @@ const EDGES: usize = 1_000;
 const GENERATIONS: usize = 100;
 
 /// A task that has come to rest.
-struct Ended {
+struct EndedParent {
     /// The note that says so; none if it has just happened.
     seq: Option<i64>,
     parent: Uuid,
@@ -43,8 +43,8 @@ struct Ended {
 
 /// What the notes say, as it is now.
 #[derive(Default)]
-struct Ends {
-    ended: Vec<Ended>,
+struct NotedEnds {
+    ended: Vec<EndedParent>,
     /// Dead letters that hold their children.
     held: Vec<Uuid>,
     /// Notes of which nothing follows any more.
@@ -67,8 +67,8 @@ async fn work_off(hand: &mut Hand, from: i64) -> Result<Resolved, Fault> {
         hand.session.run("ROLLBACK").await?;
         return Ok(Resolved::default());
     }
-    let Ends { ended, held, mut done } = ends(hand, &notes).await?;
-    let mut released = Released::default();
+    let NotedEnds { ended, held, mut done } = ends(hand, &notes).await?;
+    let mut released = ReleasedChildren::default();
     let left = follow(hand, ended, &mut done, &mut released).await?;
     if !held.is_empty() {
         hand.session.execute(Sql::ParentHold, &[&held]).await?;
@@ -96,10 +96,10 @@ async fn work_off(hand: &mut Hand, from: i64) -> Result<Resolved, Fault> {
 /// Releases the children of what has ended, and theirs if that ends them; gives what is left to the next step.
 async fn follow(
     hand: &mut Hand,
-    mut ended: Vec<Ended>,
+    mut ended: Vec<EndedParent>,
     done: &mut Vec<i64>,
-    released: &mut Released,
-) -> Result<Vec<Ended>, Fault> {
+    released: &mut ReleasedChildren,
+) -> Result<Vec<EndedParent>, Fault> {
     let mut room = EDGES;
     for _ in 0..GENERATIONS {
         if ended.is_empty() || room == 0 {
@@ -112,7 +112,7 @@ async fn follow(
         let complete = rows.last().filter(|_| rows.len() == room).map_or(ended.len(), place);
         room -= rows.len();
         let taken = rows.iter().filter(|row| row.get::<_, bool>(2));
-        let edges: Vec<(&Ended, Uuid)> = taken.map(|row| (&ended[place(row)], row.get(1))).collect();
+        let edges: Vec<(&EndedParent, Uuid)> = taken.map(|row| (&ended[place(row)], row.get(1))).collect();
         let next = release(hand, &edges, released).await?;
         done.extend(ended[..complete].iter().filter_map(|ended| ended.seq));
         ended.drain(..complete);
@@ -122,7 +122,7 @@ async fn follow(
 }
 
 /// What the notes say. A dead letter may have been driven again since, or removed.
-async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
+async fn ends(hand: &Hand, notes: &[Row]) -> Result<NotedEnds, Fault> {
     let dead = |row: &&Row| ended_as(row, 2) == State::DeadLettered;
     let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
     let known = letters(&hand.session, &dead_ones).await?;
@@ -131,7 +131,7 @@ async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
     if !missing.is_empty() {
         live.extend(hand.session.query(Sql::TurnHolders, &[&missing]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
     }
-    let mut ends = Ends::default();
+    let mut ends = NotedEnds::default();
     let mut seen: HashSet<Uuid> = HashSet::new();
     for row in notes {
         let (seq, parent): (i64, Uuid) = (row.get(0), row.get(1));
@@ -140,7 +140,7 @@ async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
             ends.done.push(seq);
             continue;
         }
-        let end = |state: State| Ended { seq: Some(seq), parent, state };
+        let end = |state: State| EndedParent { seq: Some(seq), parent, state };
         if !dead(&row) {
             ends.ended.push(end(ended_as(row, 2)));
             continue;
@@ -160,7 +160,7 @@ async fn ends(hand: &Hand, notes: &[Row]) -> Result<Ends, Fault> {
 }
 
 /// A task that waits for others.
-struct Child {
+struct BlockedChild {
     id: Uuid,
     position: Position,
     due_at: i64,
@@ -170,22 +170,26 @@ struct Child {
 
 /// What follows for the children.
 #[derive(Default)]
-struct Released {
+struct ReleasedChildren {
     waiting: Vec<(i64, i64)>,
     tasks: usize,
 }
 
 /// Does with the children of edges that were taken away what follows; gives those that ended and are waited for.
-async fn release(hand: &mut Hand, edges: &[(&Ended, Uuid)], released: &mut Released) -> Result<Vec<Ended>, Fault> {
+async fn release(
+    hand: &mut Hand,
+    edges: &[(&EndedParent, Uuid)],
+    released: &mut ReleasedChildren,
+) -> Result<Vec<EndedParent>, Fault> {
     if edges.is_empty() {
         return Ok(Vec::new());
     }
     let ids: BTreeSet<Uuid> = edges.iter().map(|(_, child)| *child).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = hand.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
-    let children: Vec<Child> = rows.iter().filter_map(child).collect();
+    let children: Vec<BlockedChild> = rows.iter().filter_map(child).collect();
     // How many of its edges are gone now, and which parent failed it, the first if several did.
-    let mut gone: HashMap<Uuid, (i32, Option<&Ended>)> = HashMap::new();
+    let mut gone: HashMap<Uuid, (i32, Option<&EndedParent>)> = HashMap::new();
     for (ended, child) in edges {
         let (count, failed) = gone.entry(*child).or_default();
         *count += 1;
@@ -193,7 +197,7 @@ async fn release(hand: &mut Hand, edges: &[(&Ended, Uuid)], released: &mut Relea
     }
     let now = hand.now();
     let by = hand.by(now, Actor::Resolver);
-    let mut decided = Decided::default();
+    let mut decided = ChildDecisions::default();
     for child in &children {
         if let Some((count, failed)) = gone.get(&child.id) {
             decided.decide(child, *count, *failed, now, &by);
@@ -204,18 +208,18 @@ async fn release(hand: &mut Hand, edges: &[(&Ended, Uuid)], released: &mut Relea
 
 /// What is written of the children.
 #[derive(Default)]
-struct Decided {
+struct ChildDecisions {
     counted: (Vec<Uuid>, Vec<i32>),
     unblocked: Vec<(TaskId, Change)>,
     failed: Vec<(TaskId, Change)>,
 }
 
-impl Decided {
-    fn decide(&mut self, child: &Child, count: i32, failed: Option<&Ended>, now: Timestamp, by: &By<'_>) {
+impl ChildDecisions {
+    fn decide(&mut self, child: &BlockedChild, count: i32, failed: Option<&EndedParent>, now: Timestamp, by: &By<'_>) {
         let left = child.blockers.saturating_sub(count);
         let id = TaskId::from_uuid(child.id);
         let failed = failed.filter(|_| child.on_failure != OnDependencyFailure::Run);
-        if let Some(Ended { parent, state, .. }) = failed {
+        if let Some(EndedParent { parent, state, .. }) = failed {
             let parent = Some((TaskId::from_uuid(*parent), *state));
             let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
             self.failed.push((id, made(&child.position, event, by)));
@@ -229,8 +233,12 @@ impl Decided {
     }
 }
 
-async fn write(hand: &mut Hand, decided: &Decided, released: &mut Released) -> Result<Vec<Ended>, Fault> {
-    let Decided { counted: (counted, counts), unblocked, failed } = decided;
+async fn write(
+    hand: &mut Hand,
+    decided: &ChildDecisions,
+    released: &mut ReleasedChildren,
+) -> Result<Vec<EndedParent>, Fault> {
+    let ChildDecisions { counted: (counted, counts), unblocked, failed } = decided;
     if !counted.is_empty() {
         hand.session.execute(Sql::ChildCount, &[counted, counts]).await?;
     }
@@ -248,19 +256,19 @@ async fn write(hand: &mut Hand, decided: &Decided, released: &mut Released) -> R
         // The end is followed up in this transaction, as far as it goes.
         hand.notes.record_turn(&effects, &changed.noted());
         let parent = changed.id;
-        ended.extend(effects.ended.filter(|_| changed.awaited).map(|state| Ended { seq: None, parent, state }));
+        ended.extend(effects.ended.filter(|_| changed.awaited).map(|state| EndedParent { seq: None, parent, state }));
     }
     Ok(ended)
 }
 
-fn wanted(changes: &[(TaskId, Change)]) -> Vec<Wanted<'_>> {
-    changes.iter().map(|(id, change)| Wanted { id: *id, change, lane: None }).collect()
+fn wanted(changes: &[(TaskId, Change)]) -> Vec<RowChange<'_>> {
+    changes.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect()
 }
 
-fn child(row: &Row) -> Option<Child> {
+fn child(row: &Row) -> Option<BlockedChild> {
     let number = |at: usize| u64::try_from(row.get::<_, i64>(at)).ok();
     let count = |at: usize| u32::try_from(row.get::<_, i32>(at)).ok();
-    Some(Child {
+    Some(BlockedChild {
         id: row.get(0),
         position: Position {
             state: State::Blocked,
@@ -271,6 +279,6 @@ fn child(row: &Row) -> Option<Child> {
         },
         due_at: row.get(4),
         blockers: row.get::<_, Option<i32>>(5).unwrap_or_default(),
-        on_failure: depending::policy(row.get(6))?,
+        on_failure: dependencies::policy(row.get(6))?,
     })
 }

@@ -20,7 +20,7 @@ use crate::postgres::hand::Hand;
 use crate::postgres::session::Session;
 use crate::postgres::statements::Sql;
 use crate::postgres::{insert, leases};
-use crate::scheduling::{RecordColumns, SwitchColumns};
+use crate::schedule_columns::{RecordColumns, SwitchColumns};
 
 /// An instant of a schedule.
 type Key = (Uuid, i64);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Start, Store, StoreError, Taker};
+use punctual_core::store::{Claim, Claimant, Start, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{TENANT, task};
@@ -120,8 +120,8 @@ async fn until_given_back(fixture: &Fixture, id: TaskId) {
     .await;
 }
 
-async fn claim(store: &PostgresStore, task: &Task, taker: Taker) -> Result<Task, StoreError> {
-    let claim = Claim { lanes: vec![(task.lane.id, 1)], limit: 1, taker };
+async fn claim(store: &PostgresStore, task: &Task, claimant: Claimant) -> Result<Task, StoreError> {
+    let claim = Claim { lanes: vec![(task.lane.id, 1)], limit: 1, claimant };
     Ok(store.claim(vec![claim]).await?.remove(0).tasks.remove(0))
 }
 
@@ -132,11 +132,11 @@ async fn what_was_taken_by_a_commit_that_was_not_answered_is_given_back() {
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
     let task = fixture.insert(task()).await;
-    let dispatch = || Taker::Dispatch { visibility_millis: 300_000, terms: Vec::new(), from: None };
-    let worker = Taker::Worker { name: "w".into(), lease_millis: 300_000, due_by: None };
-    for (taker, state) in [(dispatch(), State::Queued), (worker, State::Running)] {
+    let dispatch = || Claimant::Dispatch { visibility_millis: 300_000, terms: Vec::new(), from: None };
+    let worker = Claimant::Worker { name: "w".into(), lease_millis: 300_000, due_by: None };
+    for (claimant, state) in [(dispatch(), State::Queued), (worker, State::Running)] {
         proxy.cut_next_commit(CutCommit::After);
-        let answer = claim(&store, &task, taker).await;
+        let answer = claim(&store, &task, claimant).await;
         assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
         assert_eq!(task_of(&fixture, task.id).await.state(), state, "it was committed");
         until_given_back(&fixture, task.id).await;
@@ -158,7 +158,7 @@ async fn a_claim_that_was_not_committed_is_nobody_elses_loss() {
     let proxy = FaultProxy::before_postgres(fixture.server.address());
     let store = open(&proxy.through(&fixture.url), NodeId::new(8)).await;
     let (first, other) = (fixture.insert(task()).await, fixture.insert(task().queue("other")).await);
-    let worker = |lease_millis| Taker::Worker { name: "w".into(), lease_millis, due_by: None };
+    let worker = |lease_millis| Claimant::Worker { name: "w".into(), lease_millis, due_by: None };
     proxy.cut_next_commit(CutCommit::Before);
     assert!(claim(&store, &first, worker(300_000)).await.is_err());
     let held = eventually("its rows are free", SOON, async || {

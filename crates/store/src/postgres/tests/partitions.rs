@@ -9,7 +9,7 @@ use punctual_core::ids::NodeId;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::{Partition, Partitions};
 use punctual_core::state::State;
-use punctual_core::store::{Claim, Claimed, Store, Taker};
+use punctual_core::store::{Claim, Claimant, Claimed, Store};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, task};
 use tokio::sync::{Barrier, watch};
@@ -32,8 +32,8 @@ async fn turn(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> {
 }
 
 async fn dispatch(store: &PostgresStore, lane: LaneId, limit: usize, terms: Vec<(Partition, u64)>) -> Claimed {
-    let taker = Taker::Dispatch { visibility_millis: 60_000, terms, from: None };
-    let claim = Claim { lanes: vec![(lane, limit)], limit, taker };
+    let claimant = Claimant::Dispatch { visibility_millis: 60_000, terms, from: None };
+    let claim = Claim { lanes: vec![(lane, limit)], limit, claimant };
     store.claim(vec![claim]).await.unwrap().pop().unwrap()
 }
 
@@ -158,11 +158,11 @@ async fn a_claim_sees_the_owner_that_is_just_being_written() {
     let fixture = Fixture::open().await;
     let stored = fixture.insert(task().push("http://a.test:80")).await;
     let terms = turn(&fixture.store, 2).await;
-    let taker = punctual_testkit::postgres::connect(&fixture.url).await;
-    taker.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
-    taker.query(Sql::PartitionTake.text(), &[&vec![1_i32]]).await.unwrap();
+    let claimant = punctual_testkit::postgres::connect(&fixture.url).await;
+    claimant.batch_execute("SET search_path = punctual; BEGIN").await.unwrap();
+    claimant.query(Sql::PartitionTake.text(), &[&vec![1_i32]]).await.unwrap();
     let sql = "UPDATE partitions SET owner = 8, term = term + 1 WHERE number = 1";
-    taker.batch_execute(sql).await.unwrap();
+    claimant.batch_execute(sql).await.unwrap();
     let claim = dispatch(&fixture.store, stored.lane.id, 1, terms.clone());
     let commit = async {
         eventually("the claim waits for it", SOON, async || {
@@ -171,7 +171,7 @@ async fn a_claim_sees_the_owner_that_is_just_being_written() {
             if fixture.number(waits).await == 1 { Ok(()) } else { Err("it does not wait".to_owned()) }
         })
         .await;
-        taker.batch_execute("COMMIT").await.unwrap();
+        claimant.batch_execute("COMMIT").await.unwrap();
     };
     let (claimed, ()) = tokio::join!(claim, commit);
     assert_eq!((claimed.lost, claimed.tasks.len()), (vec![terms[1].0], 0));

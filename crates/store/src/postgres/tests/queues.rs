@@ -142,7 +142,7 @@ async fn other_nodes_hear_of_changes_and_of_places_that_came_free() {
     let first = some(&fixture.store, 5).await;
     let other = open(&fixture.url, NodeId::new(100)).await;
     let hears = async |what: &str| {
-        let heard = tokio::time::timeout(Duration::from_secs(20), other.stirred()).await;
+        let heard = tokio::time::timeout(Duration::from_secs(20), other.wait_for_limit_changes()).await;
         heard.unwrap_or_else(|_| panic!("it does not hear of {what}"))
     };
     // That it listens now is a change as well: it may have missed some.

@@ -11,7 +11,7 @@ use punctual_core::lane::LaneId;
 use punctual_core::resolver::Resolver;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, transition};
-use punctual_core::store::{Applied, Claim, Store, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::{NewTask, OnDependencyFailure, Task};
 use punctual_core::trail::Actor;
 use punctual_testkit::eventually::eventually;
@@ -167,8 +167,8 @@ async fn resolve(store: PostgresStore, stop: Arc<AtomicBool>) {
 async fn run(store: PostgresStore, lanes: Vec<LaneId>, book: Arc<Mutex<Book>>, stop: Arc<AtomicBool>, mut dice: Dice) {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Client };
     while !stop.load(Ordering::SeqCst) {
-        let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
-        let claim = Claim { lanes: lanes.iter().map(|lane| (*lane, 3)).collect(), limit: 5, taker };
+        let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+        let claim = Claim { lanes: lanes.iter().map(|lane| (*lane, 3)).collect(), limit: 5, claimant };
         let taken = store.claim(vec![claim]).await.unwrap().remove(0).tasks;
         for task in &taken {
             book.lock().unwrap().take(task);

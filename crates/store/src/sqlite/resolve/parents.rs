@@ -17,10 +17,10 @@ use super::super::outbox::{self, NotedRow, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
 use super::{ended_as, is_live, letter_of};
+use crate::claims::made;
 use crate::columns::count_column;
-use crate::depending;
+use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
-use crate::taking::made;
 
 /// Notes that are read at once.
 const NOTES: usize = 500;
@@ -43,7 +43,7 @@ pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
             }
             notes_left -= 1;
             if let Some(state) = end(session, parent, ended_as(state))? {
-                let ended = Ended { parent, id: name(session, parent, state)?, state };
+                let ended = EndedParent { parent, id: name(session, parent, state)?, state };
                 let children = children(session, parent, room)?;
                 room -= children.len();
                 for child in children {
@@ -106,14 +106,14 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
 }
 
 /// A task that has come to rest.
-struct Ended {
+struct EndedParent {
     parent: i64,
     id: Option<TaskId>,
     state: State,
 }
 
 /// A task that waits for others.
-struct Child {
+struct BlockedChild {
     id: TaskId,
     lane: i64,
     position: Position,
@@ -124,7 +124,7 @@ struct Child {
 }
 
 /// Takes an edge away, and does with its child what follows.
-fn release(session: &mut Session<'_>, ended: &Ended, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
+fn release(session: &mut Session<'_>, ended: &EndedParent, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
     session.statements.get(Sql::EdgeRemove)?.execute([ended.parent, seq])?;
     let Some(child) = look_at(session, seq)? else { return Ok(()) };
     let now = session.now();
@@ -148,10 +148,10 @@ fn release(session: &mut Session<'_>, ended: &Ended, seq: i64, resolved: &mut Re
     Ok(())
 }
 
-fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<Child>, Fault> {
+fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<BlockedChild>, Fault> {
     let child = session.statements.get(Sql::ChildGet)?.query_row([seq], |row| {
         let policy: Option<String> = row.get(8)?;
-        Ok(Child {
+        Ok(BlockedChild {
             id: TaskId::from_uuid(Uuid::from_bytes(row.get(0)?)),
             lane: row.get(1)?,
             position: Position {
@@ -164,7 +164,7 @@ fn look_at(session: &mut Session<'_>, seq: i64) -> Result<Option<Child>, Fault> 
             due_at: row.get(5)?,
             blockers: row.get::<_, Option<i64>>(6)?.unwrap_or_default(),
             ordering: row.get(7)?,
-            on_failure: depending::policy(policy.as_deref()).unwrap_or_default(),
+            on_failure: dependencies::policy(policy.as_deref()).unwrap_or_default(),
         })
     });
     Ok(child.optional()?)

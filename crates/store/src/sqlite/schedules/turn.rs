@@ -9,8 +9,8 @@ use punctual_core::time::Timestamp;
 
 use super::{is_at, replace};
 use crate::columns::{instant_column, number_column};
-use crate::depending::Waits;
-use crate::scheduling::{RecordColumns, SwitchColumns};
+use crate::dependencies::Prerequisites;
+use crate::schedule_columns::{RecordColumns, SwitchColumns};
 use crate::sqlite::fault::Fault;
 use crate::sqlite::session::Session;
 use crate::sqlite::statements::Sql;
@@ -57,7 +57,7 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
         let is_run = record.is_run();
         let Recorded::Fired { task, .. } = record.outcome else { continue };
         // A bound on the depth of its queue is for submissions: this one was accepted with its schedule.
-        let Inserted::Created(task) = insert::create(session, *task, &Waits::default())? else {
+        let Inserted::Created(task) = insert::create(session, *task, &Prerequisites::default())? else {
             return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", turn.id)));
         };
         if is_run {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partitions;
-use punctual_core::store::{Claim, Store, Taker};
+use punctual_core::store::{Claim, Claimant, Store};
 use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
@@ -125,8 +125,8 @@ async fn the_log_is_bounded() {
 async fn whoever_held_tasks_before_us_is_dead() {
     let fixture = Fixture::open();
     let stored = fixture.insert(task().push("http://a.test:80")).await;
-    let taker = Taker::Dispatch { visibility_millis: 1_000, terms: Vec::new(), from: None };
-    let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, taker };
+    let claimant = Claimant::Dispatch { visibility_millis: 1_000, terms: Vec::new(), from: None };
+    let claim = Claim { lanes: vec![(stored.lane.id, 1)], limit: 1, claimant };
     assert_eq!(fixture.store.claim(vec![claim]).await.unwrap()[0].tasks.len(), 1);
     fixture.store.close().await.unwrap();
 

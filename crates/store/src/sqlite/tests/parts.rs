@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::state::{By, Change, Event, transition};
-use punctual_core::store::{Applied, Claim, Claimed, Inserted, Store, Taker};
+use punctual_core::store::{Applied, Claim, Claimant, Claimed, Inserted, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_testkit::fixtures::{START, task};
@@ -24,9 +24,9 @@ async fn insert(fixture: &Fixture, queue: &str, count: usize) -> Vec<Task> {
 }
 
 async fn claim(fixture: &Fixture, lanes: &[(&Task, usize)], limit: usize) -> Claimed {
-    let taker = Taker::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
+    let claimant = Claimant::Worker { name: "w".into(), lease_millis: 1_000, due_by: None };
     let lanes = lanes.iter().map(|(task, most)| (task.lane.id, *most)).collect();
-    fixture.store.claim(vec![Claim { lanes, limit, taker }]).await.unwrap().remove(0)
+    fixture.store.claim(vec![Claim { lanes, limit, claimant }]).await.unwrap().remove(0)
 }
 
 fn completed(task: &Task) -> (TaskId, Change) {
@@ -59,7 +59,7 @@ async fn claims_in_parts_are_made_one_after_the_other() {
     let claim = |worker: &str, limit| Claim {
         lanes: vec![(tasks[0].lane.id, limit)],
         limit,
-        taker: Taker::Worker { name: worker.to_owned(), lease_millis: 1_000, due_by: None },
+        claimant: Claimant::Worker { name: worker.to_owned(), lease_millis: 1_000, due_by: None },
     };
     let answers = fixture.store.claim(vec![claim("x", 300), claim("y", 10), claim("z", 900)]).await.unwrap();
     let taken: Vec<usize> = answers.iter().map(|answer| answer.tasks.len()).collect();

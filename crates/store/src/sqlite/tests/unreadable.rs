@@ -233,7 +233,7 @@ async fn a_queue_whose_settings_cannot_be_read_is_paused_and_no_other_is() {
     fixture.sql("UPDATE queues SET settings = '{\"max_concurrency\": -4}'").await;
     fixture
         .write(|session| {
-            session.gates.forget();
+            session.limits.forget();
             Ok(())
         })
         .await

@@ -1,7 +1,7 @@
 //! What submitted tasks wait for: pure, the stores look up what they are told to.
 //!
 //! Called by the inserts of both stores, with what is known of the idempotency keys of a batch.
-//! A member that is a replay stands for its first task; one that is refused takes along those
+//! A member that is a replay statuses for its first task; one that is refused takes along those
 //! that depend on it. Linear in the members and in what they depend on.
 
 use std::collections::{HashMap, HashSet};
@@ -10,9 +10,9 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::task::{NewTask, OnDependencyFailure};
 
-/// How a member of a batch stands before its dependencies are looked at.
+/// How a member of a batch statuses before its dependencies are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stands {
+pub(crate) enum MemberStatus {
     /// It is new.
     New,
     /// It was submitted before, as this task.
@@ -25,25 +25,25 @@ pub(crate) enum Stands {
 
 /// A task that others depend on, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct KnownParent {
     pub tenant: String,
     pub state: State,
 }
 
 /// What becomes of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Plan {
+pub(crate) enum MemberPlan {
     /// What was decided about it before.
     Stays,
     /// It depends on this task, which is not there.
     Unknown(TaskId),
     /// It is stored.
-    Create(Waits),
+    Create(Prerequisites),
 }
 
 /// What a new task waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Waits {
+pub(crate) struct Prerequisites {
     /// All that it depends on.
     pub depends_on: Vec<TaskId>,
     /// Those of them that are waited for.
@@ -55,16 +55,16 @@ pub(crate) struct Waits {
 }
 
 /// A batch and how its members stand.
-pub(crate) struct Batch<'a> {
+pub(crate) struct DependencyBatch<'a> {
     tasks: &'a [NewTask],
-    stands: &'a [Stands],
+    statuses: &'a [MemberStatus],
     place_of: HashMap<TaskId, usize>,
     put_off: &'a HashSet<TaskId>,
 }
 
 /// Where a dependency leads.
 #[derive(Clone, Copy)]
-enum Leads {
+enum DependencyTarget {
     /// To a member that is new.
     Member(usize),
     /// To a task that is there already, or not at all.
@@ -74,11 +74,11 @@ enum Leads {
     Nowhere,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> DependencyBatch<'a> {
     /// `put_off`: members whose queues are full and that are not among the tasks.
-    pub(crate) fn new(tasks: &'a [NewTask], stands: &'a [Stands], put_off: &'a HashSet<TaskId>) -> Self {
+    pub(crate) fn new(tasks: &'a [NewTask], statuses: &'a [MemberStatus], put_off: &'a HashSet<TaskId>) -> Self {
         let place_of = tasks.iter().enumerate().map(|(place, task)| (task.id, place)).collect();
-        Self { tasks, stands, place_of, put_off }
+        Self { tasks, statuses, place_of, put_off }
     }
 
     /// The tasks outside of the batch that must be looked up, in order.
@@ -86,8 +86,8 @@ impl<'a> Batch<'a> {
         let mut outside: Vec<TaskId> = self
             .wanted()
             .flat_map(|(_, task)| &task.body.dependencies.ids)
-            .filter_map(|id| match self.leads(*id) {
-                Leads::Outside(id) => Some(id),
+            .filter_map(|id| match self.target(*id) {
+                DependencyTarget::Outside(id) => Some(id),
                 _ => None,
             })
             .collect();
@@ -97,21 +97,22 @@ impl<'a> Batch<'a> {
     }
 
     /// What becomes of the members, now that those outside are known.
-    pub(crate) fn plan(&self, known: &HashMap<TaskId, Known>) -> Vec<Plan> {
+    pub(crate) fn plan(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<MemberPlan> {
         let refused = self.refused(known);
-        let mut plans: Vec<Plan> = refused.iter().map(|why| why.map_or(Plan::Stays, Plan::Unknown)).collect();
+        let mut plans: Vec<MemberPlan> =
+            refused.iter().map(|why| why.map_or(MemberPlan::Stays, MemberPlan::Unknown)).collect();
         let mut awaited: HashSet<usize> = HashSet::new();
         for (place, task) in self.new_ones().filter(|(place, _)| refused[*place].is_none()) {
-            let mut waits = Waits::default();
+            let mut waits = Prerequisites::default();
             let mut seen: HashSet<TaskId> = HashSet::new();
             for id in &task.body.dependencies.ids {
-                match self.leads(*id) {
-                    Leads::Member(member) if seen.insert(self.tasks[member].id) => {
+                match self.target(*id) {
+                    DependencyTarget::Member(member) if seen.insert(self.tasks[member].id) => {
                         awaited.insert(member);
                         waits.depends_on.push(self.tasks[member].id);
                         waits.edges.push(self.tasks[member].id);
                     }
-                    Leads::Outside(id) if seen.insert(id) => {
+                    DependencyTarget::Outside(id) if seen.insert(id) => {
                         waits.depends_on.push(id);
                         let state = known.get(&id).map(|known| known.state);
                         if let Some(state) =
@@ -124,10 +125,10 @@ impl<'a> Batch<'a> {
                     _ => {}
                 }
             }
-            plans[place] = Plan::Create(waits);
+            plans[place] = MemberPlan::Create(waits);
         }
         for place in awaited {
-            if let Plan::Create(waits) = &mut plans[place] {
+            if let MemberPlan::Create(waits) = &mut plans[place] {
                 waits.awaited = true;
             }
         }
@@ -136,19 +137,21 @@ impl<'a> Batch<'a> {
 
     /// The members that cannot be stored, and which of their dependencies is missing. Of those that are put off anyway it is
     /// asked what waiting would not mend.
-    fn refused(&self, known: &HashMap<TaskId, Known>) -> Vec<Option<TaskId>> {
+    fn refused(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
         let (mut missing, mut later) = (Vec::new(), Vec::new());
         for (place, task) in self.wanted() {
             for id in &task.body.dependencies.ids {
-                let is_known = match self.leads(*id) {
-                    Leads::Member(member) => {
+                let is_known = match self.target(*id) {
+                    DependencyTarget::Member(member) => {
                         children.entry(member).or_default().push(place);
                         self.tasks[member].lane.tenant == task.lane.tenant
                     }
-                    Leads::Outside(id) => known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant),
-                    Leads::Later => {
+                    DependencyTarget::Outside(id) => {
+                        known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant)
+                    }
+                    DependencyTarget::Later => {
                         // It may turn out to be refused for good.
                         if let Some(member) = self.place_of.get(id) {
                             children.entry(*member).or_default().push(place);
@@ -156,14 +159,14 @@ impl<'a> Batch<'a> {
                         later.push((place, *id));
                         true
                     }
-                    Leads::Nowhere => false,
+                    DependencyTarget::Nowhere => false,
                 };
                 if !is_known {
                     missing.push((place, *id));
                 }
             }
         }
-        let is_new = |place: usize| self.stands[place] == Stands::New;
+        let is_new = |place: usize| self.statuses[place] == MemberStatus::New;
         // What is missing goes first, through all generations: waiting does not mend it.
         for (reasons, is_for_good) in [(missing, true), (later, false)] {
             let mut to_tell: Vec<usize> = Vec::new();
@@ -187,27 +190,27 @@ impl<'a> Batch<'a> {
 
     /// Those that are new, and those that would be if there were room.
     fn wanted(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {
-        let stands = self.stands;
-        let is_wanted = move |place: usize| matches!(stands[place], Stands::New | Stands::PutOff);
+        let statuses = self.statuses;
+        let is_wanted = move |place: usize| matches!(statuses[place], MemberStatus::New | MemberStatus::PutOff);
         self.tasks.iter().enumerate().filter(move |(place, _)| is_wanted(*place))
     }
 
     fn new_ones(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {
-        let stands = self.stands;
-        self.tasks.iter().enumerate().filter(move |(place, _)| stands[*place] == Stands::New)
+        let statuses = self.statuses;
+        self.tasks.iter().enumerate().filter(move |(place, _)| statuses[*place] == MemberStatus::New)
     }
 
-    fn leads(&self, id: TaskId) -> Leads {
+    fn target(&self, id: TaskId) -> DependencyTarget {
         let Some(place) = self.place_of.get(&id) else {
-            return if self.put_off.contains(&id) { Leads::Later } else { Leads::Outside(id) };
+            return if self.put_off.contains(&id) { DependencyTarget::Later } else { DependencyTarget::Outside(id) };
         };
-        match self.stands[*place] {
-            Stands::New => Leads::Member(*place),
-            Stands::Refused => Leads::Nowhere,
-            Stands::PutOff => Leads::Later,
-            Stands::As(first) => match self.place_of.get(&first) {
-                Some(place) if self.stands[*place] == Stands::New => Leads::Member(*place),
-                _ => Leads::Outside(first),
+        match self.statuses[*place] {
+            MemberStatus::New => DependencyTarget::Member(*place),
+            MemberStatus::Refused => DependencyTarget::Nowhere,
+            MemberStatus::PutOff => DependencyTarget::Later,
+            MemberStatus::As(first) => match self.place_of.get(&first) {
+                Some(place) if self.statuses[*place] == MemberStatus::New => DependencyTarget::Member(*place),
+                _ => DependencyTarget::Outside(first),
             },
         }
     }

@@ -13,14 +13,14 @@ use crate::columns::{node_from_column, number_column};
 
 /// A node that takes its turn.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct PartitionRound {
     pub node: NodeId,
     /// How many partitions there are.
     pub count: u16,
     pub ttl_millis: u64,
 }
 
-impl Turn {
+impl PartitionRound {
     /// Until when the node owns what it has at `now`.
     pub(crate) fn expires_at(&self, now: Timestamp) -> Timestamp {
         now.plus_millis(number_column(self.ttl_millis))
@@ -57,8 +57,8 @@ mod tests {
         let at = Timestamp::from_millis;
         let rows: Vec<Ownership> =
             (0..6).map(|number| ownership(number, Some(i64::from(1 + number % 2)), 7, 100)).collect();
-        let turn = Turn { node: NodeId::new(1), count: 3, ttl_millis: 50 };
-        let changes = turn.changes(&rows, &[NodeId::new(1), NodeId::new(2)], at(60));
+        let round = PartitionRound { node: NodeId::new(1), count: 3, ttl_millis: 50 };
+        let changes = round.changes(&rows, &[NodeId::new(1), NodeId::new(2)], at(60));
         let told: Vec<_> = changes.iter().map(|row| (row.partition.number(), row.owner, row.expires_at)).collect();
         let own = Some(NodeId::new(1));
         assert_eq!(told, [(0, own, at(110)), (2, own, at(110)), (4, None, at(60))]);

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
-use punctual_core::store::{FullQueue, HeldBack};
+use punctual_core::store::{FullQueue, LimitedLane};
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
 
-use crate::gating::{Gate, Opening};
+use crate::limits::{Allowance, QueueLimits};
 use crate::tally;
 
 use super::fault::Fault;
@@ -25,40 +25,40 @@ use super::statements::Sql;
 
 /// The restricted queues, by tenant and name; none when they have to be read.
 #[derive(Default)]
-pub(crate) struct Gates(Option<HashMap<String, HashMap<String, Gated>>>);
+pub(crate) struct LimitsCache(Option<HashMap<String, HashMap<String, CachedLimits>>>);
 
 #[derive(Clone, Copy)]
-struct Gated {
-    gate: Gate,
+struct CachedLimits {
+    limits: QueueLimits,
     max_depth: Option<u64>,
 }
 
-impl Gates {
+impl LimitsCache {
     /// What is remembered may not be so.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }
 
-    fn get(&self, tenant: &str, queue: &str) -> Option<Gated> {
+    fn get(&self, tenant: &str, queue: &str) -> Option<CachedLimits> {
         self.0.as_ref()?.get(tenant)?.get(queue).copied()
     }
 }
 
-/// The gate of a queue, if it restricts anything.
-fn gated(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Gated>, Fault> {
-    if session.gates.0.is_none() {
+/// The limits of a queue, if it restricts anything.
+fn cached(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<CachedLimits>, Fault> {
+    if session.limits.0.is_none() {
         let read = read(session)?;
-        session.gates.0 = Some(read);
+        session.limits.0 = Some(read);
     }
-    Ok(session.gates.get(tenant, queue))
+    Ok(session.limits.get(tenant, queue))
 }
 
-fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Gated>>, Fault> {
-    let mut gates: HashMap<String, HashMap<String, Gated>> = HashMap::new();
+fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, CachedLimits>>, Fault> {
+    let mut gates: HashMap<String, HashMap<String, CachedLimits>> = HashMap::new();
     for queue in queues::special(session)? {
-        let gated = Gated { gate: Gate::of(&queue), max_depth: queue.settings.max_depth };
-        if queue.is_gated() || gated.max_depth.is_some() {
-            gates.entry(queue.tenant).or_default().insert(queue.name, gated);
+        let cached = CachedLimits { limits: QueueLimits::of(&queue), max_depth: queue.settings.max_depth };
+        if queue.is_gated() || cached.max_depth.is_some() {
+            gates.entry(queue.tenant).or_default().insert(queue.name, cached);
         }
     }
     let query = session.statements.get(Sql::BucketList)?;
@@ -66,8 +66,8 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Gat
     while let Some(row) = rows.next()? {
         let (tenant, queue): (String, String) = (row.get(0)?, row.get(1)?);
         let bucket = Bucket { tokens: row.get(2)?, refilled_at: Timestamp::from_millis(row.get(3)?) };
-        if let Some(gated) = gates.get_mut(&tenant).and_then(|queues| queues.get_mut(&queue))
-            && let Some((_, taken)) = &mut gated.gate.rate
+        if let Some(cached) = gates.get_mut(&tenant).and_then(|queues| queues.get_mut(&queue))
+            && let Some((_, taken)) = &mut cached.limits.rate
         {
             *taken = Some(bucket);
         }
@@ -95,24 +95,24 @@ fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) 
 
 /// The restricted queues of a claim, and what it may take from them.
 #[derive(Default)]
-pub(crate) struct Openings(Vec<(Arc<Lane>, Opening)>);
+pub(crate) struct Allowances(Vec<(Arc<Lane>, Allowance)>);
 
-impl Openings {
+impl Allowances {
     /// How many tasks of the lane may be taken.
     pub(crate) fn room(&mut self, session: &mut Session<'_>, lane: LaneId, now: Timestamp) -> Result<usize, Fault> {
         let Some(lane) = session.lanes.get(session.connection, lane.number())? else { return Ok(usize::MAX) };
-        if let Some(opening) = self.get(&lane) {
-            return Ok(opening.left());
+        if let Some(allowance) = self.get(&lane) {
+            return Ok(allowance.left());
         }
         let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
-        let Some(Gated { gate, .. }) = gated(session, tenant, queue)? else { return Ok(usize::MAX) };
-        let running = match gate.max_concurrency {
+        let Some(CachedLimits { limits, .. }) = cached(session, tenant, queue)? else { return Ok(usize::MAX) };
+        let running = match limits.max_concurrency {
             Some(_) => live(session, tenant, queue, &[State::Queued, State::Running])?,
             None => 0,
         };
-        let opening = gate.open(running, now);
-        let room = opening.left();
-        self.0.push((lane, opening));
+        let allowance = limits.allow(running, now);
+        let room = allowance.left();
+        self.0.push((lane, allowance));
         Ok(room)
     }
 
@@ -122,16 +122,17 @@ impl Openings {
             return Ok(());
         }
         let Some(lane) = session.lanes.get(session.connection, lane.number())? else { return Ok(()) };
-        if let Some(opening) = self.get(&lane) {
-            opening.take(tasks);
+        if let Some(allowance) = self.get(&lane) {
+            allowance.take(tasks);
         }
         Ok(())
     }
 
-    fn get(&mut self, lane: &Lane) -> Option<&mut Opening> {
+    fn get(&mut self, lane: &Lane) -> Option<&mut Allowance> {
         let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
-        let of_queue = |other: &&mut (Arc<Lane>, Opening)| (&other.0.key.tenant, &other.0.key.queue) == (tenant, queue);
-        self.0.iter_mut().find(of_queue).map(|(_, opening)| opening)
+        let of_queue =
+            |other: &&mut (Arc<Lane>, Allowance)| (&other.0.key.tenant, &other.0.key.queue) == (tenant, queue);
+        self.0.iter_mut().find(of_queue).map(|(_, allowance)| allowance)
     }
 
     /// Keeps what was taken from the buckets; tells which of the lanes have nothing left to take.
@@ -139,30 +140,30 @@ impl Openings {
         mut self,
         session: &mut Session<'_>,
         lanes: &[(LaneId, usize)],
-    ) -> Result<Vec<HeldBack>, Fault> {
-        let mut held_back = Vec::new();
+    ) -> Result<Vec<LimitedLane>, Fault> {
+        let mut limited = Vec::new();
         if self.0.is_empty() {
-            return Ok(held_back);
+            return Ok(limited);
         }
-        for (lane, opening) in &self.0 {
-            if let Some(bucket) = opening.bucket() {
+        for (lane, allowance) in &self.0 {
+            if let Some(bucket) = allowance.bucket() {
                 put(session, &lane.key.tenant, &lane.key.queue, bucket)?;
             }
         }
         for (id, most) in lanes {
             let Some(lane) = session.lanes.get(session.connection, id.number())? else { continue };
-            held_back.extend(self.get(&lane).filter(|_| *most > 0).and_then(|opening| opening.held_back(*id)));
+            limited.extend(self.get(&lane).filter(|_| *most > 0).and_then(|allowance| allowance.limited(*id)));
         }
-        Ok(held_back)
+        Ok(limited)
     }
 }
 
 fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> Result<(), Fault> {
     let put = session.statements.get(Sql::BucketPut)?;
     put.execute((tenant, queue, bucket.tokens, bucket.refilled_at.as_millis()))?;
-    let gates = session.gates.0.as_mut();
-    let gated = gates.and_then(|gates| gates.get_mut(tenant)).and_then(|queues| queues.get_mut(queue));
-    if let Some((_, taken)) = gated.and_then(|gated| gated.gate.rate.as_mut()) {
+    let gates = session.limits.0.as_mut();
+    let cached = gates.and_then(|gates| gates.get_mut(tenant)).and_then(|queues| queues.get_mut(queue));
+    if let Some((_, taken)) = cached.and_then(|cached| cached.limits.rate.as_mut()) {
         *taken = Some(bucket);
     }
     Ok(())
@@ -171,7 +172,9 @@ fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> 
 /// The queue of a new task, if it has as many live tasks as it may have and nobody has submitted this one before.
 pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<Option<FullQueue>, Fault> {
     let (tenant, queue) = (&task.lane.tenant, &task.lane.queue);
-    let Some(Gated { max_depth: Some(max_depth), .. }) = gated(session, tenant, queue)? else { return Ok(None) };
+    let Some(CachedLimits { max_depth: Some(max_depth), .. }) = cached(session, tenant, queue)? else {
+        return Ok(None);
+    };
     let all = [State::Blocked, State::Pending, State::Queued, State::Running];
     if live(session, tenant, queue, &all)? < max_depth {
         return Ok(None);
@@ -185,17 +188,17 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
 
 /// Tells of places that came free, of what a transaction changed that was committed.
 pub(crate) fn tell_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
-    if session.gates.0.as_ref().is_none_or(HashMap::is_empty) {
+    if session.limits.0.as_ref().is_none_or(HashMap::is_empty) {
         return;
     }
     for lane in tally::freed(changed.iter().copied()) {
         let Ok(Some(lane)) = session.lanes.get(session.connection, lane) else { continue };
         let (tenant, queue) = (&lane.key.tenant, &lane.key.queue);
-        let is_full = |gated: Gated| gated.gate.max_concurrency.is_some();
-        if let Some(stir) = &session.stir
-            && session.gates.get(tenant, queue).is_some_and(is_full)
+        let is_full = |cached: CachedLimits| cached.limits.max_concurrency.is_some();
+        if let Some(watch) = &session.limit_watch
+            && session.limits.get(tenant, queue).is_some_and(is_full)
         {
-            stir.freed(tenant, queue);
+            watch.freed(tenant, queue);
         }
     }
 }

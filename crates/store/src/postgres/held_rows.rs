@@ -16,12 +16,12 @@ use super::tid::Tid;
 use crate::columns::{self, node_column, number_column};
 
 /// A task that this transaction has locked, and its change to a held state.
-pub(crate) struct Take<'a> {
+pub(crate) struct HeldRow<'a> {
     pub tid: Tid,
     pub change: &'a Change,
 }
 
-impl Take<'_> {
+impl HeldRow<'_> {
     /// By how much the version grows.
     fn growth(&self) -> u64 {
         self.change.version - self.change.expected_version
@@ -44,12 +44,12 @@ impl Take<'_> {
 }
 
 /// Writes the changes; gives how many were written.
-pub(crate) async fn write(session: &Session, takes: &[Take<'_>]) -> Result<u64, Fault> {
+pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u64, Fault> {
     if takes.is_empty() {
         return Ok(0);
     }
     // Those of one claim stand together, and mostly have the same timeout.
-    let classes: Vec<&[Take<'_>]> = takes.chunk_by(Take::is_alike).collect();
+    let classes: Vec<&[HeldRow<'_>]> = takes.chunk_by(HeldRow::is_alike).collect();
     let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
     let class: Vec<i32> = numbered.collect();
     let tid: Vec<Tid> = takes.iter().map(|take| take.tid).collect();

@@ -16,23 +16,23 @@ use super::insert::{Verdict, create, judge, replay};
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
-use crate::depending::{Batch, Known, Plan, Stands, Waits};
+use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     let verdicts = judge_all(session, &tasks)?;
-    let stands: Vec<Stands> = verdicts
+    let stands: Vec<MemberStatus> = verdicts
         .iter()
         .map(|verdict| match verdict {
-            Verdict::New => Stands::New,
-            Verdict::Same(first) => Stands::As(*first),
-            Verdict::Other(_) => Stands::Refused,
-            Verdict::Full(_) => Stands::PutOff,
+            Verdict::New => MemberStatus::New,
+            Verdict::Same(first) => MemberStatus::As(*first),
+            Verdict::Other(_) => MemberStatus::Refused,
+            Verdict::Full(_) => MemberStatus::PutOff,
         })
         .collect();
     let none = HashSet::new();
-    let batch = Batch::new(&tasks, &stands, &none);
-    let mut known: HashMap<TaskId, Known> = HashMap::new();
+    let batch = DependencyBatch::new(&tasks, &stands, &none);
+    let mut known: HashMap<TaskId, KnownParent> = HashMap::new();
     for id in batch.outside() {
         if let Some((_, found)) = look_up(session, id)? {
             known.insert(id, found);
@@ -40,11 +40,11 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
     }
     let plans = batch.plan(&known);
     let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
-    let mut edges: Vec<(TaskId, Waits)> = Vec::new();
+    let mut edges: Vec<(TaskId, Prerequisites)> = Vec::new();
     let mut answers = Vec::with_capacity(tasks.len());
     for ((task, verdict), plan) in tasks.into_iter().zip(verdicts).zip(plans) {
         answers.push(match (plan, verdict) {
-            (Plan::Unknown(missing), verdict) => {
+            (MemberPlan::Unknown(missing), verdict) => {
                 // One that found no room was not expected, and its key is not taken.
                 if matches!(verdict, Verdict::New) {
                     expect(session, &task, -1)?;
@@ -53,7 +53,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
                 refused.insert(task.id, missing);
                 Inserted::UnknownDependency(missing)
             }
-            (Plan::Create(waits), _) => {
+            (MemberPlan::Create(waits), _) => {
                 expect(session, &task, -1)?;
                 let id = task.id;
                 let answer = create(session, task, &waits)?;
@@ -62,13 +62,15 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
                 }
                 answer
             }
-            (Plan::Stays, Verdict::Full(queue)) => Inserted::QueueFull(queue),
-            (Plan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
-            (Plan::Stays, Verdict::Same(first)) => match refused.get(&first) {
+            (MemberPlan::Stays, Verdict::Full(queue)) => Inserted::QueueFull(queue),
+            (MemberPlan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
+            (MemberPlan::Stays, Verdict::Same(first)) => match refused.get(&first) {
                 Some(missing) => Inserted::UnknownDependency(*missing),
                 None => replay(session, first)?,
             },
-            (Plan::Stays, Verdict::New) => return Err(Fault::Corrupt(format!("{} was left without a plan", task.id))),
+            (MemberPlan::Stays, Verdict::New) => {
+                return Err(Fault::Corrupt(format!("{} was left without a plan", task.id)));
+            }
         });
     }
     for (child, waits) in edges {
@@ -97,7 +99,7 @@ fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) -> Result<(), F
 }
 
 /// The number of a task that others are to depend on, and what is known of it.
-fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, Known)>, Fault> {
+fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownParent)>, Fault> {
     let query = session.statements.get(Sql::ParentLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, i64>(2)?))
@@ -106,7 +108,7 @@ fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, Known)>
     let (Some(lane), Some(state)) = (session.lanes.get(session.connection, lane)?, State::from_code(state)) else {
         return Ok(None);
     };
-    Ok(Some((seq, Known { tenant: lane.key.tenant.clone(), state })))
+    Ok(Some((seq, KnownParent { tenant: lane.key.tenant.clone(), state })))
 }
 
 /// A task that is refused leaves its idempotency key to others.
@@ -119,10 +121,10 @@ fn free_key(session: &mut Session<'_>, task: &NewTask) -> Result<(), Fault> {
 }
 
 /// Writes what a new task waits for, and has the ends of those told.
-fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Waits) -> Result<(), Fault> {
+fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Prerequisites) -> Result<(), Fault> {
     let Some((child, _)) = look_up(session, child)? else { return Ok(()) };
     for parent in &waits.edges {
-        let Some((parent, Known { state, .. })) = look_up(session, *parent)? else { continue };
+        let Some((parent, KnownParent { state, .. })) = look_up(session, *parent)? else { continue };
         session.statements.get(Sql::EdgeAdd)?.execute((parent, child))?;
         if state.is_final() {
             outbox::parent(session, parent, state)?;

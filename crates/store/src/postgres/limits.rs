@@ -3,10 +3,10 @@
 //! Every claim holds on to a share of its queues (an advisory lock, which nobody waits for but
 //! who changes one), and then locks their gates, of which most queues have none. Whoever
 //! changes a queue takes that share alone: claims that are under way end first, and those that
-//! come later see the change. How many tasks of a queue are held is counted under its gate's
+//! come later see the change. How many tasks of a queue are held is counted under its limits's
 //! lock, and only claims make it more, so that it is never too small.
 //!
-//! What this process has seen of gates (`Gates`) only saves it from reading tasks that it may
+//! What this process has seen of gates (`LimitsCache`) only saves it from reading tasks that it may
 //! not take, and from looking at all where nothing is restricted; it may be out of date.
 
 use std::collections::{BTreeSet, HashMap};
@@ -17,15 +17,15 @@ use parking_lot::RwLock;
 use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::partitions::Partition;
 use punctual_core::queues::{Bucket, Queue, RateLimit};
-use punctual_core::store::{Claim, HeldBack};
+use punctual_core::store::{Claim, LimitedLane};
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
-use crate::gating::{Closed, Gate, Opening};
-use crate::stir::Stir;
+use crate::limit_watch::LimitWatch;
+use crate::limits::{Allowance, PauseEnd, QueueLimits};
 
 /// The advisory locks of claims and changes: their class, and how many there are. Queues that share one wait for each
 /// other's changes, for a moment.
@@ -34,28 +34,28 @@ const SHARES: u16 = 64;
 
 /// What this process has seen of restricted queues (see the module).
 #[derive(Default)]
-pub(crate) struct Gates {
-    known: RwLock<HashMap<String, HashMap<String, Known>>>,
-    pub stir: Stir,
+pub(crate) struct LimitsCache {
+    known: RwLock<HashMap<String, HashMap<String, SeenLimits>>>,
+    pub watch: LimitWatch,
 }
 
 /// What is known of a queue.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct SeenLimits {
     version: u64,
     limits_claims: bool,
     has_places: bool,
     has_depth: bool,
 }
 
-impl Gates {
+impl LimitsCache {
     /// Queues are set so.
     pub(crate) fn learn<'a>(&self, queues: impl IntoIterator<Item = &'a Queue>) {
         let mut known = self.known.write();
         for queue in queues {
             let place = known.entry(queue.tenant.clone()).or_default().entry(queue.name.clone()).or_default();
             if queue.version >= place.version {
-                *place = Known {
+                *place = SeenLimits {
                     version: queue.version,
                     limits_claims: queue.is_gated(),
                     has_places: queue.settings.max_concurrency.is_some(),
@@ -65,15 +65,15 @@ impl Gates {
         }
     }
 
-    /// A claim has met a gate that was not known.
-    fn meet(&self, found: &Found) {
+    /// A claim has met a limits that was not known.
+    fn meet(&self, found: &LockedLimits) {
         let mut known = self.known.write();
         let place = known.entry(found.tenant.clone()).or_default().entry(found.queue.clone()).or_default();
         place.limits_claims = true;
-        place.has_places |= found.gate.max_concurrency.is_some();
+        place.has_places |= found.limits.max_concurrency.is_some();
     }
 
-    fn get(&self, tenant: &str, queue: &str) -> Known {
+    fn get(&self, tenant: &str, queue: &str) -> SeenLimits {
         let known = self.known.read();
         known.get(tenant).and_then(|queues| queues.get(queue)).copied().unwrap_or_default()
     }
@@ -95,7 +95,7 @@ impl Gates {
 }
 
 /// The queues that a transaction claims from.
-pub(crate) struct Wanted {
+pub(crate) struct ClaimedQueues {
     tenants: Vec<String>,
     queues: Vec<String>,
     shares: BTreeSet<u16>,
@@ -103,9 +103,9 @@ pub(crate) struct Wanted {
     pub is_gated: bool,
 }
 
-impl Wanted {
+impl ClaimedQueues {
     /// The queues of these lanes.
-    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a Arc<Lane>>, gates: &Gates) -> Self {
+    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a Arc<Lane>>, gates: &LimitsCache) -> Self {
         let (mut named, mut shares) = (BTreeSet::new(), BTreeSet::new());
         for lane in lanes {
             if named.insert((&lane.key.tenant, &lane.key.queue)) {
@@ -129,7 +129,7 @@ impl Wanted {
     }
 
     /// Locks and reads the gates that there are.
-    pub(crate) async fn lock(&self, session: &Session) -> Result<Vec<Found>, Fault> {
+    pub(crate) async fn lock(&self, session: &Session) -> Result<Vec<LockedLimits>, Fault> {
         if self.tenants.is_empty() {
             return Ok(Vec::new());
         }
@@ -150,14 +150,14 @@ pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
     )
 }
 
-/// A gate, locked.
-pub(crate) struct Found {
+/// A limits, locked.
+pub(crate) struct LockedLimits {
     tenant: String,
     queue: String,
-    gate: Gate,
+    limits: QueueLimits,
 }
 
-fn found(row: &Row) -> Found {
+fn found(row: &Row) -> LockedLimits {
     let number = |place: usize| row.get::<_, Option<i64>>(place);
     let rate = row.get::<_, Option<f64>>(3).map(|per_second| {
         let burst = number(4).and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1);
@@ -166,41 +166,41 @@ fn found(row: &Row) -> Found {
         let bucket = bucket.map(|(tokens, refilled_at)| Bucket { tokens, refilled_at });
         (RateLimit { per_second, burst }, bucket)
     });
-    let gate = Gate {
+    let limits = QueueLimits {
         max_concurrency: number(2).map(|most| u64::try_from(most).unwrap_or(0)),
         rate,
-        pause: row.get::<_, bool>(7).then(|| Closed(number(8).map(Timestamp::from_millis))),
+        pause: row.get::<_, bool>(7).then(|| PauseEnd(number(8).map(Timestamp::from_millis))),
     };
-    Found { tenant: row.get(0), queue: row.get(1), gate }
+    LockedLimits { tenant: row.get(0), queue: row.get(1), limits }
 }
 
 /// What a transaction may take from restricted queues.
 #[derive(Default)]
-pub(crate) struct Openings {
+pub(crate) struct Allowances {
     of_lane: HashMap<i64, usize>,
-    all: Vec<(String, String, Opening)>,
+    all: Vec<(String, String, Allowance)>,
 }
 
-impl Openings {
+impl Allowances {
     /// Those of the gates that were found, for these lanes.
     pub(crate) async fn of(
         session: &Session,
-        gates: &Gates,
-        found: Vec<Found>,
+        gates: &LimitsCache,
+        found: Vec<LockedLimits>,
         lanes: &HashMap<i64, Arc<Lane>>,
         now: Timestamp,
     ) -> Result<Self, Fault> {
         let running = running(session, &found).await?;
-        let mut openings = Self::default();
+        let mut allowances = Self::default();
         for (found, running) in found.into_iter().zip(running) {
             gates.meet(&found);
-            let number = openings.all.len();
+            let number = allowances.all.len();
             let of_queue =
                 lanes.values().filter(|lane| (&lane.key.tenant, &lane.key.queue) == (&found.tenant, &found.queue));
-            openings.of_lane.extend(of_queue.map(|lane| (lane.id.number(), number)));
-            openings.all.push((found.tenant, found.queue, found.gate.open(running, now)));
+            allowances.of_lane.extend(of_queue.map(|lane| (lane.id.number(), number)));
+            allowances.all.push((found.tenant, found.queue, found.limits.allow(running, now)));
         }
-        Ok(openings)
+        Ok(allowances)
     }
 
     /// How many tasks of a lane may still be taken.
@@ -216,8 +216,8 @@ impl Openings {
     }
 
     /// The lanes of a claim that have nothing left to take.
-    pub(crate) fn held_back(&self, claim: &Claim) -> Vec<HeldBack> {
-        let held = |lane: LaneId| self.all[*self.of_lane.get(&lane.number())?].2.held_back(lane);
+    pub(crate) fn limited(&self, claim: &Claim) -> Vec<LimitedLane> {
+        let held = |lane: LaneId| self.all[*self.of_lane.get(&lane.number())?].2.limited(lane);
         claim.lanes.iter().filter(|(_, most)| *most > 0).filter_map(|(lane, _)| held(*lane)).collect()
     }
 
@@ -226,7 +226,7 @@ impl Openings {
         let taken: Vec<(&str, &str, Bucket)> = self
             .all
             .iter()
-            .filter_map(|(tenant, queue, opening)| Some((&**tenant, &**queue, opening.bucket()?)))
+            .filter_map(|(tenant, queue, allowance)| Some((&**tenant, &**queue, allowance.bucket()?)))
             .collect();
         if taken.is_empty() {
             return Ok(());
@@ -241,9 +241,9 @@ impl Openings {
 }
 
 /// How many tasks of each queue are held. The gates are locked, so that no claim makes it more.
-async fn running(session: &Session, found: &[Found]) -> Result<Vec<u64>, Fault> {
+async fn running(session: &Session, found: &[LockedLimits]) -> Result<Vec<u64>, Fault> {
     let mut running = vec![0; found.len()];
-    let limited: Vec<usize> = (0..found.len()).filter(|place| found[*place].gate.max_concurrency.is_some()).collect();
+    let limited: Vec<usize> = (0..found.len()).filter(|place| found[*place].limits.max_concurrency.is_some()).collect();
     if limited.is_empty() {
         return Ok(running);
     }

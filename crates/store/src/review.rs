@@ -8,12 +8,12 @@ use punctual_core::queues::{OnDeadLetter, Settings};
 
 /// Behind which key and which dead letter the next page begins; none: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place<K, L> {
+pub(crate) struct ReviewCursor<K, L> {
     pub key: Option<K>,
     pub letter: Option<L>,
 }
 
-impl<K: Default, L: Default> Place<K, L> {
+impl<K: Default, L: Default> ReviewCursor<K, L> {
     /// Before everything.
     pub(crate) fn front() -> Self {
         Self { key: Some(K::default()), letter: Some(L::default()) }
@@ -30,7 +30,7 @@ impl<K: Default, L: Default> Place<K, L> {
     }
 }
 
-impl<K: Default, L: Default> Default for Place<K, L> {
+impl<K: Default, L: Default> Default for ReviewCursor<K, L> {
     fn default() -> Self {
         Self::front()
     }
@@ -52,11 +52,11 @@ mod tests {
 
     #[test]
     fn a_round_ends_when_both_have_ended_and_a_review_goes_on_at_the_front() {
-        let place = |key, letter| Place::<u8, u16> { key, letter };
-        assert_eq!(Place::front(), place(Some(0), Some(0)));
+        let place = |key, letter| ReviewCursor::<u8, u16> { key, letter };
+        assert_eq!(ReviewCursor::front(), place(Some(0), Some(0)));
         assert_eq!(place(None, Some(7)).or_end(), Some(place(None, Some(7))));
         assert_eq!(place(Some(7), None).or_front(), place(Some(7), Some(0)));
-        assert_eq!((place(None, None).or_end(), place(None, None).or_front()), (None, Place::front()));
+        assert_eq!((place(None, None).or_end(), place(None, None).or_front()), (None, ReviewCursor::front()));
         assert_eq!((behind(3, 3, Some(9)), behind(2, 3, Some(9)), behind(0, 3, None::<u8>)), (Some(9), None, None));
     }
 }

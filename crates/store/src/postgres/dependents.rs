@@ -15,9 +15,9 @@ use uuid::Uuid;
 
 use super::fault::Fault;
 use super::hand::Hand;
-use super::insert::{Rows, Verdict, chunks, count};
+use super::insert::{NewRows, Verdict, chunks, count};
 use super::statements::Sql;
-use crate::depending::{Batch, Known, Plan, Stands, Waits};
+use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 
 /// How often a task that is in neither place is looked for: it may have been on its way from one to the other.
 const LOOKS: usize = 3;
@@ -26,10 +26,10 @@ const LOOKS: usize = 3;
 const EDGES: usize = 50_000;
 
 /// What became of a batch.
-pub(crate) struct Depending {
+pub(crate) struct DependentBatch {
     pub verdicts: Vec<Verdict>,
     /// What the new ones wait for; the others wait for nothing.
-    pub waits: Vec<Waits>,
+    pub waits: Vec<Prerequisites>,
     /// Parents that a claim may have passed by while they were locked.
     pub passed: Vec<(i64, i64)>,
 }
@@ -42,33 +42,33 @@ pub(crate) async fn write(
     lanes: &[Arc<Lane>],
     mut verdicts: Vec<Verdict>,
     put_off: &HashSet<TaskId>,
-) -> Result<Depending, Fault> {
-    let stands: Vec<Stands> = verdicts
+) -> Result<DependentBatch, Fault> {
+    let stands: Vec<MemberStatus> = verdicts
         .iter()
         .map(|verdict| match verdict {
-            Verdict::Create => Stands::New,
-            Verdict::Replay(first) => Stands::As(*first),
-            _ => Stands::Refused,
+            Verdict::Create => MemberStatus::New,
+            Verdict::Replay(first) => MemberStatus::As(*first),
+            _ => MemberStatus::Refused,
         })
         .collect();
-    let batch = Batch::new(tasks, &stands, put_off);
+    let batch = DependencyBatch::new(tasks, &stands, put_off);
     let (known, passed) = look_up(hand, &batch.outside()).await?;
-    let mut waits: Vec<Waits> = Vec::with_capacity(tasks.len());
+    let mut waits: Vec<Prerequisites> = Vec::with_capacity(tasks.len());
     for (plan, verdict) in batch.plan(&known).into_iter().zip(&mut verdicts) {
         waits.push(match plan {
-            Plan::Create(waits) => waits,
-            Plan::Unknown(id) => {
+            MemberPlan::Create(waits) => waits,
+            MemberPlan::Unknown(id) => {
                 *verdict = Verdict::Unknown(id);
-                Waits::default()
+                Prerequisites::default()
             }
-            Plan::Stays => Waits::default(),
+            MemberPlan::Stays => Prerequisites::default(),
         });
     }
     free_keys(hand, tasks, &mut verdicts).await?;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
     let mut stored: HashSet<Uuid> = HashSet::new();
     for chunk in chunks(tasks, &new) {
-        stored.extend(Rows::of(tasks, lanes, chunk, &waits).write_once(&hand.session).await?);
+        stored.extend(NewRows::of(tasks, lanes, chunk, &waits).write_once(&hand.session).await?);
     }
     new.retain(|place| {
         let is_new = stored.contains(&tasks[*place].id.uuid());
@@ -80,11 +80,11 @@ pub(crate) async fn write(
     });
     add_edges(hand, tasks, &new, &waits).await?;
     count(hand, tasks, lanes, &new, &waits);
-    Ok(Depending { verdicts, waits, passed })
+    Ok(DependentBatch { verdicts, waits, passed })
 }
 
 /// What is known of the tasks that others are to depend on, and where those wait that were locked.
-async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, Known>, Vec<(i64, i64)>), Fault> {
+async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
     let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
     let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     let read = |state: i16| {
@@ -99,14 +99,14 @@ async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, Known>,
             if state == State::Pending {
                 passed.push((row.get(3), row.get(4)));
             }
-            known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state });
+            known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state });
         }
         missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
         if missing.is_empty() {
             break;
         }
         for row in hand.session.query(Sql::ParentEnded, &[&missing]).await? {
-            known.insert(TaskId::from_uuid(row.get(0)), Known { tenant: row.get(1), state: read(row.get(2))? });
+            known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state: read(row.get(2))? });
         }
         missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
     }
@@ -140,7 +140,7 @@ async fn free_keys(hand: &Hand, tasks: &[NewTask], verdicts: &mut [Verdict]) -> 
     Ok(())
 }
 
-async fn add_edges(hand: &mut Hand, tasks: &[NewTask], new: &[usize], waits: &[Waits]) -> Result<(), Fault> {
+async fn add_edges(hand: &mut Hand, tasks: &[NewTask], new: &[usize], waits: &[Prerequisites]) -> Result<(), Fault> {
     let edges = new.iter().flat_map(|place| {
         let child = tasks[*place].id.uuid();
         waits[*place].edges.iter().map(move |parent| (parent.uuid(), child))

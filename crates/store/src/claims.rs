@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Change, ChangeFields, Event, Position, State, transition};
-use punctual_core::store::{MOST_AHEAD_MILLIS, Start, Taker};
+use punctual_core::store::{Claimant, MOST_AHEAD_MILLIS, Start};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -14,35 +14,35 @@ use crate::columns::number_column;
 /// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
 pub(crate) const MOST_EXPIRED: usize = 1_000;
 
-/// On whose behalf a taker takes.
-pub(crate) fn actor(taker: &Taker) -> Actor<'_> {
-    match taker {
-        Taker::Dispatch { .. } => Actor::Scheduler,
-        Taker::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
+/// On whose behalf a claimant takes.
+pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
+    match claimant {
+        Claimant::Dispatch { .. } => Actor::Scheduler,
+        Claimant::Worker { name, .. } => Actor::Worker(Cow::Borrowed(name)),
     }
 }
 
-/// From which instant on tasks are due that a taker takes.
-pub(crate) fn bound(taker: &Taker) -> i64 {
-    match taker {
-        Taker::Dispatch { from: Some(from), .. } => from.as_millis(),
+/// From which instant on tasks are due that a claimant takes.
+pub(crate) fn bound(claimant: &Claimant) -> i64 {
+    match claimant {
+        Claimant::Dispatch { from: Some(from), .. } => from.as_millis(),
         _ => i64::MIN,
     }
 }
 
-/// By which instant tasks are due that a taker takes, if it is now.
-pub(crate) fn due_by(taker: &Taker, now: Timestamp) -> Timestamp {
-    match taker {
-        Taker::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(MOST_AHEAD_MILLIS)),
+/// By which instant tasks are due that a claimant takes, if it is now.
+pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
+    match claimant {
+        Claimant::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(MOST_AHEAD_MILLIS)),
         _ => now,
     }
 }
 
 /// What a claim does to a task with this timeout.
-pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
+pub(crate) fn claimed(claimant: &Claimant, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
-    match taker {
-        Taker::Dispatch { visibility_millis, .. } => Event::Claim(Hold {
+    match claimant {
+        Claimant::Dispatch { visibility_millis, .. } => Event::Claim(Hold {
             worker: node.to_string(),
             node: Some(node),
             since: now,
@@ -50,7 +50,7 @@ pub(crate) fn claimed(taker: &Taker, node: NodeId, now: Timestamp, timeout_milli
             deadline_at: until(*visibility_millis),
             lease_millis: *visibility_millis,
         }),
-        Taker::Worker { name, lease_millis, .. } => Event::Lease(Hold {
+        Claimant::Worker { name, lease_millis, .. } => Event::Lease(Hold {
             worker: name.clone(),
             node: None,
             since: now,

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
-use punctual_core::queues::Stirred;
+use punctual_core::queues::LimitChanges;
 use tokio::sync::Notify;
 
 /// More queues than this are not named: whoever was held back is told that anything may have changed.
@@ -11,7 +11,7 @@ const MOST: usize = 10_000;
 
 /// Where the writers leave hints (see the module).
 #[derive(Default)]
-pub(crate) struct Stir {
+pub(crate) struct LimitWatch {
     hints: Mutex<Hints>,
     added: Notify,
 }
@@ -22,7 +22,7 @@ struct Hints {
     freed: HashSet<(String, String)>,
 }
 
-impl Stir {
+impl LimitWatch {
     /// A queue was set, paused or resumed.
     pub(crate) fn changed(&self) {
         self.hints.lock().changed = true;
@@ -42,11 +42,11 @@ impl Stir {
     }
 
     /// Waits for hints.
-    pub(crate) async fn wait(&self) -> Stirred {
+    pub(crate) async fn wait(&self) -> LimitChanges {
         loop {
             let Hints { changed, freed } = std::mem::take(&mut *self.hints.lock());
             if changed || !freed.is_empty() {
-                return Stirred { changed, freed: freed.into_iter().collect() };
+                return LimitChanges { changed, freed: freed.into_iter().collect() };
             }
             self.added.notified().await;
         }

@@ -7,22 +7,22 @@ fn depending(on: &[TaskId]) -> NewTask {
 }
 
 /// A batch of which nothing was put off before.
-fn batch<'a>(tasks: &'a [NewTask], stands: &'a [Stands]) -> Batch<'a> {
+fn batch<'a>(tasks: &'a [NewTask], stands: &'a [MemberStatus]) -> DependencyBatch<'a> {
     static NONE: std::sync::LazyLock<HashSet<TaskId>> = std::sync::LazyLock::new(HashSet::new);
-    Batch::new(tasks, stands, &NONE)
+    DependencyBatch::new(tasks, stands, &NONE)
 }
 
-fn live(id: TaskId) -> (TaskId, Known) {
+fn live(id: TaskId) -> (TaskId, KnownParent) {
     known(id, State::Running)
 }
 
-fn known(id: TaskId, state: State) -> (TaskId, Known) {
-    (id, Known { tenant: punctual_testkit::fixtures::TENANT.to_owned(), state })
+fn known(id: TaskId, state: State) -> (TaskId, KnownParent) {
+    (id, KnownParent { tenant: punctual_testkit::fixtures::TENANT.to_owned(), state })
 }
 
-fn waits(plan: &Plan) -> &Waits {
+fn waits(plan: &MemberPlan) -> &Prerequisites {
     match plan {
-        Plan::Create(waits) => waits,
+        MemberPlan::Create(waits) => waits,
         other => panic!("{other:?}"),
     }
 }
@@ -32,7 +32,7 @@ fn members_and_others_are_waited_for() {
     let outside = TaskId::new();
     let first = depending(&[]);
     let second = depending(&[first.id, outside]);
-    let (tasks, stands) = ([second, first], [Stands::New; 2]);
+    let (tasks, stands) = ([second, first], [MemberStatus::New; 2]);
     let batch = batch(&tasks, &stands);
     assert_eq!(batch.outside(), [outside]);
     let plans = batch.plan(&HashMap::from([live(outside)]));
@@ -47,7 +47,7 @@ fn what_has_completed_is_not_waited_for() {
     let parents: HashMap<_, _> = ids.into_iter().zip(ended).map(|(id, state)| known(id, state)).collect();
     for (policy, waited) in [(OnDependencyFailure::Cancel, &ids[1..]), (OnDependencyFailure::Run, &ids[3..])] {
         let tasks = [task().depends_on(&ids).on_dependency_failure(policy).build()];
-        let plans = batch(&tasks, &[Stands::New]).plan(&parents);
+        let plans = batch(&tasks, &[MemberStatus::New]).plan(&parents);
         let waits = waits(&plans[0]);
         assert_eq!((waits.edges.as_slice(), waits.ended.len()), (waited, waited.len()), "{policy:?}");
         assert_eq!(waits.depends_on, ids);
@@ -59,11 +59,11 @@ fn a_replay_stands_for_its_first_task() {
     let first = TaskId::new();
     let replay = depending(&[]);
     let child = depending(&[replay.id, first]);
-    let (tasks, stands) = ([replay, child], [Stands::As(first), Stands::New]);
+    let (tasks, stands) = ([replay, child], [MemberStatus::As(first), MemberStatus::New]);
     let batch = batch(&tasks, &stands);
     assert_eq!(batch.outside(), [first]);
     let plans = batch.plan(&HashMap::from([live(first)]));
-    assert_eq!((&plans[0], waits(&plans[1]).edges.as_slice()), (&Plan::Stays, [first].as_slice()), "once");
+    assert_eq!((&plans[0], waits(&plans[1]).edges.as_slice()), (&MemberPlan::Stays, [first].as_slice()), "once");
 }
 
 #[test]
@@ -73,11 +73,13 @@ fn a_refused_member_takes_its_descendants_along() {
     let grandchild = depending(&[child.id]);
     let stranger = depending(&[]);
     let ids = [refused.id, child.id];
-    let (tasks, stands) =
-        ([grandchild, child, refused, stranger], [Stands::New, Stands::New, Stands::Refused, Stands::New]);
+    let (tasks, stands) = (
+        [grandchild, child, refused, stranger],
+        [MemberStatus::New, MemberStatus::New, MemberStatus::Refused, MemberStatus::New],
+    );
     let plans = batch(&tasks, &stands).plan(&HashMap::new());
-    assert_eq!(plans[..3], [Plan::Unknown(ids[1]), Plan::Unknown(ids[0]), Plan::Stays]);
-    assert_eq!(waits(&plans[3]), &Waits::default());
+    assert_eq!(plans[..3], [MemberPlan::Unknown(ids[1]), MemberPlan::Unknown(ids[0]), MemberPlan::Stays]);
+    assert_eq!(waits(&plans[3]), &Prerequisites::default());
 }
 
 /// Whether the full one is among the tasks or was taken out before.
@@ -90,20 +92,27 @@ fn what_is_missing_is_told_before_what_may_come_later() {
     let reused = depending(&[]);
     let of_reused = depending(&[full.id, reused.id]);
     let expected = [
-        Plan::Unknown(unknown),
-        Plan::Unknown(of_both.id),
-        Plan::Unknown(full.id),
-        Plan::Unknown(reused.id),
-        Plan::Stays,
-        Plan::Stays,
+        MemberPlan::Unknown(unknown),
+        MemberPlan::Unknown(of_both.id),
+        MemberPlan::Unknown(full.id),
+        MemberPlan::Unknown(reused.id),
+        MemberPlan::Stays,
+        MemberPlan::Stays,
     ];
     let out = HashSet::from([full.id]);
     let mut tasks = vec![of_both, behind, put_off, of_reused, reused, full];
-    let mut stands = vec![Stands::New, Stands::New, Stands::New, Stands::New, Stands::Refused, Stands::PutOff];
+    let mut stands = vec![
+        MemberStatus::New,
+        MemberStatus::New,
+        MemberStatus::New,
+        MemberStatus::New,
+        MemberStatus::Refused,
+        MemberStatus::PutOff,
+    ];
     assert_eq!(batch(&tasks, &stands).plan(&HashMap::new()), expected);
     tasks.pop();
     stands.pop();
-    let batch = Batch::new(&tasks, &stands, &out);
+    let batch = DependencyBatch::new(&tasks, &stands, &out);
     assert_eq!(batch.outside(), [unknown], "what was put off is not looked for");
     assert_eq!(batch.plan(&HashMap::new()), expected[..5]);
 }
@@ -116,10 +125,16 @@ fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
     let behind = depending(&[full.id, hopeless.id]);
     let of_full = depending(&[full.id]);
     let new_behind = depending(&[behind.id]);
-    let expected =
-        [Plan::Stays, Plan::Unknown(unknown), Plan::Unknown(hopeless.id), Plan::Stays, Plan::Unknown(behind.id)];
+    let expected = [
+        MemberPlan::Stays,
+        MemberPlan::Unknown(unknown),
+        MemberPlan::Unknown(hopeless.id),
+        MemberPlan::Stays,
+        MemberPlan::Unknown(behind.id),
+    ];
     let tasks = [full, hopeless, behind, of_full, new_behind];
-    let stands = [Stands::PutOff, Stands::PutOff, Stands::PutOff, Stands::PutOff, Stands::New];
+    let stands =
+        [MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::PutOff, MemberStatus::New];
     let batch = batch(&tasks, &stands);
     assert_eq!(batch.outside().len(), 2);
     assert_eq!(batch.plan(&HashMap::from([live(there)])), expected);
@@ -128,10 +143,10 @@ fn what_found_no_room_is_refused_for_good_only_where_room_would_not_mend_it() {
 #[test]
 fn another_tenants_task_is_unknown() {
     let theirs = TaskId::new();
-    let (tasks, stands) = ([depending(&[theirs])], [Stands::New]);
-    let of_others = Known { tenant: "other".to_owned(), state: State::Running };
+    let (tasks, stands) = ([depending(&[theirs])], [MemberStatus::New]);
+    let of_others = KnownParent { tenant: "other".to_owned(), state: State::Running };
     let plans = batch(&tasks, &stands).plan(&HashMap::from([(theirs, of_others)]));
-    assert_eq!(plans, [Plan::Unknown(theirs)]);
+    assert_eq!(plans, [MemberPlan::Unknown(theirs)]);
 }
 
 #[test]
@@ -140,9 +155,9 @@ fn a_long_chain_is_refused_without_recursion() {
     for place in 0..50_000 {
         tasks.push(depending(&[tasks[place].id]));
     }
-    let stands = vec![Stands::New; tasks.len()];
+    let stands = vec![MemberStatus::New; tasks.len()];
     let plans = batch(&tasks, &stands).plan(&HashMap::new());
-    assert!(plans.iter().all(|plan| matches!(plan, Plan::Unknown(_))));
+    assert!(plans.iter().all(|plan| matches!(plan, MemberPlan::Unknown(_))));
 }
 
 #[test]
