@@ -1,4 +1,5 @@
-//! A server that starts on much that is overdue: its targets are not flooded, and live work does not wait.
+//! A server that starts with many overdue tasks: it does not flood their targets, and live tasks do
+//! not wait.
 
 use std::time::Duration;
 
@@ -13,18 +14,18 @@ use crate::it::world::{PUNCTUAL, SOON, caller_of, seconds_between};
 /// Overdue webhooks, and how many of them may be dispatched in a second.
 const FOUND: u32 = 2_000;
 const PER_SECOND: u32 = 200;
-/// Live ones that come in meanwhile, each when another part of the backlog has arrived.
+/// Live webhooks, each submitted when another part of the backlog has arrived.
 const LIVE: usize = 40;
 const PART: usize = FOUND as usize / LIVE;
 
 #[tokio::test]
-async fn a_found_backlog_flows_and_live_webhooks_pass_it_by() {
+async fn live_webhooks_overtake_a_found_backlog() {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     start_on_a_backlog(Serve::new(PUNCTUAL, home.path().join("data"))).await;
 }
 
 #[tokio::test]
-async fn so_does_one_in_a_shared_database() {
+async fn live_webhooks_overtake_a_found_backlog_on_postgres() {
     let postgres = Postgres::start().await;
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let serve = Serve::new(PUNCTUAL, home.path().join("unused")).setting("STORE", &postgres.create_database().await);
@@ -62,7 +63,7 @@ async fn start_on_a_backlog(serve: Serve) {
     assert!(left.is_empty(), "{left:#?}");
 }
 
-/// Submits what nobody dispatches, and ends the server.
+/// Submits tasks that nothing dispatches, and ends the server.
 async fn pile_up(serve: &Serve, task: &Value) -> Server {
     let mut server = serve.clone().arg("--roles").arg("api").start().await;
     caller_of(&server).submit_all(vec![task.clone(); FOUND as usize]).await;
@@ -71,8 +72,8 @@ async fn pile_up(serve: &Serve, task: &Value) -> Server {
     server
 }
 
-/// Each once, and within any second no more than flowed in and one second's worth, with half as much again for the ways
-/// of a busy machine.
+/// Each arrives once, and within any second no more than the rate and one second's worth, with half
+/// as much again as tolerance for a busy machine.
 fn check_flow(found: &[Hit], began: Timestamp) {
     let mut ids: Vec<&str> = found.iter().map(|hit| hit.header("punctual-task-id")).collect();
     ids.sort_unstable();

@@ -24,7 +24,7 @@ fn statuses(items: &[Value]) -> Vec<u64> {
     items.iter().map(|item| item["status"].as_u64().unwrap_or_default()).collect()
 }
 
-/// Good and bad tasks in turn, with what should become of each.
+/// Good and bad tasks alternating, with the expected outcome of each.
 fn mixed() -> (Vec<Value>, Vec<u64>) {
     let tasks = vec![
         later(json!({"payload": 0})),
@@ -61,7 +61,7 @@ async fn expect_mixed(caller: &Caller, answer: &Reply, tasks: &[Value], expected
 }
 
 #[tokio::test]
-async fn each_task_has_its_outcome_in_order_and_bad_ones_do_not_hurt_good_ones() {
+async fn each_task_of_a_batch_has_its_own_outcome_in_order() {
     let caller = shared().await;
     let (tasks, expected) = mixed();
     let answer = caller.api.post("/v1/tasks/batch", &json!({ "tasks": tasks })).await;
@@ -69,7 +69,7 @@ async fn each_task_has_its_outcome_in_order_and_bad_ones_do_not_hurt_good_ones()
 }
 
 #[tokio::test]
-async fn ndjson_is_taken_line_by_line() {
+async fn ndjson_is_read_line_by_line() {
     let caller = shared().await;
     let (tasks, expected) = mixed();
     expect_mixed(&caller, &ndjson(&caller, lines(&tasks)).await, &tasks, &expected).await;
@@ -150,7 +150,7 @@ async fn return_ids_answers_ids_only() {
     let mut ids = Vec::new();
     collect_ids(&answer.expect(200), &mut ids);
     assert_eq!(ids.len(), 1, "{answer}");
-    assert!(answer.text().contains("422"), "the bad one is told\n{answer}");
+    assert!(answer.text().contains("422"), "the bad one is reported\n{answer}");
 }
 
 fn collect_ids(value: &Value, ids: &mut Vec<String>) {
@@ -173,7 +173,7 @@ async fn a_key_that_is_used_twice_in_a_batch_makes_one_task() {
     assert_eq!(id_of(&items[0]["task"]), id_of(&items[1]["task"]), "{answer}");
     assert_eq!(items[2]["error"]["code"], "idempotency_key_reused", "{answer}");
     assert_eq!(caller.list_ids("").await.len(), 2);
-    // The whole batch again, as a client would whose answer was lost.
+    // The whole batch again, as from a client that lost the response.
     let again = caller.api.post("/v1/tasks/batch", &tasks).await;
     assert_eq!(statuses(&array(&again.expect(200)["items"])), [200, 200, 422, 200], "{again}");
     assert_eq!(caller.list_ids("").await.len(), 2);
@@ -215,7 +215,7 @@ async fn tasks_of_a_batch_run_like_any_other() {
     while !left.is_empty() {
         let lease = caller.lease_one("q").await;
         assert!(left.remove(&id_of(&lease["task"])), "a task was handed out twice");
-        caller.tell("complete", &lease, json!({"result": lease["task"]["payload"]})).await.expect(200);
+        caller.report("complete", &lease, json!({"result": lease["task"]["payload"]})).await.expect(200);
     }
     for (n, task) in tasks.iter().enumerate() {
         assert_eq!(caller.until(&id_of(task), "COMPLETED").await["result"], n);

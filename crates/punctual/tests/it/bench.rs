@@ -1,5 +1,6 @@
-//! `punctual bench`, each scenario small: it runs, and its last line is JSON with the figures that are agreed on.
-//! Nothing here is about speed. Besides: what it does with a server that refuses, with none, and when it is ended.
+//! `punctual bench`, each scenario small: it runs, and its last line is JSON with the agreed
+//! figures. Nothing here is about speed. Also: how it handles a server that refuses, no server, and
+//! signals.
 
 mod postgres;
 
@@ -19,15 +20,15 @@ use tempfile::TempDir;
 
 use crate::it::world::{PUNCTUAL, SOON, World};
 
-/// What every figure is told with.
+/// The fields that accompany every figure.
 const ALWAYS: [&str; 7] = ["scenario", "version", "commit", "machine", "cores", "tasks", "seconds"];
 
-/// What is told of a server that the bench has started.
+/// The fields of a server that the bench has started.
 const OF_ITS_OWN: [&str; 4] = ["store", "broker", "nodes", "rss_mb"];
 
 const LATENESS: [&str; 5] = ["late_p50_ms", "late_p99_ms", "late_p999_ms", "late_max_ms", "early"];
 
-/// Runs a scenario with a server of its own and returns its line, with `figures` in it.
+/// Runs a scenario with its own server and returns its line, with `figures` in it.
 async fn bench(arguments: &[&str], figures: &[&str]) -> Value {
     let arguments = [arguments, &["--connections", "4", "--batch", "50"]].concat();
     let line = measured(&arguments).await;
@@ -35,7 +36,7 @@ async fn bench(arguments: &[&str], figures: &[&str]) -> Value {
         assert!(!line[figure].is_null(), "{figure} is missing in {line}");
     }
     assert_eq!((&line["store"], &line["nodes"]), (&"sqlite".into(), &1.into()));
-    assert_eq!(line["refused"], Value::Null, "nobody is refused by a server with so little to do");
+    assert_eq!(line["refused"], Value::Null, "a server with so little to do refuses nothing");
     line
 }
 
@@ -90,7 +91,7 @@ async fn drain_counts_what_webhooks_settle() {
 }
 
 #[tokio::test]
-async fn lateness_of_both_ways_is_told_and_nothing_is_early() {
+async fn lateness_is_measured_for_pull_and_push() {
     for (scenario, way) in [
         ("lateness", &["lateness", "--rate", "50", "--seconds", "2"][..]),
         ("lateness_webhook", &["lateness", "--webhook", "--rate", "50", "--seconds", "2"]),
@@ -102,7 +103,7 @@ async fn lateness_of_both_ways_is_told_and_nothing_is_early() {
 }
 
 #[tokio::test]
-async fn herd_tells_rate_and_lateness() {
+async fn herd_reports_rate_and_lateness() {
     let figures: Vec<&str> = LATENESS.into_iter().chain(["tasks", "seconds", "herd_per_s"]).collect();
     let herd = bench(&["herd", "--tasks", "500"], &figures).await;
     assert_eq!((&herd["tasks"], &herd["workers"], &herd["early"]), (&500.into(), &4.into(), &0.into()));
@@ -110,15 +111,15 @@ async fn herd_tells_rate_and_lateness() {
     let figures = ["jitter_s", "emptiest_tenth_percent", "fullest_tenth_percent"];
     let spread = bench(&["herd", "--tasks", "500", "--jitter", "2"], &figures).await;
     assert_eq!((&spread["jitter_s"], &spread["early"]), (&2.0.into(), &0.into()));
-    // About ten percent in each tenth: a herd that is not spread comes in the first.
+    // About ten percent in each tenth: a herd without jitter comes in the first.
     assert!(number(&spread, "fullest_tenth_percent") < 90.0, "{spread}");
 }
 
 #[tokio::test]
-async fn backlog_tells_what_waiting_tasks_cost() {
+async fn backlog_reports_what_waiting_tasks_cost() {
     let figures = ["waiting", "submit_slowdown", "drain_slowdown", "rss_waiting_mb"];
     let backlog = bench(&["backlog", "--waiting", "1000", "--probe", "200"], &figures).await;
-    // Three rounds empty and three beside those that wait.
+    // Three empty rounds and three beside the waiting tasks.
     assert_eq!((&backlog["waiting"], &backlog["tasks"]), (&1_000.into(), &1_200.into()));
     assert!(number(&backlog, "seconds") > 0.0);
 }
@@ -130,7 +131,7 @@ async fn fairness_compares_a_tenant_alone_and_beside_another() {
     for arguments in [&arguments[..], &[&arguments[..], &["--webhook"]].concat()] {
         let fairness = bench(arguments, &figures).await;
         assert_eq!((&fairness["tasks"], &fairness["early"]), (&40.into(), &0.into()), "{arguments:?}");
-        // What was not measured is not told as if it were nothing.
+        // A figure that was not measured is not reported as zero.
         assert_eq!(fairness["disturbed_tasks"] == 0, fairness.get("p99_ratio").is_none(), "{fairness}");
     }
 }
@@ -154,12 +155,12 @@ async fn overload_compares_a_flood_with_the_peak() {
 }
 
 #[tokio::test]
-async fn idle_tells_processor_time_and_wake_ups() {
+async fn idle_reports_processor_time_and_wake_ups() {
     let idle = bench(&["idle", "--seconds", "1"], &["cpu_percent", "wakeups_per_s"]).await;
     assert_eq!((&idle["tasks"], number(&idle, "seconds")), (&0.into(), 1.0));
 }
 
-/// What only a server that was started can be asked for.
+/// The fields that only a started server has.
 const UNKNOWN: [&str; 5] = ["store", "broker", "nodes", "rss_mb", "rss_peak_mb"];
 
 /// A server that answers the first submissions with `status` and accepts all others.
@@ -197,7 +198,7 @@ fn sentence(exit: &Exit) -> &str {
 }
 
 #[tokio::test]
-async fn refused_submissions_are_made_again_and_told() {
+async fn refused_submissions_are_retried_and_counted() {
     for status in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS] {
         let url = answering(status, 3).await;
         let line = measured(&words(&submit(&url))).await;
@@ -209,14 +210,14 @@ async fn refused_submissions_are_made_again_and_told() {
 }
 
 #[tokio::test]
-async fn any_other_failure_is_one() {
+async fn any_other_refusal_fails_the_benchmark() {
     let url = answering(StatusCode::INTERNAL_SERVER_ERROR, 1).await;
     let exit = run(&words(&submit(&url))).await;
     assert!(sentence(&exit).contains("answered 500 Internal Server Error: not now"), "{exit}");
 }
 
 #[tokio::test]
-async fn memory_of_a_flooded_server_that_is_not_its_own_is_left_out() {
+async fn memory_of_a_foreign_server_is_not_reported() {
     let world = World::start().await;
     let url = format!("{}/", world.server.url());
     let flood = ["overload", "--seconds", "1", "--times", "2", "--connections", "2", "--batch", "5", "--url", &url];
@@ -228,8 +229,8 @@ async fn memory_of_a_flooded_server_that_is_not_its_own_is_left_out() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_url_is_told_soon_and_in_words() {
-    // One that is closed, and one that takes connections and never says anything.
+async fn an_unreachable_url_is_reported_in_words() {
+    // A closed port, and one that accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let closed = {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -238,22 +239,22 @@ async fn nobody_at_the_url_is_told_soon_and_in_words() {
     for (address, why) in [(closed, "Connection refused"), (silent.local_addr().expect("an address"), "timed out")] {
         let url = format!("http://{address}");
         let exit = run(&["submit", "--url", &url]).await;
-        let told = sentence(&exit);
-        assert!(told.starts_with(&format!("punctual: nobody answers at {url}: ")), "{told}");
-        assert!(told.contains(why) && !told.contains(['{', '"']), "{told}");
+        let message = sentence(&exit);
+        assert!(message.starts_with(&format!("punctual: nobody answers at {url}: ")), "{message}");
+        assert!(message.contains(why) && !message.contains(['{', '"']), "{message}");
         assert!(exit.took < Duration::from_secs(15), "{exit}");
     }
 }
 
 #[tokio::test]
 async fn arguments_that_make_no_sense_are_refused_at_once() {
-    for (arguments, told) in [
+    for (arguments, message) in [
         (&["submit", "--url", "nonsense"][..], "must be the address of a server"),
         (&["submit", "--batch", "0"], "must be a whole number from 1 to 10000"),
     ] {
         let exit = run(arguments).await;
         assert_eq!(exit.code, Some(2), "{exit}");
-        assert!(exit.stderr.contains(told) && !exit.stderr.contains("panicked"), "{exit}");
+        assert!(exit.stderr.contains(message) && !exit.stderr.contains("panicked"), "{exit}");
     }
     let exit = run(&["drain", "--batch", "1001"]).await;
     assert!(sentence(&exit).contains("at most 1000 tasks"), "{exit}");
@@ -267,7 +268,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Returns once its server is there, though it may not listen yet.
+    /// Returns once its server process exists, though it may not listen yet.
     async fn start() -> Self {
         let home = tempfile::tempdir().expect("a temporary directory can be made");
         let mut command = Command::new(PUNCTUAL);
@@ -288,12 +289,12 @@ impl Bench {
         bench
     }
 
-    /// Sees it end by the signal, with nothing left.
+    /// Checks that it ends by the signal and leaves nothing.
     async fn ends_by(mut self, signal: &str) {
         let exit = self.process.exit(SOON).await;
         assert_eq!(exit.code, Some(1), "after {signal}: {exit}");
-        let told = format!("punctual: ended by {signal} before all was measured");
-        assert_eq!(exit.stderr.lines().last(), Some(told.as_str()), "{exit}");
+        let message = format!("punctual: ended by {signal} before all was measured");
+        assert_eq!(exit.stderr.lines().last(), Some(message.as_str()), "{exit}");
         assert_eq!(exit.stdout, "");
         assert!(!PathBuf::from(format!("/proc/{}", self.server)).exists(), "its server is left after {signal}");
         let left: Vec<_> = std::fs::read_dir(self.home.path()).expect("a directory").flatten().collect();
@@ -301,13 +302,13 @@ impl Bench {
     }
 }
 
-/// A group of its own, so that a signal to all of it does not reach the tests.
+/// A process group of its own, so that a signal to the group does not reach the tests.
 fn in_a_group(mut command: Command) -> Command {
     command.process_group(0);
     command
 }
 
-/// The child of a bench, by what the system knows of all processes.
+/// The child of a bench, by the system's list of processes.
 async fn server_of(bench: &Process) -> u32 {
     let parent = bench.id().to_string();
     eventually("the bench starts a server", SOON, async || {
@@ -322,9 +323,9 @@ async fn server_of(bench: &Process) -> u32 {
     .await
 }
 
-/// Sends a signal to whatever `kill` takes: a process, or a group as a negative number.
-fn kill(signal: &str, whom: i64) {
-    let script = format!("kill -{signal} {whom}");
+/// Sends a signal to anything `kill` takes: a process, or a group as a negative number.
+fn kill(signal: &str, target: i64) {
+    let script = format!("kill -{signal} {target}");
     assert!(Command::new("sh").args(["-c", &script]).status().expect("sh runs").success(), "{script} failed");
 }
 
@@ -338,14 +339,14 @@ async fn a_signal_ends_bench_server_and_directory() {
 }
 
 #[tokio::test]
-async fn a_signal_while_the_server_starts_does_as_well() {
+async fn a_signal_while_the_server_starts_ends_all() {
     let bench = Bench::start().await;
     bench.process.signal("TERM");
     bench.ends_by("SIGTERM").await;
 }
 
 #[tokio::test]
-async fn a_signal_to_the_whole_group_does_as_well() {
+async fn a_signal_to_the_whole_group_ends_all() {
     let bench = Bench::serving().await;
     kill("INT", -i64::from(bench.process.id()));
     bench.ends_by("SIGINT").await;

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::it::cluster::Cluster;
 use crate::it::world::{Caller, SOON, World, boom, every, id_of, merged, time, worker_id};
 
-/// So many runs have to fail, and so many tasks are submitted for that.
+/// How many runs have to fail, and how many tasks are submitted for that.
 const MINIMUM: usize = 5;
 
-/// A server whose breakers open soon, and are probed after so many seconds.
+/// A server whose breakers open soon, with a probe every this many seconds.
 fn touchy(serve: Serve, probe_seconds: u32) -> Serve {
     serve
         .setting("BREAKERS__MINIMUM", &MINIMUM.to_string())
@@ -22,7 +22,7 @@ fn touchy(serve: Serve, probe_seconds: u32) -> Serve {
         .setting("BREAKERS__PROBE_SECONDS", &probe_seconds.to_string())
 }
 
-/// A webhook that is tried again and again.
+/// A webhook with many retries.
 fn hook(url: &str, queue: &str) -> Value {
     json!({"type": "t", "queue": queue, "callback_url": url, "retry_policy": every(1_000, 0.2)})
 }
@@ -32,7 +32,7 @@ async fn submit(caller: &Caller, url: &str, queue: &str, count: usize) -> Vec<St
     caller.submit_all(tasks).await.iter().map(id_of).collect()
 }
 
-/// Waits until one breaker is open, and gives it.
+/// Waits until one breaker is open, and returns it.
 async fn until_open(caller: &Caller) -> Value {
     eventually("a breaker is open", SOON, async || {
         let mut open = caller.list("/v1/admin/breakers").await;
@@ -57,13 +57,14 @@ async fn until_metric(caller: &Caller, wanted: &str) {
     .await;
 }
 
-/// The hits that were probes: what was on its way when the breaker opened has arrived long before the first.
+/// The hits that were probes: calls that were in flight when the breaker opened arrived long before
+/// the first.
 fn probes(sink: &Sink, path: &str, since: Timestamp, probe_seconds: i64) -> Vec<Timestamp> {
     let after = since + SignedDuration::from_millis(probe_seconds * 800);
     sink.hits(path).iter().map(|hit| hit.at).filter(|at| *at > after).collect()
 }
 
-/// Waits until there were so many probes, none of them before its time.
+/// Waits until there were this many probes, none of them before its time.
 async fn until_probed(sink: &Sink, path: &str, since: Timestamp, count: usize, probe_seconds: i64) -> Vec<Timestamp> {
     let made = eventually("it was probed", SOON, async || {
         let made = probes(sink, path, since, probe_seconds);
@@ -78,7 +79,7 @@ async fn until_probed(sink: &Sink, path: &str, since: Timestamp, count: usize, p
 }
 
 #[tokio::test]
-async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well() {
+async fn a_dead_target_gets_only_probes_until_it_recovers() {
     let world = World::start_with(|serve| touchy(serve, 2)).await;
     let (caller, sink, other_sink) = (world.caller(), Sink::start(), Sink::start());
     sink.answer("/hook", Answer::status(500));
@@ -126,7 +127,7 @@ async fn a_dead_target_is_left_alone_but_for_probes_and_goes_on_when_it_is_well(
     world.server.until_logged(&["a breaker has opened", "a breaker has closed"]).await;
 }
 
-/// Opens the breaker of a target with tasks that are tried once, so that nothing waits under it.
+/// Opens the breaker of a target with tasks that are tried once, so that no task waits under it.
 async fn until_broken(caller: &Caller, url: &str, queue: &str) -> Value {
     let task = || json!({"type": "t", "queue": queue, "callback_url": url, "retry_policy": every(0, 0.2)});
     for task in caller.submit_all((0..MINIMUM).map(|_| task()).collect()).await {
@@ -135,14 +136,14 @@ async fn until_broken(caller: &Caller, url: &str, queue: &str) -> Value {
     until_open_and_known(caller).await
 }
 
-/// The same, once its node has it in mind.
+/// The same, once the node knows the breaker.
 async fn until_open_and_known(caller: &Caller) -> Value {
     let breaker = until_open(caller).await;
     until_metric(caller, "punctual_breakers_open 1").await;
     breaker
 }
 
-/// Waits under an open breaker: it may just be the probe, but no attempt is used up.
+/// Waits under an open breaker: it may be the probe, but uses up no attempt.
 async fn expect_spared(caller: &Caller, id: &str) -> Vec<Value> {
     let (task, runs) = (caller.task(id).await, caller.runs(id).await);
     assert!(["PENDING", "QUEUED", "RUNNING"].iter().any(|live| task["status"] == *live), "{task:#}");
@@ -156,7 +157,7 @@ async fn expect_spared(caller: &Caller, id: &str) -> Vec<Value> {
     ended
 }
 
-/// Not of the probes either, however often it is probed.
+/// Probes use up no attempt either, however many there are.
 #[tokio::test]
 async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     const TASKS: usize = 3;
@@ -165,11 +166,11 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     sink.answer("/hook", Answer::status(500));
     let since = time(&until_broken(&caller, &sink.url("/hook"), "q").await["since"]);
     let of_two = |queue: &str| json!({"type": "t", "queue": queue, "callback_url": sink.url("/hook"), "retry_policy": every(1, 0.2)});
-    // A task that is never to be run twice is not, whatever is open.
+    // A task that must never run twice does not, whatever breaker is open.
     let once = caller.submit_id(merged(of_two("q"), json!({"retry_policy": every(0, 0.2)}))).await;
     let tasks: Vec<String> =
         caller.submit_all((0..TASKS).map(|_| of_two("q")).collect()).await.iter().map(id_of).collect();
-    // More than all of their attempts.
+    // More failures than all of their attempts.
     until_probed(&sink, "/hook", since, 2 * TASKS + 3, 1).await;
     let mut runs = Vec::new();
     for id in &tasks {
@@ -196,9 +197,9 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     until_closed(&caller).await;
 }
 
-/// The same of pull workers, whose tasks are under the breaker of their tenant.
+/// The same for pull workers, whose tasks are under the breaker of their tenant.
 #[tokio::test]
-async fn failing_as_the_probe_of_pull_workers_uses_up_no_attempt() {
+async fn a_failed_probe_of_pull_workers_uses_up_no_attempt() {
     let world = World::start_with(|serve| touchy(serve, 1)).await;
     let caller = world.caller();
     let task = |retries: u32| json!({"type": "t", "queue": "q", "retry_policy": every(retries, 0.2)});
@@ -206,7 +207,7 @@ async fn failing_as_the_probe_of_pull_workers_uses_up_no_attempt() {
         |tasks: usize| json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": tasks, "wait_seconds": 20});
     caller.submit_all((0..MINIMUM).map(|_| task(0)).collect()).await;
     for lease in caller.lease(wanted(MINIMUM)).await {
-        assert_eq!(caller.tell("fail", &lease, boom()).await.expect(200)["status"], "DEAD_LETTERED");
+        assert_eq!(caller.report("fail", &lease, boom()).await.expect(200)["status"], "DEAD_LETTERED");
     }
     assert_eq!(until_open_and_known(&caller).await["target"], Value::Null);
     let tasks: Vec<String> = caller.submit_all(vec![task(1), task(1)]).await.iter().map(id_of).collect();
@@ -214,8 +215,8 @@ async fn failing_as_the_probe_of_pull_workers_uses_up_no_attempt() {
         let probe = caller.lease(wanted(10)).await;
         assert_eq!((probe.len(), &probe[0]["attempt"]), (1, &json!(1)), "{probe:#?}");
         for _ in 0..2 {
-            // Said again it is what it was.
-            assert_eq!(caller.tell("fail", &probe[0], boom()).await.expect(200)["status"], "PENDING");
+            // A repeated report gets the same response.
+            assert_eq!(caller.report("fail", &probe[0], boom()).await.expect(200)["status"], "PENDING");
         }
     }
     let mut spared = 0;
@@ -226,12 +227,12 @@ async fn failing_as_the_probe_of_pull_workers_uses_up_no_attempt() {
     }
     assert_eq!(spared, 5);
     assert_eq!(caller.list("/v1/admin/breakers").await[0]["last_probe_error"], "it broke");
-    // One that no retry would mend is a dead letter as ever.
+    // An error that a retry cannot repair makes a dead letter as always.
     let probe = caller.lease(wanted(10)).await.remove(0);
     let hopeless = merged(boom(), json!({"retryable": false}));
-    assert_eq!(caller.tell("fail", &probe, hopeless).await.expect(200)["status"], "DEAD_LETTERED");
+    assert_eq!(caller.report("fail", &probe, hopeless).await.expect(200)["status"], "DEAD_LETTERED");
     let probe = caller.lease(wanted(10)).await.remove(0);
-    caller.tell("complete", &probe, json!({})).await.expect(200);
+    caller.report("complete", &probe, json!({})).await.expect(200);
     assert_eq!(caller.task(&id_of(&probe["task"])).await["retry_count"], 0);
     until_closed(&caller).await;
 }
@@ -246,7 +247,7 @@ async fn an_operator_resets_a_breaker() {
     sink.answer("/hook", Answer::status(200));
     let since = time(&breaker["since"]);
     let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
-    // However it is spelled.
+    // In any spelling.
     let target = sink.url("/another?path=1").replace("http://", "HTTP://");
     let reset = json!({"tenant": breaker["tenant"], "target": target});
     let unreadable = json!({"tenant": breaker["tenant"], "target": "127.0.0.1"});
@@ -267,7 +268,7 @@ async fn an_operator_resets_a_breaker() {
 }
 
 #[tokio::test]
-async fn a_breaker_outlives_a_restart() {
+async fn a_breaker_survives_a_restart() {
     let mut world = World::start_with(|serve| touchy(serve, 3_600)).await;
     let (caller, sink) = (world.caller(), Sink::start());
     sink.answer("/hook", Answer::status(500));
@@ -279,7 +280,8 @@ async fn a_breaker_outlives_a_restart() {
     world.restart().await;
     let (caller, other_sink) = (world.caller(), Sink::start());
     assert_eq!(caller.list("/v1/admin/breakers").await, [breaker]);
-    // Whoever is not under it is dispatched by the new process, and so would they be.
+    // The new process dispatches tasks that are not under the breaker, and would dispatch these
+    // too.
     let well = submit(&caller, &other_sink.url("/hook"), "q", 1).await.remove(0);
     caller.until(&well, "COMPLETED").await;
     for id in &waiting {
@@ -289,7 +291,7 @@ async fn a_breaker_outlives_a_restart() {
 }
 
 #[tokio::test]
-async fn pull_workers_that_fail_everything_are_given_probes_only() {
+async fn pull_workers_that_always_fail_get_only_probes() {
     let world = World::start_with(|serve| touchy(serve, 2)).await;
     let (caller, other) = (world.caller(), world.caller().of_tenant("other"));
     let task = || json!({"type": "t", "queue": "q", "retry_policy": every(1_000, 0.2)});
@@ -297,7 +299,7 @@ async fn pull_workers_that_fail_everything_are_given_probes_only() {
     other.submit_all(vec![task()]).await;
     let wanted = |tasks: usize, seconds: u32| json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": tasks, "wait_seconds": seconds});
     for lease in caller.lease(wanted(MINIMUM, 20)).await {
-        caller.tell("fail", &lease, boom()).await.expect(200);
+        caller.report("fail", &lease, boom()).await.expect(200);
     }
     let breaker = until_open(&caller).await;
     assert_eq!(breaker["target"], Value::Null, "{breaker:#}");
@@ -306,10 +308,10 @@ async fn pull_workers_that_fail_everything_are_given_probes_only() {
     let shown = caller.list("/v1/admin/breakers").await.remove(0);
     assert_eq!((&shown["state"], &shown["probe"]), (&json!("half_open"), &probe[0]["task"]["task_id"]), "{shown:#}");
     assert_eq!(other.lease(wanted(1, 20)).await.len(), 1, "another tenant is not held up");
-    caller.tell("fail", &probe[0], boom()).await.expect(200);
+    caller.report("fail", &probe[0], boom()).await.expect(200);
     let probe = caller.lease(wanted(10, 20)).await;
     assert_eq!(probe.len(), 1, "the next probe");
-    caller.tell("complete", &probe[0], json!({})).await.expect(200);
+    caller.report("complete", &probe[0], json!({})).await.expect(200);
     until_closed(&caller).await;
     let rest = caller.lease(wanted(100, 20)).await;
     assert!(rest.len() >= 10, "{} of the rest", rest.len());
@@ -325,7 +327,7 @@ async fn breakers_can_be_switched_off() {
     assert!(caller.list("/v1/admin/breakers").await.is_empty());
 }
 
-/// Each of the nodes dispatches some of the queues, and sees only some of the failures.
+/// Each node dispatches some of the queues, and sees only some of the failures.
 #[tokio::test]
 async fn nodes_share_a_breaker_and_its_probes() {
     let mut cluster = Cluster::start(0).await;
@@ -345,7 +347,7 @@ async fn nodes_share_a_breaker_and_its_probes() {
         until_metric(caller, "punctual_breakers_open 1").await;
     }
     let known = Timestamp::now();
-    // Of both together no more than of one.
+    // Both nodes together make no more probes than one.
     until_probed(&sink, "/hook", time(&breaker["since"]), 3, 4).await;
     sink.answer("/hook", Answer::status(200));
     let mut spared = 0;

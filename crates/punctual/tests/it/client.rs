@@ -43,7 +43,7 @@ async fn a_worker_in_rust_does_everything_a_worker_does() {
     let leases = client.lease(&wanted(3)).await.expect("leased");
     let [first, second, third] = leases.as_slice() else { panic!("{leases:#?}") };
     assert_eq!(first.task.payload.get(), r#"{"a": 1.0}"#);
-    let beat = client.heartbeat(first, Some(json("0.5")), None).await.expect("it goes on");
+    let beat = client.heartbeat(first, Some(json("0.5")), None).await.expect("the run continues");
     assert!(beat.lease_expires_at.is_some_and(|until| until >= first.lease_expires_at));
     let done = client.complete(first, Some(json(r#"{"pages": 12}"#))).await.expect("completed");
     assert_eq!(
@@ -62,7 +62,7 @@ async fn a_worker_in_rust_does_everything_a_worker_does() {
 }
 
 #[tokio::test]
-async fn faults_of_a_request_are_told_in_full() {
+async fn faults_of_a_request_are_reported_in_full() {
     let world = World::start().await;
     let client = Client::new(world.server.url()).expect("an address");
     let Err(ClientError::Refused(problem)) =

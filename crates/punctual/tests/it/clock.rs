@@ -1,4 +1,4 @@
-//! A node whose wall clock is hours wrong, and becomes so while it runs: the database's clock decides what is due.
+//! A node whose wall clock jumps by hours while it runs: the database's clock decides what is due.
 
 use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::clock::WallClock;
@@ -13,16 +13,16 @@ use crate::it::world::{
     Caller, PUNCTUAL, SOON, caller_of, id_of, in_seconds, seconds_between, time, worker_id, written,
 };
 
-/// Later than this is late: far more than a busy machine needs, and far less than a clock is wrong.
+/// Later than this is late: far more than a busy machine needs, and far less than the clock is off.
 const LATE_SECONDS: f64 = 5.0;
 
-/// The nodes: the clock of the first is the one that is wrong.
+/// The nodes; the first one's clock is wrong.
 const WRONG: usize = 0;
 const RIGHT: usize = 1;
 
 /// Three nodes on one PostgreSQL, one of them with a wall clock of its own.
 struct Cluster {
-    /// Declared first, so that they end before what they need.
+    /// Declared first, so that the nodes end before what they need.
     nodes: Vec<Server>,
     clock: WallClock,
     sink: Sink,
@@ -31,7 +31,7 @@ struct Cluster {
 }
 
 impl Cluster {
-    /// With the clock ahead by so many hours from the start.
+    /// The clock is ahead by this many hours from the start.
     async fn start(hours: i64) -> Self {
         let postgres = Postgres::start().await;
         let home = tempfile::tempdir().expect("a temporary directory can be made");
@@ -50,7 +50,7 @@ impl Cluster {
         caller_of(&self.nodes[node])
     }
 
-    /// A node as another one lists it; null until it has been seen there.
+    /// A node as another one lists it; null until it was seen there.
     async fn listed(&self, node: usize) -> Value {
         let nodes = self.caller(RIGHT).list("/v1/admin/nodes").await;
         let address = self.nodes[node].address();
@@ -58,7 +58,7 @@ impl Cluster {
         nodes.iter().find(of_it).cloned().unwrap_or_default()
     }
 
-    /// Waits until the nodes' clocks are told to be wrong by so much, in the list and in the metric.
+    /// Waits until the list and the metric report the clocks as off by this much.
     async fn until_told(&self, hours: i64) {
         let sentence = "the clock of this machine differs from the database's";
         eventually("it is logged", SOON, async || {
@@ -70,13 +70,13 @@ impl Cluster {
         for (node, hours) in [(WRONG, hours), (RIGHT, 0)] {
             let ahead = SignedDuration::from_hours(hours).as_secs_f64();
             let about = |seconds: f64| (seconds - ahead).abs() < LATE_SECONDS;
-            eventually("the skew is told", SOON, async || {
+            eventually("the skew is reported", SOON, async || {
                 let listed = self.listed(node).await;
                 let metrics = self.caller(node).api.get("/metrics").await.text().to_owned();
                 let gauge = metrics.lines().find_map(|line| line.strip_prefix("punctual_clock_skew_seconds "));
                 let gauge: Option<f64> = gauge.and_then(|seconds| seconds.parse().ok());
-                let told = listed["skew_ms"].as_f64().is_some_and(|millis| about(millis / 1_000.0));
-                if told && gauge.is_some_and(about) { Ok(()) } else { Err(format!("{listed:#}, metric {gauge:?}")) }
+                let reported = listed["skew_ms"].as_f64().is_some_and(|millis| about(millis / 1_000.0));
+                if reported && gauge.is_some_and(about) { Ok(()) } else { Err(format!("{listed:#}, metric {gauge:?}")) }
             })
             .await;
         }
@@ -91,7 +91,8 @@ impl Cluster {
         self.caller(node).submit_all((0..24).map(task).collect()).await.iter().map(id_of).collect()
     }
 
-    /// Waits for as many webhooks as there are tasks, each at its time; gives who claimed them.
+    /// Waits for as many webhooks as there are tasks, each at its time; returns the nodes that
+    /// claimed them.
     async fn in_time(&self, path: &str, ids: &[String], due: Timestamp) -> Vec<String> {
         let hits = self.sink.wait_for(path, ids.len(), SOON).await;
         assert_eq!(hits.len(), ids.len());
@@ -128,7 +129,7 @@ async fn a_clock_that_jumps_makes_no_webhook_early_or_late() {
         let mut claimed = cluster.in_time(&before, &waiting, due).await;
         claimed.extend(cluster.in_time(&after, &new, due).await);
         cluster.until_told(hours).await;
-        // It was not left out, nor did anybody take it for dead.
+        // It was not left out, and no node took it for dead.
         let wrong = cluster.listed(WRONG).await;
         assert!(claimed.iter().any(|node| wrong["id"] == node.as_str()), "{wrong:#} claimed none: {claimed:?}");
     }
@@ -148,8 +149,8 @@ async fn a_clock_that_jumps_makes_no_pull_worker_early_or_late() {
         assert_eq!(id_of(&lease["task"]), waiting);
         let expires_in = seconds_between(Timestamp::now(), time(&lease["lease_expires_at"]));
         assert!((25.0..31.0).contains(&expires_in), "a lease of 30 s ends in {expires_in} s");
-        wrong.tell("heartbeat", &lease, json!({})).await.expect(200);
-        wrong.tell("complete", &lease, json!({})).await.expect(200);
+        wrong.report("heartbeat", &lease, json!({})).await.expect(200);
+        wrong.report("complete", &lease, json!({})).await.expect(200);
     }
 }
 

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of, worker_id};
 
-/// A PostgreSQL, and nodes that share a database of it.
+/// A PostgreSQL, and nodes that share one of its databases.
 pub struct Cluster {
-    /// Declared first, so that they end before what they need.
+    /// Declared first, so that the nodes end before what they need.
     pub nodes: Vec<Server>,
     pub serve: Serve,
     /// The URL of their database.
@@ -22,8 +22,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// So many nodes, three at the most, all started at once on an empty database. Who is silent for three seconds is
-    /// given up.
+    /// This many nodes, three at most, started at once on an empty database. A node that is silent
+    /// for three seconds is dead.
     pub async fn start(nodes: usize) -> Self {
         let postgres = Postgres::start().await;
         let database = postgres.create_database().await;
@@ -57,7 +57,7 @@ impl Cluster {
         self.nodes[node] = self.serve.start().await;
     }
 
-    /// Which of the nodes runs webhooks under this name, if it is one of those that live.
+    /// The index of the node that runs webhooks under this name, if it is alive.
     pub async fn place_of(&self, worker_id: &str) -> Option<usize> {
         let nodes = self.caller(0).list("/v1/admin/nodes").await;
         let number = worker_id.trim_start_matches("worker_");
@@ -67,20 +67,20 @@ impl Cluster {
 }
 
 #[tokio::test]
-async fn nodes_that_start_at_once_share_everything() {
+async fn nodes_that_start_at_once_share_the_work() {
     let cluster = Cluster::start(3).await;
     let id = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q", "payload": {"a": 1}})).await;
     assert_eq!(cluster.caller(1).task(&id).await["payload"], json!({"a": 1}));
     let lease = cluster.caller(1).lease_one("q").await;
     assert_eq!(id_of(&lease["task"]), id);
-    cluster.caller(2).tell("complete", &lease, json!({"result": "done"})).await.expect(200);
+    cluster.caller(2).report("complete", &lease, json!({"result": "done"})).await.expect(200);
     let task = cluster.caller(0).task(&id).await;
     assert_eq!((&task["status"], &task["result"]), (&json!("COMPLETED"), &json!("done")));
-    cluster.caller(0).tell("complete", &lease, json!({"result": "other"})).await.problem_code(409, "stale_token");
+    cluster.caller(0).report("complete", &lease, json!({"result": "other"})).await.problem_code(409, "stale_token");
 }
 
 #[tokio::test]
-async fn a_task_submitted_on_one_node_wakes_a_worker_that_waits_on_another() {
+async fn a_task_wakes_a_worker_that_waits_on_another_node() {
     let cluster = Cluster::start(2).await;
     let mut late = Vec::new();
     for round in 0..20 {
@@ -95,7 +95,7 @@ async fn a_task_submitted_on_one_node_wakes_a_worker_that_waits_on_another() {
         late.push(woken.saturating_duration_since(submitted));
     }
     late.sort_unstable();
-    // A sweep would take seconds.
+    // Waiting for the sweep would take seconds.
     assert!(late[late.len() / 2] < Duration::from_millis(500), "{late:?}");
 }
 
@@ -112,7 +112,7 @@ async fn a_webhook_is_called_once_however_many_nodes_there_are() {
 }
 
 #[tokio::test]
-async fn what_a_killed_node_was_doing_is_done_by_another() {
+async fn another_node_finishes_the_work_of_a_killed_one() {
     let (mut cluster, sink) = (Cluster::start(2).await, Sink::start());
     sink.answer("/", Answer::hang());
     let retry = json!({"max_retries": 3, "backoff": "fixed", "backoff_seconds": 0.1, "jitter": "none"});
@@ -120,7 +120,7 @@ async fn what_a_killed_node_was_doing_is_done_by_another() {
     let id = cluster.caller(0).submit_id(task).await;
     let running = cluster.caller(0).until(&id, "RUNNING").await;
     sink.answer("/", Answer::status(200));
-    // Whoever calls it is killed; the other one goes on.
+    // The node that calls the webhook is killed; the other one continues.
     let name = running["worker_id"].as_str().unwrap_or_default().to_owned();
     let holder = usize::from(!cluster.nodes[0].log().contains(name.trim_start_matches("worker_")));
     cluster.nodes[holder].kill();
@@ -130,7 +130,7 @@ async fn what_a_killed_node_was_doing_is_done_by_another() {
 }
 
 #[tokio::test]
-async fn a_restarted_database_is_waited_for() {
+async fn nodes_wait_for_a_database_that_restarts() {
     let mut cluster = Cluster::start(2).await;
     let id = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q"})).await;
     cluster.postgres.stop_immediately().await;
@@ -172,7 +172,7 @@ async fn the_schema_can_be_moved_by_hand() {
 }
 
 impl Cluster {
-    /// Returns once a node has logged a line in which that is.
+    /// Returns once a node has logged a line that contains this.
     pub async fn until_logged(&self, node: usize, sentence: &str) -> String {
         punctual_testkit::eventually::eventually(sentence, SOON, async || {
             let log = self.nodes[node].log();

@@ -1,4 +1,4 @@
-//! What a person gets who sets something: the settings in force, or one clear sentence.
+//! The command line and the settings: the values in force, or one clear sentence.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use super::world::{PUNCTUAL, World};
 /// "At once", on a machine that is busy with all other tests.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Runs the program to its end, without settings of whoever runs the tests.
+/// Runs the program to its end, without the settings of the environment.
 pub fn punctual(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
     let mut command = Command::new(PUNCTUAL);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PUNCTUAL_")) {
@@ -24,7 +24,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("text")
 }
 
-/// A serve that is expected to fail, with the given arguments instead of the usual ones.
+/// A `serve` that is expected to fail, with these arguments instead of the usual ones.
 async fn refused(arguments: &[&str]) -> Exit {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let mut serve = Serve::new(PUNCTUAL, home.path().join("data"));
@@ -36,7 +36,7 @@ async fn refused(arguments: &[&str]) -> Exit {
     serve.fail(AT_ONCE).await
 }
 
-/// Exit code not zero, nothing on stdout, and one line on stderr, which it gives.
+/// Requires a non-zero exit code, nothing on stdout, and one line on stderr, which it returns.
 #[track_caller]
 fn one_sentence(exit: &Exit) -> String {
     assert!(exit.code.is_some_and(|code| code != 0), "{exit}");
@@ -45,7 +45,7 @@ fn one_sentence(exit: &Exit) -> String {
 }
 
 #[test]
-fn it_tells_its_version() {
+fn it_prints_its_version() {
     let version = punctual(&["--version"], &[]);
     assert!(version.status.success());
     assert_eq!(text(&version.stdout), concat!("punctual ", env!("CARGO_PKG_VERSION"), "\n"));
@@ -97,15 +97,15 @@ fn all_faults_are_reported_at_once() {
         &[("PUNCTUAL_LIMITS__PAYLOAD_BYTES", "0"), ("PUNCTUAL_LIMITS__PAYLOD_BYTES", "1")],
     );
     assert_eq!(faulty.status.code(), Some(1));
-    let told = text(&faulty.stderr);
-    assert!(told.starts_with("punctual: the configuration has 4 faults:\n"), "{told}");
+    let output = text(&faulty.stderr);
+    assert!(output.starts_with("punctual: the configuration has 4 faults:\n"), "{output}");
     for fault in [
         r#"store = "oracle" from --store: this build knows the stores sqlite and postgres://"#,
         r#"roles = ["api", "juggler"] from --roles: "juggler" is not a role; there are api, scheduler, worker and leader"#,
         "limits.payload_bytes = 0 from PUNCTUAL_LIMITS__PAYLOAD_BYTES: must be between 1 and 16777216",
         "limits.paylod_bytes from PUNCTUAL_LIMITS__PAYLOD_BYTES: unknown key; did you mean limits.payload_bytes?",
     ] {
-        assert!(told.lines().any(|line| line.trim() == fault), "{fault} is not in\n{told}");
+        assert!(output.lines().any(|line| line.trim() == fault), "{fault} is not in\n{output}");
     }
 }
 
@@ -125,9 +125,9 @@ async fn serve_refuses_what_it_cannot_do_in_one_sentence() {
         (["--roles", "api,dashboard"], "there is no dashboard in this version"),
         (["--config", "does-not-exist.toml"], "cannot read does-not-exist.toml"),
     ] {
-        let told = one_sentence(&refused(&arguments).await);
-        assert!(told.starts_with("punctual: ") && told.contains(sentence), "{arguments:?}: {told}");
-        assert!(!told.contains("hunter2"), "a password is shown: {told}");
+        let output = one_sentence(&refused(&arguments).await);
+        assert!(output.starts_with("punctual: ") && output.contains(sentence), "{arguments:?}: {output}");
+        assert!(!output.contains("hunter2"), "a password is shown: {output}");
     }
 }
 
@@ -135,8 +135,8 @@ async fn serve_refuses_what_it_cannot_do_in_one_sentence() {
 async fn serve_refuses_a_port_that_is_taken() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let told = one_sentence(&refused(&["--listen", &address]).await);
-    assert!(told.contains(&address), "{told}");
+    let output = one_sentence(&refused(&["--listen", &address]).await);
+    assert!(output.contains(&address), "{output}");
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn serve_refuses_a_directory_it_cannot_use() {
 }
 
 #[tokio::test]
-async fn a_second_signal_ends_it_at_once() {
+async fn a_second_signal_ends_the_server_at_once() {
     // A target that accepts and never answers keeps the server draining.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let mut world = World::start().await;

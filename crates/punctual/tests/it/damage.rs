@@ -1,4 +1,4 @@
-//! Rows of the embedded store that somebody has damaged: told of in the log, out of the way of the others.
+//! Damaged rows of the embedded store: reported in the log, out of the way of the other tasks.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ fn damage(data: &Path, sql: &str) {
     database.execute_batch(sql).expect("it is damaged");
 }
 
-/// None of these is ever met by a claim.
+/// No claim ever reads one of these rows.
 #[tokio::test]
-async fn a_damaged_row_that_nobody_would_meet_is_found_and_told_of() {
+async fn a_damaged_row_that_no_claim_reads_is_quarantined() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let serve = Serve::new(PUNCTUAL, &data);
@@ -34,27 +34,27 @@ async fn a_damaged_row_that_nobody_would_meet_is_found_and_told_of() {
     );
     let node = serve.start().await;
     for (id, reason) in [(&ids[0], "its lane"), (&ids[1], "its lease_expires_at"), (&ids[2], "its lease_expires_at")] {
-        eventually("it is told of", SOON, async || {
+        eventually("it is logged", SOON, async || {
             let log = node.log();
-            let told =
+            let found =
                 log.lines().any(|line| line.contains("quarantine") && line.contains(id) && line.contains(reason));
-            if told { Ok(()) } else { Err(log) }
+            if found { Ok(()) } else { Err(log) }
         })
         .await;
     }
     let caller = caller_of(&node);
-    // What is logged is committed a moment later, and counted every few seconds.
+    // The row is committed a moment after the log line, and counted every few seconds.
     eventually("they are counted", SOON, async || {
         let metrics = caller.api.get("/metrics").await;
-        let told = metrics.text().lines().any(|line| line == "punctual_tasks_quarantined{} 3");
-        if told { Ok(()) } else { Err(metrics.to_string()) }
+        let found = metrics.text().lines().any(|line| line == "punctual_tasks_quarantined{} 3");
+        if found { Ok(()) } else { Err(metrics.to_string()) }
     })
     .await;
-    assert_eq!(id_of(&caller.lease_one("q").await["task"]), ids[3], "the others go on");
+    assert_eq!(id_of(&caller.lease_one("q").await["task"]), ids[3], "the others continue");
 }
 
 #[tokio::test]
-async fn a_history_that_is_cut_short_is_not_told_as_all_there_was() {
+async fn a_torn_history_is_refused_not_shown_in_part() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let serve = Serve::new(PUNCTUAL, &data);
@@ -71,12 +71,12 @@ async fn a_history_that_is_cut_short_is_not_told_as_all_there_was() {
         assert!(refused.text().contains("0 of its steps can be read"), "{refused}");
     }
     let lease = caller.lease_one("q").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     assert_eq!(caller.task(&id).await["status"], "COMPLETED", "the task itself is as good as ever");
 }
 
 #[tokio::test]
-async fn a_finished_task_that_cannot_be_read_is_left_out_of_lists_and_told_of() {
+async fn an_unreadable_finished_task_is_left_out_of_lists() {
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");
     let serve = Serve::new(PUNCTUAL, &data);
@@ -86,7 +86,7 @@ async fn a_finished_task_that_cannot_be_read_is_left_out_of_lists_and_told_of() 
     for _ in 0..2 {
         ids.push(caller.submit_id(json!({"type": "t", "queue": "q"})).await);
         let lease = caller.lease_one("q").await;
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
     node.terminate();
     assert_eq!(node.exit(SOON).await.code, Some(0));

@@ -1,4 +1,4 @@
-//! Dependencies: what waits for what, and what becomes of it.
+//! Dependencies: which task waits for which, and how each ends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use super::cluster::Cluster;
-use super::world::{Caller, SOON, array, boom, id_of, merged, nobody, quick, shared, worker_id};
+use super::world::{Caller, SOON, array, boom, id_of, merged, quick, shared, unknown_task, worker_id};
 
 fn child(fields: Value) -> Value {
     merged(json!({"type": "child", "queue": "children"}), fields)
@@ -22,7 +22,7 @@ async fn batch(caller: &Caller, tasks: &[Value]) -> Vec<Value> {
     array(&answer.expect(200)["items"])
 }
 
-/// Completes everything of a queue until nothing comes for a while; gives how many there were.
+/// Completes all tasks of a queue until none comes for a while; returns their number.
 async fn complete_all(caller: &Caller, queue: &str, count: usize) {
     let mut done = 0;
     while done < count {
@@ -50,7 +50,7 @@ async fn end(caller: &Caller, id: &str, queue: &str, end: &str) {
             assert_eq!(id_of(&lease["task"]), id);
             let verb = if end == "COMPLETED" { "complete" } else { "fail" };
             let body = if end == "COMPLETED" { json!({}) } else { boom() };
-            caller.tell(verb, &lease, body).await.expect(200);
+            caller.report(verb, &lease, body).await.expect(200);
         }
     }
     caller.until(id, end).await;
@@ -73,7 +73,7 @@ async fn a_diamond_is_submitted_in_one_batch_and_runs_in_order() {
     while order.len() < 4 {
         let lease = caller.lease_one("children").await;
         order.push(lease["task"]["payload"].as_str().unwrap_or_default().to_owned());
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
     assert_eq!((order[0].as_str(), order[3].as_str()), ("first", "last"), "{order:?}");
     let trail = caller.trail(&id_of(&tasks[0])).await;
@@ -84,7 +84,7 @@ async fn a_diamond_is_submitted_in_one_batch_and_runs_in_order() {
 }
 
 #[tokio::test]
-async fn three_policies_meet_four_ends() {
+async fn each_failure_policy_handles_each_end() {
     let caller = shared().await;
     let policies = [("cancel", "CANCELLED"), ("run", "PENDING"), ("fail", "FAILED")];
     for (number, ended) in ["COMPLETED", "CANCELLED", "FAILED", "DEAD_LETTERED"].into_iter().enumerate() {
@@ -108,23 +108,23 @@ async fn three_policies_meet_four_ends() {
                 let named =
                     format!("{parent}, which this task depends on, did not complete: it came to rest as {ended}");
                 assert_eq!(task["last_error"]["message"], named, "{policy} {ended}");
-                let told = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
-                let reason = &told["reasons"][0];
+                let explained = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
+                let reason = &explained["reasons"][0];
                 assert_eq!((&reason["code"], &reason["reason"]), (&json!("final"), &json!(named)), "{policy} {ended}");
                 assert_eq!(reason["tasks"], json!([{"id": parent, "state": ended}]), "{policy} {ended}");
             }
         }
-        // One that is submitted afterwards fares the same.
+        // A child that is submitted afterwards ends the same way.
         let late = caller.submit_id(child(json!({"depends_on": [parent]}))).await;
         caller.until(&late, if ended == "COMPLETED" { "PENDING" } else { "CANCELLED" }).await;
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused() {
+async fn impossible_dependencies_are_refused() {
     let caller = shared().await;
     let theirs = caller.stranger().submit_id(json!({"type": "t", "delay_seconds": 600})).await;
-    for missing in [nobody(), theirs] {
+    for missing in [unknown_task(), theirs] {
         let refused = caller.api.post("/v1/tasks", &child(json!({"depends_on": [missing]}))).await;
         let problem = refused.problem_code(422, "unknown_dependency");
         assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains(&missing)), "{refused}");
@@ -133,7 +133,7 @@ async fn what_cannot_be_is_refused() {
     caller.api.post("/v1/tasks", &child(json!({"depends_on": ["task_1"]}))).await.invalid("/depends_on/0");
     caller.api.post("/v1/tasks", &child(json!({"depends_on": [0]}))).await.invalid("/depends_on/0");
     caller.api.post("/v1/tasks", &child(json!({"on_dependency_failure": "panic"}))).await.problem(422);
-    let many: Vec<String> = (0..10_001).map(|_| nobody()).collect();
+    let many: Vec<String> = (0..10_001).map(|_| unknown_task()).collect();
     caller.api.post("/v1/tasks", &child(json!({"depends_on": many}))).await.problem(422);
     caller.expect_nothing_stored().await;
 }
@@ -159,7 +159,7 @@ async fn circles_are_refused_with_their_members_named() {
     assert!(items[2]["error"]["detail"].as_str().is_some_and(|text| text.contains("its own place")), "{items:#?}");
     assert_eq!(items[2]["error"]["errors"][0]["pointer"], "/tasks/2/depends_on");
 
-    // As many as a batch takes, in a time that shows that it is linear.
+    // As many as a batch takes, in a time that shows that the check is linear.
     let many = 10_000;
     let tasks: Vec<Value> = (0..many).map(|place| child(json!({"depends_on": [(place + 1) % many]}))).collect();
     let begun = Instant::now();
@@ -201,7 +201,7 @@ async fn replayed_and_refused_members_of_a_batch() {
     caller.until(&id, "PENDING").await;
 }
 
-/// Ten thousand parents and one child; as many children and one parent; a chain as long.
+/// Ten thousand parents and one child; as many children and one parent; a chain of that length.
 async fn ten_thousand(caller: &Caller, store: &str) {
     const MANY: usize = 10_000;
     let mut begun = Instant::now();
@@ -235,18 +235,18 @@ async fn ten_thousand(caller: &Caller, store: &str) {
 }
 
 #[tokio::test]
-async fn ten_thousand_are_followed_in_one_process() {
+async fn ten_thousand_dependencies_resolve_in_one_process() {
     let world = super::world::World::start().await;
     ten_thousand(&world.caller(), "sqlite").await;
 }
 
 #[tokio::test]
-async fn ten_thousand_are_followed_in_a_cluster() {
+async fn ten_thousand_dependencies_resolve_in_a_cluster() {
     let cluster = Cluster::start(2).await;
     ten_thousand(&cluster.caller(0), "postgres").await;
 }
 
-/// The parent completes on one node while the child is submitted on another, both at once.
+/// The parent completes on one node while the child is submitted on another, at the same time.
 async fn race(one: &Caller, other: &Caller, rounds: usize) {
     for round in 0..rounds {
         let parent = one.submit_id(json!({"type": "t", "queue": "race"})).await;
@@ -257,7 +257,7 @@ async fn race(one: &Caller, other: &Caller, rounds: usize) {
             let (caller, barrier) = (one.apart(), Arc::clone(&barrier));
             async move {
                 barrier.wait().await;
-                caller.tell("complete", &lease, json!({})).await.expect(200);
+                caller.report("complete", &lease, json!({})).await.expect(200);
             }
         });
         barrier.wait().await;
@@ -280,7 +280,7 @@ async fn a_completion_on_another_node_never_loses_the_wake_up() {
     race(&cluster.caller(0), &cluster.caller(1), 150).await;
 }
 
-/// A dead letter in a queue that holds is no end: its children follow it when it is driven again.
+/// A dead letter in a queue with `hold` is no end: its children follow when it is re-driven.
 async fn a_redrive_wakes_held_children(caller: &Caller) {
     caller
         .api

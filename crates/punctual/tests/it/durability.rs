@@ -1,4 +1,5 @@
-//! What was acknowledged is kept: through `kill -9`, through SIGTERM, and through a second server that tries to start.
+//! Acknowledged tasks are kept: through `kill -9`, through SIGTERM, and through a second server
+//! that tries to start.
 
 mod crash;
 mod disk;

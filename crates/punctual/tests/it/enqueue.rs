@@ -1,4 +1,4 @@
-//! Tasks that are submitted by SQL, inside a transaction of the submitter's own.
+//! Tasks that are submitted by SQL, inside the submitter's own transaction.
 
 use std::time::{Duration, Instant};
 
@@ -16,9 +16,9 @@ use crate::it::world::{
     Caller, PUNCTUAL, SOON, array, caller_of, expect_prompt, id_of, in_seconds, time, worker_id, written,
 };
 
-/// A PostgreSQL, and nodes on a database of it.
+/// A PostgreSQL, and nodes on one of its databases.
 pub struct Site {
-    /// Declared first, so that they end before what they need.
+    /// Declared first, so that the nodes end before what they need.
     pub nodes: Vec<Server>,
     pub serve: Serve,
     /// The database.
@@ -28,7 +28,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// With so many nodes, started one after the other.
+    /// Starts this many nodes one after the other.
     pub async fn start(nodes: usize) -> Self {
         let postgres = Postgres::start().await;
         let home = tempfile::tempdir().expect("a temporary directory can be made");
@@ -53,14 +53,14 @@ impl Site {
     }
 }
 
-/// `punctual.enqueue` with these arguments; gives the task's id as the interface writes it.
+/// Calls `punctual.enqueue` with these arguments; returns the task's id as the API writes it.
 async fn enqueue(client: &Client, arguments: &str) -> String {
     let row = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
     let id: Uuid = row.unwrap_or_else(|error| panic!("{arguments}: {error:?}")).get(0);
     format!("task_{id}")
 }
 
-/// The SQLSTATE of a call that is refused.
+/// The SQLSTATE of a refused call.
 async fn refused(client: &Client, arguments: &str) -> String {
     let answer = client.query_one(&format!("SELECT punctual.enqueue({arguments})"), &[]).await;
     let error = answer.expect_err("it is refused");
@@ -103,14 +103,14 @@ async fn a_task_comes_and_goes_with_its_transaction() {
     let done = site.caller(0).until(&ids[0], "COMPLETED").await;
     assert_eq!(done["payload"], json!(1));
     assert_eq!(sink.hits("/committed").len(), 1);
-    // A later one has arrived: so would this one have.
+    // A later one has arrived: this one would have, too.
     let last = enqueue(&client, "'t', queue => 'q'").await;
     assert_eq!(id_of(&site.caller(0).lease_one("q").await["task"]), last);
     assert!(is_unknown(&site.caller(0), &ids[1]).await);
     assert_eq!(sink.hits("/rolled-back").len(), 0);
 }
 
-/// Whatever can be said both ways means the same both ways.
+/// Everything that can be said both ways means the same both ways.
 #[tokio::test]
 async fn a_task_by_sql_is_the_same_as_one_over_http() {
     let site = Site::start(1).await;
@@ -129,7 +129,7 @@ async fn a_task_by_sql_is_the_same_as_one_over_http() {
             let since = time(&task["created_at"]);
             assert_eq!(task["updated_at"], task["created_at"]);
             if submission.get("execute_at").is_none() {
-                // As long after its submission, then.
+                // Compare the time after the submission instead.
                 for instant in ["execute_at", "next_attempt_at"] {
                     task[instant] = json!(time(&task[instant]).duration_since(since).as_millis());
                 }
@@ -152,7 +152,7 @@ async fn a_task_by_sql_is_the_same_as_one_over_http() {
     assert_eq!(refused.get::<_, i64>(0), 0);
 }
 
-/// Fields of a task, each there or not, all within the rules.
+/// Fields of a task, each present or absent, all valid.
 fn random_submission(dice: &mut Dice, round: usize) -> Value {
     let mut task = json!({"type": format!("kind.{}/{}", round % 5, dice.below(9))});
     let names = ["a", "\u{1f600}", "long name", "k'q", "k\"q", "back\\slash"];
@@ -186,7 +186,7 @@ fn random_submission(dice: &mut Dice, round: usize) -> Value {
         1 => task["delay_seconds"] = [json!(0), json!(5_000), json!(1_000.057)][round / 3 % 3].clone(),
         _ => {}
     }
-    // What is due now would be called: what comes of that is not what this is about.
+    // A due task would be called, and this test is not about calls.
     if task.get("execute_at").is_some() {
         let urls =
             ["http://127.0.0.1:1/a?b='c'", "http://[::1]:9/", "https://Example.COM/x/../y#z", "http://a_b.example:80"];
@@ -212,7 +212,7 @@ fn arguments(submission: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_due_task_wakes_a_waiting_worker_as_its_transaction_commits() {
+async fn a_commit_hands_its_due_task_to_a_waiting_worker() {
     let site = Site::start(2).await;
     let mut client = site.client().await;
     let mut number = 0;
@@ -239,7 +239,7 @@ async fn a_due_task_wakes_a_waiting_worker_as_its_transaction_commits() {
 }
 
 #[tokio::test]
-async fn a_task_of_later_fires_on_time() {
+async fn an_enqueued_task_fires_on_time() {
     let (site, sink) = (Site::start(1).await, Sink::start());
     let client = site.client().await;
     let mut number = 0;
@@ -265,7 +265,7 @@ async fn a_task_of_later_fires_on_time() {
 }
 
 #[tokio::test]
-async fn what_is_enqueued_while_no_node_runs_waits_for_one() {
+async fn submissions_by_sql_wait_for_a_node() {
     let (mut site, sink) = (Site::start(1).await, Sink::start());
     site.nodes.pop().expect("a node").kill();
     let client = site.client().await;
@@ -276,13 +276,13 @@ async fn what_is_enqueued_while_no_node_runs_waits_for_one() {
     until_there(&site.caller(0), &id).await;
     site.caller(0).until(&id, "COMPLETED").await;
     assert_eq!(sink.hits("/waited").len(), 1);
-    // Its time was over before there was anybody to begin it: it is told, as for every other task.
+    // Its expiry passed before a node could begin it: it fails, as every other task.
     until_there(&site.caller(0), &expired).await;
     site.caller(0).until(&expired, "FAILED").await;
 }
 
 #[tokio::test]
-async fn a_key_is_the_same_key_both_ways() {
+async fn sql_and_http_share_their_keys() {
     let site = Site::start(1).await;
     let (client, caller) = (site.client().await, site.caller(0));
     let arguments =
@@ -302,7 +302,7 @@ async fn a_key_is_the_same_key_both_ways() {
 }
 
 #[tokio::test]
-async fn what_only_a_node_can_judge_is_put_aside_with_the_reason() {
+async fn a_submission_that_a_node_refuses_is_set_aside() {
     let site = Site::start(1).await;
     let client = site.client().await;
     let bad = enqueue(&client, "'t', callback_url => 'http://10.0.0.1/'").await;
@@ -315,20 +315,19 @@ async fn what_only_a_node_can_judge_is_put_aside_with_the_reason() {
     site.nodes[0].until_logged(&[&bad, "punctual.inbox_refused"]).await;
     let metrics = site.caller(0).api.get("/metrics").await.text().to_owned();
     for line in ["punctual_enqueued_total{outcome=\"refused\"} 1", "punctual_enqueued_total{outcome=\"taken\"} 1"] {
-        assert!(metrics.lines().any(|told| told == line), "{line} is not in {metrics}");
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
 }
 
-/// A transaction that stays open is in nobody's way: neither in that of its own lane and key over HTTP, nor in that of
-/// nodes that start.
+/// An open transaction blocks neither its own lane and key over HTTP, nor nodes that start.
 #[tokio::test]
-async fn an_open_transaction_holds_up_nobody() {
+async fn an_open_transaction_delays_no_other_task() {
     let mut site = Site::start(1).await;
     let mut client = site.client().await;
     let open = client.transaction().await.expect("a transaction begins");
     let id = enqueue(open.client(), "'new.kind', queue => 'new', idempotency_key => 'k'").await;
     let caller = site.caller(0);
-    // Whoever waited for a lock would fail after five seconds.
+    // A call that waited for a lock would fail after five seconds.
     for task in [
         json!({"type": "new.kind", "queue": "new"}),
         json!({"type": "new.kind", "queue": "new", "idempotency_key": "other"}),
@@ -338,7 +337,7 @@ async fn an_open_transaction_holds_up_nobody() {
     let leased =
         caller.lease(json!({"worker_id": worker_id(), "queues": ["new"], "max_tasks": 9, "wait_seconds": 30})).await;
     for lease in &leased {
-        caller.tell("complete", lease, json!({})).await.expect(200);
+        caller.report("complete", lease, json!({})).await.expect(200);
     }
     site.nodes.push(site.serve.start().await);
     site.caller(1).submit(json!({"type": "new.kind", "queue": "new", "delay_seconds": 60})).await;
@@ -346,7 +345,8 @@ async fn an_open_transaction_holds_up_nobody() {
     assert_eq!(id_of(&caller.lease_one("new").await["task"]), id);
 }
 
-/// Nodes are killed while transactions commit and roll back: what was committed is done, and nothing else is there.
+/// Nodes are killed while transactions commit and roll back: committed tasks run, and no others
+/// exist.
 #[tokio::test]
 async fn nothing_is_lost_or_doubled_when_nodes_are_killed() {
     let (mut site, sink) = (Site::start(2).await, Sink::start());
@@ -364,7 +364,7 @@ async fn nothing_is_lost_or_doubled_when_nodes_are_killed() {
                 committed.push(id);
             }
         }
-        // In the middle of what it is doing with them.
+        // In the middle of taking them in.
         site.nodes[round % 2].kill();
         site.nodes[round % 2] = site.serve.start().await;
     }

@@ -1,4 +1,5 @@
-//! `GET /v1/tasks/{id}/explain`: for every reason that can hold a task, the situation, and what is said of it.
+//! `GET /v1/tasks/{id}/explain`: for every reason that can hold a task, the situation and the
+//! explanation.
 
 mod dispatch;
 mod others;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::world::{Caller, array, boom, merged, shared, worker_id};
 
-/// What is said of a task.
+/// The explanation of a task.
 async fn explained(caller: &Caller, id: &str) -> Value {
     let answer = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
     for reason in array(&answer["reasons"]) {
@@ -23,7 +24,7 @@ fn codes(answer: &Value) -> Vec<String> {
     array(&answer["reasons"]).iter().map(|reason| reason["code"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The only reason that is given, which must have this code; and the expectation.
+/// The only reason of the explanation, which must have this code.
 #[track_caller]
 fn only(answer: &Value, code: &str) -> (Value, Value) {
     assert_eq!(codes(answer), [code], "{answer:#}");
@@ -42,7 +43,7 @@ async fn put(caller: &Caller, queue: &str, settings: Value) {
     caller.api.call("PUT", &format!("/v1/queues/{queue}")).json(&settings).send().await.expect(200);
 }
 
-/// Leases so many of a queue at once.
+/// Leases this many tasks of a queue at once.
 async fn take(caller: &Caller, queue: &str, count: usize) -> Vec<Value> {
     let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": count, "wait_seconds": 20});
     let leases = caller.lease(wanted).await;
@@ -54,9 +55,9 @@ fn fatal() -> Value {
     merged(boom(), json!({"retryable": false}))
 }
 
-/// Everything that the store decides, acted on one node and asked on another.
+/// Every reason that the store decides, caused on one node and explained by another.
 #[tokio::test]
-async fn what_the_store_decides_is_told_by_every_node() {
+async fn every_node_explains_what_the_store_decides() {
     let cluster = Cluster::start(2).await;
     let (acting, asking) = (cluster.caller(0), cluster.caller(1));
     others::blocked(&acting, &asking).await;

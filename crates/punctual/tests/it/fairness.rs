@@ -1,4 +1,4 @@
-//! Priorities and tenants share what there is: counted over HTTP, on a real server.
+//! Priorities and tenants share the claims and slots: counted over HTTP, on a real server.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn lease(caller: &Caller, most: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_flood_of_high_priority_lets_low_priority_progress_at_its_share() {
+async fn low_priority_keeps_its_share_in_a_flood_of_high() {
     let world = World::start().await;
     let (single, batched) = (world.caller().stranger(), world.caller().stranger());
     flood(&single).await;
@@ -43,12 +43,12 @@ async fn a_flood_of_high_priority_lets_low_priority_progress_at_its_share() {
     assert_eq!(by_band(&leased), [70, 25, 5]);
     flood(&batched).await;
     assert_eq!(by_band(&lease(&batched, 100).await), [70, 25, 5]);
-    // What is left is claimed whatever it is: no share is kept for nobody.
+    // The rest is claimed whatever its band: no share is kept idle.
     assert_eq!(lease(&batched, 1_000).await.len(), 340);
 }
 
 #[tokio::test]
-async fn so_it_does_in_a_shared_database_and_with_other_weights() {
+async fn low_priority_keeps_its_share_on_postgres() {
     let postgres = Postgres::start().await;
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let serve = Serve::new(PUNCTUAL, home.path().join("unused"))
@@ -89,11 +89,11 @@ fn longest_wait(metrics: &str, band: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn the_longest_wait_of_each_band_is_told_although_nothing_is_claimed() {
+async fn the_longest_wait_of_each_band_is_a_metric() {
     let world = World::start_with(|serve| serve.setting("SCHEDULER__SWEEP_INTERVAL_SECONDS", "0.1")).await;
     let caller = world.caller();
-    let told = async |low: std::ops::Range<f64>| {
-        eventually("the wait is told", SOON, async || {
+    let until_low_waits = async |low: std::ops::Range<f64>| {
+        eventually("the wait is in the metrics", SOON, async || {
             let metrics = caller.api.get("/metrics").await.text().to_owned();
             let waits = ["high", "normal", "low"].map(|band| longest_wait(&metrics, band));
             let is_so = waits[..2] == [0.0; 2] && low.contains(&waits[2]);
@@ -101,27 +101,27 @@ async fn the_longest_wait_of_each_band_is_told_although_nothing_is_claimed() {
         })
         .await;
     };
-    told(0.0..0.001).await;
+    until_low_waits(0.0..0.001).await;
     let id = id_of(&caller.submit(json!({"type": "t", "queue": "q", "priority": 3})).await);
-    told(1.0..60.0).await;
-    told(2.0..60.0).await;
+    until_low_waits(1.0..60.0).await;
+    until_low_waits(2.0..60.0).await;
     caller.api.delete(&format!("/v1/tasks/{id}")).await.expect_any(&[200, 202, 204]);
-    told(0.0..0.001).await;
+    until_low_waits(0.0..0.001).await;
 }
 
 #[tokio::test]
-async fn tenants_share_what_workers_ask_for_by_their_weights() {
+async fn tenants_share_pulled_tasks_by_weight() {
     share_by_their_weights(|serve| serve).await;
 }
 
 #[tokio::test]
-async fn tenants_share_by_their_weights_in_a_shared_database() {
+async fn tenants_share_pulled_tasks_by_weight_on_postgres() {
     let postgres = Postgres::start().await;
     let database = postgres.create_database().await;
     share_by_their_weights(|serve| serve.setting("STORE", &database)).await;
 }
 
-/// Workers of two tenants ask for more than a claim has, of which one weighs three times as much.
+/// Workers of two tenants, one with three times the weight, ask for more than a claim has.
 async fn share_by_their_weights(settings: impl FnOnce(Serve) -> Serve) {
     let world = World::start_with(|serve| {
         settings(serve).setting("SCHEDULER__CLAIM_BATCH", "40").setting("FAIRNESS__TENANT_WEIGHTS", "heavy=3")
@@ -131,13 +131,13 @@ async fn share_by_their_weights(settings: impl FnOnce(Serve) -> Serve) {
     for caller in &callers {
         caller.submit_all(tasks(5, 2_000)).await;
     }
-    // Alone a tenant has all of it.
+    // Alone, a tenant gets all of it.
     assert_eq!(lease(&callers[1], 1_000).await.len(), 40);
     let mut draining = Vec::new();
     for caller in &callers {
         let caller = caller.clone();
         draining.push(tokio::spawn(async move {
-            // Always two ask, so that there is never nobody.
+            // Two polls per tenant, so that there is always one.
             let mut smallest = usize::MAX;
             let ask = || lease(&caller, 1_000);
             for _ in 0..10 {
@@ -151,12 +151,12 @@ async fn share_by_their_weights(settings: impl FnOnce(Serve) -> Serve) {
     for one in draining {
         smallest.push(one.await.expect("no worker fails"));
     }
-    // A claim is cut to the share while the other contends.
+    // A claim is cut to the share while the other tenant contends.
     assert!((29..=31).contains(&smallest[0]) && (9..=11).contains(&smallest[1]), "{smallest:?}");
 }
 
 #[tokio::test]
-async fn a_tenant_whose_webhooks_never_end_does_not_hold_anothers_places() {
+async fn endless_webhooks_leave_slots_to_other_tenants() {
     let world =
         World::start_with(|serve| serve.setting("WEBHOOKS__CONCURRENCY", "16").setting("WEBHOOKS__PER_TARGET", "16"))
             .await;
@@ -180,8 +180,8 @@ async fn a_tenant_whose_webhooks_never_end_does_not_hold_anothers_places() {
     assert!(on_their_way() <= 12, "{} of 16 places", on_their_way());
 }
 
-/// Calls that each tenant got of the first `calls` to one target, which has so few places that one comes free at a time.
-/// All have much waiting before the first place is given out.
+/// The calls that each tenant got of the first `calls` to one target with very few slots. All
+/// tenants have much waiting before the first slot is taken.
 async fn calls_to_a_shared_target(weights: &str, tenants: &[&str], calls: usize) -> Vec<usize> {
     let world = World::start_with(|serve| {
         serve.setting("WEBHOOKS__PER_TARGET", "4").setting("FAIRNESS__TENANT_WEIGHTS", weights)
@@ -199,30 +199,30 @@ async fn calls_to_a_shared_target(weights: &str, tenants: &[&str], calls: usize)
     for caller in &callers {
         caller.api.post("/v1/queues/q/resume", &json!({})).await.expect(200);
     }
-    let hits = eventually("there were so many calls", SOON, async || {
+    let hits = eventually("that many calls were made", SOON, async || {
         let hits = sink.all_hits();
         if hits.len() >= calls { Ok(hits) } else { Err(format!("{} calls", hits.len())) }
     })
     .await;
-    // Until the last of them was resumed not all contended.
+    // Before the last tenant was resumed, not all of them contended.
     let contended = &hits[calls / 4..calls];
     tenants.iter().map(|tenant| contended.iter().filter(|hit| hit.path == format!("/{tenant}")).count()).collect()
 }
 
 #[tokio::test]
-async fn tenants_share_the_places_of_a_target_whatever_their_names() {
+async fn tenants_share_the_slots_of_a_target_whatever_their_names() {
     let got = calls_to_a_shared_target("", &["a", "b", "c", "d", "e", "z"], 800).await;
     assert!(got.iter().all(|calls| (90..=110).contains(calls)), "{got:?}");
 }
 
 #[tokio::test]
-async fn tenants_share_the_places_of_a_target_by_their_weights() {
+async fn tenants_share_the_slots_of_a_target_by_weight() {
     let got = calls_to_a_shared_target("z=3", &["a", "z"], 800).await;
     assert!((140..=160).contains(&got[0]) && (440..=460).contains(&got[1]), "{got:?}");
 }
 
 #[tokio::test]
-async fn weights_that_are_none_are_refused() {
+async fn invalid_weights_are_refused() {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     for (setting, value, advice) in [
         ("PUNCTUAL_FAIRNESS__LOW_WEIGHT", "0", "must be between 1 and 1000"),
@@ -237,7 +237,7 @@ async fn weights_that_are_none_are_refused() {
             .output()
             .await
             .expect("the program can be started");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && told.contains(advice), "{setting}={value}: {told}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && stderr.contains(advice), "{setting}={value}: {stderr}");
     }
 }

@@ -1,4 +1,4 @@
-//! What will be due, as whoever plans ahead sees it: tasks and schedules together, on both stores.
+//! The forecast: tasks and schedules together, on both stores.
 
 use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::eventually::eventually;
@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::world::{Caller, SOON, World, array, id_of, in_seconds, shared, time, written};
 
-/// The middle of a minute, so many minutes from now: no test takes as long as to come near its ends.
+/// The middle of a minute, this many minutes from now: no test takes long enough to come near its
+/// ends.
 fn minutes_ahead(minutes: i64) -> Timestamp {
     begin_of(Timestamp::now()) + SignedDuration::from_secs(minutes * 60 + 30)
 }
 
-/// The first instant of the minute in which an instant is.
+/// The first instant of the minute that contains an instant.
 fn begin_of(at: Timestamp) -> Timestamp {
     Timestamp::from_second(at.as_second().div_euclid(60) * 60).expect("invariant: a minute of this century")
 }
@@ -31,7 +32,7 @@ async fn forecast(caller: &Caller, query: &str) -> Value {
     caller.api.get(&format!("/v1/forecast{query}")).await.expect(200)
 }
 
-/// A schedule that fires once a day, the first time then.
+/// A schedule that fires once a day, first at that time.
 async fn daily(caller: &Caller, name: &str, at: Timestamp) -> Value {
     let schedule = json!({"name": name, "interval_seconds": 86_400, "starts_at": written(at), "task": {"type": "t", "queue": "s"}});
     caller.api.post("/v1/schedules", &schedule).await.expect(201)
@@ -45,13 +46,13 @@ async fn tasks_and_schedules_are_counted_together() {
     caller.submit(json!({"type": "t", "queue": "q"})).await;
     daily(&caller, "a", soon).await;
     let paused = daily(&caller, "b", later).await;
-    let told = forecast(&caller, "").await;
-    let (from, to) = (time(&told["from"]), time(&told["to"]));
+    let shown = forecast(&caller, "").await;
+    let (from, to) = (time(&shown["from"]), time(&shown["to"]));
     assert!(from > Timestamp::now() - SignedDuration::from_mins(2) && from == begin_of(from), "{from}");
     assert_eq!(to.duration_since(from), SignedDuration::from_hours(24));
-    assert_eq!(told["minutes"], json!([minute(soon, 3, 1), minute(later, 1, 1)]));
-    assert_eq!(told["herds"], told["minutes"]);
-    assert_eq!((&told["tasks"], &told["schedules"], &told["complete"]), (&json!(4), &json!(2), &json!(true)));
+    assert_eq!(shown["minutes"], json!([minute(soon, 3, 1), minute(later, 1, 1)]));
+    assert_eq!(shown["herds"], shown["minutes"]);
+    assert_eq!((&shown["tasks"], &shown["schedules"], &shown["complete"]), (&json!(4), &json!(2), &json!(true)));
 
     let path = |task: &Value, tail: &str| format!("/v1/tasks/{}{tail}", id_of(task));
     caller.api.delete(&path(&tasks[0], "")).await.expect(200);
@@ -59,9 +60,9 @@ async fn tasks_and_schedules_are_counted_together() {
     caller.api.call("POST", &path(&tasks[2], "/run")).send().await.expect(200);
     let id = paused["schedule_id"].as_str().expect("a schedule has an id");
     caller.api.post(&format!("/v1/schedules/{id}/pause"), &json!({})).await.expect(200);
-    let told = forecast(&caller, "?top=1").await;
-    assert_eq!(told["minutes"], json!([minute(soon, 0, 1), minute(later, 2, 0)]));
-    assert_eq!(told["herds"], json!([minute(later, 2, 0)]));
+    let shown = forecast(&caller, "?top=1").await;
+    assert_eq!(shown["minutes"], json!([minute(soon, 0, 1), minute(later, 2, 0)]));
+    assert_eq!(shown["herds"], json!([minute(later, 2, 0)]));
     caller.api.call("POST", &format!("/v1/schedules/{id}/resume")).send().await.expect(200);
     assert_eq!(forecast(&caller, "").await["minutes"], json!([minute(soon, 0, 1), minute(later, 2, 1)]));
     assert_eq!(forecast(&caller, "?hours=48").await["tasks"], 3);
@@ -69,7 +70,7 @@ async fn tasks_and_schedules_are_counted_together() {
     caller.api.get("/v1/forecast?hours=49").await.problem_code(422, "invalid_request");
 }
 
-/// What the forecast says of an instant with jitter is what the cron loop does, and one that has fired is a task.
+/// The forecast puts an instant with jitter where the cron loop does; one that has fired is a task.
 #[tokio::test]
 async fn an_instant_is_counted_once_where_its_jitter_puts_it() {
     let caller = shared().await;
@@ -87,16 +88,17 @@ async fn an_instant_is_counted_once_where_its_jitter_puts_it() {
     })
     .await;
     let (due_at, after) = (time(&task["execute_at"]), forecast(&caller, "?hours=4").await);
-    // Unless it falls into the minute in which it was asked.
-    let expected = |told: &Value, tasks: u64, schedules: u64| {
-        if due_at < time(&told["from"]) { json!([]) } else { json!([minute(due_at, tasks, schedules)]) }
+    // Unless it falls into the current minute.
+    let expected = |shown: &Value, tasks: u64, schedules: u64| {
+        if due_at < time(&shown["from"]) { json!([]) } else { json!([minute(due_at, tasks, schedules)]) }
     };
     let fired = array(&before["minutes"]).iter().any(|minute| minute["tasks"] == 1);
     assert_eq!(before["minutes"], expected(&before, u64::from(fired), u64::from(!fired)));
     assert_eq!(after["minutes"], expected(&after, 1, 0));
 }
 
-/// Of three one runs, and then two wait for it: theirs are reserved, and none is left for the hours to come.
+/// Of three runs one runs and two wait for it: all three are used up, and none is left for later
+/// instants.
 async fn counts_no_run_twice(caller: &Caller) {
     let schedule = json!({
         "name": "thrice", "interval_seconds": 3_600, "starts_at": written(minutes_ahead(90)), "max_runs": 3,
@@ -112,18 +114,18 @@ async fn counts_no_run_twice(caller: &Caller) {
 }
 
 #[tokio::test]
-async fn the_runs_of_those_that_wait_are_not_left_for_later_instants() {
+async fn waiting_occurrences_count_towards_max_runs() {
     counts_no_run_twice(&shared().await).await;
 }
 
 #[tokio::test]
-async fn nor_are_they_on_postgres() {
+async fn waiting_occurrences_count_towards_max_runs_on_postgres() {
     let cluster = Cluster::start(1).await;
     counts_no_run_twice(&cluster.caller(0)).await;
 }
 
 #[tokio::test]
-async fn a_restart_keeps_it() {
+async fn a_forecast_survives_a_restart() {
     let mut world = World::start().await;
     let at = minutes_ahead(90);
     let tasks = world.caller().submit_all(vec![due(at); 5]).await;
@@ -137,7 +139,7 @@ async fn a_restart_keeps_it() {
 }
 
 #[tokio::test]
-async fn every_node_tells_of_what_all_have_taken() {
+async fn every_node_forecasts_the_tasks_of_all_nodes() {
     let cluster = Cluster::start(2).await;
     let (one, two, at) = (cluster.caller(0), cluster.caller(1), minutes_ahead(90));
     let first = one.submit_all(vec![due(at); 3]).await;
@@ -152,8 +154,8 @@ async fn every_node_tells_of_what_all_have_taken() {
     let enqueue = format!("SELECT punctual.enqueue('t', execute_at => '{at}', tenant => 'default')");
     client.batch_execute(&enqueue).await.expect("it is enqueued");
     eventually("what was enqueued is counted", SOON, async || {
-        let told = forecast(&one, "").await;
-        if told["minutes"] == json!([minute(at, 4, 1)]) { Ok(()) } else { Err(format!("{told:#}")) }
+        let shown = forecast(&one, "").await;
+        if shown["minutes"] == json!([minute(at, 4, 1)]) { Ok(()) } else { Err(format!("{shown:#}")) }
     })
     .await;
 }

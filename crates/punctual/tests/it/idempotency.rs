@@ -49,7 +49,7 @@ async fn the_header_and_the_field_are_the_same_thing() {
 }
 
 #[tokio::test]
-async fn the_same_key_with_another_body_is_refused_and_the_first_stays() {
+async fn the_same_key_with_another_body_is_refused() {
     let caller = shared().await;
     let first = caller.submit(keyed("k")).await;
     for (field, value) in [
@@ -111,7 +111,7 @@ async fn a_replay_of_a_task_that_has_ended_runs_nothing_again() {
     let task = json!({"type": "t", "queue": "q", "idempotency_key": "k"});
     let id = caller.submit_id(task.clone()).await;
     let lease = caller.lease_one("q").await;
-    caller.tell("complete", &lease, json!({"result": 1})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
     caller.until(&id, "COMPLETED").await;
     expect_replay(&caller.api.post("/v1/tasks", &task).await, &id);
     let seen = caller.task(&id).await;
@@ -153,17 +153,17 @@ async fn a_hundred_connections_with_one_key_make_one_task() {
                 assert_eq!(answer.header("idempotent-replayed"), Some("true"), "{answer}");
                 replayed.push(id_of(&answer.value()));
             }
-            // Another submission of the key is under way: it may be tried again.
+            // Another submission of the key is in progress: this one may be tried again.
             _ => drop(answer.problem(409)),
         }
     }
     assert_eq!(created.len(), 1, "one task is made");
-    assert!(replayed.iter().all(|id| *id == created[0]), "all are told the same task");
+    assert!(replayed.iter().all(|id| *id == created[0]), "all get the same task");
     assert_eq!(caller.list_ids("").await, created);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn of_different_bodies_with_one_key_one_is_taken() {
+async fn of_different_bodies_with_one_key_one_is_accepted() {
     let caller = shared().await;
     let barrier = Arc::new(Barrier::new(30));
     let submissions: Vec<_> = (0..30)

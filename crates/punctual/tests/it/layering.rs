@@ -1,11 +1,11 @@
-//! Which crate may know which: ARCHITECTURE.md's rule, held against what the manifests say.
+//! Which crate may depend on which: ARCHITECTURE.md's rule, checked against the manifests.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
 
-/// Where a crate stands.
+/// The layer of a crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layer {
     /// Domain and ports.
@@ -16,7 +16,7 @@ enum Layer {
     Adapter,
     /// Calls ports.
     Service,
-    /// Speaks to a running server, as a user does.
+    /// Talks to a running server, as a user does.
     Tool,
     /// For tests and proofs only.
     Testkit,
@@ -42,7 +42,7 @@ fn layer(name: &str) -> Layer {
     }
 }
 
-/// Whether a crate of one layer may depend on a crate of another, tests apart.
+/// Whether a crate of one layer may depend on a crate of another, apart from tests.
 fn may_know(from: Layer, to: Layer) -> bool {
     match from {
         Layer::Core => false,
@@ -91,7 +91,7 @@ fn only_the_testkit_can_forge_changes() {
     }
 }
 
-/// Every crate of the workspace with what it depends on outside its tests.
+/// Every crate of the workspace with its dependencies outside of tests.
 fn workspace() -> BTreeMap<String, Vec<String>> {
     let name = |value: &Value| value["name"].as_str().expect("a name").to_owned();
     let outside_tests = |dependency: &&Value| dependency["kind"] != "dev";
@@ -100,7 +100,7 @@ fn workspace() -> BTreeMap<String, Vec<String>> {
     packages().iter().map(|package| (name(package), dependencies(package))).collect()
 }
 
-/// What cargo says of the crates of the workspace.
+/// What cargo reports about the crates of the workspace.
 fn packages() -> Vec<Value> {
     let asked = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])

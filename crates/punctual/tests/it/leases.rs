@@ -1,5 +1,7 @@
-//! Pull workers: what they are handed, what they may say, and what becomes of those that fall silent.
+//! Pull workers: what they are granted, what they may report, and what happens when they fall
+//! silent.
 
+mod batch;
 mod expiry;
 mod handout;
 mod polling;

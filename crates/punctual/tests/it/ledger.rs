@@ -1,9 +1,10 @@
-//! A worker that records in the ledger what it does: killed at the worst moments, its effect happens once.
+//! A worker that records its work in the ledger: killed at the worst moments, its effect happens
+//! once.
 //!
 //! The worker is `examples/exactly_once.rs` of the client crate, unchanged, in a process of its
-//! own: this test program, told by its environment to run [`worker_process`] and nothing else.
-//! Where it is when it is killed is made sure from outside, by a lock in the database that it
-//! waits for and by a relay that lets nothing through to the server any more.
+//! own: this test program, which by its environment runs only [`worker_process`]. The test controls
+//! where the worker is when it is killed: by a lock in the database that it waits for, and by a
+//! relay that stops passing bytes to the server.
 
 use std::io::Write as _;
 use std::process::Command;
@@ -24,17 +25,17 @@ use crate::it::world::SOON;
 #[allow(dead_code, reason = "its main is that of the example")]
 mod exactly_once;
 
-/// Where the worker process finds its server and its database.
+/// The environment variables that name the server and the database of the worker process.
 const SERVER: &str = "LEDGER_WORKER_SERVER";
 const DATABASE: &str = "LEDGER_WORKER_DATABASE";
 
-/// The worker process's whole life. As a test among the others it has no server, and nothing to do.
+/// The worker process's whole life. As an ordinary test it has no server and does nothing.
 #[tokio::test]
 async fn worker_process() {
     let Ok(server) = std::env::var(SERVER) else { return };
     let database = std::env::var(DATABASE).expect("a setting");
-    // The runner has written the test's name, and no line's end.
-    writeln!(std::io::stdout(), "\nworks").expect("somebody reads");
+    // The runner has printed the test's name without a newline.
+    writeln!(std::io::stdout(), "\nworks").expect("stdout is read");
     exactly_once::work(&server, &database).await.expect("it works until it is killed");
 }
 
@@ -46,7 +47,7 @@ fn start_worker(server: &str, site: &Site) -> Process {
     Process::spawn(command)
 }
 
-/// A site with two accounts, and a transfer of 30 between them that is leased for a second at a time.
+/// A site with two accounts, and a transfer of 30 between them whose lease lasts a second.
 async fn transfer() -> (Site, Client, String) {
     let site = Site::start(1).await;
     let client = site.client().await;
@@ -55,7 +56,7 @@ async fn transfer() -> (Site, Client, String) {
     client.batch_execute(accounts).await.expect("the accounts are made");
     let policy = json!({"max_retries": 9, "backoff": "fixed", "backoff_seconds": 0, "jitter": "none"});
     let payload = json!({"from": "ada", "to": "grace", "amount": 30});
-    // A run that is not settled within a second is over, and its task comes again.
+    // A run that is not settled within a second is lost, and its task is handed out again.
     let task = json!({"type": "transfer", "payload": payload, "retry_policy": policy, "timeout_seconds": 1});
     let id = site.caller(0).submit_id(task).await;
     (site, client, id)
@@ -71,7 +72,7 @@ async fn entries(client: &Client) -> i64 {
     client.query_one(count, &[]).await.map_or(0, |row| row.get(0))
 }
 
-/// Waits until somebody waits for a lock: the worker, in its transaction, with the entry written.
+/// Waits until a session waits for a lock: the worker, in its transaction, with the entry written.
 async fn until_in_the_transaction(client: &Client) {
     eventually("the worker is in its transaction", SOON, async || {
         let waiting =
@@ -99,7 +100,7 @@ async fn a_worker_that_dies_before_its_commit_has_done_nothing() {
 }
 
 #[tokio::test]
-async fn a_worker_that_dies_after_its_commit_and_before_it_says_so_has_done_it_once() {
+async fn a_worker_that_dies_after_its_commit_has_done_it_once() {
     let (site, client, id) = transfer().await;
     let mut holder = site.client().await;
     let lock = holder.transaction().await.expect("a transaction begins");
@@ -107,7 +108,7 @@ async fn a_worker_that_dies_after_its_commit_and_before_it_says_so_has_done_it_o
     let relay = Relay::to(site.nodes[0].address()).await;
     let mut worker = start_worker(&relay.url, &site);
     until_in_the_transaction(&client).await;
-    // From here on it can commit, but tell nobody.
+    // From here on the worker can commit, but cannot report.
     relay.close();
     lock.rollback().await.expect("the lock is released");
     eventually("the transfer is committed", SOON, async || {
@@ -116,7 +117,7 @@ async fn a_worker_that_dies_after_its_commit_and_before_it_says_so_has_done_it_o
     })
     .await;
     worker.kill();
-    assert_ne!(site.caller(0).task(&id).await["status"], "COMPLETED", "somebody has told");
+    assert_ne!(site.caller(0).task(&id).await["status"], "COMPLETED", "the completion got through");
     let mut another = start_worker(site.nodes[0].url(), &site);
     another.line(&format!("{id} Already"), SOON).await;
     let done = site.caller(0).until(&id, "COMPLETED").await;
@@ -124,16 +125,17 @@ async fn a_worker_that_dies_after_its_commit_and_before_it_says_so_has_done_it_o
     assert_eq!((balances(&client).await, entries(&client).await), (vec![70, 30], 1));
 }
 
-/// Two that think they hold the same task, one of them since long ago: the second waits for the first, and does nothing.
+/// Two workers believe that they hold the same task: the second waits for the first, and does
+/// nothing.
 #[tokio::test]
-async fn a_worker_that_was_thought_dead_and_its_successor_do_it_once() {
+async fn a_slow_worker_with_a_successor_does_it_once() {
     let (site, client, id) = transfer().await;
     let mut holder = site.client().await;
     let lock = holder.transaction().await.expect("a transaction begins");
     lock.execute("SELECT FROM accounts FOR UPDATE", &[]).await.expect("the accounts are locked");
     let mut workers = [start_worker(site.nodes[0].url(), &site), start_worker(site.nodes[0].url(), &site)];
     until_in_the_transaction(&client).await;
-    // Its time is over, the other one gets the task, and waits for the entry.
+    // Its lease ends, the other worker gets the task and waits for the entry.
     eventually("both are at it", SOON, async || {
         let waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
         let row = client.query_one(waiting, &[]).await.expect("it is looked up");
@@ -152,7 +154,7 @@ async fn a_worker_that_was_thought_dead_and_its_successor_do_it_once() {
     assert_eq!((balances(&client).await, entries(&client).await), (vec![70, 30], 1));
 }
 
-/// Passes bytes on to a server, until it is closed: then they go nowhere.
+/// Passes bytes on to a server until it is closed; from then on it drops them.
 struct Relay {
     url: String,
     is_closed: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! The log: lines that programs can read, and a server that does not depend on anybody reading them.
+//! The log: lines that programs can read, and a server that works even if nothing reads them.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -39,7 +39,7 @@ async fn every_line_is_json_with_a_sentence() {
 async fn a_stuck_stderr_does_not_stop_the_server() {
     let home = tempfile::tempdir().unwrap();
     let mut command = serve("trace", &home.path().join("data"));
-    // Nobody reads the pipe: it is full after 64 KiB.
+    // Nothing reads the pipe: it is full after 64 KiB.
     let mut server = Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"));
     let mut ready = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
@@ -52,13 +52,13 @@ async fn a_stuck_stderr_does_not_stop_the_server() {
     assert!(terminated.success());
     let status = tokio::task::spawn_blocking(move || server.0.wait()).await.unwrap().unwrap();
     assert_eq!(status.code(), Some(0));
-    // The test is one only if there was more to say than the pipe takes.
+    // The test means something only if the log is larger than the pipe.
     let said: usize = BufReader::new(unread).split(b'\n').map_while(Result::ok).map(|line| line.len() + 1).sum();
     assert!(said >= 60 * 1_024, "the server logged {said} bytes only");
 }
 
 #[tokio::test]
-async fn a_task_that_cannot_be_read_is_told_of_with_the_reason_and_where_it_is() {
+async fn an_unreadable_task_is_logged_with_the_reason() {
     let site = Site::start(1).await;
     let caller = site.caller(0);
     let id = caller.submit_id(serde_json::json!({"type": "t", "queue": "q"})).await;

@@ -1,4 +1,4 @@
-//! `/openapi.json` as others read it: judged by a validator that is not ours.
+//! `/openapi.json`, checked by an independent validator.
 
 use std::process::Command;
 

@@ -1,4 +1,5 @@
-//! What operators and load balancers ask a node, whatever its roles, and what `punctual migrate` tells them.
+//! What operators and load balancers ask a node, whatever its roles, and the output of `punctual
+//! migrate`.
 
 use std::process::Output;
 
@@ -15,7 +16,7 @@ fn migrate(arguments: &[&str], store: &str) -> Output {
 }
 
 #[tokio::test]
-async fn a_node_without_the_interface_shows_how_it_is_and_nothing_else() {
+async fn a_node_without_the_api_serves_only_health() {
     let world = World::start_with(|serve| serve.arg("--roles").arg("scheduler,worker,leader")).await;
     let api = world.caller().api;
     api.get("/healthz").await.expect(200);
@@ -28,7 +29,7 @@ async fn a_node_without_the_interface_shows_how_it_is_and_nothing_else() {
     api.post("/v1/tasks", &json!({"type": "t"})).await.problem(404);
 }
 
-/// Steps that are taken back beside a running node make it unready, those of a newer version do not.
+/// Migrating down beside a running node makes it unready; steps of a newer version do not.
 #[tokio::test]
 async fn a_node_is_ready_while_the_schema_has_all_that_it_needs() {
     let postgres = Postgres::start().await;
@@ -62,7 +63,7 @@ async fn a_node_is_ready_while_the_schema_has_all_that_it_needs() {
 }
 
 #[test]
-fn help_on_migrations_lists_what_matters_to_them() {
+fn help_on_migrations_lists_their_own_settings() {
     for direction in ["up", "down", "status"] {
         let help = text(&migrate(&[direction, "--help"], "sqlite").stdout);
         for flag in ["--config", "--data", "--store"] {

@@ -1,4 +1,4 @@
-//! Ordering keys: one at a time and in order, whatever happens to the tasks and to whoever runs them.
+//! Ordering keys: one at a time and in order, whatever happens to the tasks and their workers.
 
 mod nodes;
 
@@ -16,7 +16,7 @@ fn keyed(fields: Value) -> Value {
     merged(json!({"type": "t", "queue": "q", "ordering_key": "k"}), fields)
 }
 
-/// What a worker that does not wait is handed now, if anything.
+/// The task that a poll without waiting gets, if any.
 async fn offered(caller: &Caller) -> Vec<String> {
     let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 0});
     caller.lease(wanted).await.iter().map(|lease| id_of(&lease["task"])).collect()
@@ -30,7 +30,7 @@ async fn lease_of(caller: &Caller, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn tasks_of_a_key_run_one_at_a_time_in_the_order_of_their_times() {
+async fn tasks_of_a_key_run_one_at_a_time_by_their_times() {
     let caller = shared().await;
     let tasks = [3, 1, 2, 1].map(|ago| keyed(json!({"execute_at": format!("2020-01-01T00:00:0{}Z", 9 - ago)})));
     let tasks = caller.submit_all(tasks.to_vec()).await;
@@ -38,13 +38,13 @@ async fn tasks_of_a_key_run_one_at_a_time_in_the_order_of_their_times() {
     for place in [0, 2, 1, 3] {
         let lease = lease_of(&caller, &id_of(&tasks[place])).await;
         assert_eq!(offered(&caller).await, Vec::<String>::new(), "two of a key at once");
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
     assert_eq!(caller.task(&id_of(&tasks[3])).await["ordering_key"], "k");
 }
 
 #[tokio::test]
-async fn other_keys_and_other_tenants_run_beside_it() {
+async fn tasks_of_other_keys_run_beside_it() {
     let caller = shared().await;
     let tasks: Vec<Value> = (0..20).map(|n| keyed(json!({"ordering_key": format!("k{}", n % 5)}))).collect();
     caller.submit_all(tasks).await;
@@ -69,16 +69,16 @@ async fn a_retry_a_crash_and_a_release_keep_the_order() {
     let tasks = caller.submit_all(vec![keyed(json!({"retry_policy": quick(5)})), keyed(json!({}))]).await;
     let (first, second) = (id_of(&tasks[0]), id_of(&tasks[1]));
     let lease = lease_of(&caller, &first).await;
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     let lease = lease_of(&caller, &first).await;
-    caller.tell("release", &lease, json!({})).await.expect(200);
-    // A worker that is not heard of again.
+    caller.report("release", &lease, json!({})).await.expect(200);
+    // A worker that falls silent.
     let wanted =
         json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 5, "wait_seconds": 20, "lease_seconds": 1});
     let leases = caller.lease(wanted).await;
     assert_eq!(leases.iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(), std::slice::from_ref(&first));
     let lease = lease_of(&caller, &first).await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     let lease = lease_of(&caller, &second).await;
     let done = caller.task(&first).await;
     assert!(time(&lease["task"]["started_at"]) >= time(&done["completed_at"]), "{lease:#} {done:#}");
@@ -97,28 +97,28 @@ async fn cancellations_edits_and_redrives_keep_the_order() {
     let lease = lease_of(&caller, &ids[3]).await;
     let later = json!({"execute_at": "2021-01-01T00:00:00Z"});
     caller.api.patch(&format!("/v1/tasks/{}", ids[1]), &later).await.expect(200);
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     caller.until(&ids[3], "DEAD_LETTERED").await;
     let lease = lease_of(&caller, &ids[2]).await;
-    // It is earlier than all that wait, and waits for what runs.
+    // It is earlier than all waiting tasks, and waits for the running one.
     caller.api.post(&format!("/v1/tasks/{}/redrive", ids[3]), &json!({})).await.expect(200);
     assert_eq!(offered(&caller).await, Vec::<String>::new());
     caller.api.delete(&format!("/v1/tasks/{}", ids[2])).await.expect(202);
     assert_eq!(offered(&caller).await, Vec::<String>::new(), "it runs until its worker has stopped");
-    caller.tell("complete", &lease, json!({})).await.problem_code(410, "cancelled");
+    caller.report("complete", &lease, json!({})).await.problem_code(410, "cancelled");
     for id in [&ids[3], &ids[4], &ids[1]] {
         let lease = lease_of(&caller, id).await;
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
 }
 
-/// By default those behind a dead letter go on; a queue may hold them.
+/// By default the tasks behind a dead letter continue; a queue may hold them.
 async fn a_queue_may_hold_what_stands_behind_a_dead_letter(caller: &Caller) {
     let fatal = || json!({"error": {"code": "bad", "message": "bad"}, "retryable": false});
     let ids: Vec<String> =
         caller.submit_all(vec![keyed(json!({})), keyed(json!({})), keyed(json!({}))]).await.iter().map(id_of).collect();
     let lease = lease_of(caller, &ids[0]).await;
-    caller.tell("fail", &lease, fatal()).await.expect(200);
+    caller.report("fail", &lease, fatal()).await.expect(200);
     let lease = lease_of(caller, &ids[1]).await;
     caller
         .api
@@ -127,31 +127,31 @@ async fn a_queue_may_hold_what_stands_behind_a_dead_letter(caller: &Caller) {
         .send()
         .await
         .expect_any(&[200, 201]);
-    caller.tell("fail", &lease, fatal()).await.expect(200);
+    caller.report("fail", &lease, fatal()).await.expect(200);
     caller.until(&ids[1], "DEAD_LETTERED").await;
     let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 10, "wait_seconds": 2});
     assert_eq!(caller.lease(wanted).await, Vec::<Value>::new(), "the third is held");
     caller.api.post(&format!("/v1/tasks/{}/redrive", ids[1]), &json!({})).await.expect(200);
     let lease = lease_of(caller, &ids[1]).await;
-    caller.tell("fail", &lease, fatal()).await.expect(200);
+    caller.report("fail", &lease, fatal()).await.expect(200);
     caller.until(&ids[1], "DEAD_LETTERED").await;
     caller.api.call("PUT", "/v1/queues/q").json(&json!({})).send().await.expect_any(&[200, 201]);
     let lease = lease_of(caller, &ids[2]).await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
 }
 
 #[tokio::test]
-async fn a_queue_may_hold_what_stands_behind_a_dead_letter_in_one_process() {
+async fn a_dead_letter_may_hold_its_key_in_one_process() {
     a_queue_may_hold_what_stands_behind_a_dead_letter(&shared().await).await;
 }
 
 #[tokio::test]
-async fn a_queue_may_hold_what_stands_behind_a_dead_letter_in_a_cluster() {
+async fn a_dead_letter_may_hold_its_key_in_a_cluster() {
     let cluster = Cluster::start(2).await;
     a_queue_may_hold_what_stands_behind_a_dead_letter(&cluster.caller(1)).await;
 }
 
-/// The numbers in what a sink was called with, as the calls came.
+/// The numbers in the payloads that a sink got, in the order of the calls.
 fn numbers(sink: &Sink) -> Vec<usize> {
     let number = |hit: &Hit| {
         let payload: Value = serde_json::from_slice(&hit.body).expect("a payload");
@@ -160,7 +160,8 @@ fn numbers(sink: &Sink) -> Vec<usize> {
     sink.all_hits().iter().map(number).collect()
 }
 
-/// Checks the calls of a key: one at a time, each in its turn. A run that was lost is made again before the next.
+/// Checks the calls of a key: one at a time, each in its turn. A lost run is repeated before the
+/// next.
 fn expect_turns(sink: &Sink, count: usize) {
     let mut turns = numbers(sink);
     turns.dedup();
@@ -169,11 +170,11 @@ fn expect_turns(sink: &Sink, count: usize) {
 }
 
 #[tokio::test]
-async fn the_order_outlives_a_killed_process() {
+async fn the_order_survives_a_killed_process() {
     const COUNT: usize = 40;
     let (mut world, sink) = (World::start().await, Sink::start());
     sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
-    // Nobody but a kill ends the first run of either of these two.
+    // Only a kill ends the first run of these two.
     let stuck = [5, 15];
     sink.script("/stuck", [Answer::hang(), Answer::status(200), Answer::hang(), Answer::status(200)]);
     let task = |number: usize| {
@@ -208,7 +209,7 @@ async fn a_key_is_1_to_255_characters() {
     for bad in [json!(7), json!(["k"])] {
         caller.api.post("/v1/tasks", &keyed(json!({"ordering_key": bad}))).await.problem(422);
     }
-    // It is part of what is meant by an idempotency key.
+    // The ordering key is part of what an idempotency key stands for.
     let submit = |key: &str| json!({"type": "t", "idempotency_key": "i", "ordering_key": key, "delay_seconds": 600});
     caller.api.post("/v1/tasks", &submit("a")).await.expect(201);
     caller.api.post("/v1/tasks", &submit("a")).await.expect(200);

@@ -1,4 +1,4 @@
-//! Which of several nodes on one PostgreSQL dispatches which queues, as an operator and a webhook's target see it.
+//! Partitions of several nodes on one PostgreSQL, as an operator and a webhook's target see them.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ async fn owners(caller: &Caller) -> Owners {
     partitions.iter().map(row).collect()
 }
 
-/// How many partitions each owner has, without those of nobody.
+/// How many partitions each owner has; partitions without an owner are left out.
 fn shares(owners: &Owners) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     for owner in owners.values().filter_map(|(owner, _)| owner.clone()) {
@@ -40,7 +40,7 @@ fn shares(owners: &Owners) -> BTreeMap<String, usize> {
     shares
 }
 
-/// Waits until so many nodes own every partition, each as many as the others, give or take one.
+/// Waits until this many nodes own every partition, with even shares, give or take one.
 async fn until_shared(caller: &Caller, nodes: usize, within: Duration) -> Owners {
     eventually(&format!("{nodes} nodes share all partitions"), within, async || {
         let owners = owners(caller).await;
@@ -64,12 +64,12 @@ async fn id_of_node(caller: &Caller, server: &Server) -> String {
     .await
 }
 
-/// The id of the node that dispatches a queue of the default tenant now.
+/// The id of the node that currently dispatches a queue of the default tenant.
 pub async fn owner_of(caller: &Caller, queue: &str) -> Option<String> {
     owners(caller).await.remove(&partition_of(queue)).and_then(|(owner, _)| owner)
 }
 
-/// Of each node of a cluster, in their order, a queue that it dispatches.
+/// For each node of a cluster, in order, a queue that it dispatches.
 pub async fn queue_of_each(cluster: &Cluster) -> Vec<String> {
     let caller = cluster.caller(0);
     let owners = until_shared(&caller, cluster.nodes.len(), SOON).await;
@@ -90,7 +90,7 @@ fn partition_of(queue: &str) -> u64 {
     Partition::of(&lane, u16::try_from(PARTITIONS).expect("a few")).number().into()
 }
 
-/// Webhooks that come due one after the other, in all queues, from `from` seconds on until `to` seconds.
+/// Webhooks that come due one after the other, in all queues, between `from` and `to` seconds.
 async fn submit_webhooks(caller: &Caller, sink: &Sink, count: u32, from: f64, to: f64) -> Vec<String> {
     let task = |number: u32| {
         let due = from + (to - from) * f64::from(number) / f64::from(count);
@@ -105,7 +105,8 @@ async fn submit_webhooks(caller: &Caller, sink: &Sink, count: u32, from: f64, to
     caller.submit_all((0..count).map(task).collect()).await.iter().map(id_of).collect()
 }
 
-/// Waits until each was delivered and completed; no attempt may have been delivered twice. Gives the first hit of each.
+/// Waits until each was delivered and completed; no attempt may have been delivered twice. Returns
+/// the first hit of each.
 async fn until_delivered(caller: &Caller, sink: &Sink, ids: &[String]) -> Vec<Hit> {
     for id in ids {
         caller.until_within(id, "COMPLETED", Duration::from_mins(1)).await;
@@ -131,7 +132,7 @@ fn lateness(hit: &Hit) -> f64 {
     seconds_between(due(hit), hit.at)
 }
 
-/// The lateness that 99 of 100 have at the most, of those due from `since` on.
+/// The 99th percentile of the lateness of those due from `since` on.
 fn p99(hits: &[Hit], since: Timestamp) -> f64 {
     let mut late: Vec<f64> = hits.iter().filter(|hit| due(hit) >= since).map(lateness).collect();
     assert!(late.len() > 100, "only {} were due then", late.len());
@@ -177,7 +178,7 @@ async fn every_partition_has_one_owner_and_shares_are_even() {
 }
 
 #[tokio::test]
-async fn a_node_that_joins_gets_its_share_and_nothing_else_moves() {
+async fn a_node_that_joins_gets_its_share() {
     let mut cluster = Cluster::start(2).await;
     let before = until_shared(&cluster.caller(0), 2, SOON).await;
     cluster.serve = cluster.serve.clone().setting("NAME", "newcomer-3");
@@ -202,23 +203,24 @@ async fn a_node_that_joins_gets_its_share_and_nothing_else_moves() {
     for node in 0..2 {
         let joined = format!("a node has joined node.id={newcomer} node.name=\"newcomer-3\"");
         cluster.until_logged(node, &joined).await;
-        // Ten or eleven of its thirty-two, at once.
+        // Ten or eleven of its thirty-two move, at once.
         cluster.until_logged(node, " taken=0 given_up=1").await;
     }
     cluster.until_logged(2, "the partitions of this node have changed owned=").await;
 }
 
 #[tokio::test]
-async fn a_node_that_ends_hands_over_at_once() {
+async fn a_node_that_shuts_down_hands_over_at_once() {
     let (mut cluster, sink) = (Cluster::start(3).await, Sink::start());
     let mut rounds = Vec::new();
-    // The machine may be busy with all other tests: what is late by design is late in every round.
+    // The machine may be busy with all other tests: a design that is late would be late in every
+    // round.
     while rounds.len() < 3 {
         until_shared(&cluster.caller(1), 3, SOON).await;
         let seen = sink.all_hits().len();
         let ids = submit_webhooks(&cluster.caller(1), &sink, 1_000, 1.0, 6.0).await;
         sink.wait_for("/", seen + 400, SOON).await;
-        let told = Timestamp::now();
+        let signalled_at = Timestamp::now();
         cluster.nodes[0].terminate();
         let begun = Instant::now();
         until_shared(&cluster.caller(1), 2, SOON).await;
@@ -226,7 +228,7 @@ async fn a_node_that_ends_hands_over_at_once() {
         let hits = until_delivered(&cluster.caller(1), &sink, &ids).await;
         let exit = cluster.nodes[0].exit(SOON).await;
         assert_eq!(exit.code, Some(0), "{exit}");
-        let late = p99(&hits, told);
+        let late = p99(&hits, signalled_at);
         if took < Duration::from_secs(2) && late < 0.5 {
             return;
         }
@@ -239,7 +241,7 @@ async fn a_node_that_ends_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn what_a_killed_node_owned_is_taken_over() {
+async fn another_node_takes_over_from_a_killed_one() {
     let (mut cluster, sink) = (Cluster::start(3).await, Sink::start());
     let before = until_shared(&cluster.caller(1), 3, SOON).await;
     let killed = id_of_node(&cluster.caller(1), &cluster.nodes[0]).await;
@@ -269,16 +271,17 @@ async fn what_a_killed_node_owned_is_taken_over() {
 }
 
 #[tokio::test]
-async fn a_frozen_owner_dispatches_nothing_when_it_wakes_and_gets_its_share_again() {
+async fn a_frozen_owner_dispatches_nothing_when_it_wakes() {
     let (mut cluster, sink) = (Cluster::start(3).await, Sink::start());
     let before = until_shared(&cluster.caller(1), 3, SOON).await;
     let frozen = id_of_node(&cluster.caller(1), &cluster.nodes[0]).await;
     let mut ids = submit_webhooks(&cluster.caller(1), &sink, 400, 0.5, 6.5).await;
     sink.wait_for("/", 50, SOON).await;
     cluster.nodes[0].process().signal("STOP");
-    // A claim that it was frozen in keeps its partition until the database ends that transaction, after ten seconds.
+    // If it is frozen inside a claim, it keeps its partition until the database ends that
+    // transaction, after ten seconds.
     until_shared(&cluster.caller(1), 2, SOON).await;
-    // Due when it wakes, and after.
+    // Due when it wakes, and later.
     ids.extend(submit_webhooks(&cluster.caller(1), &sink, 400, 0.0, 4.0).await);
     cluster.nodes[0].process().signal("CONT");
     let after = until_shared(&cluster.caller(1), 3, SOON).await;
@@ -286,21 +289,22 @@ async fn a_frozen_owner_dispatches_nothing_when_it_wakes_and_gets_its_share_agai
     let lost = before.iter().filter(|(_, (owner, _))| *owner == Some(frozen.clone()));
     assert!(lost.clone().count() >= PARTITIONS / 3);
     for (partition, (_, term)) in lost {
-        assert!(after[partition].1 > *term, "partition {partition} was somebody else's meanwhile");
+        assert!(after[partition].1 > *term, "partition {partition} had another owner meanwhile");
     }
     until_delivered(&cluster.caller(2), &sink, &ids).await;
 }
 
-/// Ends the first node.
+/// Shuts the first node down.
 async fn end(cluster: &mut Cluster) {
     let mut node = cluster.nodes.remove(0);
     node.terminate();
     assert_eq!(node.exit(SOON).await.code, Some(0));
 }
 
-/// A newcomer cannot tell where there were once as many as it counts; but whoever counts fewer then notices.
+/// A new node cannot know that there once were as many as it counts; but a node that counts fewer
+/// then notices.
 #[tokio::test]
-async fn another_number_of_partitions_is_told() {
+async fn another_number_of_partitions_is_reported() {
     let mut cluster = Cluster::start(0).await;
     let usual = cluster.serve.clone();
     cluster.serve = usual.clone().setting("SCHEDULER__PARTITIONS", "80");
@@ -318,16 +322,16 @@ async fn another_number_of_partitions_is_told() {
     .await;
 }
 
-/// With different numbers some queues would be dispatched by nobody. Whoever is alone may have another number than there
-/// was before.
+/// With different numbers some queues would have no dispatcher. A node that is alone may have
+/// another number than there was before.
 #[tokio::test]
-async fn a_node_that_counts_the_partitions_differently_does_not_start() {
+async fn a_node_with_other_partitions_does_not_start() {
     let mut cluster = Cluster::start(1).await;
     until_shared(&cluster.caller(0), 1, SOON).await;
     for count in ["32", "128"] {
         let exit = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", count).fail(SOON).await;
-        let told = format!("scheduler.partitions is {count} here, but 64 on the nodes that run on this store");
-        assert!(exit.code == Some(1) && exit.stderr.contains(&told), "{exit}");
+        let sentence = format!("scheduler.partitions is {count} here, but 64 on the nodes that run on this store");
+        assert!(exit.code == Some(1) && exit.stderr.contains(&sentence), "{exit}");
     }
     end(&mut cluster).await;
     let alone = cluster.serve.clone().setting("SCHEDULER__PARTITIONS", "32").start().await;

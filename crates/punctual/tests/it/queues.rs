@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::it::world::Caller;
 
-/// Sets a queue, and gives it.
+/// Writes the settings of a queue and returns it.
 async fn put(caller: &Caller, queue: &str, settings: Value) -> Value {
     caller.api.call("PUT", &format!("/v1/queues/{queue}")).json(&settings).send().await.expect(200)
 }

@@ -1,8 +1,9 @@
-//! The README's tour, followed word for word by a reader who believes it.
+//! The README's tour, followed word for word.
 //!
-//! Each command is typed as it stands there, and what it prints must be what the README shows. Only two things
-//! differ: the program is the one under test, and where a port is taken on this machine another one stands in for
-//! it. A command that only looks is repeated for a while, as a reader would who typed too fast.
+//! Each command is typed as it stands there, and must print what the README shows. Only two things
+//! differ: the program is the one under test, and another port stands in for one that is taken on
+//! this machine. A command that only reads is repeated for a while, as by a reader who typed too
+//! fast.
 
 mod terminal;
 mod tour;
@@ -35,7 +36,7 @@ async fn the_tour_does_what_it_says() {
     }
 }
 
-/// Somebody with a few terminals.
+/// A reader with a few terminals.
 struct Reader<'a> {
     home: &'a Path,
     own: Terminal,
@@ -82,9 +83,9 @@ impl<'a> Reader<'a> {
             if code == 0 && (prints.is_empty() || is_as_shown(&printed, &prints)) {
                 return Ok(());
             }
-            let told = format!("exit code {code}, printed:\n{printed}\ninstead of:\n{prints}");
-            assert!(only_looks, "$ {command}\n{told}");
-            Err(told)
+            let difference = format!("exit code {code}, printed:\n{printed}\ninstead of:\n{prints}");
+            assert!(only_looks, "$ {command}\n{difference}");
+            Err(difference)
         })
         .await;
     }

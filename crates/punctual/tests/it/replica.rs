@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of};
 
-/// A node on a PostgreSQL, with a standby of that as its read store.
+/// A node on a PostgreSQL, with a standby of it as its read store.
 struct Replicated {
     /// Declared first, so that it ends before what it needs.
     node: Server,
@@ -40,7 +40,7 @@ impl Replicated {
         caller_of(&self.node)
     }
 
-    /// From now on the standby does not see what is committed.
+    /// From now on the standby does not replay commits.
     async fn pause(&self) {
         self.standby.execute("SELECT pg_wal_replay_pause()").await;
         eventually("the replay is paused", SOON, async || {
@@ -70,7 +70,7 @@ impl Replicated {
         .await;
     }
 
-    /// How far the standby is behind, as the metrics tell it.
+    /// The standby's lag in the metrics.
     async fn lag(&self) -> Option<f64> {
         let metrics = self.caller().api.get("/metrics").await.text().to_owned();
         let line = metrics.lines().find_map(|line| line.strip_prefix("punctual_read_store_lag_seconds{} "))?;
@@ -78,7 +78,7 @@ impl Replicated {
     }
 
     async fn until_lag(&self, fits: impl Fn(Option<f64>) -> bool) {
-        eventually("the metrics tell the lag", SOON, async || {
+        eventually("the metrics show the lag", SOON, async || {
             let lag = self.lag().await;
             if fits(lag) { Ok(()) } else { Err(format!("{lag:?}")) }
         })
@@ -100,7 +100,7 @@ fn at(store: &str, server: &Postgres) -> String {
 }
 
 #[tokio::test]
-async fn lists_show_what_the_standby_has_and_scheduling_does_not_wait_for_it() {
+async fn lists_come_from_the_standby() {
     let (replicated, sink) = (Replicated::start(3_600).await, Sink::start());
     let caller = replicated.caller();
     let first = caller.submit_id(json!({"type": "t", "queue": "first"})).await;
@@ -111,7 +111,7 @@ async fn lists_show_what_the_standby_has_and_scheduling_does_not_wait_for_it() {
     let pushed = caller.submit_id(json!({"type": "t", "queue": "p", "callback_url": sink.url("/")})).await;
     let lease = caller.lease_one("q").await;
     assert_eq!(id_of(&lease["task"]), pulled);
-    caller.tell("complete", &lease, json!({"result": 1})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
     assert_eq!(caller.task(&pulled).await["status"], "COMPLETED", "one reads one's own writes");
     caller.until(&pushed, "COMPLETED").await;
     assert_eq!(sink.all_hits().len(), 1);
@@ -126,7 +126,7 @@ async fn lists_show_what_the_standby_has_and_scheduling_does_not_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_too_late_or_away_is_left_out_and_the_log_says_so_once() {
+async fn a_late_standby_is_skipped_with_one_log_line() {
     let mut replicated = Replicated::start(2).await;
     let caller = replicated.caller();
     replicated.pause().await;
@@ -151,7 +151,7 @@ async fn a_standby_that_is_too_late_or_away_is_left_out_and_the_log_says_so_once
 }
 
 #[tokio::test]
-async fn a_standby_that_is_down_is_no_obstacle_at_the_start() {
+async fn a_node_starts_while_its_standby_is_down() {
     let primary = Postgres::start().await;
     let store = primary.create_database().await;
     let mut standby = primary.standby().await;
@@ -171,20 +171,20 @@ async fn a_standby_that_is_down_is_no_obstacle_at_the_start() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_read_store_is_refused_in_one_sentence() {
+async fn an_unusable_read_store_is_refused_in_one_sentence() {
     let home = tempfile::tempdir().unwrap();
     let within = Duration::from_secs(30);
     let on_sqlite = Serve::new(PUNCTUAL, home.path().join("data")).arg("--read-store").arg("postgres://u:hunter2@h/d");
-    let told = on_sqlite.fail(within).await;
-    assert!(told.stderr.contains("needs a store that is a PostgreSQL; leave it out with sqlite"), "{told}");
-    assert!(!told.stderr.contains("hunter2"), "{told}");
+    let exit = on_sqlite.fail(within).await;
+    assert!(exit.stderr.contains("needs a store that is a PostgreSQL; leave it out with sqlite"), "{exit}");
+    assert!(!exit.stderr.contains("hunter2"), "{exit}");
 
     let (primary, other) = tokio::join!(Postgres::start(), Postgres::unlike_the_others());
     let store = primary.create_database().await;
-    let told = serve(&home, &store).setting("READ_STORE", &other.url("postgres")).fail(within).await;
-    assert_eq!(told.code, Some(1), "{told}");
+    let exit = serve(&home, &store).setting("READ_STORE", &other.url("postgres")).fail(within).await;
+    assert_eq!(exit.code, Some(1), "{exit}");
     let sentence = "is not a standby of the store: it is another server";
-    assert!(told.stderr.lines().last().is_some_and(|line| line.contains(sentence)), "{told}");
-    let told = serve(&home, &store).setting("READ_STORE", &primary.url("postgres")).fail(within).await;
-    assert!(told.stderr.contains("but another database; name the database of the store"), "{told}");
+    assert!(exit.stderr.lines().last().is_some_and(|line| line.contains(sentence)), "{exit}");
+    let exit = serve(&home, &store).setting("READ_STORE", &primary.url("postgres")).fail(within).await;
+    assert!(exit.stderr.contains("but another database; name the database of the store"), "{exit}");
 }

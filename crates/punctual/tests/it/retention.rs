@@ -1,4 +1,4 @@
-//! What is over is removed by the leader, on both stores, and nothing else is.
+//! The leader removes old data, on both stores, and nothing else.
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::{Postgres, execute};
@@ -9,7 +9,7 @@ use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of};
 
 const DAY: i64 = 24 * 3_600_000;
 
-/// Tasks at rest, one of them to become old, and one that waits.
+/// Finished tasks, one of them to become old, and one that waits.
 struct Tasks {
     old: String,
     young: String,
@@ -25,7 +25,7 @@ async fn submit_all(caller: &Caller) -> Tasks {
     for key in ["old", "young"] {
         let id = caller.submit_id(keyed(key)).await;
         let lease = caller.lease_one("q").await;
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
         done.push(id);
     }
     let waiting = json!({"type": "t", "queue": "later", "delay_seconds": 3_600, "idempotency_key": "waiting"});
@@ -33,7 +33,7 @@ async fn submit_all(caller: &Caller) -> Tasks {
     Tasks { old, young, waiting: caller.submit_id(waiting).await }
 }
 
-/// What the leader of a node that starts finds to be over is gone soon, with its key, and the rest is as it was.
+/// The leader of a node that starts removes the old task with its key; the rest stays.
 async fn check(node: &Server, tasks: &Tasks) {
     let caller = caller_of(node);
     eventually("what is over is gone", SOON, async || {
@@ -52,7 +52,7 @@ async fn check(node: &Server, tasks: &Tasks) {
     assert_eq!(id_of(&again.expect(200)), tasks.young, "its key is not that old");
     let listed = caller.list_ids("").await;
     assert!(!listed.contains(&tasks.old) && listed.len() == 3, "{listed:?}");
-    eventually("the log tells of it", SOON, async || {
+    eventually("the log reports it", SOON, async || {
         let log = node.log();
         if log.contains("removed what is over") { Ok(()) } else { Err(log) }
     })
@@ -65,7 +65,7 @@ async fn end(mut node: Server) {
 }
 
 #[tokio::test]
-async fn the_embedded_store_forgets_what_is_over() {
+async fn the_embedded_store_removes_old_data() {
     let home = tempfile::tempdir().unwrap();
     let serve = Serve::new(PUNCTUAL, home.path().join("data"));
     let node = serve.start().await;
@@ -87,7 +87,7 @@ async fn the_embedded_store_forgets_what_is_over() {
 }
 
 #[tokio::test]
-async fn a_shared_store_forgets_what_is_over() {
+async fn a_shared_store_removes_old_data() {
     let home = tempfile::tempdir().unwrap();
     let postgres = Postgres::start().await;
     let url = postgres.create_database().await;
@@ -95,7 +95,7 @@ async fn a_shared_store_forgets_what_is_over() {
     let node = serve.start().await;
     let tasks = submit_all(&caller_of(&node)).await;
     end(node).await;
-    // A month of its own for the old one, of the kind that the leader makes.
+    // A separate month for the old task, as the leader creates it.
     let uuid = tasks.old.trim_start_matches("task_");
     let age = format!(
         "SET search_path = punctual;
@@ -114,7 +114,7 @@ async fn a_shared_store_forgets_what_is_over() {
 }
 
 #[tokio::test]
-async fn what_is_kept_for_ever_is_kept() {
+async fn zero_days_keep_everything() {
     let home = tempfile::tempdir().unwrap();
     let serve = Serve::new(PUNCTUAL, home.path().join("data"));
     let serve = serve.setting("RETENTION__HISTORY_DAYS", "0").setting("RETENTION__IDEMPOTENCY_DAYS", "0");

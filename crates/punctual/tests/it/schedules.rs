@@ -1,4 +1,4 @@
-//! Recurring schedules, as their owners, the workers and a webhook's target meet them.
+//! Recurring schedules, as their owners, the workers and a webhook's target see them.
 
 mod again;
 mod catchup;
@@ -31,7 +31,7 @@ fn yearly(name: &str, more: Value) -> Value {
     merged(json!({"name": name, "interval_seconds": 31_536_000, "starts_at": next.to_string(), "task": task}), more)
 }
 
-/// Makes a schedule, which must be accepted, and gives it.
+/// Creates a schedule, which must be accepted, and returns it.
 async fn create(caller: &Caller, schedule: &Value) -> Value {
     let made = caller.api.post("/v1/schedules", schedule).await.expect(201);
     expect_id(&id(&made), "sched_");
@@ -50,7 +50,7 @@ async fn read(caller: &Caller, schedule: &Value) -> Value {
     caller.api.get(&path(schedule, "")).await.expect(200)
 }
 
-/// What became of the instants of a schedule, the oldest first.
+/// The occurrences of a schedule, the oldest first.
 async fn occurrences(caller: &Caller, schedule: &Value) -> Vec<Value> {
     let (mut all, mut cursor) = (Vec::new(), String::new());
     loop {
@@ -77,7 +77,7 @@ fn expect_every_second(occurrences: &[Value]) {
     assert_eq!(instants, expected, "each instant once");
 }
 
-/// Waits until so many instants have this outcome; gives them all, of any outcome.
+/// Waits until this many instants have this outcome; returns all, of any outcome.
 async fn until_outcomes(caller: &Caller, schedule: &Value, outcome: &str, count: usize) -> Vec<Value> {
     eventually(&format!("{count} are {outcome}"), SOON, async || {
         let all = occurrences(caller, schedule).await;

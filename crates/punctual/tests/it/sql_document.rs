@@ -1,4 +1,4 @@
-//! The statements of docs/sql.md, run one after the other as they stand there.
+//! The statements of docs/sql.md, run in their order, unchanged.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use crate::it::world::{PUNCTUAL, SOON};
 
 const DOCUMENT: &str = include_str!("../../../../docs/sql.md");
 
-/// Who runs a block that does not say it: the owner of the schema.
+/// The role that runs a block without a role: the owner of the schema.
 const OWNER: &str = "postgres";
 
-/// The SQL blocks, each with the role in whose name it is.
+/// The SQL blocks, each with its role.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let blocks = DOCUMENT.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next());
     let role = |block: &'static str| block.strip_prefix("-- as ").and_then(|rest| rest.lines().next());
@@ -57,14 +57,14 @@ fn confirmation() -> &'static str {
     from.split_once("COMMIT").expect("its end").0
 }
 
-/// The SQLSTATE of a statement that is refused.
+/// The SQLSTATE of a refused statement.
 async fn refused(client: &Client, statement: &str) -> String {
     let error = client.batch_execute(statement).await.expect_err(statement);
     error.code().unwrap_or_else(|| panic!("{statement}: {error:?}")).code().to_owned()
 }
 
 #[tokio::test]
-async fn what_is_taken_back_and_brought_again_is_as_it_says() {
+async fn migrating_down_and_up_does_what_the_document_says() {
     let mut site = Site::start(1).await;
     let owner = connect(&site.url).await;
     for (_, block) in blocks().into_iter().take(2) {

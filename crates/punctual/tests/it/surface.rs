@@ -1,4 +1,4 @@
-//! What surrounds the tasks: health, metrics, the published contract, request ids, workers.
+//! Everything around the tasks: health, metrics, the published contract, request ids, workers.
 
 mod metrics;
 mod openapi;

@@ -1,4 +1,4 @@
-//! The product on a PostgreSQL that lets its user in over TLS only.
+//! The product on a PostgreSQL that accepts its user over TLS only.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::it::world::{PUNCTUAL, caller_of};
 
 #[tokio::test]
-async fn a_node_works_over_tls_and_trusts_whom_it_is_told_to() {
+async fn a_node_verifies_the_server_over_tls() {
     let (postgres, authority) = (Postgres::start().await, Authority::new("a root"));
     postgres.speak_tls(&authority.issue(&["127.0.0.1"])).await;
     let user = postgres.user_of_tls().await;
@@ -30,7 +30,7 @@ async fn a_node_works_over_tls_and_trusts_whom_it_is_told_to() {
     caller.until(&pushed, "COMPLETED").await;
     let pulled = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = caller.lease_one("q").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     assert_eq!(caller.list_ids("").await, [pulled, pushed]);
 
     let mut migrate = Command::new(PUNCTUAL);
@@ -44,8 +44,8 @@ async fn a_node_works_over_tls_and_trusts_whom_it_is_told_to() {
         (format!("{url}?sslmod=require"), "it has a parameter \"sslmod\", which is not known; there are sslmode"),
         (format!("{url}?sslmode=disable"), "refuses the user or its password"),
     ] {
-        let told = serve(&store).fail(within).await;
-        assert_eq!((told.code, told.stderr.lines().count()), (Some(1), 1), "{told}");
-        assert!(told.stderr.contains(sentence), "{told}");
+        let exit = serve(&store).fail(within).await;
+        assert_eq!((exit.code, exit.stderr.lines().count()), (Some(1), 1), "{exit}");
+        assert!(exit.stderr.contains(sentence), "{exit}");
     }
 }

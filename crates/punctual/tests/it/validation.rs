@@ -1,4 +1,4 @@
-//! What is refused, how, and that nothing is stored of it.
+//! What is refused, how, and that nothing of it is stored.
 
 mod bodies;
 mod fields;

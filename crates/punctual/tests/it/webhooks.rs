@@ -1,4 +1,4 @@
-//! Webhooks: what arrives at a target, when, and what becomes of its answer.
+//! Webhooks: what arrives at a target, when, and what its answer does.
 
 use punctual_testkit::sink::Sink;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ mod dots;
 mod hostile;
 mod retries;
 
-/// A task for a path of a sink, with quick retries and fields of its own.
+/// A task for a path of a sink, with quick retries and these fields.
 fn hook(sink: &Sink, path: &str, fields: Value) -> Value {
     merged(json!({"type": "t", "callback_url": sink.url(path), "retry_policy": quick(3)}), fields)
 }

@@ -1,5 +1,5 @@
-//! Pull workers beside servers that are killed: each asks at one of them, whatever process that is by now, and settles
-//! wherever it is answered.
+//! Pull workers beside servers that are killed: each polls one server, whichever process that
+//! currently is, and settles with any server that answers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,21 +10,22 @@ use tokio::task::JoinSet;
 
 use crate::it::world::{Caller, SOON, array, id_of, worker_id};
 
-/// How long after a refused poll a worker asks again.
+/// How long after a refused poll a worker polls again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Long beside any run; as long as it takes until what died with a poll's answer is run again.
+/// Long compared with any run; as long as it takes until a task is run again whose lease was lost
+/// with a response.
 const LEASE_SECONDS: u64 = 5;
 
-/// Workers for tasks of the type `u`. A run calls the sink that the task's payload names, if it does, with that payload, so
-/// that one sink sees webhooks and pulled runs alike.
+/// Workers for tasks of the type `u`. If a task's payload names a sink, a run calls it with that
+/// payload: so one sink sees webhooks and pulled runs alike.
 pub struct Workers {
     servers: Servers,
     running: JoinSet<()>,
 }
 
 impl Workers {
-    /// One at each of these servers, which asks for so many tasks at a time.
+    /// One worker at each of these servers, which asks for this many tasks at a time.
     pub fn start(callers: Vec<Caller>, max_tasks: usize) -> Self {
         let count = callers.len();
         let servers = Servers(Arc::new(Mutex::new(callers)));
@@ -32,12 +33,12 @@ impl Workers {
         Self { servers, running }
     }
 
-    /// The worker with this number finds its server there from now on.
+    /// The worker with this number uses that server from now on.
     pub fn moved(&self, number: usize, caller: Caller) {
         self.servers.0.lock().unwrap_or_else(PoisonError::into_inner)[number] = caller;
     }
 
-    /// Ends them all, when there is nothing left to do. What went wrong with one fails the test.
+    /// Ends all workers once there is nothing left to do. A failure of one fails the test.
     pub async fn end(mut self) {
         self.running.abort_all();
         while let Some(ended) = self.running.join_next().await {
@@ -76,13 +77,13 @@ async fn work(servers: Servers, number: usize, max_tasks: usize) {
 struct Servers(Arc<Mutex<Vec<Caller>>>);
 
 impl Servers {
-    /// The one with this number; after the last comes the first.
+    /// The server with this number, modulo their count.
     fn caller(&self, number: usize) -> Caller {
         let callers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         callers[number % callers.len()].clone()
     }
 
-    /// What is handed out there; nothing, while nobody answers.
+    /// The leases that server grants; none while it does not answer.
     async fn lease(&self, number: usize, wanted: &Value) -> Vec<Value> {
         match self.caller(number).api.call("POST", "/v1/leases").json(wanted).try_send().await {
             Ok(answer) if answer.status() == 200 => array(&answer.expect(200)["leases"]),
@@ -93,18 +94,18 @@ impl Servers {
         }
     }
 
-    /// Completes a run there, or at the next one that answers.
+    /// Completes a run there, or at the next server that answers.
     async fn complete(&self, number: usize, lease: &Value) {
         let path = format!("/v1/tasks/{}/complete", id_of(&lease["task"]));
         let begun = Instant::now();
         for number in number.. {
-            let told = self.caller(number).api.call("POST", &path).json(&json!({"token": lease["token"]}));
-            let seen = match told.try_send().await {
+            let report = self.caller(number).api.call("POST", &path).json(&json!({"token": lease["token"]}));
+            let seen = match report.try_send().await {
                 Ok(answer) if answer.status() == 200 => return,
                 Ok(answer) => answer.to_string(),
                 Err(error) => error.to_string(),
             };
-            assert!(begun.elapsed() < SOON, "nobody takes the outcome: {seen}");
+            assert!(begun.elapsed() < SOON, "no server accepts the outcome: {seen}");
             tokio::time::sleep(PAUSE).await;
         }
     }

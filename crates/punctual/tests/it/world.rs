@@ -1,7 +1,8 @@
-//! What the black-box tests stand on: a real server, a tenant of one's own, and the words of the contract.
+//! What the black-box tests build on: a real server, a tenant per test, and helpers for the
+//! contract.
 //!
-//! Most tests share one server, each with a tenant that nobody else has; a test that kills,
-//! configures or measures takes a [`World`] of its own.
+//! Most tests share one server, each with a tenant of its own. A test that kills, configures or
+//! measures takes a [`World`] of its own.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -86,7 +87,8 @@ pub fn caller_of(server: &Server) -> Caller {
 pub async fn shared() -> Caller {
     static SHARED: Mutex<Weak<World>> = Mutex::const_new(Weak::new());
     let mut shared = SHARED.lock().await;
-    // Held by the tests that use it and by nothing else: a static would never be dropped, and the server stay.
+    // Only the tests that use it hold it: a static would never be dropped, and the server would
+    // stay.
     let world = match shared.upgrade() {
         Some(world) => world,
         None => Arc::new(World::start().await),
@@ -96,7 +98,7 @@ pub async fn shared() -> Caller {
     Caller { api, world: Some(world) }
 }
 
-/// Someone who calls the API as one tenant.
+/// A client that calls the API as one tenant.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub api: Api,
@@ -126,17 +128,17 @@ impl Caller {
         self.world.as_ref().expect("invariant: a caller of the shared server").server.address().to_owned()
     }
 
-    /// Submits a task, which must be accepted, and gives it.
+    /// Submits a task, which must be accepted, and returns it.
     pub async fn submit(&self, task: Value) -> Value {
         self.api.post("/v1/tasks", &task).await.expect(201)
     }
 
-    /// Submits a task and gives its id.
+    /// Submits a task and returns its id.
     pub async fn submit_id(&self, task: Value) -> String {
         id_of(&self.submit(task).await)
     }
 
-    /// Submits many tasks in one batch, which must all be accepted, and gives them.
+    /// Submits many tasks in one batch, which must all be accepted, and returns them.
     pub async fn submit_all(&self, tasks: Vec<Value>) -> Vec<Value> {
         let answer = self.api.post("/v1/tasks/batch", &json!({ "tasks": tasks })).await;
         let items = array(&answer.expect(200)["items"]);
@@ -149,7 +151,7 @@ impl Caller {
         self.api.get(&format!("/v1/tasks/{id}")).await.expect(200)
     }
 
-    /// Waits until a task is in a state, and fails at once when it has ended in another.
+    /// Waits until a task is in a state; fails at once when it has ended in another.
     pub async fn until(&self, id: &str, status: &str) -> Value {
         self.until_within(id, status, SOON).await
     }
@@ -167,7 +169,7 @@ impl Caller {
         .await
     }
 
-    /// Asks for leases and gives them.
+    /// Polls for leases and returns them.
     pub async fn lease(&self, wanted: Value) -> Vec<Value> {
         array(&self.api.post("/v1/leases", &wanted).await.expect(200)["leases"])
     }
@@ -177,7 +179,7 @@ impl Caller {
         self.lease_for(queue, 60).await
     }
 
-    /// Waits for one lease of a queue that lasts so many seconds.
+    /// Waits for one lease of a queue that lasts this many seconds.
     pub async fn lease_for(&self, queue: &str, seconds: u64) -> Value {
         let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": 1, "wait_seconds": 30});
         let wanted = merged(wanted, json!({ "lease_seconds": seconds }));
@@ -186,20 +188,20 @@ impl Caller {
         leases.remove(0)
     }
 
-    /// Settles one lease by the batched call and gives its item of the answer.
+    /// Settles one lease by the batched call and returns its item of the response.
     pub async fn settle(&self, lease: &Value, outcome: Value) -> Value {
         let mut items = self.settle_all(vec![settlement(lease, outcome)]).await;
         assert_eq!(items.len(), 1, "one answer for one item: {items:?}");
         items.remove(0)
     }
 
-    /// Settles many.
+    /// Settles many leases by one call.
     pub async fn settle_all(&self, items: Vec<Value>) -> Vec<Value> {
         array(&self.api.post("/v1/leases/settle", &json!({ "items": items })).await.expect(200)["items"])
     }
 
-    /// `POST /v1/tasks/{id}/{verb}` with the lease's token.
-    pub async fn tell(&self, verb: &str, lease: &Value, mut body: Value) -> Reply {
+    /// Reports to `POST /v1/tasks/{id}/{verb}` with the lease's token.
+    pub async fn report(&self, verb: &str, lease: &Value, mut body: Value) -> Reply {
         body["token"] = lease["token"].clone();
         self.api.post(&format!("/v1/tasks/{}/{verb}", id_of(&lease["task"])), &body).await
     }
@@ -216,7 +218,7 @@ impl Caller {
         self.list(&format!("/v1/tasks?limit=1000{query}")).await.iter().map(id_of).collect()
     }
 
-    /// How a task came to be what it is: its events, checked for gaps and illegal steps.
+    /// The events of a task, checked for gaps and illegal steps.
     pub async fn trail(&self, id: &str) -> Vec<Value> {
         let events = self.list(&format!("/v1/tasks/{id}/events")).await;
         check_trail(&events);
@@ -256,7 +258,7 @@ pub fn id_of(task: &Value) -> String {
     id.to_owned()
 }
 
-/// Demands a prefix and a version 7 UUID in lower case.
+/// Requires a prefix and a version 7 UUID in lower case.
 #[track_caller]
 pub fn expect_id(id: &str, prefix: &str) {
     let uuid = id.strip_prefix(prefix).unwrap_or_else(|| panic!("{id:?} does not begin with {prefix:?}"));
@@ -265,13 +267,13 @@ pub fn expect_id(id: &str, prefix: &str) {
     assert_eq!(parsed.hyphenated().to_string(), uuid, "{id:?} is not in lower case");
 }
 
-/// A name for a worker that no other has.
+/// A worker id that no other worker has.
 pub fn worker_id() -> String {
     format!("worker_{}", uuid::Uuid::now_v7())
 }
 
 /// An id of a task that does not exist.
-pub fn nobody() -> String {
+pub fn unknown_task() -> String {
     format!("task_{}", uuid::Uuid::now_v7())
 }
 
@@ -280,7 +282,7 @@ pub fn quick(max_retries: u32) -> Value {
     every(max_retries, 0.1)
 }
 
-/// Retries after so many seconds, without jitter.
+/// Retries after this many seconds, without jitter.
 pub fn every(max_retries: u32, seconds: f64) -> Value {
     json!({
         "max_retries": max_retries,
@@ -291,12 +293,12 @@ pub fn every(max_retries: u32, seconds: f64) -> Value {
     })
 }
 
-/// A failure worth another try, for `/fail`.
+/// A retryable failure, for `/fail`.
 pub fn boom() -> Value {
     json!({"error": {"code": "boom", "message": "it broke"}, "retryable": true})
 }
 
-/// A task with more fields, or with others.
+/// A task with these fields added or replaced.
 pub fn merged(mut task: Value, fields: Value) -> Value {
     let (Value::Object(members), Value::Object(fields)) = (&mut task, fields) else { panic!("not an object") };
     members.extend(fields);
@@ -309,7 +311,7 @@ pub fn array(value: &Value) -> Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("not an array: {value:#}")).clone()
 }
 
-/// So many seconds from now, or before, with milliseconds.
+/// The instant this many seconds from now (negative: ago), in whole milliseconds.
 pub fn in_seconds(seconds: f64) -> Timestamp {
     let instant = Timestamp::now() + SignedDuration::from_secs_f64(seconds);
     Timestamp::from_millisecond(instant.as_millisecond()).expect("invariant: whole milliseconds of an instant")
@@ -329,15 +331,16 @@ pub fn time(value: &Value) -> Timestamp {
     text.parse().unwrap_or_else(|error| panic!("{text:?}: {error}"))
 }
 
-/// How long after `earlier` `later` is; negative when it is before.
+/// The seconds from `earlier` to `later`; negative when `later` is before.
 pub fn seconds_between(earlier: Timestamp, later: Timestamp) -> f64 {
     later.duration_since(earlier).as_secs_f64()
 }
 
-/// Demands that what is measured, in seconds behind its time, is prompt: a quarter of a second in the median.
+/// Requires that the measured lateness, in seconds, is less than a quarter of a second in the
+/// median.
 ///
-/// The machine may be busy with all other tests, so a round that was late is measured again; what
-/// is late by design, such as polling once a second, is late in every round.
+/// The machine may be busy with all other tests, so a late round is measured again. A design that
+/// is late, such as polling once a second, is late in every round.
 pub async fn expect_prompt(what: &str, mut measure: impl AsyncFnMut() -> Vec<f64>) {
     let mut rounds = Vec::new();
     while rounds.len() < 4 {
@@ -351,7 +354,7 @@ pub async fn expect_prompt(what: &str, mut measure: impl AsyncFnMut() -> Vec<f64
     panic!("{what}, seconds behind in {} rounds: {rounds:.3?}", rounds.len());
 }
 
-/// Fails unless the versions are without a gap and every step is one of the contract's diagram.
+/// Fails unless the versions have no gap and every step is one of the contract's diagram.
 #[track_caller]
 pub fn check_trail(events: &[Value]) {
     assert!(!events.is_empty(), "a task has events");
@@ -374,7 +377,7 @@ pub fn check_trail(events: &[Value]) {
     }
 }
 
-/// The diagram of the contract; a change that leaves the state as it is (an edit) is legal where edits are.
+/// The diagram of the contract; a change that keeps the state (an edit) is legal where edits are.
 fn legal(from: Option<&str>, to: &str) -> bool {
     let Some(from) = from else { return ["BLOCKED", "PENDING"].contains(&to) };
     let next: &[&str] = match from {

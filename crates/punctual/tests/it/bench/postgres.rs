@@ -1,4 +1,4 @@
-//! The bench on PostgreSQL: several servers on a database that it makes and drops.
+//! The bench on PostgreSQL: several servers on a database that it creates and drops.
 
 use std::process::Command;
 
@@ -24,7 +24,7 @@ async fn bench(postgres: &Postgres, arguments: &[&str], figures: &[&str]) -> Val
     line
 }
 
-/// How many databases of benches there are.
+/// How many databases of benches exist.
 async fn databases(postgres: &Postgres) -> String {
     let sql = "SELECT count(*) FROM pg_database WHERE datname LIKE 'punctual\\_bench\\_%'";
     postgres.execute(sql).await.remove(0).remove(0).expect("a count is a number")
@@ -42,7 +42,7 @@ async fn several_servers_share_a_database_that_is_gone_afterwards() {
 }
 
 #[tokio::test]
-async fn lateness_is_told_of_three_servers() {
+async fn lateness_is_measured_on_three_servers() {
     let postgres = Postgres::start().await;
     for way in [&["lateness"][..], &["lateness", "--webhook"]] {
         let arguments = [way, &["--rate", "50", "--seconds", "2", "--nodes", "3"]].concat();
@@ -52,7 +52,7 @@ async fn lateness_is_told_of_three_servers() {
 }
 
 #[tokio::test]
-async fn what_waits_is_compared_with_nothing() {
+async fn a_backlog_is_compared_with_none() {
     let postgres = Postgres::start().await;
     let figures = ["waiting", "submit_slowdown", "drain_slowdown"];
     let waiting = bench(&postgres, &["waiting", "--tasks", "1000", "--probe", "200"], &figures).await;
@@ -78,12 +78,12 @@ async fn hands_over(how: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_server_that_goes_in_good_order_is_measured() {
+async fn a_graceful_handover_is_measured() {
     assert_eq!(hands_over("graceful").await["scenario"], "handover_graceful");
 }
 
 #[tokio::test]
-async fn a_server_that_is_killed_is_measured() {
+async fn a_handover_after_a_kill_is_measured() {
     assert_eq!(hands_over("kill").await["scenario"], "handover_kill");
 }
 
@@ -108,18 +108,21 @@ async fn a_signal_leaves_no_database() {
 }
 
 #[tokio::test]
-async fn a_store_that_cannot_be_used_is_told_in_words() {
+async fn an_unusable_store_is_reported_in_words() {
     let postgres = Postgres::start().await;
     postgres.execute("CREATE ROLE nobody LOGIN").await;
     let poor = postgres.url("postgres").replace("postgres@", "nobody@");
     let exit = run(&["drain", "--store", &poor]).await;
-    let told = sentence(&exit);
-    assert!(told.contains("cannot make a database") && told.contains("permission denied"), "{told}");
+    let message = sentence(&exit);
+    assert!(message.contains("cannot make a database") && message.contains("permission denied"), "{message}");
     let closed = {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         closed.local_addr().expect("an address")
     };
     let exit = run(&["drain", "--store", &format!("postgres://a@{closed}/b")]).await;
-    let told = sentence(&exit);
-    assert!(told.contains("cannot connect to the PostgreSQL at 127.0.0.1") && told.contains("refused"), "{told}");
+    let message = sentence(&exit);
+    assert!(
+        message.contains("cannot connect to the PostgreSQL at 127.0.0.1") && message.contains("refused"),
+        "{message}"
+    );
 }

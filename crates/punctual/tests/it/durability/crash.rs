@@ -18,7 +18,7 @@ use crate::it::world::{
 /// Long enough to find and repeat what a dead server left running.
 const REPAIRED: Duration = Duration::from_secs(90);
 
-/// Finds within seconds what a dead server left behind.
+/// A server that finds within seconds what a dead server left.
 fn watchful(serve: Serve) -> Serve {
     let serve = serve.setting("LEADER__LEASE_SECONDS", "3").setting("LEADER__RENEWAL_SECONDS", "1");
     serve.setting("SCHEDULER__VISIBILITY_SECONDS", "5")
@@ -56,7 +56,7 @@ fn nth(submitter: usize, n: usize, hook: &str) -> Submission {
     Submission { task, id: None, due }
 }
 
-/// Submits one after the other until the server is gone; the last submission is the one without an answer.
+/// Submits one after the other until the server is gone; the last submission has no response.
 async fn submit_until_the_end(
     caller: Caller,
     submitter: usize,
@@ -98,7 +98,7 @@ async fn work_until_the_end(caller: Caller) {
     }
 }
 
-/// Leases and completes whatever comes, until it is aborted.
+/// Leases and completes every task, until it is aborted.
 async fn work(caller: Caller) {
     let worker = worker_id();
     loop {
@@ -110,7 +110,7 @@ async fn work(caller: Caller) {
     }
 }
 
-/// Waits until no task of the tenant is on its way.
+/// Waits until no task of the tenant is in progress.
 async fn all_ended(caller: &Caller) {
     eventually("every task comes to its end", REPAIRED, async || {
         let page =
@@ -135,7 +135,7 @@ async fn all_tasks(caller: &Caller) -> BTreeMap<String, Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn what_was_acknowledged_before_kill_9_comes_to_its_end() {
+async fn acknowledged_tasks_finish_after_kill_9() {
     let mut world = World::start_with(watchful).await;
     let sink = Sink::start();
     sink.answer("/hook", Answer::json(&json!("delivered")).after(Duration::from_millis(150)));
@@ -165,8 +165,8 @@ async fn what_was_acknowledged_before_kill_9_comes_to_its_end() {
     world.restart().await;
     let caller = world.caller();
 
-    // Every acknowledged task is there at once; what had no answer is submitted again, and is one task whichever
-    // way it went.
+    // Every acknowledged task is there at once. A submission without a response is repeated, and is
+    // one task either way.
     let found = all_tasks(&caller).await;
     for submission in submissions.iter().filter(|submission| submission.id.is_some()) {
         let id = submission.id.as_ref().expect("acknowledged");
@@ -234,7 +234,7 @@ async fn a_server_that_is_killed_again_and_again_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_task_is_the_same_before_and_after() {
+async fn a_task_is_unchanged_by_a_restart() {
     let mut world = World::start().await;
     let caller = world.caller();
     let waiting = json!({
@@ -246,12 +246,12 @@ async fn a_task_is_the_same_before_and_after() {
     let pending = caller.submit_id(waiting.clone()).await;
     let completed = caller.submit_id(json!({"type": "t", "queue": "done"})).await;
     let lease = caller.lease_one("done").await;
-    caller.tell("heartbeat", &lease, json!({"progress": 0.5})).await.expect(200);
-    caller.tell("complete", &lease, json!({"result": {"r": 1}})).await.expect(200);
+    caller.report("heartbeat", &lease, json!({"progress": 0.5})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": {"r": 1}})).await.expect(200);
     let dead = caller.submit_id(json!({"type": "t", "queue": "dead"})).await;
     let lease = caller.lease_one("dead").await;
     caller
-        .tell("fail", &lease, json!({"error": {"code": "bad", "message": "m"}, "retryable": false}))
+        .report("fail", &lease, json!({"error": {"code": "bad", "message": "m"}, "retryable": false}))
         .await
         .expect(200);
     let cancelled = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
@@ -274,7 +274,7 @@ async fn a_task_is_the_same_before_and_after() {
 }
 
 #[tokio::test]
-async fn what_became_due_while_the_server_was_gone_is_delivered_when_it_is_back() {
+async fn tasks_due_while_the_server_was_down_are_delivered() {
     let mut world = World::start().await;
     let sink = Sink::start();
     let due = in_seconds(1.5);
@@ -300,7 +300,7 @@ async fn what_became_due_while_the_server_was_gone_is_delivered_when_it_is_back(
 }
 
 #[tokio::test]
-async fn a_lease_outlives_the_server_that_gave_it() {
+async fn a_lease_survives_the_server_that_granted_it() {
     let mut world = World::start().await;
     let id = world.caller().submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = world.caller().lease_for("q", 120).await;
@@ -308,14 +308,14 @@ async fn a_lease_outlives_the_server_that_gave_it() {
     world.restart().await;
     let caller = world.caller();
     assert_eq!(caller.task(&id).await["status"], "RUNNING");
-    caller.tell("heartbeat", &lease, json!({"progress": 0.5})).await.expect(200);
-    caller.tell("complete", &lease, json!({"result": "after all"})).await.expect(200);
+    caller.report("heartbeat", &lease, json!({"progress": 0.5})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": "after all"})).await.expect(200);
     let task = caller.until(&id, "COMPLETED").await;
     assert_eq!((&task["result"], &task["retry_count"]), (&json!("after all"), &json!(0)));
 }
 
 #[tokio::test]
-async fn a_webhook_in_flight_at_the_crash_is_delivered_again_with_a_greater_token() {
+async fn a_webhook_in_flight_at_the_crash_is_delivered_again() {
     let mut world = World::start_with(watchful).await;
     let sink = Sink::start();
     sink.script("/hook", [Answer::hang(), Answer::json(&json!("again"))]);
@@ -334,7 +334,7 @@ async fn a_webhook_in_flight_at_the_crash_is_delivered_again_with_a_greater_toke
 }
 
 #[tokio::test]
-async fn a_server_that_was_stopped_for_a_while_goes_on() {
+async fn a_server_continues_after_sigstop() {
     let mut world = World::start_with(watchful).await;
     let sink = Sink::start();
     let caller = world.caller();
@@ -358,15 +358,16 @@ async fn a_server_that_was_stopped_for_a_while_goes_on() {
     assert!(sink.all_hits().len() >= 10);
 }
 
-/// Whoever starts on a dead server's directory leads at once: the lock proves that nobody else does.
+/// A server that starts on a dead server's directory leads at once: the lock proves that no other
+/// does.
 #[tokio::test]
-async fn what_a_dead_server_left_is_taken_up_at_once() {
+async fn a_restarted_node_leads_at_once() {
     let mut world = World::start().await;
     let caller = world.caller();
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(3)})).await;
     caller.lease_for("q", 1).await;
     world.server.kill();
     world.restart().await;
-    // The leadership of the dead one would last half a minute, the lease a second.
+    // The dead server's leadership would last half a minute, the lease a second.
     world.caller().until_within(&id, "PENDING", Duration::from_secs(10)).await;
 }

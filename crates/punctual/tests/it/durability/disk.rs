@@ -1,9 +1,9 @@
 //! Disks that fail, fill up, stall, or come back damaged.
 //!
-//! The faults are real ones as far as the server can tell: `strace` makes its system calls
-//! fail or take their time, a file system of a few megabytes fills up, and files are changed
-//! behind its back. What must hold is always the same: no false acknowledgement, a clear
-//! answer or a clear end, and afterwards a whole database with an exact account of the tasks.
+//! The faults are real as far as the server can see. `strace` makes its system calls fail or take
+//! long, a file system of a few megabytes fills up, and files change behind its back. The same must
+//! always hold: no false acknowledgement, a clear answer or a clear end, and afterwards an intact
+//! database with an exact account of the tasks.
 
 mod audit;
 mod damaged;

@@ -20,7 +20,7 @@ async fn an_idle_server_ends_at_once_with_code_0() {
 }
 
 #[tokio::test]
-async fn a_webhook_in_flight_is_waited_for() {
+async fn a_shutdown_waits_for_a_webhook_in_flight() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "15")).await;
     let sink = Sink::start();
     sink.answer("/hook", Answer::json(&json!("in time")).after(Duration::from_secs(2)));
@@ -38,11 +38,11 @@ async fn a_webhook_in_flight_is_waited_for() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_by_the_deadline_is_given_back_without_counting() {
+async fn an_unfinished_run_is_given_back_uncounted_at_the_deadline() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "1")).await;
     let sink = Sink::start();
     sink.script("/hook", [Answer::hang(), Answer::json(&json!("second"))]);
-    // Not one retry: were the first run counted, there would be no second.
+    // No retries: if the first run counted, there would be no second.
     let task =
         json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(0)});
     let id = world.caller().submit_id(task).await;
@@ -78,7 +78,7 @@ async fn waiting_workers_do_not_hold_up_the_end() {
     assert_eq!(exit.code, Some(0), "{exit}");
     assert!(asked.elapsed() < Duration::from_secs(10), "it took {:?}", asked.elapsed());
     for poll in polls {
-        // Empty, refused as unavailable, or cut off; but never handed something.
+        // Empty, refused as unavailable, or cut off; but it never grants a lease.
         if let Ok(answer) = poll.await.expect("a poll ends") {
             assert!([200, 503].contains(&answer.status()), "{answer}");
             assert!(answer.status() == 503 || answer.value()["leases"] == json!([]), "{answer}");
@@ -87,7 +87,7 @@ async fn waiting_workers_do_not_hold_up_the_end() {
 }
 
 #[tokio::test]
-async fn a_pull_workers_lease_outlives_the_shutdown() {
+async fn a_pull_workers_lease_survives_the_shutdown() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "1")).await;
     let id = world.caller().submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(0)})).await;
     let lease = world.caller().lease_for("q", 120).await;
@@ -96,12 +96,12 @@ async fn a_pull_workers_lease_outlives_the_shutdown() {
     assert_eq!(exit.code, Some(0), "{exit}");
     world.restart().await;
     let caller = world.caller();
-    caller.tell("complete", &lease, json!({"result": "held"})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": "held"})).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], "held");
 }
 
 #[tokio::test]
-async fn what_waits_stays_and_runs_after_the_restart() {
+async fn waiting_tasks_run_after_the_restart() {
     let mut world = World::start().await;
     let sink = Sink::start();
     let caller = world.caller();

@@ -1,4 +1,4 @@
-//! Servers that must not start: they say so in one clear sentence, at once.
+//! Servers that must not start: they say why in one clear sentence, at once.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::it::world::{PUNCTUAL, SOON, World};
 /// "At once", on a machine busy with all other tests.
 pub const AT_ONCE: Duration = Duration::from_secs(15);
 
-/// Demands an end with an error whose last words contain one of `words`.
+/// Requires an exit with an error whose last line contains one of `words`.
 #[track_caller]
 pub fn expect_refusal(exit: &Exit, words: &[&str]) {
     assert!(exit.code.is_some_and(|code| code != 0), "it should end with a code that is not 0: {exit}");
@@ -33,9 +33,9 @@ async fn a_second_process_on_the_same_directory_is_refused() {
     let caller = world.caller();
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = caller.lease_one("q").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     caller.until(&id, "COMPLETED").await;
-    // And when it is gone, killed even, the directory is free.
+    // When the first one is gone, even killed, the directory is free.
     world.server.kill();
     world.restart().await;
     world.caller().until(&id, "COMPLETED").await;
@@ -92,7 +92,7 @@ async fn a_directory_that_cannot_be_made_is_refused() {
 }
 
 #[tokio::test]
-async fn the_ready_line_is_the_only_one_and_true() {
+async fn stdout_has_only_the_ready_line() {
     let mut world = World::start().await;
     let url = world.server.url().to_owned();
     assert_eq!(world.caller().api.get("/readyz").await.status(), 200);

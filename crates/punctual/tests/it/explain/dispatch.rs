@@ -1,4 +1,4 @@
-//! Whoever is to take a task that is due: pull workers, or the node that dispatches webhooks.
+//! Reasons of a due task's executor: pull workers, or the node that dispatches webhooks.
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
@@ -13,7 +13,7 @@ use crate::it::world::{
 };
 
 #[tokio::test]
-async fn nobody_asks_for_its_queue_until_somebody_does() {
+async fn no_worker_polls_for_its_queue_until_one_does() {
     let caller = shared().await;
     let tasks = caller.submit_all(vec![json!({"type": "t", "queue": "lonely"}); 3]).await;
     let last = id_of(&tasks[2]);
@@ -25,16 +25,17 @@ async fn nobody_asks_for_its_queue_until_somebody_does() {
     assert_eq!((&reason["position"], &eta), (&json!(2), &json!(null)));
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(1), &json!(1)));
     expect_says(&reason, &["the only worker that asks for queue lonely", "busy with 1 task", "one other task"]);
-    // One that has asked and holds nothing.
+    // A worker that has polled and holds nothing.
     let wanted = json!({"worker_id": "free", "queues": ["lonely", "other"], "max_tasks": 1});
     let lease = caller.lease(wanted).await.remove(0);
-    caller.tell("release", &lease, json!({})).await.expect(200);
+    caller.report("release", &lease, json!({})).await.expect(200);
     let (reason, _) = only(&explained(&caller, &last).await, "due_waiting_for_worker");
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));
     expect_says(&reason, &["pull worker of queue lonely"]);
 }
 
-/// Another node knows of a worker once the one that it asks has written down whom it saw, and of what it holds at once.
+/// Another node knows of a worker once its node has recorded its presence; it knows of its leases
+/// at once.
 pub async fn polled_elsewhere(acting: &Caller, asking: &Caller) {
     let tasks = asking.submit_all(vec![json!({"type": "t", "queue": "remote"}); 3]).await;
     let last = id_of(&tasks[2]);
@@ -42,7 +43,7 @@ pub async fn polled_elsewhere(acting: &Caller, asking: &Caller) {
     assert_eq!(reason["queue"], "remote");
     let wanted = json!({"worker_id": worker_id(), "queues": ["remote"], "max_tasks": 1, "wait_seconds": 20});
     let lease = acting.lease(wanted.clone()).await.remove(0);
-    acting.tell("release", &lease, json!({})).await.expect(200);
+    acting.report("release", &lease, json!({})).await.expect(200);
     let reason = until_only(asking, &last, "due_waiting_for_worker").await;
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(1), &json!(0)));
     expect_says(&reason, &["pull worker of queue remote"]);
@@ -56,7 +57,7 @@ async fn webhook(caller: &Caller, sink: &Sink) -> String {
     caller.submit_id(json!({"type": "t", "queue": "q", "callback_url": sink.url("/")})).await
 }
 
-/// Without a node that dispatches anything.
+/// A cluster without a node that dispatches.
 async fn nobody_dispatches(serve: &Serve) {
     let (server, sink) = (serve.clone().arg("--roles").arg("api").start().await, Sink::start());
     let caller = caller_of(&server);
@@ -117,12 +118,12 @@ async fn it_is_of_a_backlog_that_was_found() {
     let about = f64::from(u32::try_from(position).expect("small")) - 1.0;
     assert!((wait - about).abs() < 5.0, "{wait} s at place {position}");
     expect_says(&reason, &["was due before this node took over", "1 a second"]);
-    // What has come due since is not of it.
+    // Tasks that have come due since are not part of the backlog.
     let live = webhook(&caller, &sink).await;
     caller.until(&live, "COMPLETED").await;
 }
 
-/// Waits until what is said of a task is only this.
+/// Waits until the explanation has only this reason.
 async fn until_only(caller: &Caller, id: &str, code: &str) -> Value {
     eventually(code, SOON, async || {
         let answer = explained(caller, id).await;
@@ -132,7 +133,7 @@ async fn until_only(caller: &Caller, id: &str, code: &str) -> Value {
 }
 
 #[tokio::test]
-async fn its_target_has_no_free_place() {
+async fn its_target_has_no_free_slot() {
     let sink = Sink::start();
     sink.answer("/", Answer::hang());
     let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
@@ -148,7 +149,7 @@ async fn its_target_has_no_free_place() {
 }
 
 #[tokio::test]
-async fn its_tenant_and_its_band_have_no_free_places() {
+async fn its_tenant_or_its_band_has_no_free_slot() {
     let sink = Sink::start();
     sink.answer("/", Answer::hang());
     let settings = |serve: Serve| {
@@ -157,7 +158,7 @@ async fn its_tenant_and_its_band_have_no_free_places() {
     };
     let world = World::start_with(settings).await;
     let (first, second) = (world.caller(), world.caller().of_tenant("second"));
-    // Two are a quarter of eight places.
+    // Two are a quarter of eight slots.
     for _ in 0..2 {
         let id = webhook(&first, &sink).await;
         first.until(&id, "RUNNING").await;
@@ -167,7 +168,7 @@ async fn its_tenant_and_its_band_have_no_free_places() {
     let crowded = reason["crowded"].as_array().expect("a list").clone();
     assert!(crowded.contains(&json!("tenant")), "{reason:#}");
     expect_says(&reason, &["tenant default"]);
-    // The rest of what the band may have goes to others.
+    // The rest of the band's slots goes to other tenants.
     let id = webhook(&second, &sink).await;
     second.until(&id, "RUNNING").await;
     let others = world.caller().of_tenant("third");
@@ -181,12 +182,12 @@ async fn its_tenant_and_its_band_have_no_free_places() {
     expect_says(&reason, &["normal priority"]);
 }
 
-/// Whichever node opened it.
+/// Any node may have opened it.
 pub async fn broken(acting: &Caller, asking: &Caller) {
     let sink = Sink::start();
     sink.answer("/", Answer::status(500));
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(50)});
-    // As many as open one without any settings.
+    // As many failures as open a breaker with default settings.
     acting.submit_all(vec![task; 20]).await;
     let open = eventually("a breaker is open", SOON, async || {
         let open = asking.list("/v1/admin/breakers").await;
@@ -229,7 +230,7 @@ async fn another_node_dispatches_it() {
     let (cluster, sink) = (Cluster::start(2).await, Sink::start());
     sink.answer("/", Answer::hang());
     let callers = [cluster.caller(0), cluster.caller(1)];
-    // Whoever dispatches it then does so for good.
+    // The node that dispatches it then keeps doing so.
     eventually("both have their share of the partitions", SOON, async || {
         let rows = callers[0].list("/v1/admin/partitions").await;
         let of_first = rows.iter().filter(|row| !row["owner"].is_null() && row["owner"] == rows[0]["owner"]).count();
@@ -237,7 +238,7 @@ async fn another_node_dispatches_it() {
         if (of_first, owned) == (32, 64) { Ok(()) } else { Err(format!("{of_first} of {owned}")) }
     })
     .await;
-    // As many as a target has places, and one.
+    // One more than a target has slots.
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
     callers[0].submit_all(vec![task; 65]).await;
     let waiting = eventually("all places are taken", SOON, async || {

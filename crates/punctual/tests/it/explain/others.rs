@@ -1,4 +1,5 @@
-//! Those that a task waits for: what it depends on, and whoever has the turn of its ordering key.
+//! Tasks that a task waits for: its dependencies, and the task that has the turn of its ordering
+//! key.
 
 use std::time::{Duration, Instant};
 
@@ -12,36 +13,36 @@ fn ids(tasks: &[Value]) -> Vec<String> {
     tasks.iter().map(id_of).collect()
 }
 
-/// Waits until what is said of a task is only this, and so.
+/// Waits until the explanation has only this reason, with these fields.
 async fn until(caller: &Caller, id: &str, code: &str, is_so: impl Fn(&Value) -> bool) -> Value {
     eventually(code, SOON, async || {
         let answer = explained(caller, id).await;
         let (reason, eta) = only(&answer, code);
-        assert_eq!(eta, Value::Null, "nobody knows for how long: {answer:#}");
+        assert_eq!(eta, Value::Null, "the duration is unknown: {answer:#}");
         if is_so(&reason) { Ok(reason) } else { Err(format!("{answer:#}")) }
     })
     .await
 }
 
-/// The first ten in the order in which they are named, and how many there are.
+/// The first ten in the order in which they are named, and their number.
 pub async fn blocked(acting: &Caller, asking: &Caller) {
     let parents = ids(&acting.submit_all(vec![json!({"type": "t", "queue": "parents"}); 12]).await);
     let named: Vec<&String> = parents.iter().rev().collect();
     let child = acting.submit_id(json!({"type": "t", "queue": "children", "depends_on": named})).await;
-    let told = |states: &[(&str, &str)]| -> Value {
+    let listed = |states: &[(&str, &str)]| -> Value {
         states.iter().map(|(id, state)| json!({"id": id, "state": state})).collect()
     };
     let reason = until(asking, &child, "waiting_for_dependencies", |reason| reason["count"] == 12).await;
     let first: Vec<(&str, &str)> = named.iter().take(10).map(|id| (id.as_str(), "PENDING")).collect();
-    assert_eq!(reason["tasks"], told(&first));
+    assert_eq!(reason["tasks"], listed(&first));
     expect_says(&reason, &["12 tasks", named[0], "PENDING"]);
 
     let leases = take(acting, "parents", 12).await;
     for lease in leases.iter().filter(|lease| parents[..10].contains(&id_of(&lease["task"]))) {
-        acting.tell("complete", lease, json!({})).await.expect(200);
+        acting.report("complete", lease, json!({})).await.expect(200);
     }
     let reason = until(asking, &child, "waiting_for_dependencies", |reason| reason["count"] == 2).await;
-    assert_eq!(reason["tasks"], told(&[(named[0], "RUNNING"), (named[1], "RUNNING")]));
+    assert_eq!(reason["tasks"], listed(&[(named[0], "RUNNING"), (named[1], "RUNNING")]));
 }
 
 #[tokio::test]
@@ -50,12 +51,12 @@ async fn those_it_depends_on() {
     blocked(&caller, &caller).await;
 }
 
-/// A dead letter that its queue holds others behind.
+/// A dead letter whose queue holds the tasks behind it.
 pub async fn held_children(acting: &Caller, asking: &Caller) {
     put(acting, "careful", json!({"on_dead_letter": "hold"})).await;
     let parent = acting.submit_id(json!({"type": "t", "queue": "careful"})).await;
     let child = acting.submit_id(json!({"type": "t", "queue": "held", "depends_on": [parent]})).await;
-    acting.tell("fail", &take(acting, "careful", 1).await[0], fatal()).await.expect(200);
+    acting.report("fail", &take(acting, "careful", 1).await[0], fatal()).await.expect(200);
     let is_held = |reason: &Value| reason["tasks"][0]["state"] == "DEAD_LETTERED";
     let reason = until(asking, &child, "waiting_for_dependencies", is_held).await;
     assert_eq!(reason["tasks"], json!([{"id": parent, "state": "DEAD_LETTERED", "holds": true}]));
@@ -73,7 +74,7 @@ async fn a_dead_letter_that_holds_its_children() {
 }
 
 #[tokio::test]
-async fn thousands_that_it_depends_on_take_no_time() {
+async fn thousands_of_dependencies_are_explained_quickly() {
     const PARENTS: usize = 9_999;
     let caller = shared().await;
     let mut tasks = vec![json!({"type": "t", "queue": "parents"}); PARENTS];
@@ -89,7 +90,7 @@ async fn thousands_that_it_depends_on_take_no_time() {
     expect_says(&reason, &["9,999 tasks"]);
 }
 
-/// Who has it, and the place in the line.
+/// The task that has the turn, and the position.
 pub async fn turns(acting: &Caller, asking: &Caller) {
     let task = json!({"type": "t", "queue": "keyed", "ordering_key": "invoice 7"});
     let tasks = ids(&acting.submit_all(vec![task; 4]).await);
@@ -105,7 +106,7 @@ pub async fn turns(acting: &Caller, asking: &Caller) {
     expect_says(&reason, &["\"invoice 7\"", &tasks[0], "RUNNING", "2 wait before it"]);
     let reason = until(asking, &tasks[1], "waiting_for_turn", has("RUNNING")).await;
     assert_eq!(reason["position"], 1);
-    acting.tell("complete", &lease, json!({})).await.expect(200);
+    acting.report("complete", &lease, json!({})).await.expect(200);
     let reason = until(asking, &tasks[3], "waiting_for_turn", |reason| reason["position"] == 2).await;
     assert_eq!(reason["tasks"][0]["id"], tasks[1]);
 }
@@ -116,12 +117,12 @@ async fn whose_turn_it_is() {
     turns(&caller, &caller).await;
 }
 
-/// Held until it is driven again.
+/// Held until the dead letter is re-driven.
 pub async fn held_keys(acting: &Caller, asking: &Caller) {
     put(acting, "strict", json!({"on_dead_letter": "hold"})).await;
     let task = json!({"type": "t", "queue": "strict", "ordering_key": "k"});
     let tasks = ids(&acting.submit_all(vec![task; 2]).await);
-    acting.tell("fail", &take(acting, "strict", 1).await[0], fatal()).await.expect(200);
+    acting.report("fail", &take(acting, "strict", 1).await[0], fatal()).await.expect(200);
     let is_held = |reason: &Value| reason["tasks"][0]["holds"] == true;
     let reason = until(asking, &tasks[1], "waiting_for_turn", is_held).await;
     assert_eq!(reason["tasks"], json!([{"id": tasks[0], "state": "DEAD_LETTERED", "holds": true}]));
@@ -137,12 +138,12 @@ async fn a_dead_letter_that_holds_its_key() {
     held_keys(&caller, &caller).await;
 }
 
-/// What the first in the way waits for itself.
+/// The explanation says what the first task in the way waits for.
 pub async fn chains(acting: &Caller, asking: &Caller) {
     let parent = json!({"type": "t", "queue": "failing", "retry_policy": every(3, 600.0)});
     let parent = acting.submit_id(parent).await;
     let child = acting.submit_id(json!({"type": "t", "queue": "children", "depends_on": [parent]})).await;
-    acting.tell("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
+    acting.report("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
     let retry_at = acting.task(&parent).await["next_attempt_at"].as_str().unwrap_or_default().to_owned();
     let (reason, _) = only(&explained(asking, &child).await, "waiting_for_dependencies");
     expect_says(&reason, &[&format!("{parent}, PENDING, which waits for its retry at {retry_at}"), "boom"]);
@@ -152,7 +153,7 @@ pub async fn chains(acting: &Caller, asking: &Caller) {
 
     let task = json!({"type": "t", "queue": "failing", "ordering_key": "retried", "retry_policy": every(3, 600.0)});
     let tasks = ids(&acting.submit_all(vec![task; 2]).await);
-    acting.tell("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
+    acting.report("fail", &take(acting, "failing", 1).await[0], boom()).await.expect(200);
     let retry_at = acting.task(&tasks[0]).await["next_attempt_at"].as_str().unwrap_or_default().to_owned();
     let has_turn = |reason: &Value| reason["tasks"][0]["id"] == tasks[0].as_str();
     let reason = until(asking, &tasks[1], "waiting_for_turn", has_turn).await;
@@ -160,12 +161,12 @@ pub async fn chains(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn what_the_first_in_the_way_waits_for() {
+async fn the_task_in_the_way_is_explained_too() {
     let caller = shared().await;
     chains(&caller, &caller).await;
 }
 
-/// Both are told, and which comes first.
+/// Both reasons are shown, and which comes first.
 pub async fn blocked_with_a_key(acting: &Caller, asking: &Caller) {
     let keyed = json!({"type": "t", "queue": "both", "ordering_key": "both"});
     let holder = acting.submit_id(keyed.clone()).await;

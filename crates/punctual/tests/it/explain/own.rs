@@ -1,4 +1,4 @@
-//! What a task itself says: its time, its retry, its expiry, its last error.
+//! Reasons of the task itself: its time, its retry, its expiry, its last error.
 
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn its_time_and_its_retry() {
     let (reason, eta) = only(&explained(&caller, &failing).await, "running");
     assert_eq!((&reason["worker_id"], &eta), (&lease["task"]["worker_id"], &Value::Null));
     assert!(time(&reason["since"]) < time(&reason["until"]), "{reason:#}");
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     let (reason, eta) = only(&explained(&caller, &failing).await, "waiting_for_retry");
     assert_eq!(eta, caller.task(&failing).await["next_attempt_at"]);
     expect_says(&reason, &["attempt 1", "boom"]);
@@ -30,17 +30,17 @@ async fn its_time_and_its_retry() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_task_that_has_come_to_rest() {
+async fn the_error_of_a_finished_task() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
-    caller.tell("fail", &caller.lease_one("q").await, fatal()).await.expect(200);
+    caller.report("fail", &caller.lease_one("q").await, fatal()).await.expect(200);
     let (reason, eta) = only(&explained(&caller, &id).await, "final");
     let task = caller.task(&id).await;
     assert_eq!((&reason["error_code"], &reason["since"]), (&json!("boom"), &task["completed_at"]));
     assert_eq!((&reason["reason"], &eta), (&task["last_error"]["message"], &Value::Null));
     expect_says(&reason, &["DEAD_LETTERED", "its last error is boom"]);
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
-    caller.tell("complete", &caller.lease_one("q").await, json!({})).await.expect(200);
+    caller.report("complete", &caller.lease_one("q").await, json!({})).await.expect(200);
     let (reason, _) = only(&explained(&caller, &id).await, "final");
     assert_eq!(reason.get("error_code"), None);
 }
@@ -52,7 +52,7 @@ async fn it_expires_before_it_can_run() {
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "expires_at": expires_at})).await;
     let answer = explained(&caller, &id).await;
     only(&answer, "no_worker_polling");
-    assert_eq!(answer["expires_at"], expires_at.as_str(), "nobody knows whether it does");
+    assert_eq!(answer["expires_at"], expires_at.as_str(), "it may expire before that");
     caller.api.post("/v1/queues/q/pause", &json!({"until": until})).await.expect(200);
     let answer = explained(&caller, &id).await;
     assert_eq!(codes(&answer), ["expires_first", "queue_paused", "no_worker_polling"]);
@@ -63,13 +63,14 @@ async fn it_expires_before_it_can_run() {
     assert_eq!(codes(&explained(&caller, &id).await), ["queue_paused", "no_worker_polling"]);
 }
 
-/// A task that has run and expires before its retry tells that, and what went wrong; one that has not, that it did not.
+/// A task that has run and expires before its retry shows its last error too; one that has not run
+/// does not.
 pub async fn expired(acting: &Caller, asking: &Caller) {
     let expires_at = written(in_seconds(8.0));
     let task = json!({"type": "t", "queue": "expiring", "expires_at": expires_at, "retry_policy": every(3, 600.0)});
     let failing = acting.submit_id(task.clone()).await;
     let idle = acting.submit_id(merged(task, json!({"queue": "nobody"}))).await;
-    acting.tell("fail", &take(acting, "expiring", 1).await[0], boom()).await.expect(200);
+    acting.report("fail", &take(acting, "expiring", 1).await[0], boom()).await.expect(200);
     let answer = explained(asking, &failing).await;
     assert_eq!(codes(&answer), ["expires_first", "waiting_for_retry"], "{answer:#}");
     expect_says(&answer["reasons"][0], &[&expires_at, "it cannot run again before"]);

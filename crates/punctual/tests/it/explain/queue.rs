@@ -1,4 +1,4 @@
-//! What the queue of a task has against it: a pause, its limits; and several of these at once.
+//! Reasons of a task's queue: a pause, its limits, and several of these at once.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ async fn pause(caller: &Caller, queue: &str, how: Value) -> Value {
     caller.api.post(&format!("/v1/queues/{queue}/pause"), &how).await.expect(200)["pause"].clone()
 }
 
-/// Asks for tasks of a queue and gives up at once, so that a worker has polled.
+/// Polls for a queue without waiting, so that a worker was seen.
 async fn poll(caller: &Caller, queue: &str) {
     let wanted = json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": 1, "wait_seconds": 0});
     assert_eq!(caller.lease(wanted).await, Vec::<Value>::new());
 }
 
-/// By whom, since when, why and until when.
+/// Who paused it, since when, why and until when.
 pub async fn paused(acting: &Caller, asking: &Caller) {
     poll(asking, "paused").await;
     let until = written(in_seconds(3_600.0));
@@ -30,7 +30,7 @@ pub async fn paused(acting: &Caller, asking: &Caller) {
     let by = pause_told["paused_by"].as_str().unwrap_or_default();
     expect_says(&reason, &["paused", by, &until, "stocktaking"]);
 
-    // With another reason, and later than that, and without an end.
+    // With another reason, a later end, and without an end.
     let due = written(in_seconds(7_200.0));
     let later = acting.submit_id(json!({"type": "t", "queue": "paused", "execute_at": due})).await;
     let (_, eta) = only(&explained(asking, &later).await, "not_due_yet");
@@ -50,24 +50,24 @@ async fn a_pause() {
     paused(&caller, &caller).await;
 }
 
-/// The limit, how many run, and the place in the line.
+/// The limit, how many run, and the position.
 pub async fn full(acting: &Caller, asking: &Caller) {
     put(acting, "full", json!({"max_concurrency": 2})).await;
     let tasks = acting.submit_all(vec![json!({"type": "t", "queue": "full"}); 6]).await;
     let leases = take(acting, "full", 2).await;
-    // Once the worker that polled is known on the other node too, nothing else is in the way.
+    // Once the other node knows the worker that polled too, nothing else is in the way.
     let last = id_of(&tasks[5]);
     poll(asking, "full").await;
     let (reason, eta) = only(&explained(asking, &last).await, "queue_concurrency");
     assert_eq!((&reason["limit"], &reason["running"], &reason["position"]), (&json!(2), &json!(2), &json!(4)));
     assert_eq!((&reason["queue"], &eta), (&json!("full"), &json!(null)));
     expect_says(&reason, &["queue full runs at most 2 tasks at once, and 2 run", "3 other tasks"]);
-    // Something more urgent passes it by.
+    // A more urgent task overtakes it.
     acting.submit(json!({"type": "t", "queue": "full", "priority": 9})).await;
     let (reason, _) = only(&explained(asking, &last).await, "queue_concurrency");
     assert_eq!(reason["position"], 5);
-    acting.tell("complete", &leases[0], json!({})).await.expect(200);
-    // There is a free place, so that it is not the limit that holds it; others take the place first.
+    acting.report("complete", &leases[0], json!({})).await.expect(200);
+    // There is a free place, so the limit does not hold it; other tasks take the place first.
     let answer = explained(asking, &last).await;
     assert_eq!(codes(&answer), ["due_waiting_for_worker", "queue_concurrency"], "{answer:#}");
     let next = &answer["reasons"][1];
@@ -76,12 +76,12 @@ pub async fn full(acting: &Caller, asking: &Caller) {
 }
 
 #[tokio::test]
-async fn as_many_run_as_may() {
+async fn its_queue_is_at_its_limit() {
     let caller = shared().await;
     full(&caller, &caller).await;
 }
 
-/// The rate, the place in the line, and when its turn comes.
+/// The rate, the position, and when there is a token for it.
 pub async fn slow(acting: &Caller, asking: &Caller) {
     put(acting, "slow", json!({"rate_limit": {"per_second": 0.1, "burst": 2}})).await;
     let tasks = acting.submit_all(vec![json!({"type": "t", "queue": "slow"}); 5]).await;
@@ -91,7 +91,7 @@ pub async fn slow(acting: &Caller, asking: &Caller) {
     let (reason, eta) = only(&explained(asking, &id_of(&tasks[4])).await, "queue_rate");
     assert_eq!((&reason["per_second"], &reason["burst"], &reason["position"]), (&json!(0.1), &json!(2), &json!(3)));
     assert_eq!((&reason["until"], &reason["queue"]), (&eta, &json!("slow")));
-    // Three tokens at ten seconds each, from the moment that the last was taken.
+    // Three tokens at ten seconds each, from the moment when the last was taken.
     let wait = seconds_between(begun, time(&eta));
     assert!((25.0..31.0).contains(&wait), "{wait} s: {reason:#}");
     let may_begin = format!("it may begin at {} at the earliest", eta.as_str().unwrap_or_default());
@@ -114,8 +114,8 @@ async fn all_that_holds_it_at_once_in_order() {
     pause(&caller, "q", json!({"until": written(in_seconds(600.0))})).await;
     let answer = explained(&caller, &id_of(&tasks[2])).await;
     assert_eq!(codes(&answer), ["queue_paused", "queue_concurrency", "queue_rate"]);
-    assert_eq!(answer["eta"], json!(null), "nobody knows how long the one that runs takes");
-    // One that depends on another is held by that, its time and the pause.
+    assert_eq!(answer["eta"], json!(null), "the duration of the running task is unknown");
+    // A task with a dependency is held by that, its time and the pause.
     let parent = id_of(&tasks[1]);
     let child = json!({"type": "t", "queue": "q", "depends_on": [parent], "delay_seconds": 60});
     let child = caller.submit_id(child).await;
@@ -124,7 +124,7 @@ async fn all_that_holds_it_at_once_in_order() {
 }
 
 #[tokio::test]
-async fn nobody_counts_further_than_ten_thousand() {
+async fn positions_are_counted_up_to_ten_thousand() {
     let caller = shared().await;
     put(&caller, "q", json!({"max_concurrency": 1})).await;
     let mut last = String::new();
@@ -141,9 +141,9 @@ async fn nobody_counts_further_than_ten_thousand() {
     expect_says(&reason, &["10,000 or more other tasks"]);
 }
 
-/// A queue with a limit that is far from full, and tasks of more types than are looked at.
+/// A queue far below its limit, with tasks of more types than an explanation reads.
 #[tokio::test]
-async fn a_limit_that_is_not_full_stands_behind_the_cause_and_the_place_is_honest() {
+async fn a_limit_with_free_places_comes_next() {
     const TYPES: usize = 1_100;
     let caller = shared().await;
     put(&caller, "q", json!({"max_concurrency": 500})).await;

@@ -11,7 +11,7 @@ use crate::it::world::{
 };
 
 #[tokio::test]
-async fn a_lease_that_runs_out_is_handed_to_another_worker() {
+async fn an_expired_lease_goes_to_another_worker() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(3)})).await;
     let lost = caller.lease_for("q", 1).await;
@@ -21,14 +21,14 @@ async fn a_lease_that_runs_out_is_handed_to_another_worker() {
     assert!(now >= time(&lost["lease_expires_at"]), "handed out while it was still leased");
     assert!(found["token"].as_u64() > lost["token"].as_u64(), "the token grows");
     assert_ne!(found["run_id"], lost["run_id"]);
-    caller.tell("heartbeat", &lost, json!({"progress": 0.9})).await.problem_code(409, "stale_token");
-    caller.tell("complete", &lost, json!({"result": "late"})).await.problem_code(409, "stale_token");
+    caller.report("heartbeat", &lost, json!({"progress": 0.9})).await.problem_code(409, "stale_token");
+    caller.report("complete", &lost, json!({"result": "late"})).await.problem_code(409, "stale_token");
     let task = caller.task(&id).await;
     assert_eq!(
         (&task["status"], &task["result"], &task["worker_id"]),
         (&json!("RUNNING"), &Value::Null, &found["task"]["worker_id"])
     );
-    caller.tell("complete", &found, json!({"result": "in time"})).await.expect(200);
+    caller.report("complete", &found, json!({"result": "in time"})).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], "in time");
     let runs = caller.runs(&id).await;
     assert_eq!(runs.len(), 2, "{runs:#?}");
@@ -43,9 +43,9 @@ async fn an_expired_lease_is_never_revived_by_a_heartbeat() {
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": slow})).await;
     let lost = caller.lease_for("q", 1).await;
     let before = caller.until(&id, "PENDING").await;
-    caller.tell("heartbeat", &lost, json!({"progress": 0.9})).await.problem_code(409, "stale_token");
-    caller.tell("complete", &lost, json!({"result": "late"})).await.problem_code(409, "stale_token");
-    caller.tell("release", &lost, json!({})).await.problem_code(409, "stale_token");
+    caller.report("heartbeat", &lost, json!({"progress": 0.9})).await.problem_code(409, "stale_token");
+    caller.report("complete", &lost, json!({"result": "late"})).await.problem_code(409, "stale_token");
+    caller.report("release", &lost, json!({})).await.problem_code(409, "stale_token");
     assert_eq!(caller.task(&id).await, before);
 }
 
@@ -54,7 +54,7 @@ async fn the_checkpoint_of_a_lost_worker_is_handed_on() {
     let caller = shared().await;
     caller.submit(json!({"type": "t", "queue": "q", "retry_policy": quick(3)})).await;
     let lost = caller.lease_for("q", 1).await;
-    caller.tell("heartbeat", &lost, json!({"checkpoint": {"row": 7}})).await.expect(200);
+    caller.report("heartbeat", &lost, json!({"checkpoint": {"row": 7}})).await.expect(200);
     let found = caller.lease_one("q").await;
     assert_eq!(found["checkpoint"], json!({"row": 7}));
 }
@@ -89,16 +89,16 @@ async fn a_task_that_kills_its_worker_three_times_is_poisoned() {
 }
 
 #[tokio::test]
-async fn a_run_beyond_its_timeout_is_retried_although_its_worker_beats() {
+async fn heartbeats_do_not_extend_a_runs_timeout() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "timeout_seconds": 1, "retry_policy": quick(1)})).await;
     for attempt in 1..=2_usize {
         let lease = caller.lease_one("q").await;
         let started = in_seconds(0.0);
         assert_eq!(lease["attempt"], attempt);
-        // Beats until it is told that the run is no longer its own.
+        // Sends heartbeats until it learns that the run is no longer its own.
         eventually("the run is taken away", SOON, async || {
-            let beat = caller.tell("heartbeat", &lease, json!({})).await;
+            let beat = caller.report("heartbeat", &lease, json!({})).await;
             if beat.status() == 200 {
                 return Err("the heartbeat is still accepted".to_owned());
             }
@@ -108,13 +108,14 @@ async fn a_run_beyond_its_timeout_is_retried_although_its_worker_beats() {
         .await;
         let ran = seconds_between(started, in_seconds(0.0));
         assert!(ran >= 0.9, "taken away after {ran} s");
-        // Beats are refused from the deadline on, an outcome from when the task was taken back.
+        // Heartbeats are refused from the deadline on, an outcome from when the task was taken
+        // back.
         eventually("the task is taken back", SOON, async || {
             let runs = caller.runs(&id).await;
             if runs[attempt - 1]["finished_at"].is_null() { Err(format!("{runs:?}")) } else { Ok(()) }
         })
         .await;
-        caller.tell("complete", &lease, json!({"result": "late"})).await.problem_code(409, "stale_token");
+        caller.report("complete", &lease, json!({"result": "late"})).await.problem_code(409, "stale_token");
     }
     let task = caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!(task["last_error"]["code"], "timeout", "{task:#}");
@@ -123,7 +124,7 @@ async fn a_run_beyond_its_timeout_is_retried_although_its_worker_beats() {
 }
 
 #[tokio::test]
-async fn what_is_not_started_by_its_expiry_is_failed_as_expired() {
+async fn a_task_not_started_by_its_expiry_fails() {
     let caller = shared().await;
     let expires = in_seconds(1.0);
     let id = caller.submit_id(json!({"type": "t", "queue": "nobody", "expires_at": written(expires)})).await;
@@ -137,7 +138,7 @@ async fn what_is_not_started_by_its_expiry_is_failed_as_expired() {
 }
 
 #[tokio::test]
-async fn what_has_started_does_not_expire() {
+async fn a_started_task_does_not_expire() {
     let caller = shared().await;
     let expires = in_seconds(1.5);
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "expires_at": written(expires)})).await;
@@ -148,22 +149,23 @@ async fn what_has_started_does_not_expire() {
     })
     .await;
     assert_eq!(caller.task(&id).await["status"], "RUNNING");
-    caller.tell("complete", &lease, json!({"result": 1})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
     caller.until(&id, "COMPLETED").await;
 }
 
-/// The contract says "not started by then", and leaves open whether a retry is a start; either way the end is one of two.
+/// The contract says "not started by then", and leaves open whether a retry is a start; either way
+/// there is one clear end.
 #[tokio::test]
-async fn a_retry_after_the_expiry_is_made_or_expired_but_not_both() {
+async fn a_retry_at_the_expiry_runs_or_expires_not_both() {
     let caller = shared().await;
     let task =
         json!({"type": "t", "queue": "q", "expires_at": written(in_seconds(1.5)), "retry_policy": every(9, 2.0)});
     let id = caller.submit_id(task).await;
     let lease = caller.lease_one("q").await;
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 1, "wait_seconds": 10});
     if let Some(again) = caller.lease(wanted).await.first() {
-        caller.tell("complete", again, json!({"result": "retried"})).await.expect(200);
+        caller.report("complete", again, json!({"result": "retried"})).await.expect(200);
         assert_eq!(caller.until(&id, "COMPLETED").await["result"], "retried");
         assert_eq!(caller.runs(&id).await.len(), 2);
     } else {
@@ -185,7 +187,7 @@ async fn a_completion_at_the_instant_of_expiry_wins_or_loses_clearly() {
         leases.extend(caller.lease(wanted).await);
         leases.retain(|lease| lease["attempt"] == 1);
     }
-    let tellers: Vec<_> = leases
+    let reporters: Vec<_> = leases
         .into_iter()
         .enumerate()
         .map(|(n, lease)| {
@@ -196,13 +198,13 @@ async fn a_completion_at_the_instant_of_expiry_wins_or_loses_clearly() {
                     + jiff::SignedDuration::from_millis(i64::try_from(n).expect("small") * 10 - 100);
                 let wait = moment.duration_since(Timestamp::now());
                 tokio::time::sleep(Duration::try_from(wait).unwrap_or_default()).await;
-                let answer = caller.tell("complete", &lease, json!({"result": "first"})).await;
+                let answer = caller.report("complete", &lease, json!({"result": "first"})).await;
                 (lease, answer)
             })
         })
         .collect();
-    for teller in tellers {
-        let (lease, answer) = teller.await.expect("a teller ends");
+    for reporter in reporters {
+        let (lease, answer) = reporter.await.expect("a reporter ends");
         let id = id_of(&lease["task"]);
         if answer.status() == 200 {
             let task = caller.until(&id, "COMPLETED").await;

@@ -1,4 +1,4 @@
-//! `POST /v1/leases`: who is handed what.
+//! `POST /v1/leases`: which worker gets which tasks.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ async fn a_lease_has_all_that_a_worker_needs() {
 }
 
 #[tokio::test]
-async fn a_lease_lasts_a_minute_unless_told_otherwise() {
+async fn a_lease_lasts_a_minute_by_default() {
     let caller = shared().await;
     caller.submit(json!({"type": "t", "queue": "q"})).await;
     let before = in_seconds(0.0);
@@ -97,10 +97,10 @@ async fn nobody_is_handed_another_tenants_task() {
     caller.submit(json!({"type": "t", "queue": "q"})).await;
     assert_eq!(stranger.lease(wanting(&["q"], 10, 1)).await, Vec::<Value>::new());
     let lease = caller.lease_one("q").await;
-    stranger.tell("complete", &lease, json!({})).await.problem(404);
+    stranger.report("complete", &lease, json!({})).await.problem(404);
     let item = stranger.settle(&lease, json!({"outcome": "completed"})).await;
     assert_eq!(item["status"], 404, "{item:#}");
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
 }
 
 #[tokio::test]
@@ -140,7 +140,7 @@ async fn many_are_handed_out_in_one_call() {
 #[tokio::test]
 async fn the_important_come_first() {
     let caller = shared().await;
-    // All are due when the first worker asks; lower priorities were submitted first.
+    // All are due when the first worker polls; lower priorities were submitted first.
     let priorities = [[1; 10], [5; 10], [9; 10]].concat().into_iter();
     let tasks = priorities.map(|priority| json!({"type": "t", "queue": "q", "priority": priority, "delay_seconds": 1}));
     let due =
@@ -175,7 +175,7 @@ async fn tokens_only_grow_and_attempts_count_up() {
         let token = lease["token"].as_u64().expect("a token");
         assert!(token > last, "token {token} after {last}");
         last = token;
-        caller.tell("fail", &lease, boom()).await.expect(200);
+        caller.report("fail", &lease, boom()).await.expect(200);
     }
 }
 
@@ -206,7 +206,7 @@ async fn ordinary_work_flows_through_many_workers() {
     }
 }
 
-/// Leases and completes until nothing has come for two seconds; gives the ids of what came.
+/// Leases and completes until no task came for two seconds; returns their ids.
 async fn work_until_dry(caller: Caller) -> Vec<String> {
     let mut seen = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! The long poll: answered when there is work, or when the wait is over, and never busy between.
+//! The long poll: answered when there is a task or the wait is over, and never busy between.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -48,10 +48,11 @@ async fn a_waiting_worker_is_handed_a_new_task_at_once() {
         let mut behind = Vec::new();
         for _ in 0..9 {
             let worker = caller.apart();
-            // Opens its connection, so that what is measured is the wait.
+            // Opens its connection, so that only the wait is measured.
             worker.lease(wanting("q", 0)).await;
             let waiting = tokio::spawn(async move { (worker.lease(wanting("q", 30)).await, Instant::now()) });
-            // Gives the poll the time to arrive; one that comes later finds the task waiting, which is prompt too.
+            // Gives the poll time to arrive; a later poll finds the task waiting, which is prompt
+            // too.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
             let submitted = Instant::now();
@@ -65,7 +66,7 @@ async fn a_waiting_worker_is_handed_a_new_task_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiting_worker_is_handed_a_future_task_at_its_time_and_never_before() {
+async fn a_waiting_worker_gets_a_task_at_its_time_not_before() {
     let caller = shared().await;
     expect_prompt("a future task", async || {
         let mut behind = Vec::new();
@@ -125,8 +126,8 @@ async fn waiting_workers_cost_nothing() {
             }
         }
     };
-    // Connections are open and caches warm after a first round. The same number of polls that wait
-    // longer should then cost about as much as ones that do not wait: only the waiting is weighed.
+    // Connections are open and caches warm after a first round. Polls that wait longer should then
+    // cost about as much as those that do not wait: only the waiting is measured.
     waiting(0).await;
     let before = world.server.processor_time();
     waiting(0).await;

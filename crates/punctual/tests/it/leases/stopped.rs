@@ -1,7 +1,7 @@
 //! A worker process that is stopped with SIGSTOP past its lease, and continued.
 //!
-//! The worker is a real process: this test program itself, told by its environment to run
-//! [`worker_process`] and nothing else.
+//! The worker is a real process: this test program itself, which by its environment runs only
+//! [`worker_process`].
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,12 +13,14 @@ use serde_json::json;
 
 use crate::it::world::{SOON, World, id_of, in_seconds, merged, quick, seconds_between, time, worker_id};
 
-/// Where the worker process finds its server, how long a lease it asks for, and how often it beats before it completes.
+/// The environment of the worker process: its server, the length of its lease, and how many
+/// heartbeats it sends before it completes.
 const SERVER: &str = "STOPPED_WORKER_SERVER";
 const LEASE_SECONDS: &str = "STOPPED_WORKER_LEASE_SECONDS";
 const BEATS: &str = "STOPPED_WORKER_BEATS";
 
-/// Starts the worker: it leases one task of the queue `q`, and says `leased`, `beat` and `told` with its answers.
+/// Starts the worker: it leases one task of the queue `q`, and prints `leased`, `beat` and `done`
+/// with the responses.
 fn start_worker(world: &World, lease_seconds: u64, beats: u64) -> Process {
     let mut command = Command::new(std::env::current_exe().expect("a test knows its program"));
     let (_, module) = module_path!().split_once("::").expect("a module of the test program");
@@ -28,7 +30,7 @@ fn start_worker(world: &World, lease_seconds: u64, beats: u64) -> Process {
     Process::spawn(command)
 }
 
-/// The worker process's whole life. As a test among the others it has no server, and nothing to do.
+/// The worker process's whole life. As an ordinary test it has no server and does nothing.
 #[tokio::test]
 async fn worker_process() {
     let Ok(server) = std::env::var(SERVER) else { return };
@@ -53,7 +55,7 @@ async fn worker_process() {
     let complete = api
         .post(&format!("{path}/complete"), &json!({"token": lease["token"], "result": "from the stopped one"}))
         .await;
-    println!("told {beat} {}", complete.status());
+    println!("done {beat} {}", complete.status());
 }
 
 #[tokio::test]
@@ -68,11 +70,12 @@ async fn a_worker_stopped_past_its_lease_changes_nothing() {
     assert_eq!((id_of(&found["task"]), &found["attempt"]), (id.clone(), &json!(2)));
     let before = caller.task(&id).await;
     worker.signal("CONT");
-    // It had sent its last heartbeat, or sends another now: refused either way, and its completion as well.
-    assert_eq!(worker.line("told ", SOON).await, "told 409 409");
+    // It had sent its last heartbeat, or sends another now: either is refused, and so is its
+    // completion.
+    assert_eq!(worker.line("done ", SOON).await, "done 409 409");
     let after = caller.task(&id).await;
     assert_eq!(after, before, "the stopped worker changed the task");
-    caller.tell("complete", &found, json!({"result": "from the other one"})).await.expect(200);
+    caller.report("complete", &found, json!({"result": "from the other one"})).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], "from the other one");
     let trail = caller.trail(&id).await;
     assert_eq!(trail.iter().filter(|event| event["to"] == "COMPLETED").count(), 1, "{trail:#?}");
@@ -107,7 +110,7 @@ async fn a_worker_stopped_for_less_than_its_lease_completes() {
     })
     .await;
     worker.signal("CONT");
-    assert_eq!(worker.line("told ", SOON).await, "told 200 200");
+    assert_eq!(worker.line("done ", SOON).await, "done 200 200");
     let task = caller.until(&id, "COMPLETED").await;
     assert_eq!((&task["result"], &task["retry_count"]), (&json!("from the stopped one"), &json!(0)));
     assert!(time(&task["started_at"]) < stopped);

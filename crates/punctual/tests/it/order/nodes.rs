@@ -1,5 +1,5 @@
-//! Ordering keys on several nodes: the tasks of a key are in queues that different nodes dispatch, and pull workers of every
-//! node take some of them.
+//! Ordering keys on several nodes: the tasks of a key are in queues of different nodes, and pull
+//! workers of every node take some of them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,20 +17,21 @@ use crate::it::world::{SOON, id_of, merged, quick, written};
 const KEYS: usize = 4;
 const OF_EACH: usize = 20;
 
-/// The tasks of a key, and what all of their runs call, webhooks and pull workers.
+/// The tasks of a key; the runs of all of them, webhooks and pulled, call the sink.
 struct Key {
     name: String,
     sink: Sink,
     ids: Vec<String>,
 }
 
-/// Whether a task is one for pull workers: some in every queue.
+/// Whether a task is for pull workers: some in every queue are.
 fn is_pulled(number: usize) -> bool {
     number % 4 == 3
 }
 
-/// Submits the tasks of all keys, one of each at a time, now here and now there, spread over queues of all nodes. Those
-/// of the first key with these numbers are webhooks that nobody answers when they are called for the first time.
+/// Submits the tasks of all keys, one of each at a time, at alternating nodes, spread over queues
+/// of all nodes. The tasks of the first key with these numbers are webhooks whose first call gets
+/// no answer.
 async fn submit(cluster: &Cluster, stuck: &[usize]) -> Vec<Key> {
     let queues = queue_of_each(cluster).await;
     let key = |number: usize| Key { name: format!("k{number}"), sink: Sink::start(), ids: Vec::new() };
@@ -39,7 +40,7 @@ async fn submit(cluster: &Cluster, stuck: &[usize]) -> Vec<Key> {
         key.sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
         key.sink.script("/stuck", [Answer::hang(), Answer::status(200), Answer::hang(), Answer::status(200)]);
     }
-    // One instant for all, so that nothing decides but the order of submission.
+    // One instant for all, so that only the order of submission decides.
     let execute_at = written(Timestamp::now());
     for number in 0..OF_EACH {
         let task = |(place, key): (usize, &Key)| {
@@ -85,9 +86,9 @@ async fn one_of_a_key_runs_at_a_time_on_several_nodes() {
     workers.end().await;
 }
 
-/// Twice the node is killed that calls the webhook whose turn it is.
+/// The node that calls the webhook whose turn it is is killed, twice.
 #[tokio::test]
-async fn the_order_outlives_killed_nodes() {
+async fn the_order_survives_killed_nodes() {
     let stuck = [5, 14];
     let mut cluster = Cluster::start(3).await;
     let workers = Workers::start(cluster.callers(), KEYS);

@@ -1,4 +1,4 @@
-//! What `If-Match` and `If-None-Match` demand of a queue, and what changes nothing.
+//! `If-Match` and `If-None-Match` on queues, and changes of nothing.
 
 use serde_json::{Value, json};
 
@@ -17,12 +17,12 @@ async fn put_if(
 }
 
 #[tokio::test]
-async fn a_queue_that_is_not_there_matches_nothing() {
+async fn a_missing_queue_matches_nothing() {
     let caller = shared().await;
     let wanted = json!({"max_depth": 5});
     for tag in ["*", "\"0\"", "\"1\""] {
-        let told = put_if(&caller, "q", "if-match", tag, &wanted).await.problem_code(412, "version_mismatch");
-        assert_eq!(told["detail"], "there is no such queue; nothing was done", "{tag}");
+        let problem = put_if(&caller, "q", "if-match", tag, &wanted).await.problem_code(412, "version_mismatch");
+        assert_eq!(problem["detail"], "there is no such queue; nothing was done", "{tag}");
         let paused = caller.api.call("POST", "/v1/queues/q/pause").header("if-match", tag);
         paused.json(&json!({})).send().await.problem_code(412, "version_mismatch");
     }
@@ -32,14 +32,14 @@ async fn a_queue_that_is_not_there_matches_nothing() {
     caller.api.delete("/v1/queues/q").await.expect(200);
     put_if(&caller, "q", "if-match", "*", &wanted).await.problem_code(412, "version_mismatch");
     put_if(&caller, "q", "if-match", "\"3\"", &wanted).await.problem_code(412, "version_mismatch");
-    // One that is only used is there, at version 0.
+    // A queue that is only used exists, at version 0.
     caller.submit(json!({"type": "t", "queue": "used"})).await;
     put_if(&caller, "used", "if-match", "\"1\"", &wanted).await.problem_code(412, "version_mismatch");
     assert_eq!(put_if(&caller, "used", "if-match", "\"0\"", &wanted).await.expect(200)["version"], 1);
 }
 
 #[tokio::test]
-async fn a_queue_that_is_there_is_not_made_again() {
+async fn an_existing_queue_is_not_created_again() {
     let caller = shared().await;
     let (wanted, other) = (json!({"max_depth": 5}), json!({"max_depth": 6}));
     let made = put_if(&caller, "q", "if-none-match", "*", &wanted).await.expect(200);
@@ -56,7 +56,7 @@ async fn a_queue_that_is_there_is_not_made_again() {
     assert_eq!(put_if(&caller, "q", "if-none-match", "*", &wanted).await.expect(200)["version"], 4, "it was removed");
 }
 
-/// Everybody wants to make it; one does.
+/// All callers try to create it; one succeeds.
 async fn race(callers: Vec<Caller>) {
     let mut calls = tokio::task::JoinSet::new();
     for (number, caller) in callers.iter().cycle().take(12).enumerate() {
@@ -73,19 +73,19 @@ async fn race(callers: Vec<Caller>) {
 }
 
 #[tokio::test]
-async fn of_many_that_make_a_queue_one_does() {
+async fn of_many_creations_of_a_queue_one_succeeds() {
     race(vec![shared().await]).await;
 }
 
 #[tokio::test]
-async fn of_many_that_make_a_queue_on_several_nodes_one_does() {
+async fn of_many_creations_on_several_nodes_one_succeeds() {
     let cluster = Cluster::start(2).await;
     race(vec![cluster.caller(0), cluster.caller(1)]).await;
     changes_nothing(&cluster.caller(0)).await;
 }
 
 #[tokio::test]
-async fn what_changes_nothing_leaves_the_version() {
+async fn a_change_of_nothing_leaves_the_version() {
     changes_nothing(&shared().await).await;
 }
 
@@ -107,7 +107,7 @@ async fn changes_nothing(caller: &Caller) {
     assert_eq!(put(caller, "same", paused.clone()).await, paused, "what was read is written back");
     let other = put(caller, "same", merged(all, json!({"max_depth": 10}))).await;
     assert_eq!((&other["version"], &other["pause"]), (&json!(3), &paused["pause"]));
-    // One that is set to nothing is so already, however it came to be.
+    // A queue without settings is already set to nothing, however it came to be.
     caller.submit(json!({"type": "t", "queue": "only-used"})).await;
     let used = get(caller, "only-used").await;
     assert_eq!(put(caller, "only-used", json!({})).await, used);
@@ -115,9 +115,9 @@ async fn changes_nothing(caller: &Caller) {
     assert_eq!(put(caller, "fresh", json!({})).await["version"], 1);
 }
 
-/// What nobody sees is no change either.
+/// A change that nobody can see is no change.
 #[tokio::test]
-async fn a_pause_that_is_over_is_as_none() {
+async fn a_pause_that_has_ended_is_not_shown() {
     let caller = shared().await;
     let until = crate::it::world::written(crate::it::world::in_seconds(2.0));
     pause(&caller, "q", json!({"until": until})).await;
@@ -127,5 +127,5 @@ async fn a_pause_that_is_over_is_as_none() {
     })
     .await;
     assert_eq!(put(&caller, "q", over.clone()).await, over);
-    assert_eq!(put(&caller, "q", json!({"paused": true})).await["version"], 2, "it is paused anew");
+    assert_eq!(put(&caller, "q", json!({"paused": true})).await["version"], 2, "it is paused again");
 }

@@ -9,7 +9,7 @@ use crate::it::cluster::Cluster;
 use crate::it::world::{Caller, SOON, array, shared};
 
 #[tokio::test]
-async fn a_full_queue_refuses_and_says_when_to_come_again() {
+async fn a_full_queue_refuses_with_retry_after() {
     let caller = shared().await;
     put(&caller, "q", json!({"max_depth": 2})).await;
     let task = json!({"type": "t", "queue": "q"});
@@ -30,13 +30,13 @@ async fn a_full_queue_refuses_and_says_when_to_come_again() {
     caller.api.post("/v1/tasks", &keyed).await.expect(200);
     let lease = caller.lease_one("q").await;
     caller.api.post("/v1/tasks", &task).await.problem_code(429, "queue_full");
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     caller.submit(task).await;
 }
 
-/// Both would be fine later.
+/// Both could be submitted later.
 #[tokio::test]
-async fn what_depends_on_a_member_that_found_no_room_is_put_off_with_it() {
+async fn a_child_of_a_member_without_room_is_refused_alike() {
     let caller = shared().await;
     put(&caller, "q", json!({"max_depth": 1})).await;
     caller.submit(json!({"type": "t", "queue": "q"})).await;
@@ -48,11 +48,11 @@ async fn what_depends_on_a_member_that_found_no_room_is_put_off_with_it() {
     ]);
     let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200).clone();
     let items = array(&answer["items"]);
-    let told =
+    let summary =
         |item: &Value| (item["status"].clone(), item["error"]["code"].clone(), item["retry_after_seconds"].clone());
     let put_off = (json!(429), json!("queue_full"), json!(1));
     assert_eq!(
-        items.iter().map(told).collect::<Vec<_>>(),
+        items.iter().map(summary).collect::<Vec<_>>(),
         [put_off.clone(), put_off.clone(), put_off, (json!(201), json!(null), json!(null)),]
     );
     for (child, parent) in [(0, "task 1 of the batch"), (1, "task 2 of the batch")] {
@@ -65,7 +65,7 @@ async fn what_depends_on_a_member_that_found_no_room_is_put_off_with_it() {
     assert!(array(&again["items"]).iter().all(|item| item["status"] == 201), "{again:#}");
 }
 
-/// Waiting mends a queue that is full, and nothing else.
+/// Waiting helps with a full queue, and with nothing else.
 async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
     put(caller, "q", json!({"max_depth": 1})).await;
     caller.submit(json!({"type": "t", "queue": "q"})).await;
@@ -88,11 +88,11 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
     ]);
     let answer = caller.api.post("/v1/tasks/batch", &json!({"tasks": tasks})).await.expect(200);
     let items = array(&answer["items"]);
-    let told = |item: &Value| (item["status"].clone(), item["error"]["code"].clone());
+    let summary = |item: &Value| (item["status"].clone(), item["error"]["code"].clone());
     let (full, missing) = ((json!(429), json!("queue_full")), (json!(422), json!("unknown_dependency")));
     let reused = (json!(422), json!("idempotency_key_reused"));
     assert_eq!(
-        items.iter().map(told).collect::<Vec<_>>(),
+        items.iter().map(summary).collect::<Vec<_>>(),
         [
             missing.clone(),
             full.clone(),
@@ -114,17 +114,17 @@ async fn puts_off_nothing_that_is_refused_for_good(caller: &Caller) {
 }
 
 #[tokio::test]
-async fn what_depends_on_nothing_that_is_there_is_not_put_off() {
+async fn an_unknown_dependency_is_refused_for_good() {
     puts_off_nothing_that_is_refused_for_good(&shared().await).await;
 }
 
 #[tokio::test]
-async fn what_depends_on_nothing_that_is_there_is_not_put_off_on_postgres() {
+async fn an_unknown_dependency_is_refused_for_good_on_postgres() {
     let cluster = Cluster::start(1).await;
     puts_off_nothing_that_is_refused_for_good(&cluster.caller(0)).await;
 }
 
-/// Hundreds at once, single and in batches, to every node: not one too many, and not one too few.
+/// Hundreds at once, single and in batches, to every node: the queue ends up exactly full.
 async fn submit_all_at_once(callers: Vec<Caller>) {
     const MOST: u64 = 150;
     let mut submitters = JoinSet::new();
@@ -176,7 +176,7 @@ async fn hundreds_of_submissions_to_three_nodes_fill_a_queue_exactly() {
     let mut waiting = count(&lane, "PENDING");
     while waiting > 0 {
         let lease = cluster.caller(0).lease_one("q").await;
-        cluster.caller(0).tell("complete", &lease, json!({})).await.expect(200);
+        cluster.caller(0).report("complete", &lease, json!({})).await.expect(200);
         waiting -= 1;
     }
     put(&cluster.caller(1), "q", json!({"max_depth": 150})).await;

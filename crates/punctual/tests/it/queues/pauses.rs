@@ -15,7 +15,7 @@ fn ask(queue: &str, wait_seconds: u32) -> Value {
     json!({"worker_id": worker_id(), "queues": [queue], "max_tasks": 10, "wait_seconds": wait_seconds})
 }
 
-/// Waits until nothing of a queue is with a worker, and gives how many wait.
+/// Waits until no worker holds a task of a queue; returns how many wait.
 async fn at_rest(caller: &Caller, queue: &str) -> u64 {
     eventually("nothing is with a worker", SOON, async || {
         let queue = get(caller, queue).await;
@@ -28,8 +28,8 @@ async fn at_rest(caller: &Caller, queue: &str) -> u64 {
 #[tokio::test]
 async fn a_paused_queue_gives_nothing_until_it_is_resumed() {
     let (caller, sink) = (shared().await, Sink::start());
-    let told = pause(&caller, "q", json!({"reason": "maintenance"})).await;
-    assert_eq!((&told["paused"], &told["pause"]["reason"]), (&json!(true), &json!("maintenance")));
+    let shown = pause(&caller, "q", json!({"reason": "maintenance"})).await;
+    assert_eq!((&shown["paused"], &shown["pause"]["reason"]), (&json!(true), &json!("maintenance")));
     let pulled = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let pushed = caller.submit_id(json!({"type": "t", "queue": "q", "callback_url": sink.url("/")})).await;
     let free = caller.submit_id(json!({"type": "t", "queue": "free", "callback_url": sink.url("/free")})).await;
@@ -40,8 +40,8 @@ async fn a_paused_queue_gives_nothing_until_it_is_resumed() {
         let caller = caller.apart();
         async move { caller.lease(ask("q", 30)).await }
     });
-    let told = resume(&caller, "q").await;
-    assert_eq!((&told["paused"], &told["pause"]), (&json!(false), &json!(null)));
+    let shown = resume(&caller, "q").await;
+    assert_eq!((&shown["paused"], &shown["pause"]), (&json!(false), &json!(null)));
     assert_eq!(
         waiting.await.expect("it is answered").iter().map(|lease| id_of(&lease["task"])).collect::<Vec<_>>(),
         [pulled]
@@ -50,7 +50,7 @@ async fn a_paused_queue_gives_nothing_until_it_is_resumed() {
 }
 
 #[tokio::test]
-async fn a_pause_outlives_kill_9() {
+async fn a_pause_survives_kill_9() {
     let mut world = World::start().await;
     let until = written(in_seconds(3_600.0));
     let before = pause(&world.caller(), "q", json!({"reason": "why", "until": until})).await;
@@ -76,7 +76,7 @@ async fn a_pause_outlives_kill_9() {
 }
 
 #[tokio::test]
-async fn a_pause_with_an_end_ends_by_itself_and_on_time() {
+async fn a_pause_with_an_end_ends_on_time() {
     let caller = shared().await;
     expect_prompt("behind the end of the pause", async || {
         let mut behind = Vec::new();
@@ -96,7 +96,7 @@ async fn a_pause_with_an_end_ends_by_itself_and_on_time() {
 }
 
 #[tokio::test]
-async fn after_the_answer_no_node_begins_anything() {
+async fn no_node_begins_a_task_after_the_pause_is_answered() {
     let (cluster, sink) = (Cluster::start(3).await, Sink::start());
     sink.answer("/", Answer::status(200));
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
@@ -141,13 +141,13 @@ async fn after_the_answer_no_node_begins_anything() {
 }
 
 #[tokio::test]
-async fn a_resume_that_nobody_is_told_of_is_found() {
+async fn a_resume_without_a_notification_is_found() {
     let (cluster, sink) = (Cluster::start(2).await, Sink::start());
     pause(&cluster.caller(0), "q", json!({})).await;
     let pulled = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q"})).await;
     let pushed = cluster.caller(0).submit_id(json!({"type": "t", "queue": "q", "callback_url": sink.url("/")})).await;
     assert_eq!(cluster.caller(1).lease(ask("q", 1)).await, Vec::<Value>::new());
-    // Behind the backs of all nodes, without a notification.
+    // Written past all nodes, without a notification.
     let sql = "UPDATE punctual.queues SET paused_at = NULL, paused_by = NULL, version = version + 1";
     execute(&cluster.database, sql).await;
     execute(&cluster.database, "DELETE FROM punctual.gates").await;
@@ -156,7 +156,7 @@ async fn a_resume_that_nobody_is_told_of_is_found() {
     cluster.caller(1).until(&pushed, "COMPLETED").await;
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 
-    // And a pause likewise: it is the row that holds.
+    // The same for a pause: the row itself counts.
     let sql = "UPDATE punctual.queues SET paused_at = 0, paused_by = 'somebody', version = version + 1";
     execute(&cluster.database, sql).await;
     execute(&cluster.database, "INSERT INTO punctual.gates (tenant, queue, is_paused) VALUES ('default', 'q', true)")

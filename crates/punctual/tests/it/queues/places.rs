@@ -13,16 +13,16 @@ use crate::it::partitions::owner_of;
 use crate::it::workers::Workers;
 use crate::it::world::{Caller, SOON, World, expect_prompt, id_of, quick, shared, time, worker_id};
 
-/// By how much the clocks of nodes may be behind the store's: what counts as running is shortened by it at both ends.
+/// How far the clocks of nodes may be behind the store's: a run is shortened by it at both ends.
 const SKEW: jiff::SignedDuration = jiff::SignedDuration::from_millis(40);
 
-/// How long a run takes where servers are killed: long beside that.
+/// How long a run takes where servers are killed: long compared with that.
 const LASTS: Duration = Duration::from_millis(300);
 
 /// How many may run at once there.
 const MOST: usize = 5;
 
-/// The most runs at once, by what is recorded of them.
+/// The most runs at once, by their records.
 async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
     let mut steps: Vec<(Timestamp, i32)> = Vec::new();
     for id in ids {
@@ -41,7 +41,7 @@ async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
                 _ => {}
             }
         }
-        assert_eq!(began, None, "{id} has come to rest");
+        assert_eq!(began, None, "{id} has not finished");
     }
     steps.sort_unstable();
     let (mut now, mut most) = (0, 0);
@@ -53,7 +53,7 @@ async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
 }
 
 #[tokio::test]
-async fn a_queue_runs_no_more_than_it_may_and_no_fewer() {
+async fn a_queue_runs_exactly_as_many_as_its_limit() {
     let (caller, sink) = (shared().await, Sink::start());
     sink.answer("/", Answer::status(200).after(Duration::from_millis(50)));
     put(&caller, "q", json!({"max_concurrency": 4})).await;
@@ -65,12 +65,13 @@ async fn a_queue_runs_no_more_than_it_may_and_no_fewer() {
     }
     assert_eq!(sink.most_at_once(), 4);
     assert!(most_at_once(&caller, &ids).await <= 4);
-    // Ten times fifty milliseconds, if places are taken again at once; ten seconds, if only by looking every second.
+    // Ten times fifty milliseconds if free places are taken at once; ten seconds if only the check
+    // of every second finds them.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
-async fn a_place_that_came_free_is_taken_at_once_on_any_node() {
+async fn any_node_takes_a_free_place_at_once() {
     let cluster = Cluster::start(3).await;
     put(&cluster.caller(0), "q", json!({"max_concurrency": 1})).await;
     cluster.caller(0).submit_all(vec![json!({"type": "t", "queue": "q"}); 40]).await;
@@ -88,7 +89,7 @@ async fn a_place_that_came_free_is_taken_at_once_on_any_node() {
             })
             .await;
             assert!(!asked.is_finished(), "there is one place");
-            cluster.caller(2).tell("complete", &lease, json!({})).await.expect(200);
+            cluster.caller(2).report("complete", &lease, json!({})).await.expect(200);
             let ended = Instant::now();
             let (next, at) = asked.await.expect("it is answered");
             lease = next;
@@ -99,8 +100,8 @@ async fn a_place_that_came_free_is_taken_at_once_on_any_node() {
     .await;
 }
 
-/// Fills a queue that is limited with twice as many tasks, webhooks (`t`) and others for pull workers (`u`), all of whose
-/// runs call the sink.
+/// Fills a limited queue with twice as many tasks: webhooks (`t`) and tasks for pull workers (`u`),
+/// whose runs all call the sink.
 async fn crowd(caller: &Caller, sink: &Sink, of_each: usize) -> Vec<String> {
     sink.answer("/", Answer::status(200).after(LASTS));
     put(caller, "q", json!({"max_concurrency": MOST})).await;
@@ -110,26 +111,26 @@ async fn crowd(caller: &Caller, sink: &Sink, of_each: usize) -> Vec<String> {
     caller.submit_all(tasks).await.iter().map(id_of).collect()
 }
 
-/// Checks what has become of a crowd: some runs were lost and made again, and at no instant there were more than there may
-/// be. Whoever held a task when it died held a place until somebody took it back.
+/// Checks the runs of a crowd: some were lost and repeated, and at no instant did more run than the
+/// limit. A worker that died with a task kept its place until the task was taken back.
 async fn expect_limit(caller: &Caller, sink: &Sink, ids: &[String]) {
     let mut lost = 0;
     for id in ids {
         let done = caller.until_within(id, "COMPLETED", Duration::from_mins(1)).await;
         lost += done["retry_count"].as_u64().expect("a number");
     }
-    assert!(lost > 0, "nobody who was killed was running anything");
+    assert!(lost > 0, "no killed node was running a task");
     assert_eq!(sink.most_at_once(), MOST, "calls at once");
     assert_eq!(most_at_once(caller, ids).await, MOST, "runs at once");
     let queue = get(caller, "q").await;
     assert_eq!((count(&queue, "QUEUED"), count(&queue, "RUNNING")), (0, 0), "no place has leaked");
-    // All places are there again.
+    // All places are free again.
     caller.submit_all(vec![json!({"type": "v", "queue": "q"}); MOST + 1]).await;
     let wanted = json!({"worker_id": worker_id(), "types": ["v"], "max_tasks": 100, "wait_seconds": 20});
     assert_eq!(caller.lease(wanted).await.len(), MOST);
 }
 
-/// Twice the node is killed that dispatches the queue, while it calls a webhook.
+/// The node that dispatches the queue is killed twice, while it calls a webhook.
 #[tokio::test]
 async fn the_limit_holds_on_three_nodes_while_they_are_killed() {
     let (mut cluster, sink) = (Cluster::start(3).await, Sink::start());
@@ -144,7 +145,7 @@ async fn the_limit_holds_on_three_nodes_while_they_are_killed() {
     workers.end().await;
 }
 
-/// Waits until the node that dispatches the queue is one that lives, and calls a webhook; gives its number.
+/// Waits until the node that dispatches the queue is alive and calls a webhook; returns its number.
 async fn calling_owner(cluster: &Cluster) -> usize {
     let caller = cluster.caller(0);
     eventually("the owner of the queue calls", SOON, async || {
@@ -158,10 +159,11 @@ async fn calling_owner(cluster: &Cluster) -> usize {
 }
 
 #[tokio::test]
-async fn the_limit_outlives_a_killed_process() {
+async fn the_limit_survives_a_killed_process() {
     let (mut world, sink) = (World::start().await, Sink::start());
     let ids = crowd(&world.caller(), &sink, 25).await;
-    // Of what they run nothing is lost; but they take one less than there may be, so that a webhook runs beside them.
+    // The pull workers lose nothing. They take one less than the limit, so that a webhook runs
+    // beside them.
     let workers = Workers::start(vec![world.caller(), world.caller()], MOST / 2);
     for _ in 0..2 {
         eventually("all places are taken", SOON, async || match sink.waiting() {

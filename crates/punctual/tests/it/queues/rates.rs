@@ -20,11 +20,11 @@ async fn claimed(caller: &Caller, ids: &[String]) -> Vec<Timestamp> {
 /// When tasks were claimed, in order.
 #[derive(Default)]
 struct Claims {
-    /// Each for the first time.
+    /// The first claim of each.
     first: Vec<Timestamp>,
-    /// And again, if the first time came to nothing.
+    /// Further claims, after a first one that was given back.
     all: Vec<Timestamp>,
-    /// By which nodes.
+    /// The nodes that claimed them.
     nodes: BTreeSet<String>,
 }
 
@@ -69,8 +69,8 @@ async fn webhooks_of_a_cluster_begin_at_the_rate_and_no_faster() {
     assert!(took <= 5.8 * 1.25, "{took} s: the rate is not reached");
 }
 
-/// Workers at every node want all that there is, and together they get what one rate lets through; also while a node is
-/// killed and comes back.
+/// Workers at every node ask for all tasks. Together they get what one rate allows, also while a
+/// node is killed and comes back.
 #[tokio::test]
 async fn pull_workers_of_three_nodes_share_one_rate() {
     const COUNT: u32 = 160;
@@ -81,7 +81,8 @@ async fn pull_workers_of_three_nodes_share_one_rate() {
     let workers = Workers::start(cluster.callers(), 20);
     for is_killed in [false, true] {
         let mut rates = Vec::new();
-        // The machine may be busy with all other tests: what is slow by design is slow in every round.
+        // The machine may be busy with all other tests: a design that is slow would be slow in
+        // every round.
         while rates.iter().all(|rate| *rate < f64::from(RATE) * 0.9) {
             assert!(rates.len() < 3, "the rate is not reached: {rates:?} a second");
             let task = json!({"type": "u", "queue": "q", "retry_policy": quick(20)});

@@ -1,4 +1,4 @@
-//! A queue that was misspelt goes again; and what was read of one can be written back.
+//! Removing a queue, `If-Match`, and writing back what was read.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ async fn delete(caller: &Caller, queue: &str) -> punctual_testkit::http::Reply {
 }
 
 #[tokio::test]
-async fn a_queue_goes_when_nothing_is_in_it() {
+async fn a_queue_can_be_removed_when_it_is_empty() {
     let caller = shared().await;
     put(&caller, "mali", json!({"max_concurrency": 1})).await;
     pause(&caller, "mail", json!({})).await;
@@ -29,14 +29,14 @@ async fn a_queue_goes_when_nothing_is_in_it() {
     for _ in 0..3 {
         ids.push(caller.submit_id(json!({"type": "t", "queue": "mail"})).await);
     }
-    let told = delete(&caller, "mail").await.problem_code(409, "queue_not_empty");
-    assert!(told["detail"].as_str().is_some_and(|detail| detail.contains("3 live tasks (3 waiting")), "{told:#}");
+    let problem = delete(&caller, "mail").await.problem_code(409, "queue_not_empty");
+    assert!(problem["detail"].as_str().is_some_and(|detail| detail.contains("3 live tasks (3 waiting")), "{problem:#}");
     assert_eq!(get(&caller, "mail").await["paused"], true, "nothing was done");
     for (left, id) in (0..ids.len()).rev().zip(&ids) {
         caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(200);
         if left == 1 {
-            let told = delete(&caller, "mail").await.problem_code(409, "queue_not_empty");
-            let detail = told["detail"].as_str().unwrap_or_default();
+            let problem = delete(&caller, "mail").await.problem_code(409, "queue_not_empty");
+            let detail = problem["detail"].as_str().unwrap_or_default();
             assert!(detail.contains("1 live task (1 waiting") && detail.ends_with("let it end first"), "{detail}");
         }
     }
@@ -72,7 +72,7 @@ async fn a_queue_is_changed_at_the_version_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn what_was_read_of_a_queue_can_be_written_back() {
+async fn a_queue_can_be_written_back_as_read() {
     let caller = shared().await;
     let all = json!({
         "max_concurrency": 3, "rate_limit": {"per_second": 2.5, "burst": 4}, "max_depth": 9, "timeout_seconds": 1.5,

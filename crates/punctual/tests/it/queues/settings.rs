@@ -1,4 +1,4 @@
-//! What queues say of their tasks.
+//! The defaults that queues give their tasks.
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::sink::Sink;
@@ -9,7 +9,7 @@ use crate::it::cluster::Cluster;
 use crate::it::world::{SOON, id_of, in_seconds, merged, seconds_between, shared, time, written};
 
 #[tokio::test]
-async fn a_queue_says_what_its_tasks_do_not() {
+async fn a_queue_has_defaults_for_its_tasks() {
     let caller = shared().await;
     let policy = json!({"max_retries": 9, "backoff": "fixed", "backoff_seconds": 2, "jitter": "none"});
     let queue = put(&caller, "mail", json!({"retry_policy": policy, "timeout_seconds": 7})).await;
@@ -25,19 +25,19 @@ async fn a_queue_says_what_its_tasks_do_not() {
     put(&caller, "mail", json!({})).await;
     assert_eq!(caller.submit(json!({"type": "t", "queue": "mail"})).await["retry_policy"]["max_retries"], 3);
     let listed = caller.list("/v1/queues").await;
-    let told: Vec<_> =
+    let depths: Vec<_> =
         listed.iter().map(|queue| (queue["name"].as_str().expect("a name"), count(queue, "PENDING"))).collect();
-    assert_eq!(told, [("mail", 3), ("other", 1)]);
+    assert_eq!(depths, [("mail", 3), ("other", 1)]);
 }
 
 #[tokio::test]
-async fn what_names_no_callback_is_pushed_where_its_queue_says() {
+async fn a_task_without_a_callback_takes_its_queues() {
     let (caller, sink, own) = (shared().await, Sink::start(), Sink::start());
     let settings = json!({"callback_url": sink.url("/of-queue"), "callback_headers": {"X-Secret": "of the queue"}});
     let queue = put(&caller, "mail", settings).await;
     assert_eq!(queue["callback_url"], sink.url("/of-queue"));
     let task = caller.submit(json!({"type": "t", "queue": "mail", "payload": 7})).await;
-    assert_eq!(task["callback_url"], sink.url("/of-queue"), "it tells where it goes");
+    assert_eq!(task["callback_url"], sink.url("/of-queue"), "the task shows its target");
     caller.until(&id_of(&task), "COMPLETED").await;
     let hit = &sink.wait_for("/of-queue", 1, SOON).await[0];
     assert_eq!((hit.header("x-secret"), hit.body.as_slice()), ("of the queue", b"7".as_slice()));
@@ -75,12 +75,12 @@ async fn tasks_due_at_once_are_spread_evenly_over_the_jitter() {
         let tenth = (0..10_u8).rev().find(|tenth| late >= 0.5 * f64::from(*tenth)).unwrap_or(0);
         buckets[usize::from(tenth)] += 1;
     }
-    // 200 are expected in each; 27 is two of its standard deviations, 80 nearly six.
+    // 200 are expected in each; 27 is two standard deviations, 80 nearly six.
     assert!(buckets.iter().all(|tasks| (tasks - 200).abs() < 80), "{buckets:?}");
 }
 
 #[tokio::test]
-async fn a_herd_is_dispatched_over_the_window_and_not_before() {
+async fn a_herd_is_dispatched_over_the_jitter() {
     let caller = shared().await;
     put(&caller, "herd", json!({"dispatch_jitter_seconds": 2})).await;
     let begun = in_seconds(0.0);
@@ -104,7 +104,7 @@ async fn a_herd_is_dispatched_over_the_window_and_not_before() {
 }
 
 #[tokio::test]
-async fn what_is_set_on_one_node_is_known_to_the_others() {
+async fn settings_reach_the_other_nodes() {
     let cluster = Cluster::start(2).await;
     put(&cluster.caller(0), "mail", json!({"timeout_seconds": 7, "max_depth": 5})).await;
     let task = json!({"type": "t", "queue": "mail"});

@@ -1,4 +1,5 @@
-//! A terminal to type a tour into: one bash that lives as long as the tour, so that what is set stays set.
+//! A terminal to type a tour into: one bash that lives as long as the tour, so that variables stay
+//! set.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -37,14 +38,14 @@ impl Terminal {
         Self { shell, typed, lines }
     }
 
-    /// Types a command, and gives its exit code and what it printed.
+    /// Types a command; returns its exit code and its output.
     pub fn run(&mut self, command: &str, within: Duration) -> (i32, String) {
-        // A command that reads its input must not eat the commands after it.
+        // A command that reads its input must not consume the commands after it.
         writeln!(self.typed, "{{ {command}\n}} </dev/null; echo {END}$?").expect("bash reads");
         let mut printed = String::new();
         loop {
             let Ok(line) = self.lines.recv_timeout(within) else { panic!("{command}\nhangs; so far: {printed}") };
-            // What a command prints need not end its last line.
+            // The output of a command need not end with a newline.
             if let Some((before, code)) = line.split_once(END) {
                 printed.push_str(before);
                 return (code.parse().expect("an exit code"), printed);
@@ -64,7 +65,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn what_is_set_stays_set_and_output_needs_no_newline() {
+fn a_terminal_keeps_its_variables() {
     let mut terminal = Terminal::open(Path::new("/"));
     let within = Duration::from_secs(20);
     assert_eq!(terminal.run("a=1 b='2 3'", within), (0, String::new()));

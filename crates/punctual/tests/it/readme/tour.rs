@@ -1,17 +1,17 @@
-//! Reads the tour out of the README: its commands, what it says they print, and what the programs in the other
-//! terminals print.
+//! Reads the tour out of the README: its commands, their expected output, and the output of the
+//! programs in the other terminals.
 //!
-//! A fenced block ```` ```console ```` is typed into the reader's own terminal. ```` ```console terminal=NAME ````
-//! starts a program that keeps running in another, and ```` ```text terminal=NAME ```` is what that program prints
-//! next. A command begins with `$ ` and goes on in the lines below it that are indented; `…` stands for anything on a
-//! line.
+//! A fenced block ```` ```console ```` is typed into the reader's own terminal. ```` ```console
+//! terminal=NAME ```` starts a program that keeps running in another, and ```` ```text
+//! terminal=NAME ```` is what that program prints next. A command begins with `$ ` and continues in
+//! the indented lines below it; `…` stands for anything on a line.
 
 /// One thing that the tour does or shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A program is started in a terminal of its own and prints this.
     Start { terminal: String, command: String, prints: String },
-    /// A command is typed and prints this; nothing means that the tour does not say.
+    /// A command is typed and prints this; if empty, its output does not matter.
     Type { command: String, prints: String },
     /// The program in a terminal prints this.
     Watch { terminal: String, prints: String },
@@ -77,7 +77,7 @@ fn commands(block: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_tour_is_read_in_its_order() {
+fn the_steps_of_a_tour_are_in_order() {
     let markdown = "# X\n```console\n$ not this\n```\n\n## Tour\nSo:\n```console terminal=a\n$ serve\nready\n```\n\
         ```console\n$ one \\\n    more\nout 1\nout 2\n$ two\n```\n```text terminal=a\nhit\n```\n```json\n{}\n```\n## Next\n```console\n$ nor this\n```\n";
     let own = str::to_owned;

@@ -1,4 +1,4 @@
-//! What is done again, and what was read and is written back.
+//! Repeated calls, and writing back what was read.
 
 use serde_json::{Value, json};
 
@@ -11,8 +11,8 @@ async fn a_pause_gets_the_reason_that_was_given_last() {
     let made = create(&caller, &yearly("s", json!({}))).await;
     let pause = async |body: Value| caller.api.post(&path(&made, "/pause"), &body).await.expect(200);
     let first = pause(json!({"reason": "maintenance"})).await;
-    assert_eq!(pause(json!({})).await, first, "who gives no reason changes nothing");
-    assert_eq!(pause(json!({"reason": "maintenance"})).await, first, "nor who gives the same");
+    assert_eq!(pause(json!({})).await, first, "a pause without a reason changes nothing");
+    assert_eq!(pause(json!({"reason": "maintenance"})).await, first, "nor does one with the same reason");
     let second = pause(json!({"reason": "an incident"})).await;
     let expected = json!({"pause_reason": "an incident", "version": 3, "updated_at": second["updated_at"]});
     assert_eq!(second, merged(first, expected), "paused since the first");
@@ -45,11 +45,11 @@ async fn an_edit_that_pauses_or_resumes_is_one_version() {
 }
 
 #[tokio::test]
-async fn an_edit_that_resumes_tells_what_went_by() {
+async fn an_edit_that_resumes_records_skipped_instants() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({"paused": true}))).await;
-    // Beside it, to see time pass.
+    // A second schedule shows that time passes.
     let clock = create(&caller, &every_second("clock", json!({"overlap_policy": "allow_all"}))).await;
     until_outcomes(&caller, &clock, "fired", 3).await;
     let edited = caller.api.patch(&path(&made, ""), &json!({"paused": false, "catchup": "all"})).await.expect(200);
@@ -61,7 +61,7 @@ async fn an_edit_that_resumes_tells_what_went_by() {
 }
 
 #[tokio::test]
-async fn what_was_read_can_be_written_back() {
+async fn a_schedule_can_be_written_back_as_read() {
     let caller = shared().await;
     for (name, more) in [
         ("plain", json!({})),

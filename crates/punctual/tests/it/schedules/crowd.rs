@@ -1,4 +1,4 @@
-//! Many who trigger one schedule at the same time: each is told what became of its own run.
+//! Many triggers of one schedule at the same time: each gets the outcome of its own run.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,10 +11,11 @@ use crate::it::world::{Caller, World};
 
 const CALLERS: usize = 50;
 
-/// How often each outcome was told.
-type Told = BTreeMap<String, usize>;
+/// How often each outcome was returned.
+type Outcomes = BTreeMap<String, usize>;
 
-/// Triggers a schedule with this policy from all callers in turn, all at once; gives the answers and the schedule.
+/// Triggers a schedule with this policy, all callers at once; returns the responses and the
+/// schedule.
 async fn trigger_at_once(callers: &[Caller], policy: &str) -> (Vec<Value>, Value) {
     let made = create(&callers[0], &yearly(policy, json!({"overlap_policy": policy}))).await;
     let mut calls = JoinSet::new();
@@ -36,39 +37,43 @@ async fn each_has_an_occurrence_of_its_own(callers: &[Caller]) {
         ("cancel_other", vec![("fired", all)]),
     ] {
         let (answers, made) = trigger_at_once(callers, policy).await;
-        let instants: BTreeSet<String> = answers.iter().map(|told| told["instant"].to_string()).collect();
+        let instants: BTreeSet<String> = answers.iter().map(|occurrence| occurrence["instant"].to_string()).collect();
         assert_eq!(instants.len(), all, "{policy}: {answers:#?}");
         let recorded = occurrences(&callers[0], &made).await;
         assert_eq!(recorded.len(), all, "{policy}");
         let now = read(&callers[0], &made).await;
         let counted = now["run_count"].as_u64().zip(now["skipped_count"].as_u64());
-        let mut told = Told::new();
+        let mut outcomes = Outcomes::new();
         for answer in &answers {
-            *told.entry(answer["outcome"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+            *outcomes.entry(answer["outcome"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
         }
         if policy == "cancel_other" {
-            // Those that had to wait were overtaken by later ones: who asked first is not known from outside.
-            assert_eq!(told.get("fired").copied().unwrap_or(0) + told.get("buffered").copied().unwrap_or(0), all);
+            // Later triggers overtook those that had to wait: the order is not visible from
+            // outside.
+            assert_eq!(
+                outcomes.get("fired").copied().unwrap_or(0) + outcomes.get("buffered").copied().unwrap_or(0),
+                all
+            );
             continue;
         }
-        let expected: Told = expected.into_iter().map(|(outcome, count)| (outcome.to_owned(), count)).collect();
-        assert_eq!(told, expected, "{policy}");
-        let of = |outcome: &str| told.get(outcome).copied().unwrap_or(0);
+        let expected: Outcomes = expected.into_iter().map(|(outcome, count)| (outcome.to_owned(), count)).collect();
+        assert_eq!(outcomes, expected, "{policy}");
+        let of = |outcome: &str| outcomes.get(outcome).copied().unwrap_or(0);
         assert_eq!(counted, Some((of("fired") as u64, of("skipped") as u64)), "{policy}: {now:#}");
         let ids: BTreeSet<String> =
-            answers.iter().filter_map(|told| Some(told["task_id"].as_str()?.to_owned())).collect();
+            answers.iter().filter_map(|occurrence| Some(occurrence["task_id"].as_str()?.to_owned())).collect();
         assert_eq!((ids.len(), tasks(&callers[0], &made).await.len()), (of("fired"), of("fired")), "{policy}");
     }
 }
 
 #[tokio::test]
-async fn triggers_at_once_are_each_an_occurrence_of_their_own() {
+async fn each_of_many_triggers_is_an_occurrence() {
     let world = World::start().await;
     each_has_an_occurrence_of_its_own(&[world.caller()]).await;
 }
 
 #[tokio::test]
-async fn triggers_at_once_on_several_nodes_are_each_an_occurrence_of_their_own() {
+async fn each_of_many_triggers_on_many_nodes_is_an_occurrence() {
     let cluster = Cluster::start(2).await;
     each_has_an_occurrence_of_its_own(&[cluster.caller(0), cluster.caller(1)]).await;
 }

@@ -1,4 +1,5 @@
-//! A leader that dies on an instant, a little before it or a little after: whoever leads next fires it, once, and soon.
+//! A leader dies on an instant, a little before it or a little after: the next leader fires it,
+//! once, and soon.
 //!
 //! The short form kills a few leaders; `PUNCTUAL_CRON_KILLS=100` makes it a hundred.
 
@@ -16,17 +17,17 @@ use super::{
 use crate::it::cluster::Cluster;
 use crate::it::world::{Caller, SOON, seconds_between, time};
 
-/// Leaders that are killed if nobody says how many.
+/// How many leaders are killed by default.
 const KILLS: i64 = 3;
 
-/// The leader's lease in a cluster of tests, and what may be added to it.
+/// The leader's lease in a test cluster, and the tolerance beyond it.
 const MOST_LATE: f64 = 3.0 + 5.0;
 
-/// So long before its instant the first leader is killed, and the last so long after it: what a leader does about an
-/// instant, from the look to the commit, is somewhere between.
+/// The first leader is killed this long before its instant, and the last this long after it. All
+/// that a leader does about an instant, from the read to the commit, lies between.
 const AROUND_MILLIS: i64 = 20;
 
-/// The place of the node that leads.
+/// The index of the node that leads.
 pub async fn leader(cluster: &Cluster) -> usize {
     eventually("one leads", SOON, async || {
         for place in 0..cluster.nodes.len() {
@@ -35,30 +36,30 @@ pub async fn leader(cluster: &Cluster) -> usize {
                 return Ok(place);
             }
         }
-        Err("nobody does".to_owned())
+        Err("no node leads".to_owned())
     })
     .await
 }
 
-/// The id of the node at this place.
+/// The id of the node at this index.
 pub async fn node_id(cluster: &Cluster, place: usize) -> String {
     let nodes = cluster.caller(place).list("/v1/admin/nodes").await;
-    // The last that was seen there: a port may have been that of a node which was killed.
+    // The node seen last at this address: a killed node may have had the same port.
     let node = nodes.iter().rfind(|node| node["address"] == cluster.nodes[place].address()).expect("it is known");
     node["id"].as_str().expect("an id").to_owned()
 }
 
-/// Waits until so long after the next whole second, or before it; gives that second.
+/// Waits until this long after the next whole second (or before it); returns that second.
 pub async fn around_an_instant(offset: SignedDuration) -> Timestamp {
     let now = Timestamp::now();
-    // The first for which that is still to come.
+    // The first second for which that moment is still to come.
     let instant = Timestamp::from_second((now - offset).as_second() + 1).expect("an instant");
     let wait = (instant + offset).duration_since(now).max(SignedDuration::ZERO);
     tokio::time::sleep(wait.try_into().unwrap_or(Duration::ZERO)).await;
     instant
 }
 
-/// The node that decided an instant, by the trail of the task that it made; none if it made none.
+/// The node that decided an instant, by the trail of its task; none if it has no task.
 pub async fn decider(caller: &Caller, occurrence: &Value) -> Option<String> {
     let trail = caller.trail(occurrence["task_id"].as_str()?).await;
     assert_eq!((&trail[0]["actor"], &trail[0]["from"]), (&json!("schedule"), &json!(null)), "{trail:#?}");
@@ -72,7 +73,7 @@ struct Killed {
     instant: Timestamp,
 }
 
-/// Kills the leader so long after an instant, and has another node join.
+/// Kills the leader this long after an instant, and starts another node.
 async fn kill_leader(cluster: &mut Cluster, offset: SignedDuration) -> Killed {
     let place = leader(cluster).await;
     let node = node_id(cluster, place).await;
@@ -83,7 +84,7 @@ async fn kill_leader(cluster: &mut Cluster, offset: SignedDuration) -> Killed {
     Killed { node, instant }
 }
 
-/// Every second from the first to the last has one record, and every one that fired a task of its own.
+/// Every second from the first to the last has one record, and each that fired has its own task.
 async fn check(caller: &Caller, schedule: &Value) -> Vec<Value> {
     let all = occurrences(caller, schedule).await;
     expect_every_second(&all);
@@ -94,14 +95,14 @@ async fn check(caller: &Caller, schedule: &Value) -> Vec<Value> {
     all
 }
 
-/// How late the latest was decided.
+/// The lateness of the latest decision.
 fn latest(all: &[Value]) -> f64 {
     let late = |one: &Value| seconds_between(time(&one["instant"]), time(&one["decided_at"]));
     all.iter().map(late).fold(0.0, f64::max)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_killed_on_an_instant_costs_no_instant_and_fires_none_twice() {
+async fn a_leader_killed_on_an_instant_fires_each_once() {
     let kills = std::env::var("PUNCTUAL_CRON_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS);
     let (mut cluster, sink) = (Cluster::start(2).await, Sink::start());
     let task =
@@ -115,8 +116,8 @@ async fn a_leader_killed_on_an_instant_costs_no_instant_and_fires_none_twice() {
         killed.push(kill_leader(&mut cluster, SignedDuration::from_millis(offset)).await);
         let caller = cluster.caller(0);
         let before = occurrences(&caller, &made).await.len();
-        // Somebody else leads, and has caught up.
-        eventually("it goes on", SOON, async || {
+        // Another node leads, and has caught up.
+        eventually("it continues", SOON, async || {
             let all = occurrences(&caller, &made).await;
             let last = all.last().map(|one| time(&one["instant"])).unwrap_or_default();
             let is_current = seconds_between(last, Timestamp::now()) < 1.5;
@@ -137,7 +138,7 @@ async fn a_leader_killed_on_an_instant_costs_no_instant_and_fires_none_twice() {
     }
     println!(
         "{kills} leaders killed next to an instant, {} instants, the latest {latest:.3} s late; of those next to a death \
-         {by_killed} were decided by whoever died and {by_successor} by the successor",
+         {by_killed} were decided by the killed leader and {by_successor} by the successor",
         all.len()
     );
     assert!(latest <= MOST_LATE, "{latest} seconds late");
@@ -158,7 +159,7 @@ async fn a_schedule_written_on_any_node_is_fired_by_the_leader() {
     for _ in 0..3 {
         let lease = caller.lease_one("s").await;
         assert_eq!(live(&tasks(&caller, &made).await), 1);
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
     let fired = caller.api.post(&path(&made, "/trigger"), &json!({})).await;
     fired.expect_any(&[201, 202]);

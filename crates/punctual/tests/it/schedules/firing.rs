@@ -16,7 +16,7 @@ fn pushed(name: &str, sink: &Sink, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn every_second_is_delivered_once_and_on_time() {
+async fn every_second_fires_once_on_time() {
     let (world, sink) = (World::start().await, Sink::start());
     let caller = world.caller();
     let made = create(&caller, &pushed("s", &sink, json!({}))).await;
@@ -69,18 +69,18 @@ async fn it_ends_after_its_last_run_or_at_its_end() {
     })
     .await;
     assert!(time(&last["last_run_at"]) <= time(&last["ends_at"]));
-    // A greater limit lets it go on.
+    // A greater limit lets it continue.
     let on = caller.api.patch(&path(&some, ""), &json!({"max_runs": 3})).await.expect(200);
     assert!(on["next_run_at"].is_string());
     until_outcomes(&caller, &some, "fired", 3).await;
 }
 
 #[tokio::test]
-async fn a_paused_schedule_fires_nothing_and_tells_what_went_by() {
+async fn a_paused_schedule_records_what_it_skips() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({"overlap_policy": "allow_all"}))).await;
-    // Beside it, to see time pass.
+    // A second schedule shows that time passes.
     let clock = create(&caller, &every_second("clock", json!({"overlap_policy": "allow_all"}))).await;
     until_outcomes(&caller, &made, "fired", 1).await;
     let paused = caller.api.post(&path(&made, "/pause"), &json!({"reason": "maintenance"})).await.expect(200);
@@ -176,6 +176,6 @@ async fn an_ordering_key_of_its_task_puts_its_runs_in_a_row() {
         let due = time(&leases[0]["task"]["execute_at"]);
         assert!(last < Some(due), "in order");
         last = Some(due);
-        caller.tell("complete", &leases[0], json!({})).await.expect(200);
+        caller.report("complete", &leases[0], json!({})).await.expect(200);
     }
 }

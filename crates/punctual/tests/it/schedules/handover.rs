@@ -1,5 +1,5 @@
-//! Overlap and catch-up where several nodes share a database: held by a leader for what another one has begun, and after
-//! nobody was there at all.
+//! Overlap and catch-up where several nodes share a database: a new leader continues what another
+//! began, also after an outage of all nodes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,8 +14,8 @@ use crate::it::cluster::Cluster;
 
 const POLICIES: [&str; 6] = ["skip", "buffer_one", "buffer_all", "cancel_other", "terminate_other", "allow_all"];
 
-/// Instants that are decided after the leader's death: those of the three seconds of its lease come late and together, the
-/// others from then on.
+/// Instants that are decided after the leader's death. Those of the three seconds of its lease come
+/// late and together, the others on time.
 const AFTER: usize = 6;
 
 /// All policies at once, each with a task that is held since before the leader died.
@@ -50,7 +50,7 @@ async fn every_policy_is_held_across_a_change_of_leaders() {
         deciders.extend(decider(&caller, occurrence).await);
     }
     assert_eq!((deciders.len(), deciders.contains(&killed)), (2, true), "both have led: {deciders:?}");
-    assert!(all.iter().any(|one| one["reason"] == "caught_up"), "nobody was away: {all:#?}");
+    assert!(all.iter().any(|one| one["reason"] == "caught_up"), "there was no outage: {all:#?}");
     let (one, count) = of("skip");
     one.expect_skipped(&caller, count).await;
     let (one, count) = of("buffer_one");
@@ -63,16 +63,16 @@ async fn every_policy_is_held_across_a_change_of_leaders() {
     one.expect_all_kept_back(&caller, count).await;
 }
 
-/// Here it is the database's clock that decides, which nobody can put forward.
+/// The database's clock decides here, and a test cannot put it forward.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_was_away_catches_up_as_each_schedule_says() {
+async fn a_cluster_catches_up_as_each_schedule_says() {
     let mut cluster = Cluster::start(2).await;
     let promises = Promises::start(&cluster.caller(0)).await;
     for node in &mut cluster.nodes {
         node.kill();
     }
     cluster.nodes.clear();
-    // This is the fault, not a wait for something: so long nobody is there.
+    // This sleep is the fault itself: an outage of this length.
     tokio::time::sleep(OUTAGE.unsigned_abs()).await;
     cluster.join().await;
     cluster.join().await;

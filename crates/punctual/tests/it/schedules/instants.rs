@@ -1,4 +1,4 @@
-//! A task of a schedule says which instant it stands for, whenever it runs.
+//! A task of a schedule names the instant it stands for, whenever it runs.
 
 use punctual_testkit::sink::Sink;
 use serde_json::{Value, json};
@@ -17,11 +17,11 @@ async fn backfilled(caller: &crate::it::world::Caller, task: Value) -> Value {
     made
 }
 
-fn told(tasks: &[Value]) -> Vec<(&Value, &str)> {
-    let mut told: Vec<_> =
+fn by_instant(tasks: &[Value]) -> Vec<(&Value, &str)> {
+    let mut sorted: Vec<_> =
         tasks.iter().map(|task| (&task["schedule_id"], task["scheduled_for"].as_str().expect("an instant"))).collect();
-    told.sort_by_key(|(_, instant)| *instant);
-    told
+    sorted.sort_by_key(|(_, instant)| *instant);
+    sorted
 }
 
 #[tokio::test]
@@ -30,13 +30,13 @@ async fn a_worker_knows_the_instant_of_a_backfilled_task() {
     let made = backfilled(&caller, json!({"type": "t", "queue": "q"})).await;
     let expected = DAYS.map(|day| (&made["schedule_id"], day));
     let listed = tasks(&caller, &made).await;
-    assert_eq!(told(&listed), expected);
+    assert_eq!(by_instant(&listed), expected);
     assert!(listed.iter().all(|task| task["execute_at"] != task["scheduled_for"]), "it runs now");
     let leases = caller.lease(json!({"worker_id": "w", "queues": ["q"], "max_tasks": 10, "wait_seconds": 20})).await;
     let leased: Vec<Value> = leases.iter().map(|lease| lease["task"].clone()).collect();
-    assert_eq!(told(&leased), expected);
+    assert_eq!(by_instant(&leased), expected);
     for lease in &leases {
-        caller.tell("complete", lease, json!({})).await.expect(200);
+        caller.report("complete", lease, json!({})).await.expect(200);
         let done = caller.task(lease["task"]["task_id"].as_str().expect("an id")).await;
         assert_eq!(done["scheduled_for"], lease["task"]["scheduled_for"], "in the history too");
     }
@@ -45,7 +45,7 @@ async fn a_worker_knows_the_instant_of_a_backfilled_task() {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_the_instant_and_the_schedule() {
+async fn a_webhook_has_its_instant_in_its_headers() {
     let (world, sink) = (World::start().await, Sink::start());
     let caller = world.caller();
     let made = backfilled(&caller, json!({"type": "t", "callback_url": sink.url("/")})).await;

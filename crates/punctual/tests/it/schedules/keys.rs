@@ -24,7 +24,7 @@ async fn the_same_key_gives_the_same_task() {
         assert_eq!((statuses(&all), &all[0]["idempotency_key"]), (vec!["PENDING"], &json!(key)), "{policy}");
         assert_eq!(read(&caller, &made).await["run_count"], 1, "{policy}");
         let lease = caller.lease_one(policy).await;
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
         assert_eq!(trigger(&caller, &made, key).await.expect(200), first, "{policy}: when it is done as well");
         assert_eq!(trigger(&caller, &made, &format!("{policy}-2")).await.expect(201)["outcome"], "fired", "{policy}");
         assert_eq!(tasks(&caller, &made).await.len(), 2, "{policy}");
@@ -45,7 +45,7 @@ async fn callers_at_once_under_one_key_get_one_task() {
 }
 
 #[tokio::test]
-async fn what_has_to_wait_keeps_its_key() {
+async fn a_waiting_run_keeps_its_key() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({"overlap_policy": "buffer_all"}))).await;
     trigger(&caller, &made, "first").await.expect(201);
@@ -55,7 +55,7 @@ async fn what_has_to_wait_keeps_its_key() {
     assert_eq!((again.expect(202), again.header("idempotent-replayed")), (waits.clone(), Some("true")));
     assert_eq!(occurrences(&caller, &made).await.len(), 2);
     let lease = caller.lease_one("s").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     let all = until_outcomes(&caller, &made, "fired", 2).await;
     let ran = trigger(&caller, &made, "second").await.expect(200);
     assert_eq!((&ran, &ran["instant"]), (&all[1], &waits["instant"]));
@@ -77,17 +77,17 @@ async fn a_key_stands_for_one_thing() {
     trigger(&caller, &other, "l").await.problem_code(422, "idempotency_key_reused");
     assert_eq!(tasks(&caller, &other).await.len(), 0);
     trigger(&caller, &one, "").await.problem_code(400, "invalid_idempotency_key");
-    // What is skipped has used no key.
+    // A skipped run uses up no key.
     assert_eq!(trigger(&caller, &one, "m").await.expect(200)["outcome"], "skipped");
     let lease = caller.lease(json!({"worker_id": "w", "queues": ["one"], "max_tasks": 9, "wait_seconds": 9})).await;
     for lease in &lease {
-        caller.tell("complete", lease, json!({})).await.expect(200);
+        caller.report("complete", lease, json!({})).await.expect(200);
     }
     assert_eq!(trigger(&caller, &one, "m").await.expect(201)["outcome"], "fired");
 }
 
 #[tokio::test]
-async fn a_trigger_and_a_backfill_need_the_version_that_was_asked_for() {
+async fn triggers_and_backfills_honour_if_match() {
     let caller = shared().await;
     let made =
         create(&caller, &yearly("s", json!({"cron": "0 0 * * *", "interval_seconds": null, "starts_at": null}))).await;
@@ -114,22 +114,22 @@ async fn a_trigger_and_a_backfill_need_the_version_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_schedule_that_is_not_there_matches_nothing() {
+async fn a_missing_schedule_matches_nothing() {
     let caller = shared().await;
     let put = async |header: &str, tag: &str, more: Value| {
         let call = caller.api.call("PUT", "/v1/schedules/by-name/s").header(header, tag);
         call.json(&yearly("s", more)).send().await
     };
     for tag in ["*", "\"1\""] {
-        let told = put("if-match", tag, json!({})).await.problem_code(412, "version_mismatch");
-        assert_eq!(told["detail"], "there is no such schedule; nothing was done", "{tag}");
+        let problem = put("if-match", tag, json!({})).await.problem_code(412, "version_mismatch");
+        assert_eq!(problem["detail"], "there is no such schedule; nothing was done", "{tag}");
     }
     assert_eq!(caller.list("/v1/schedules").await.len(), 0);
     let made = put("if-none-match", "*", json!({})).await.expect(201);
     put("if-none-match", "*", json!({"max_runs": 4})).await.problem_code(412, "version_mismatch");
     assert_eq!(read(&caller, &made).await, made);
     assert_eq!(put("if-match", "*", json!({"max_runs": 4})).await.expect(200)["version"], 2);
-    // Both at once: there is no telling what that would be good for, and it is held all the same.
+    // Both conditions at once are of no use, but are honoured all the same.
     let both = caller.api.call("PUT", "/v1/schedules/by-name/s").header("if-match", "*").header("if-none-match", "*");
     both.json(&yearly("s", json!({}))).send().await.problem_code(412, "version_mismatch");
     caller.api.delete(&path(&made, "")).await.expect(200);
@@ -143,8 +143,11 @@ async fn a_schedule_is_read_by_its_name() {
     let reply = caller.api.get("/v1/schedules/by-name/a%2Fb").await;
     assert_eq!((reply.header("etag"), reply.expect(200)), (Some("\"1\""), made.clone()));
     for name in ["other", "A%2Fb", "%20", &format!("n{}", "x".repeat(2_000))] {
-        let told = caller.api.get(&format!("/v1/schedules/by-name/{name}")).await.problem_code(404, "not_found");
-        assert!(told["detail"].as_str().is_some_and(|detail| detail.starts_with("there is no schedule")), "{told:#}");
+        let problem = caller.api.get(&format!("/v1/schedules/by-name/{name}")).await.problem_code(404, "not_found");
+        assert!(
+            problem["detail"].as_str().is_some_and(|detail| detail.starts_with("there is no schedule")),
+            "{problem:#}"
+        );
     }
     caller.api.get("/v1/schedules/by-name/%ff").await.problem_code(404, "not_found");
     caller.stranger().api.get("/v1/schedules/by-name/a%2Fb").await.problem_code(404, "not_found");
@@ -153,7 +156,7 @@ async fn a_schedule_is_read_by_its_name() {
 }
 
 #[tokio::test]
-async fn a_field_that_nobody_knows_is_refused_everywhere() {
+async fn unknown_fields_are_refused_everywhere() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({}))).await;
     for verb in ["/trigger", "/resume", "/pause", "/backfill"] {
@@ -163,12 +166,12 @@ async fn a_field_that_nobody_knows_is_refused_everywhere() {
         caller.api.post(&path(&made, verb), &json!([])).await.problem(422);
     }
     assert_eq!(occurrences(&caller, &made).await.len(), 0);
-    let told = caller.api.post("/v1/schedules", &yearly("t", json!({"max_runs": "3"}))).await.invalid("/max_runs");
+    let problem = caller.api.post("/v1/schedules", &yearly("t", json!({"max_runs": "3"}))).await.invalid("/max_runs");
     assert_eq!(
-        told["errors"][0]["message"],
+        problem["errors"][0]["message"],
         "invalid type: string \"3\", expected a whole number that is not negative"
     );
-    let told = caller.api.call("PUT", "/v1/queues/q").json(&json!({"max_depth": 1.5})).send().await;
-    let message = told.invalid("/max_depth")["errors"][0]["message"].as_str().unwrap_or_default().to_owned();
+    let problem = caller.api.call("PUT", "/v1/queues/q").json(&json!({"max_depth": 1.5})).send().await;
+    let message = problem.invalid("/max_depth")["errors"][0]["message"].as_str().unwrap_or_default().to_owned();
     assert!(message.ends_with("expected a whole number"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! What somebody asks of a schedule: a run now, or the runs of a time that is past.
+//! Triggers and backfills.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ async fn a_trigger_runs_it_now() {
     let now = read(&caller, &made).await;
     assert_eq!((&now["run_count"], &now["version"]), (&json!(1), &json!(1)));
     let lease = caller.lease_one("s").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
 }
 
 #[tokio::test]
@@ -41,8 +41,8 @@ async fn a_trigger_is_subject_to_the_overlap_policy() {
     ] {
         let made = create(&caller, &yearly(policy, json!({"overlap_policy": policy}))).await;
         trigger(&caller, &made).await.expect(201);
-        let told = trigger(&caller, &made).await.expect(status);
-        assert_eq!(told["outcome"], outcome, "{policy}");
+        let occurrence = trigger(&caller, &made).await.expect(status);
+        assert_eq!(occurrence["outcome"], outcome, "{policy}");
         assert_eq!(statuses(&tasks(&caller, &made).await), after, "{policy}");
         assert_eq!(occurrences(&caller, &made).await.len(), 2, "{policy}");
     }
@@ -60,7 +60,7 @@ async fn a_run_by_hand_that_waits_is_one_of_its_runs() {
     assert_eq!(read(&caller, &made).await["next_run_at"], Value::Null);
 }
 
-/// Neither does a trigger look at a pause when it has to wait.
+/// A trigger that has to wait ignores a pause too.
 #[tokio::test]
 async fn a_trigger_that_waits_runs_while_it_is_paused() {
     let caller = shared().await;
@@ -69,9 +69,9 @@ async fn a_trigger_that_waits_runs_while_it_is_paused() {
         trigger(&caller, &made).await.expect(201);
         trigger(&caller, &made).await.expect(202);
         let first = caller.lease_one(policy).await;
-        caller.tell("complete", &first, json!({})).await.expect(200);
+        caller.report("complete", &first, json!({})).await.expect(200);
         let second = caller.lease_one(policy).await;
-        caller.tell("complete", &second, json!({})).await.expect(200);
+        caller.report("complete", &second, json!({})).await.expect(200);
         assert_eq!(read(&caller, &made).await["run_count"], 2, "{policy}");
     }
     let made = create(&caller, &yearly("c", json!({"overlap_policy": "cancel_other", "paused": true}))).await;
@@ -79,13 +79,13 @@ async fn a_trigger_that_waits_runs_while_it_is_paused() {
     trigger(&caller, &made).await.expect(202);
     until_outcomes(&caller, &made, "fired", 2).await;
     assert_eq!(statuses(&tasks(&caller, &made).await), ["CANCELLED", "PENDING"]);
-    // One that is paused while a run by hand waits lets it go as well.
+    // A schedule that is paused while a triggered run waits lets that run go as well.
     let later = create(&caller, &yearly("l", json!({"overlap_policy": "buffer_all"}))).await;
     trigger(&caller, &later).await.expect(201);
     trigger(&caller, &later).await.expect(202);
     caller.api.post(&path(&later, "/pause"), &json!({})).await.expect(200);
     let first = caller.lease_one("l").await;
-    caller.tell("complete", &first, json!({})).await.expect(200);
+    caller.report("complete", &first, json!({})).await.expect(200);
     until_outcomes(&caller, &later, "fired", 2).await;
 }
 
@@ -112,7 +112,7 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
         assert_eq!(all[day - 1]["instant"], format!("2026-01-0{day}T00:00:00.000Z"));
         assert_eq!(all[day - 1]["task_id"], leases[0]["task"]["task_id"]);
         assert_eq!(all[day - 1]["origin"], "backfill");
-        caller.tell("complete", &leases[0], json!({})).await.expect(200);
+        caller.report("complete", &leases[0], json!({})).await.expect(200);
     }
     assert_eq!(caller.api.post(&path(&made, "/backfill"), &wanted).await.expect(202)["instants"], 0, "they have run");
     let now = read(&caller, &made).await;
@@ -122,7 +122,7 @@ async fn a_backfill_runs_the_past_one_at_a_time_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_backfill_that_was_a_mistake_is_withdrawn_and_can_be_asked_for_again() {
+async fn a_backfill_can_be_withdrawn() {
     let caller = shared().await;
     let minutely =
         json!({"name": "s", "cron": "* * * * *", "starts_at": "2100-01-01T00:00:00Z", "task": {"type": "t"}});
@@ -146,7 +146,7 @@ async fn a_backfill_that_was_a_mistake_is_withdrawn_and_can_be_asked_for_again()
 }
 
 #[tokio::test]
-async fn a_backfill_is_neither_held_back_by_the_limit_of_runs_nor_uses_it_up() {
+async fn max_runs_does_not_limit_a_backfill() {
     let world = World::start().await;
     let caller = world.caller();
     let wanted = json!({"max_runs": 2, "overlap_policy": "allow_all"});
@@ -159,7 +159,7 @@ async fn a_backfill_is_neither_held_back_by_the_limit_of_runs_nor_uses_it_up() {
     until_outcomes(&caller, &made, "fired", 5).await;
     assert_eq!(read(&caller, &made).await["run_count"], 2, "they ran, and are none of the two");
 
-    // The other way round: the runs that it may have are all left after a backfill.
+    // The other way round: a backfill leaves all of `max_runs`.
     let later = create(&caller, &yearly("t", json!({"max_runs": 1, "overlap_policy": "allow_all"}))).await;
     let daily = json!({"cron": "0 0 * * *", "starts_at": null});
     caller.api.patch(&path(&later, ""), &daily).await.expect(200);
@@ -175,14 +175,14 @@ async fn a_backfill_runs_what_was_skipped_and_not_what_ran() {
     let world = World::start().await;
     let caller = world.caller();
     let made = create(&caller, &every_second("s", json!({}))).await;
-    // Nobody takes the first task, so that the following ones are skipped.
+    // No worker takes the first task, so the following ones are skipped.
     let all = until_outcomes(&caller, &made, "skipped", 2).await;
     caller.api.post(&path(&made, "/pause"), &json!({})).await.expect(200);
     caller.api.patch(&path(&made, ""), &json!({"overlap_policy": "allow_all"})).await.expect(200);
     let range = json!({"from": all[0]["instant"], "to": all[2]["instant"]});
     assert_eq!(caller.api.post(&path(&made, "/backfill"), &range).await.expect(202)["instants"], 2);
     assert_eq!(outcomes(&occurrences(&caller, &made).await)[..3], ["fired", "buffered", "buffered"], "it is paused");
-    // So that nothing else fires when it goes on.
+    // So that nothing else fires when it resumes.
     let far = json!({"cron": "0 0 1 1 *"});
     caller.api.patch(&path(&made, ""), &far).await.expect(200);
     caller.api.post(&path(&made, "/resume"), &json!({})).await.expect(200);
@@ -192,7 +192,7 @@ async fn a_backfill_runs_what_was_skipped_and_not_what_ran() {
 }
 
 #[tokio::test]
-async fn a_large_backfill_is_done_in_turns() {
+async fn a_large_backfill_is_done_in_parts() {
     let world = World::start().await;
     let caller = world.caller();
     let wanted = yearly("s", json!({"overlap_policy": "allow_all"}));

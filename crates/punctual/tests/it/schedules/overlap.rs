@@ -1,4 +1,4 @@
-//! What becomes of an occurrence whose predecessor is still live, by policy, in one process.
+//! An occurrence whose predecessor is still live, for each policy, in one process.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use super::held::Held;
 use super::{occurrences, outcomes, path, read, until_outcomes};
 use crate::it::world::{Caller, World};
 
-/// Instants that are decided while the first task is held, that one's included.
+/// Instants that are decided while the first task is held, including its own.
 const DECIDED: usize = 4;
 
-/// A server of its own with a schedule of every second, whose first task a worker holds.
+/// A server with a schedule of every second, whose first task a worker holds.
 async fn held(policy: &str) -> (World, Caller, Held) {
     let world = World::start().await;
     let caller = world.caller();
@@ -21,7 +21,7 @@ async fn held(policy: &str) -> (World, Caller, Held) {
 async fn skip_never_has_two_live_tasks() {
     let (mut world, caller, held) = held("skip").await;
     let all = held.decided(&caller, 2).await;
-    // Another process holds to it too.
+    // A restarted process honours the policy too.
     world.server.kill();
     world.restart().await;
     let caller = world.caller();
@@ -40,7 +40,7 @@ async fn buffer_one_keeps_one_back() {
 async fn buffer_all_runs_all_of_them_in_order() {
     let (_world, caller, held) = held("buffer_all").await;
     until_outcomes(&caller, &held.made, "buffered", 3).await;
-    // Neither a pause nor an edit takes anything from what waits.
+    // Neither a pause nor an edit removes waiting occurrences.
     caller.api.post(&path(&held.made, "/pause"), &json!({})).await.expect(200);
     caller.api.patch(&path(&held.made, ""), &json!({"cron": "0 0 1 1 *"})).await.expect(200);
     caller.api.post(&path(&held.made, "/resume"), &json!({})).await.expect(200);

@@ -1,4 +1,4 @@
-//! What the interface says: every call, its answers and its headers.
+//! The routes of schedules: every call, its responses and its headers.
 
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ async fn patched(caller: &Caller, schedule: &Value, patch: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_schedule_is_shown_with_all_that_was_said_and_every_default() {
+async fn a_schedule_is_shown_with_every_default() {
     let caller = shared().await;
     let reply = caller.api.post("/v1/schedules", &yearly("nightly", json!({}))).await;
     let made = reply.expect(201);
@@ -73,7 +73,7 @@ async fn a_name_is_given_once() {
 }
 
 #[tokio::test]
-async fn nobody_else_sees_it() {
+async fn other_tenants_do_not_see_it() {
     let caller = shared().await;
     let (made, stranger) = (create(&caller, &yearly("mine", json!({}))).await, caller.stranger());
     let nothing = json!({});
@@ -116,7 +116,7 @@ async fn schedules_are_listed_by_name_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_patch_changes_what_it_names_and_no_more() {
+async fn a_patch_changes_only_what_it_names() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({"max_runs": 5, "timezone": "Europe/Berlin"}))).await;
     assert_eq!(patched(&caller, &made, json!({})).await, made, "nothing is no change");
@@ -138,7 +138,7 @@ async fn a_patch_changes_what_it_names_and_no_more() {
 }
 
 #[tokio::test]
-async fn changes_are_made_at_the_version_that_was_asked_for() {
+async fn changes_honour_if_match() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({}))).await;
     let call = |method: &str, verb: &str, tag: &str, body: Option<Value>| {
@@ -161,7 +161,7 @@ async fn changes_are_made_at_the_version_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn writing_it_by_name_again_and_again_is_writing_it_once() {
+async fn writing_it_by_name_is_idempotent() {
     let caller = shared().await;
     let put = async |name: &str, body: &Value| {
         caller.api.call("PUT", &format!("/v1/schedules/by-name/{name}")).json(body).send().await
@@ -200,19 +200,19 @@ async fn writing_it_by_name_again_and_again_is_writing_it_once() {
 }
 
 #[tokio::test]
-async fn a_preview_tells_the_instants_and_stores_nothing() {
+async fn a_preview_stores_nothing() {
     let caller = shared().await;
     let new_york = json!({"cron": "30 2 * * *", "timezone": "America/New_York", "starts_at": "2027-03-13T00:00:00Z"});
     let preview = async |query: &str, body: &Value| {
         caller.api.post(&format!("/v1/schedules/preview{query}"), body).await.expect(200)
     };
-    let told = preview("?count=3", &new_york).await;
+    let shown = preview("?count=3", &new_york).await;
     let expected = json!([
         {"run_at": "2027-03-13T07:30:00.000Z", "local": "2027-03-13T02:30:00-05:00[America/New_York]"},
         {"run_at": "2027-03-14T07:00:00.000Z", "local": "2027-03-14T03:00:00-04:00[America/New_York]"},
         {"run_at": "2027-03-15T06:30:00.000Z", "local": "2027-03-15T02:30:00-04:00[America/New_York]"},
     ]);
-    assert_eq!(told, json!({"items": expected, "next_cursor": null}), "the gap is shifted over");
+    assert_eq!(shown, json!({"items": expected, "next_cursor": null}), "the gap is shifted over");
     let skipped = preview("?count=2", &merged(new_york.clone(), json!({"dst_gap": "skip"}))).await;
     assert_eq!(skipped["items"][1]["run_at"], "2027-03-15T06:30:00.000Z");
     assert_eq!(array(&preview("", &new_york).await["items"]).len(), 10);
@@ -231,7 +231,7 @@ async fn a_preview_tells_the_instants_and_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_removed_schedule_is_gone_and_its_tasks_stay() {
+async fn a_removed_schedule_leaves_its_tasks() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({}))).await;
     let fired = caller.api.post(&path(&made, "/trigger"), &json!({})).await.expect(201);
@@ -245,17 +245,17 @@ async fn a_removed_schedule_is_gone_and_its_tasks_stay() {
 }
 
 #[tokio::test]
-async fn the_release_of_the_time_zones_is_told() {
+async fn the_release_of_the_time_zones_is_shown() {
     let metrics = shared().await.api.get("/metrics").await.text().to_owned();
-    let told =
+    let shown =
         metrics.lines().find_map(|line| line.strip_prefix("punctual_build_info{")?.split("tz_database=\"").nth(1));
-    let release = told.and_then(|rest| rest.split('"').next()).unwrap_or_default();
+    let release = shown.and_then(|rest| rest.split('"').next()).unwrap_or_default();
     let year: Option<u32> = release.get(..4).and_then(|year| year.parse().ok());
     assert!(year.is_some_and(|year| year >= 2025) && release.len() == 5, "{release:?} in {metrics}");
 }
 
 #[tokio::test]
-async fn what_is_decided_is_counted() {
+async fn decisions_are_counted() {
     let caller = shared().await;
     let made = create(&caller, &yearly("s", json!({}))).await;
     caller.api.post(&path(&made, "/trigger"), &json!({})).await.expect(201);

@@ -1,11 +1,11 @@
-//! What is refused, and with which words.
+//! Schedules that are refused, with the errors they get.
 
 use serde_json::{Value, json};
 
 use super::{create, path, yearly};
 use crate::it::world::{merged, shared};
 
-/// A body that is fine.
+/// A valid body.
 fn good() -> Value {
     json!({"name": "s", "cron": "0 3 * * *", "task": {"type": "t"}})
 }
@@ -78,9 +78,9 @@ async fn faults_are_pointed_at() {
     create(&caller, &good()).await;
 }
 
-/// What would be right for one task and is wrong for all of them, also where nothing is stored.
+/// Fields that suit a single task and not the task of a schedule, also in a preview.
 #[tokio::test]
-async fn what_is_of_one_task_only_is_refused() {
+async fn fields_of_a_single_task_are_refused() {
     let caller = shared().await;
     let parent = caller.submit_id(json!({"type": "t"})).await;
     for (field, value) in [
@@ -95,8 +95,8 @@ async fn what_is_of_one_task_only_is_refused() {
         let schedule = merged(good(), json!({"task": {"type": "t", field: value}}));
         for call in ["/v1/schedules", "/v1/schedules/preview"] {
             let problem = caller.api.post(call, &schedule).await.invalid(&format!("/task/{field}"));
-            let told = problem["errors"][0]["message"].as_str().unwrap_or_default();
-            assert!(told.starts_with("must be left out: "), "{field}: {problem:#}");
+            let message = problem["errors"][0]["message"].as_str().unwrap_or_default();
+            assert!(message.starts_with("must be left out: "), "{field}: {problem:#}");
         }
         let put = caller.api.call("PUT", "/v1/schedules/by-name/s").json(&schedule).send().await;
         put.invalid(&format!("/task/{field}"));
@@ -108,10 +108,10 @@ async fn what_is_of_one_task_only_is_refused() {
 }
 
 #[tokio::test]
-async fn what_has_no_instant_to_come_is_refused_also_where_nothing_is_stored() {
+async fn a_schedule_without_a_future_instant_is_refused() {
     let caller = shared().await;
     let in_a_gap = json!({"cron": "30 2 */25 3 0L", "timezone": "Europe/Berlin", "dst_gap": "skip"});
-    for (timing, pointer, told) in [
+    for (timing, pointer, expected) in [
         (json!({"cron": "0 0 1 1 *", "ends_at": "2020-01-01T00:00:00Z"}), "/ends_at", "give a later one"),
         (json!({"interval_seconds": 2, "starts_at": "9999-12-31T23:59:58Z"}), "/starts_at", "give an earlier one"),
         (in_a_gap, "/cron", "dst_gap is skip"),
@@ -120,14 +120,14 @@ async fn what_has_no_instant_to_come_is_refused_also_where_nothing_is_stored() {
         for call in ["/v1/schedules", "/v1/schedules/preview"] {
             let problem = caller.api.post(call, &schedule).await.invalid(pointer);
             let message = problem["errors"][0]["message"].as_str().unwrap_or_default();
-            assert!(message.contains(told), "{call}: {problem:#}");
+            assert!(message.contains(expected), "{call}: {problem:#}");
         }
     }
     assert_eq!(caller.list("/v1/schedules").await.len(), 0, "nothing was stored");
 }
 
 #[tokio::test]
-async fn all_faults_are_told_at_once() {
+async fn all_faults_are_reported_together() {
     let caller = shared().await;
     let bad =
         json!({"name": "", "cron": "x", "timezone": "y", "max_runs": 0, "task": {"type": "", "delay_seconds": 1}});
@@ -143,7 +143,7 @@ async fn all_faults_are_told_at_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_object_is_refused() {
+async fn a_body_that_is_no_object_is_refused() {
     let caller = shared().await;
     for body in ["[]", "null", "5", "\"x\""] {
         let reply = caller.api.call("POST", "/v1/schedules").body("application/json", body).send().await;
@@ -177,8 +177,8 @@ async fn a_backfill_is_of_the_past_and_bounded() {
     let wanted = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T02:46:40Z"});
     let refused = caller.api.post(&path(&seconds, "/backfill"), &wanted).await;
     let problem = refused.invalid("/to");
-    let told = problem["errors"][0]["message"].as_str().unwrap_or_default();
-    assert!(told.contains("10000") && told.contains("2026-01-01T02:46:39"), "{told}");
+    let message = problem["errors"][0]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("10000") && message.contains("2026-01-01T02:46:39"), "{message}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::it::world::{SOON, World};
 
-/// What a page of metrics says.
+/// A parsed page of metrics.
 #[derive(Debug, Default)]
 struct Page {
     /// The type of each family.
@@ -78,7 +78,7 @@ impl Page {
         assert!(self.series.insert(series.to_owned(), value).is_none(), "a series twice: {line:?}");
     }
 
-    /// The counters, and what else only grows.
+    /// The counters, and everything else that only grows.
     fn counters(&self) -> BTreeMap<&str, f64> {
         let counted = |series: &str| {
             let name = series.split('{').next().unwrap_or_default();
@@ -122,7 +122,7 @@ async fn the_page_can_be_read_and_its_counters_count() {
     }
     for _ in 0..7 {
         let lease = caller.lease_one("q").await;
-        caller.tell("complete", &lease, json!({})).await.expect(200);
+        caller.report("complete", &lease, json!({})).await.expect(200);
     }
     let risen = eventually("a counter has counted the seven tasks", SOON, async || {
         let after = page(&world).await;
@@ -136,7 +136,7 @@ async fn the_page_can_be_read_and_its_counters_count() {
             .filter(|(series, value)| (**value - old.get(*series).copied().unwrap_or_default() - 7.0).abs() < 0.5)
             .map(|(series, _)| (*series).to_owned())
             .collect();
-        // Submissions, starts, completions: at least two different things have been counted to seven.
+        // Submissions, starts, completions: at least two different things were counted to seven.
         if risen.len() >= 2 { Ok(risen) } else { Err(format!("{risen:?} of {new:#?}")) }
     })
     .await;
@@ -144,7 +144,7 @@ async fn the_page_can_be_read_and_its_counters_count() {
 }
 
 #[tokio::test]
-async fn what_callers_say_does_not_become_a_label() {
+async fn input_of_callers_never_becomes_a_label() {
     let world = World::start().await;
     let caller = world.caller();
     let canary = "canary4711";

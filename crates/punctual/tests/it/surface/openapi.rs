@@ -1,4 +1,4 @@
-//! `/openapi.json`: complete, sound in itself, and true.
+//! `/openapi.json`: complete, consistent, and true.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use punctual_testkit::http::Reply;
 use serde_json::{Map, Value, json};
 
 use super::schema::{conforms, references, resolve};
-use crate::it::world::{Caller, boom, id_of, nobody, shared, worker_id};
+use crate::it::world::{Caller, boom, id_of, shared, unknown_task, worker_id};
 
 /// The calls of the contract about tasks, leases and health, without the names of their parameters.
 const CALLS: &[&str] = &[
@@ -57,7 +57,7 @@ const CALLS: &[&str] = &[
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",
-    // Further routes may be documented; these are what this test calls.
+    // Further routes may be documented; this test calls these.
     "GET /openapi.json",
     "POST /v1/tasks (refused)",
     "GET /v1/tasks/{} (missing)",
@@ -180,7 +180,7 @@ async fn filters_and_headers_are_documented() {
     assert!(of("PATCH /v1/tasks/{}").contains("if-match"));
 }
 
-/// Compares real answers with the document.
+/// Compares real responses with the document.
 struct Checker {
     document: Value,
     checked: BTreeSet<String>,
@@ -280,7 +280,7 @@ async fn check_tasks(caller: &Caller, checker: &mut Checker) {
     checker.check("GET /v1/tasks", &api.get("/v1/tasks?limit=0").await);
     let path = format!("/v1/tasks/{}", id_of(&submitted.expect(201)));
     checker.check("GET /v1/tasks/{}", &api.get(&path).await);
-    checker.check("GET /v1/tasks/{} (missing)", &api.get(&format!("/v1/tasks/{}", nobody())).await);
+    checker.check("GET /v1/tasks/{} (missing)", &api.get(&format!("/v1/tasks/{}", unknown_task())).await);
     checker.check("PATCH /v1/tasks/{}", &api.patch(&path, &json!({"priority": 7})).await);
     checker.check(
         "PATCH /v1/tasks/{}",
@@ -311,8 +311,8 @@ async fn check_runs(caller: &Caller, checker: &mut Checker) {
             "fail" => boom(),
             _ => json!({}),
         };
-        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.tell(verb, &stale, body.clone()).await);
-        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.tell(verb, &lease, body).await);
+        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.report(verb, &stale, body.clone()).await);
+        checker.check(&format!("POST /v1/tasks/{{}}/{verb}"), &caller.report(verb, &lease, body).await);
         let path = format!("/v1/tasks/{}", id_of(&lease["task"]));
         for tail in ["runs", "events", "explain"] {
             checker.check(&format!("GET /v1/tasks/{{}}/{tail}"), &api.get(&format!("{path}/{tail}")).await);
@@ -320,7 +320,7 @@ async fn check_runs(caller: &Caller, checker: &mut Checker) {
         checker.check("GET /v1/tasks/{}", &api.get(&path).await);
         let item =
             json!({"task_id": lease["task"]["task_id"], "token": lease["token"], "outcome": "completed", "result": 1});
-        let items = json!({"items": [item, {"task_id": nobody(), "token": 1, "outcome": "released"}]});
+        let items = json!({"items": [item, {"task_id": unknown_task(), "token": 1, "outcome": "released"}]});
         checker.check("POST /v1/leases/settle", &api.post("/v1/leases/settle", &items).await);
         checker.check("DELETE /v1/tasks/{}", &api.delete(&path).await);
     }

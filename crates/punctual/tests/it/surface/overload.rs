@@ -1,4 +1,4 @@
-//! What happens when more comes than there is room for.
+//! Requests beyond the bounds.
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -6,10 +6,10 @@ use tokio::net::TcpStream;
 
 use crate::it::world::World;
 
-/// The body of a batch that takes as much of the room as one can: a quarter.
+/// The body of a batch that takes as much of the room as one may: a quarter.
 const LARGE: usize = 400_000;
 
-/// The header of a client that sends its body only when it is told to.
+/// The header of a client that sends its body only when asked to.
 const ASKS: &str = "expect: 100-continue\r\n";
 
 /// The head and body of a batch of one task with `bytes` in all.
@@ -44,41 +44,41 @@ async fn a_batch_without_room_is_refused_and_harms_nobody() {
     let (head, body) = batch(LARGE, "");
     let mut slow = Vec::new();
     for _ in 0..4 {
-        // However slow the others are, there is room still.
+        // However slow the others are, there is still room.
         let mut quick = connect().await;
         quick.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
-        let told = answer(&mut quick).await;
-        assert!(told.starts_with("HTTP/1.1 200 "), "beside {} slow ones: {told}", slow.len());
+        let reply = answer(&mut quick).await;
+        assert!(reply.starts_with("HTTP/1.1 200 "), "beside {} slow ones: {reply}", slow.len());
         let mut connection = connect().await;
         connection.write_all(batch(LARGE, ASKS).0.as_bytes()).await.unwrap();
-        let told = answer(&mut connection).await;
-        assert!(told.starts_with("HTTP/1.1 100 "), "who is told to go on has its room: {told}");
+        let reply = answer(&mut connection).await;
+        assert!(reply.starts_with("HTTP/1.1 100 "), "a client that gets 100 has its room: {reply}");
         connection.write_all(&body.as_bytes()[..1_000]).await.unwrap();
         slow.push(connection);
     }
 
     let mut refused = connect().await;
     refused.write_all([head.as_bytes(), body.as_bytes()].concat().as_slice()).await.unwrap();
-    let told = answer(&mut refused).await;
-    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("\r\nretry-after: "), "{told}");
-    assert!(told.contains(r#""code":"overloaded""#), "{told}");
-    assert!(!told.contains("connection: close"), "{told}");
+    let reply = answer(&mut refused).await;
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("\r\nretry-after: "), "{reply}");
+    assert!(reply.contains(r#""code":"overloaded""#), "{reply}");
+    assert!(!reply.contains("connection: close"), "{reply}");
 
-    // It had sent its whole body; the connection goes on after it.
+    // It had sent its whole body, so the connection stays open.
     refused.write_all(b"GET /v1/tasks HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
-    let told = answer(&mut refused).await;
+    let reply = answer(&mut refused).await;
     assert!(
-        told.starts_with("HTTP/1.1 200 ") && told.matches(r#""task_id""#).count() == 4,
-        "nothing more was stored: {told}"
+        reply.starts_with("HTTP/1.1 200 ") && reply.matches(r#""task_id""#).count() == 4,
+        "nothing more was stored: {reply}"
     );
 
-    // Whoever asks first is spared the body.
+    // A client that asks first is spared the body.
     let mut asking = connect().await;
     asking.write_all(batch(LARGE, ASKS).0.as_bytes()).await.unwrap();
-    let told = answer(&mut asking).await;
-    assert!(told.starts_with("HTTP/1.1 503 ") && told.contains("connection: close"), "{told}");
+    let reply = answer(&mut asking).await;
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("connection: close"), "{reply}");
 
-    // A single task finds its place.
+    // A single task is admitted.
     world.caller().submit_id(json!({"type": "t", "delay_seconds": 600})).await;
 
     for mut connection in slow {

@@ -1,4 +1,4 @@
-//! As much of JSON Schema as a published contract needs to be compared with real answers.
+//! The part of JSON Schema that comparing real responses with the published contract needs.
 
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ pub fn references(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Whether `value` is what `schema` describes; the error says where it is not.
+/// Whether `value` conforms to `schema`; the error says where it does not.
 pub fn conforms(document: &Value, schema: &Value, value: &Value, at: &str) -> Result<(), String> {
     let Value::Object(rules) = schema else {
         return if *schema == Value::Bool(false) { Err(format!("{at}: nothing is allowed here")) } else { Ok(()) };
@@ -112,7 +112,7 @@ fn list(value: &Value) -> &[Value] {
 }
 
 #[test]
-fn values_are_told_from_what_they_are_not() {
+fn values_that_do_not_conform_are_refused() {
     use serde_json::json;
     let document = json!({"components": {"schemas": {"Name": {"type": "string"}}}});
     let schema = json!({

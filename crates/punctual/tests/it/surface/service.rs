@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use punctual_testkit::eventually::eventually;
 use serde_json::json;
 
-use crate::it::world::{SOON, array, id_of, nobody, shared, worker_id};
+use crate::it::world::{SOON, array, id_of, shared, unknown_task, worker_id};
 
 #[tokio::test]
 async fn the_server_is_alive_and_ready() {
@@ -28,7 +28,7 @@ async fn every_answer_has_a_request_id_of_its_own() {
         ("GET", "/openapi.json".to_owned(), None),
         ("GET", "/v1/tasks".to_owned(), None),
         ("GET", format!("/v1/tasks/{id}"), None),
-        ("GET", format!("/v1/tasks/{}", nobody()), None),
+        ("GET", format!("/v1/tasks/{}", unknown_task()), None),
         ("GET", "/nothing/here".to_owned(), None),
         ("PUT", "/v1/tasks".to_owned(), None),
         ("POST", "/v1/tasks".to_owned(), Some(r#"{"type":"t","delay_seconds":600}"#)),
@@ -59,7 +59,7 @@ async fn head_is_get_without_a_body() {
         assert!(answer.body().is_empty(), "HEAD has no body\n{answer}");
         assert!(answer.header("request-id").is_some(), "{answer}");
     }
-    let answer = caller.api.call("HEAD", &format!("/v1/tasks/{}", nobody())).send().await;
+    let answer = caller.api.call("HEAD", &format!("/v1/tasks/{}", unknown_task())).send().await;
     assert_eq!(answer.status(), 404, "{answer}");
 }
 
@@ -95,7 +95,7 @@ async fn two_versions_of_http_are_spoken() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_answered_with_400_or_closed() {
+async fn garbage_instead_of_http_gets_400_or_a_closed_connection() {
     let caller = shared().await;
     let address = caller.address();
     for nonsense in [

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::it::world::{boom, code_of, id_of, in_seconds, quick, shared, worker_id, written};
 
 #[tokio::test]
-async fn a_waiting_task_is_cancelled_and_again_with_the_same_answer() {
+async fn cancelling_a_waiting_task_is_idempotent() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let path = format!("/v1/tasks/{id}");
@@ -32,18 +32,18 @@ async fn a_cancelled_task_is_never_handed_out() {
 }
 
 #[tokio::test]
-async fn a_running_task_is_asked_to_stop_and_its_outcome_discarded() {
+async fn the_outcome_of_a_cancelled_run_is_discarded() {
     let caller = shared().await;
     for (n, verb) in ["complete", "fail"].into_iter().enumerate() {
         let queue = format!("stop-{n}");
         let id = caller.submit_id(json!({"type": "t", "queue": queue, "retry_policy": quick(3)})).await;
         let lease = caller.lease_one(&queue).await;
-        caller.tell("heartbeat", &lease, json!({})).await.expect(200);
+        caller.report("heartbeat", &lease, json!({})).await.expect(200);
         caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(202);
-        caller.tell("heartbeat", &lease, json!({})).await.problem_code(410, "cancelled");
+        caller.report("heartbeat", &lease, json!({})).await.problem_code(410, "cancelled");
         let outcome = json!({"result": {"late": true}});
         let outcome = if verb == "complete" { outcome } else { boom() };
-        caller.tell(verb, &lease, outcome).await.problem_code(410, "cancelled");
+        caller.report(verb, &lease, outcome).await.problem_code(410, "cancelled");
         let task = caller.until(&id, "CANCELLED").await;
         assert!(task["result"].is_null(), "the outcome was kept: {task:#}");
         caller.trail(&id).await;
@@ -53,7 +53,7 @@ async fn a_running_task_is_asked_to_stop_and_its_outcome_discarded() {
 }
 
 #[tokio::test]
-async fn a_batched_heartbeat_of_a_cancelled_run_is_told_so() {
+async fn a_batched_heartbeat_of_a_cancelled_run_gets_410() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = caller.lease_one("q").await;
@@ -63,7 +63,7 @@ async fn a_batched_heartbeat_of_a_cancelled_run_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_run_that_never_answers_again_is_cancelled_all_the_same() {
+async fn a_silent_run_is_cancelled_when_its_lease_ends() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(3)})).await;
     caller.lease_for("q", 1).await;
@@ -72,15 +72,15 @@ async fn a_run_that_never_answers_again_is_cancelled_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_has_ended_otherwise_is_already_final() {
+async fn a_task_that_has_ended_cannot_be_cancelled() {
     let caller = shared().await;
     let completed = caller.submit_id(json!({"type": "t", "queue": "completed"})).await;
     let lease = caller.lease_one("completed").await;
-    caller.tell("complete", &lease, json!({"result": 1})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
     let dead = caller.submit_id(json!({"type": "t", "queue": "dead"})).await;
     let lease = caller.lease_one("dead").await;
     let error = json!({"error": {"code": "e", "message": "m"}, "retryable": false});
-    caller.tell("fail", &lease, error).await.expect(200);
+    caller.report("fail", &lease, error).await.expect(200);
     let expired =
         caller.submit_id(json!({"type": "t", "queue": "nobody", "expires_at": written(in_seconds(0.5))})).await;
     for (id, status) in [(completed, "COMPLETED"), (dead, "DEAD_LETTERED"), (expired, "FAILED")] {
@@ -116,7 +116,7 @@ async fn cancelling_races_with_leasing_to_one_clear_end() {
         match (status, lease) {
             (200, None) => {}
             (202, Some(lease)) => {
-                caller.tell("complete", lease, json!({})).await.problem_code(410, "cancelled");
+                caller.report("complete", lease, json!({})).await.problem_code(410, "cancelled");
             }
             (status, lease) => panic!("{id}: answered {status}, and the lease is {lease:?}"),
         }

@@ -3,7 +3,7 @@
 use punctual_testkit::http::Reply;
 use serde_json::json;
 
-use crate::it::world::{Caller, boom, every, id_of, nobody, quick, shared};
+use crate::it::world::{Caller, boom, every, id_of, quick, shared, unknown_task};
 
 #[track_caller]
 fn accepted(answer: &Reply) {
@@ -16,7 +16,7 @@ async fn dead_letter(caller: &Caller, queue: &str) -> String {
     let id = caller.submit_id(task).await;
     for _ in 0..2 {
         let lease = caller.lease_one(queue).await;
-        caller.tell("fail", &lease, boom()).await.expect(200);
+        caller.report("fail", &lease, boom()).await.expect(200);
     }
     let task = caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!((&task["last_error"]["code"], &task["payload"]), (&json!("boom"), &json!("first")));
@@ -38,7 +38,7 @@ async fn a_task_that_waits_for_its_retry_is_made_due_now() {
     let slow = every(3, 3600.0);
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": slow})).await;
     let lease = caller.lease_one("q").await;
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     caller.until(&id, "PENDING").await;
     accepted(&caller.api.call("POST", &format!("/v1/tasks/{id}/run")).send().await);
     let lease = caller.lease_one("q").await;
@@ -46,7 +46,7 @@ async fn a_task_that_waits_for_its_retry_is_made_due_now() {
 }
 
 #[tokio::test]
-async fn what_has_ended_is_not_run_again() {
+async fn a_task_that_has_ended_cannot_run_now() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(200);
@@ -55,16 +55,16 @@ async fn what_has_ended_is_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_driven_again_with_its_payload_and_from_zero() {
+async fn a_dead_letter_is_redriven_from_zero() {
     let caller = shared().await;
     let id = dead_letter(&caller, "q").await;
     accepted(&caller.api.call("POST", &format!("/v1/tasks/{id}/redrive")).send().await);
     let lease = caller.lease_one("q").await;
     assert_eq!((id_of(&lease["task"]), &lease["task"]["payload"]), (id.clone(), &json!("first")));
     assert_eq!(lease["task"]["retry_count"], 0, "the retry count begins from zero");
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     let lease = caller.lease_one("q").await;
-    caller.tell("complete", &lease, json!({"result": "at last"})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": "at last"})).await.expect(200);
     let task = caller.until(&id, "COMPLETED").await;
     assert_eq!(task["result"], "at last");
     let trail = caller.trail(&id).await;
@@ -72,7 +72,7 @@ async fn a_dead_letter_is_driven_again_with_its_payload_and_from_zero() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_is_driven_again_with_another_payload() {
+async fn a_dead_letter_is_redriven_with_another_payload() {
     let caller = shared().await;
     let id = dead_letter(&caller, "q").await;
     accepted(&caller.api.post(&format!("/v1/tasks/{id}/redrive"), &json!({"payload": {"fixed": true}})).await);
@@ -85,7 +85,7 @@ async fn a_dead_letter_is_driven_again_with_another_payload() {
 }
 
 #[tokio::test]
-async fn only_dead_letters_are_driven_again() {
+async fn only_dead_letters_are_redriven() {
     let caller = shared().await;
     let waiting = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let cancelled = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
@@ -95,5 +95,5 @@ async fn only_dead_letters_are_driven_again() {
         caller.api.post(&format!("/v1/tasks/{id}/redrive"), &json!({})).await.problem(409);
         assert_eq!(caller.task(&id).await, before, "a refused re-drive has no effect");
     }
-    caller.api.post(&format!("/v1/tasks/{}/redrive", nobody()), &json!({})).await.problem(404);
+    caller.api.post(&format!("/v1/tasks/{}/redrive", unknown_task()), &json!({})).await.problem(404);
 }

@@ -69,14 +69,14 @@ async fn an_edited_time_is_the_time_it_runs_at() {
 }
 
 #[tokio::test]
-async fn an_edited_priority_payload_and_policy_are_what_the_worker_meets() {
+async fn the_worker_gets_the_edited_task() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "edited", "delay_seconds": 3600, "payload": "old"})).await;
     let edit = json!({"payload": "new", "priority": 8, "retry_policy": quick(0), "delay_seconds": 0});
     caller.api.patch(&format!("/v1/tasks/{id}"), &edit).await.expect(200);
     let lease = caller.lease_one("edited").await;
     assert_eq!((&lease["task"]["payload"], &lease["task"]["priority"]), (&json!("new"), &json!(8)));
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     caller.until(&id, "DEAD_LETTERED").await;
 }
 
@@ -125,7 +125,7 @@ async fn if_match_is_honoured() {
 }
 
 #[tokio::test]
-async fn of_many_edits_of_one_version_one_is_taken() {
+async fn of_many_edits_of_one_version_one_succeeds() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let path = format!("/v1/tasks/{id}");
@@ -150,7 +150,7 @@ async fn of_many_edits_of_one_version_one_is_taken() {
 }
 
 #[tokio::test]
-async fn what_no_longer_waits_is_not_editable() {
+async fn only_a_waiting_task_is_editable() {
     let caller = shared().await;
     let refused = async |id: &str| {
         let before = caller.task(id).await;
@@ -163,6 +163,6 @@ async fn what_no_longer_waits_is_not_editable() {
     let id = caller.submit_id(json!({"type": "t", "queue": "run"})).await;
     let lease = caller.lease_one("run").await;
     refused(&id).await;
-    caller.tell("complete", &lease, json!({"result": 1})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": 1})).await.expect(200);
     refused(&id).await;
 }

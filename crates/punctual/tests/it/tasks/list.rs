@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::it::world::{Caller, SOON, array, id_of, in_seconds, shared, time, written};
 
-/// Submits tasks in one batch and gives their ids.
+/// Submits tasks in one batch and returns their ids.
 async fn submitted(caller: &Caller, tasks: Vec<Value>) -> Vec<String> {
     caller.submit_all(tasks).await.iter().map(id_of).collect()
 }
@@ -28,7 +28,7 @@ async fn pages(caller: &Caller, query: &str) -> Vec<Vec<Value>> {
     }
 }
 
-/// What may not stand in a query as it is.
+/// Escapes what a query cannot hold.
 fn percent(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
@@ -46,7 +46,7 @@ async fn an_empty_list_has_no_items_and_no_cursor() {
 }
 
 #[tokio::test]
-async fn the_newest_are_first_and_pages_are_without_gap_or_repeat() {
+async fn pages_have_no_gap_or_repeat() {
     let caller = shared().await;
     let mut ids = Vec::new();
     for n in 0..5 {
@@ -67,7 +67,7 @@ async fn the_newest_are_first_and_pages_are_without_gap_or_repeat() {
 }
 
 #[tokio::test]
-async fn a_page_has_fifty_unless_told_otherwise_and_a_thousand_at_most() {
+async fn a_page_has_fifty_by_default_at_most_a_thousand() {
     let caller = shared().await;
     submitted(&caller, (0..1001).map(|_| json!({"type": "t", "delay_seconds": 600})).collect()).await;
     let lengths =
@@ -81,7 +81,7 @@ async fn a_page_has_fifty_unless_told_otherwise_and_a_thousand_at_most() {
 }
 
 #[tokio::test]
-async fn what_is_submitted_during_a_walk_disturbs_nobody() {
+async fn submissions_do_not_disturb_a_walk_over_pages() {
     let caller = shared().await;
     let before = set(submitted(&caller, (0..30).map(|_| json!({"type": "t", "delay_seconds": 600})).collect()).await);
     let mut seen = Vec::new();
@@ -144,7 +144,7 @@ async fn tasks_are_filtered_by_status_which_may_be_repeated() {
     caller.api.delete(&format!("/v1/tasks/{}", ids[0])).await.expect(200);
     let done = caller.submit_id(json!({"type": "t", "queue": "done"})).await;
     let lease = caller.lease_one("done").await;
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
     let found = async |query: &str| set(caller.list_ids(query).await);
     assert_eq!(found("&status=PENDING").await, set(ids[1..].to_vec()));
     assert_eq!(found("&status=CANCELLED").await, set([ids[0].clone()]));

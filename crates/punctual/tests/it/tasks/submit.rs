@@ -5,10 +5,10 @@ use punctual_testkit::http::Api;
 use serde_json::{Value, json};
 
 use crate::it::world::{
-    every, expect_id, id_of, in_seconds, merged, nobody, seconds_between, shared, time, worker_id, written,
+    every, expect_id, id_of, in_seconds, merged, seconds_between, shared, time, unknown_task, worker_id, written,
 };
 
-/// What a task has besides what was submitted.
+/// The fields that a task has besides the submitted ones.
 const RETURNED: [&str; 15] = [
     "task_id",
     "tenant",
@@ -110,11 +110,11 @@ async fn every_submitted_field_comes_back() {
 }
 
 #[tokio::test]
-async fn what_this_version_cannot_do_is_refused_and_never_ignored() {
+async fn unsupported_features_are_refused_not_ignored() {
     let caller = shared().await;
     for (field, value) in [
         ("ordering_key", json!("customer-4")),
-        ("depends_on", json!([nobody()])),
+        ("depends_on", json!([unknown_task()])),
         ("on_dependency_failure", json!("run")),
     ] {
         let answer = caller.api.post("/v1/tasks", &json!({"type": "t", "delay_seconds": 600, field: value})).await;
@@ -139,7 +139,7 @@ async fn a_delay_counts_from_now_whole_or_fractional() {
 }
 
 #[tokio::test]
-async fn times_with_any_offset_are_accepted_and_given_back_in_utc() {
+async fn times_with_any_offset_are_shown_in_utc() {
     let caller = shared().await;
     for (given, expected) in [
         ("2124-05-22T18:00:00Z", "2124-05-22T18:00:00.000Z"),
@@ -247,11 +247,11 @@ async fn a_task_is_read_with_an_etag_of_its_version() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_or_is_anothers_is_not_found() {
+async fn an_unknown_or_foreign_task_is_not_found() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "delay_seconds": 600})).await;
     let stranger = caller.stranger();
-    for (who, id) in [(&caller, nobody()), (&stranger, id.clone())] {
+    for (who, id) in [(&caller, unknown_task()), (&stranger, id.clone())] {
         for (method, tail) in [
             ("GET", ""),
             ("DELETE", ""),
@@ -283,7 +283,7 @@ async fn the_times_of_a_life_are_in_order() {
     let running = caller.task(&id).await;
     assert_eq!((&running["status"], &running["worker_id"]), (&json!("RUNNING"), &json!(worker)));
     assert!(running["completed_at"].is_null());
-    caller.tell("complete", &lease, json!({"result": {"ok": true}})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": {"ok": true}})).await.expect(200);
     let done = caller.task(&id).await;
     assert_eq!((&done["status"], &done["result"]), (&json!("COMPLETED"), &json!({"ok": true})));
     let at = |member: &str| time(&done[member]);

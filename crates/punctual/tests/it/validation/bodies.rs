@@ -34,7 +34,7 @@ fn padded(length: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_payload_of_the_limit_is_taken_and_one_byte_more_is_not() {
+async fn a_payload_over_the_limit_is_refused() {
     let caller = shared().await;
     let task = post(&caller, payload_of(PAYLOAD_LIMIT)).await.expect(201);
     assert_eq!(caller.task(&id_of(&task)).await["payload"].as_str().map(str::len), Some(PAYLOAD_LIMIT - 2));
@@ -55,7 +55,7 @@ async fn an_edited_payload_has_the_same_limit() {
 }
 
 #[tokio::test]
-async fn a_body_of_the_limit_is_taken_and_one_byte_more_is_not() {
+async fn a_body_over_the_limit_is_refused() {
     let caller = shared().await;
     post(&caller, padded(BODY_LIMIT)).await.expect(201);
     let stranger = caller.stranger();
@@ -93,7 +93,7 @@ async fn a_connection_that_ends_with_a_refused_body_says_so() {
     let refused = head("/v1/tasks", "refused", &format!("content-length: {}", body.len())) + &body;
     let next = "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     let mut stream = tokio::net::TcpStream::connect(caller.address()).await.expect("a connection");
-    // The server may stop reading before the end; what it has answered by then is what counts.
+    // The server may stop reading before the end; the response it has sent by then counts.
     stream.write_all(refused.as_bytes()).await.ok();
     stream.write_all(next.as_bytes()).await.ok();
     let mut answers = Vec::new();
@@ -103,7 +103,8 @@ async fn a_connection_that_ends_with_a_refused_body_says_so() {
     }
     let answers = String::from_utf8_lossy(&answers).to_lowercase();
     assert!(answers.starts_with("http/1.1 413"), "{answers}");
-    // Without a word a client would send its next request into a connection that is gone, and not know its fate.
+    // Without a notice, a client would send its next request into a closed connection and not know
+    // its fate.
     let goes_on = answers.matches("http/1.1 ").count() == 2;
     assert!(goes_on || answers.contains("\r\nconnection: close\r\n"), "closed without a word: {answers}");
 }
@@ -244,7 +245,7 @@ async fn other_content_types_are_unsupported() {
 }
 
 #[tokio::test]
-async fn a_compressed_body_is_not_taken_for_a_task() {
+async fn a_compressed_body_is_refused() {
     let caller = shared().await;
     let call = caller.api.call("POST", "/v1/tasks").header("content-encoding", "gzip");
     call.body("application/json", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03".to_vec())

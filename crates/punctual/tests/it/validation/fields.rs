@@ -3,9 +3,9 @@
 use punctual_testkit::eventually::eventually;
 use serde_json::{Map, Value, json};
 
-use crate::it::world::{Caller, SOON, array, every, id_of, merged, nobody, quick, shared, worker_id};
+use crate::it::world::{Caller, SOON, array, every, id_of, merged, quick, shared, unknown_task, worker_id};
 
-/// A task that waits, with some fields of its own.
+/// A task that waits, with these fields.
 fn with(fields: Value) -> Value {
     merged(json!({"type": "t", "delay_seconds": 600}), fields)
 }
@@ -37,7 +37,7 @@ async fn unknown_fields_are_refused_and_pointed_at() {
 }
 
 #[tokio::test]
-async fn what_the_server_decides_cannot_be_submitted() {
+async fn fields_of_the_server_cannot_be_submitted() {
     let caller = shared().await;
     for name in [
         "task_id",
@@ -199,7 +199,7 @@ async fn a_timeout_is_a_positive_number_of_seconds() {
 }
 
 #[tokio::test]
-async fn all_faults_of_a_task_are_told_in_an_orderly_way() {
+async fn all_faults_of_a_task_are_reported_in_order() {
     let caller = shared().await;
     let answer = caller
         .api
@@ -226,7 +226,7 @@ async fn nul_is_refused_in_every_string() {
         json!({"priority": "high\u{0}"}),
         json!({"expires_at": "2101-01-01T00:00:00Z\u{0}"}),
         json!({"on_dependency_failure": "run\u{0}"}),
-        json!({"depends_on": [format!("{}\u{0}", nobody())]}),
+        json!({"depends_on": [format!("{}\u{0}", unknown_task())]}),
     ] {
         caller.api.post("/v1/tasks", &with(fields)).await.problem_any(&[400, 422]);
     }
@@ -256,24 +256,24 @@ async fn nul_in_a_payload_is_refused_or_kept_as_it_is() {
 }
 
 #[tokio::test]
-async fn nul_in_what_a_worker_says_never_breaks_the_run() {
+async fn nul_from_a_worker_never_breaks_the_run() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "retry_policy": quick(5)})).await;
     let lease = caller.lease_one("q").await;
     let text = "a\u{0}b";
     caller
-        .tell("heartbeat", &lease, json!({"progress": text, "checkpoint": {"at": text}}))
+        .report("heartbeat", &lease, json!({"progress": text, "checkpoint": {"at": text}}))
         .await
         .expect_any(&[200, 400, 422]);
     let failed = caller
-        .tell("fail", &lease, json!({"error": {"code": "boom", "message": text, "details": text}, "retryable": true}))
+        .report("fail", &lease, json!({"error": {"code": "boom", "message": text, "details": text}, "retryable": true}))
         .await;
     failed.expect_any(&[200, 400, 422]);
     let lease = if failed.status() == 200 { caller.lease_one("q").await } else { lease };
-    let completed = caller.tell("complete", &lease, json!({"result": text})).await;
+    let completed = caller.report("complete", &lease, json!({"result": text})).await;
     completed.expect_any(&[200, 400, 422]);
     if completed.status() != 200 {
-        caller.tell("complete", &lease, json!({"result": "fine"})).await.expect(200);
+        caller.report("complete", &lease, json!({"result": "fine"})).await.expect(200);
     }
     eventually("the run completes", SOON, async || {
         let task = caller.task(&id).await;
@@ -295,7 +295,7 @@ async fn sql_in_a_name_is_a_name_or_refused() {
 }
 
 #[tokio::test]
-async fn what_a_worker_asks_for_has_bounds() {
+async fn a_poll_has_bounds() {
     let caller = shared().await;
     let wanted = |member: &str, value: Value| {
         let mut wanted =
@@ -325,13 +325,13 @@ async fn what_a_worker_asks_for_has_bounds() {
     ] {
         caller.api.post("/v1/leases", &wanted(member, bad)).await.invalid(&format!("/{member}"));
     }
-    // The longest wait is a legal one; a task that is due ends it at once.
+    // The longest wait is legal; a due task ends it at once.
     caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     assert_eq!(caller.lease(wanted("wait_seconds", json!(60))).await.len(), 1);
 }
 
 #[tokio::test]
-async fn what_a_worker_settles_is_checked() {
+async fn a_settlement_is_checked() {
     let caller = shared().await;
     let id = caller.submit_id(json!({"type": "t", "queue": "q"})).await;
     let lease = caller.lease_one("q").await;
@@ -348,5 +348,5 @@ async fn what_a_worker_settles_is_checked() {
     }
     let task = caller.task(&id).await;
     assert_eq!(task["status"], "RUNNING", "a refused settlement has no effect");
-    caller.tell("complete", &lease, json!({})).await.expect(200);
+    caller.report("complete", &lease, json!({})).await.expect(200);
 }

@@ -3,7 +3,7 @@
 use punctual_testkit::http::raw;
 use serde_json::{Value, json};
 
-use crate::it::world::{nobody, shared};
+use crate::it::world::{shared, unknown_task};
 
 #[tokio::test]
 async fn unknown_paths_are_not_found() {
@@ -29,7 +29,7 @@ async fn unknown_paths_are_not_found() {
 #[tokio::test]
 async fn malformed_ids_are_not_found() {
     let caller = shared().await;
-    let upper = nobody().to_uppercase().replace("TASK_", "task_");
+    let upper = unknown_task().to_uppercase().replace("TASK_", "task_");
     for id in [
         "1",
         "task_",
@@ -65,9 +65,9 @@ async fn other_methods_are_not_allowed_and_the_right_ones_named() {
         ("PUT", "/v1/tasks/batch".to_owned()),
         ("DELETE", "/v1/leases".to_owned()),
         ("GET", "/v1/leases/settle".to_owned()),
-        ("PUT", format!("/v1/tasks/{}", nobody())),
-        ("GET", format!("/v1/tasks/{}/complete", nobody())),
-        ("POST", format!("/v1/tasks/{}/events", nobody())),
+        ("PUT", format!("/v1/tasks/{}", unknown_task())),
+        ("GET", format!("/v1/tasks/{}/complete", unknown_task())),
+        ("POST", format!("/v1/tasks/{}/events", unknown_task())),
         ("POST", "/healthz".to_owned()),
         ("DELETE", "/metrics".to_owned()),
         ("FROB", "/v1/tasks".to_owned()),
@@ -92,13 +92,13 @@ async fn a_trace_is_never_echoed() {
 }
 
 #[tokio::test]
-async fn problems_tell_nothing_of_the_inside() {
+async fn problems_reveal_no_internals() {
     let caller = shared().await;
     for answer in [
         caller.api.post("/v1/tasks", &json!({"type": "t", "priority": {"a": 1}})).await,
         caller.api.get("/v1/tasks?limit=x").await,
         caller.api.get("/v1/tasks?cursor=x").await,
-        caller.api.get(&format!("/v1/tasks/{}", nobody())).await,
+        caller.api.get(&format!("/v1/tasks/{}", unknown_task())).await,
         caller.api.call("POST", "/v1/tasks").body("application/json", "{").send().await,
     ] {
         let problem: Value = answer.problem_any(&[400, 404, 422]);

@@ -72,7 +72,7 @@ async fn special_networks_are_refused_in_every_spelling() {
         "2852039166",
         "0xa9fea9fe",
         "169.254.43518",
-        // A dot at the end makes no other address of it.
+        // A dot at the end makes no other address.
         "169.254.169.254.",
         "10.0.0.1.",
         "0x0a000001.",
@@ -106,7 +106,7 @@ async fn loopback_and_the_public_internet_are_targets() {
 }
 
 #[tokio::test]
-async fn headers_that_are_punctuals_or_the_connections_own_are_refused() {
+async fn reserved_headers_are_refused() {
     let caller = shared().await;
     for name in [
         "Host",

@@ -16,7 +16,7 @@ async fn at_most_one_of_execute_at_and_delay_seconds() {
 }
 
 #[tokio::test]
-async fn what_is_not_rfc_3339_is_refused() {
+async fn a_time_that_is_not_rfc_3339_is_refused() {
     let caller = shared().await;
     for bad in [
         "",
@@ -63,7 +63,7 @@ async fn a_leap_second_is_refused() {
 }
 
 #[tokio::test]
-async fn what_rfc_3339_leaves_open_is_refused_or_means_what_it_says() {
+async fn odd_forms_of_rfc_3339_are_refused_or_exact() {
     let caller = shared().await;
     for (odd, instant) in [
         ("2101-01-01t00:00:00z", "2101-01-01T00:00:00.000Z"),
@@ -81,7 +81,7 @@ async fn what_rfc_3339_leaves_open_is_refused_or_means_what_it_says() {
 }
 
 #[tokio::test]
-async fn what_is_too_far_away_is_refused_and_never_wraps_around() {
+async fn a_time_too_far_away_is_refused() {
     let caller = shared().await;
     let ages = caller.stranger();
     for delay in [
@@ -104,7 +104,7 @@ async fn what_is_too_far_away_is_refused_and_never_wraps_around() {
         ages.api.post("/v1/tasks", &json!({"type": "t", field: far})).await.invalid(&format!("/{field}"));
     }
     ages.expect_nothing_stored().await;
-    // Within the horizon, whatever it is, a time is kept exactly and waited for.
+    // Within the horizon, a time is kept exactly and waited for.
     for edge in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-23:59", "2300-01-01T00:00:00Z"] {
         let answer = caller.api.post("/v1/tasks", &json!({"type": "t", "execute_at": edge})).await;
         if answer.status() == 201 {

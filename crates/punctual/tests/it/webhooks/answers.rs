@@ -1,4 +1,4 @@
-//! What becomes of each kind of answer.
+//! What each kind of answer does.
 
 use std::time::Duration;
 
@@ -243,7 +243,7 @@ async fn an_answer_that_is_not_json_completes_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_result_of_64_kib_is_kept_and_a_longer_answer_completes() {
+async fn a_result_up_to_64_kib_is_kept() {
     let caller = shared().await;
     let sink = Sink::start();
     let longest = json!("x".repeat(64 * 1024 - 2));

@@ -1,4 +1,4 @@
-//! 202 with `Punctual-Completion: async`: the target tells the outcome later.
+//! 202 with `Punctual-Completion: async`: the target reports the outcome later.
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::sink::{Answer, Hit, Sink};
@@ -11,13 +11,14 @@ fn later() -> Answer {
     Answer::status(202).header("Punctual-Completion", "async")
 }
 
-/// The lease that a hit amounts to.
+/// A hit as a lease: its task and its token.
 fn lease_of(hit: &Hit) -> Value {
     let token: u64 = hit.header("Punctual-Fencing-Token").parse().expect("a token");
     json!({"task": {"task_id": hit.header("Punctual-Task-Id")}, "token": token})
 }
 
-/// Submits a task whose target answers later, and gives its id and lease once the server knows that.
+/// Submits a task whose target accepts it for later; returns its id and lease once the server knows
+/// that.
 async fn accepted(caller: &Caller, sink: &Sink, path: &str, fields: Value) -> (String, Value) {
     let id = caller.submit_id(hook(sink, path, fields)).await;
     let lease = lease_of(&sink.wait_for(path, 1, SOON).await[0]);
@@ -38,25 +39,25 @@ async fn it_runs_until_it_is_completed_with_the_token() {
     let (id, lease) = accepted(&caller, &sink, "/later", json!({})).await;
     let mut wrong = lease.clone();
     wrong["token"] = json!(lease["token"].as_u64().expect("a token") - 1);
-    caller.tell("complete", &wrong, json!({"result": "wrong"})).await.problem_code(409, "stale_token");
+    caller.report("complete", &wrong, json!({"result": "wrong"})).await.problem_code(409, "stale_token");
     assert_eq!(caller.task(&id).await["status"], "RUNNING");
-    caller.tell("complete", &lease, json!({"result": {"later": true}})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": {"later": true}})).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], json!({"later": true}));
-    caller.tell("complete", &lease, json!({"result": {"later": true}})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": {"later": true}})).await.expect(200);
     assert_eq!(sink.hits("/later").len(), 1);
     caller.trail(&id).await;
 }
 
 #[tokio::test]
-async fn a_failure_told_later_is_retried() {
+async fn a_failure_reported_later_is_retried() {
     let caller = shared().await;
     let sink = Sink::start();
     sink.script("/later", [later(), Answer::json(&json!("at once"))]);
     let (id, lease) = accepted(&caller, &sink, "/later", json!({})).await;
-    caller.tell("fail", &lease, boom()).await.expect(200);
+    caller.report("fail", &lease, boom()).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], "at once");
     assert_eq!(sink.hits("/later")[1].header("Punctual-Attempt"), "2");
-    caller.tell("complete", &lease, json!({"result": "late"})).await.problem(409);
+    caller.report("complete", &lease, json!({"result": "late"})).await.problem(409);
 }
 
 #[tokio::test]
@@ -67,7 +68,7 @@ async fn a_completion_that_never_comes_is_a_timeout() {
     let (id, lease) = accepted(&caller, &sink, "/later", json!({"timeout_seconds": 2})).await;
     caller.until(&id, "COMPLETED").await;
     assert_eq!(sink.hits("/later").len(), 2);
-    caller.tell("complete", &lease, json!({"result": "late"})).await.problem(409);
+    caller.report("complete", &lease, json!({"result": "late"})).await.problem(409);
 
     sink.answer("/never", later());
     let (id, _) = accepted(&caller, &sink, "/never", json!({"timeout_seconds": 2, "retry_policy": quick(0)})).await;
@@ -85,12 +86,12 @@ async fn a_plain_202_completes() {
 }
 
 #[tokio::test]
-async fn a_run_that_was_cancelled_meanwhile_is_told_so() {
+async fn a_late_report_of_a_cancelled_run_gets_410() {
     let caller = shared().await;
     let sink = Sink::start();
     sink.answer("/later", later());
     let (id, lease) = accepted(&caller, &sink, "/later", json!({})).await;
     caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(202);
-    caller.tell("complete", &lease, json!({"result": "late"})).await.problem_code(410, "cancelled");
+    caller.report("complete", &lease, json!({"result": "late"})).await.problem_code(410, "cancelled");
     assert!(caller.until(&id, "CANCELLED").await["result"].is_null());
 }

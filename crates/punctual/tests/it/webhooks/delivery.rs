@@ -7,7 +7,7 @@ use super::hook;
 use crate::it::world::{SOON, expect_prompt, id_of, in_seconds, seconds_between, shared, time, written};
 
 #[tokio::test]
-async fn a_task_for_now_is_delivered_now_with_the_headers_of_the_contract() {
+async fn a_webhook_has_the_headers_of_the_contract() {
     let caller = shared().await;
     let sink = Sink::start();
     let task = hook(
@@ -43,7 +43,7 @@ async fn a_task_for_now_is_delivered_now_with_the_headers_of_the_contract() {
         parts.iter().all(hex) && parts[0] == "00" && parts[1].contains(|c| c != '0') && parts[2].contains(|c| c != '0'),
         "{parts:?}"
     );
-    // Signatures come with the secrets to make them; where there is one it has the standard's form.
+    // There are no secrets to sign with yet; a signature, if present, has the standard's form.
     assert!(hit.values("webhook-signature").iter().all(|signature| signature.starts_with("v1,")), "{:?}", hit.headers);
     let done = caller.until(&id, "COMPLETED").await;
     assert!(!done["completed_at"].is_null());
@@ -90,7 +90,7 @@ async fn a_task_without_a_payload_is_delivered_as_null() {
 }
 
 #[tokio::test]
-async fn future_tasks_are_delivered_at_their_time_and_never_before() {
+async fn future_tasks_are_delivered_at_their_time_not_before() {
     let caller = shared().await;
     expect_prompt("future deliveries", async || {
         let sink = Sink::start();
@@ -177,7 +177,7 @@ async fn a_cancelled_or_postponed_task_is_not_delivered() {
     caller.submit(hook(&sink, "/kept", json!({"execute_at": written(in_seconds(2.0))}))).await;
     caller.api.delete(&format!("/v1/tasks/{cancelled}")).await.expect(200);
     caller.api.patch(&format!("/v1/tasks/{postponed}"), &json!({"delay_seconds": 3600})).await.expect(200);
-    // What was due a second later has been delivered: so would have been the others.
+    // A task due a second later has been delivered: the others would have been, too.
     sink.wait_for("/kept", 1, SOON).await;
     assert_eq!((sink.hits("/cancelled").len(), sink.hits("/postponed").len()), (0, 0));
 }

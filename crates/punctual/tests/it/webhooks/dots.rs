@@ -1,4 +1,4 @@
-//! A host with the dot that ends a whole name is the host without it: one target, with one breaker and one bound.
+//! A host with a trailing dot is the host without it: one target, with one breaker and one bound.
 
 use punctual_testkit::eventually::eventually;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn a_breaker_is_the_same_with_a_dot_and_without() {
     })
     .await;
     let caller = world.caller();
-    // Nobody listens there; half of the runs that fail name the host in the one way and half in the other.
+    // Nothing listens there; half of the failing runs name the host with the dot and half without.
     let task = |number: usize| {
         let host = if number.is_multiple_of(2) { "localhost." } else { "localhost" };
         let url = format!("http://{host}:1/hook");

@@ -1,4 +1,4 @@
-//! Targets that hang, drip or flood: they hold up nobody else.
+//! Targets that hang, drip or flood: they hold up no other target.
 
 use std::time::{Duration, Instant};
 
@@ -49,13 +49,13 @@ async fn a_slot_that_hung_is_free_after_the_timeout() {
 }
 
 #[tokio::test]
-async fn endless_and_dripping_answers_come_to_an_end() {
+async fn endless_answers_are_cut_off() {
     let caller = shared().await;
     let sink = Sink::start();
     sink.answer("/endless", Answer::endless());
     let endless =
         caller.submit_id(hook(&sink, "/endless", json!({"timeout_seconds": 10, "retry_policy": quick(0)}))).await;
-    // 2xx is completed; of the body no more is read than a result may be long.
+    // 2xx completes; no more of the body is read than a result may be long.
     let task = caller.until(&endless, "COMPLETED").await;
     assert!(task["result"].is_null());
     sink.script("/drip", [Answer::trickle(), Answer::json(&json!("whole"))]);
@@ -69,10 +69,10 @@ async fn endless_and_dripping_answers_come_to_an_end() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_between_uses_is_not_a_failure_of_the_task() {
+async fn an_idle_connection_that_closed_costs_no_attempt() {
     let caller = shared().await;
     let sink = Sink::start();
-    // The target closes after every answer, as if its idle time were over.
+    // The target closes after every answer, as if its idle timeout had passed.
     sink.answer("/hook", Answer::status(200).header("connection", "close"));
     for _ in 0..10 {
         let id = caller.submit_id(hook(&sink, "/hook", json!({"retry_policy": quick(3)}))).await;

@@ -35,7 +35,7 @@ async fn attempts_count_up_tokens_grow_and_the_id_stays() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_keeps_all_and_is_driven_again() {
+async fn a_dead_letter_keeps_its_history_and_can_be_redriven() {
     let caller = shared().await;
     let sink = Sink::start();
     sink.answer("/broken", Answer::status(500).body("broken"));
@@ -59,11 +59,11 @@ async fn a_dead_letter_keeps_all_and_is_driven_again() {
     caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!(sink.hits("/broken").len(), 6);
 
-    sink.answer("/broken", Answer::json(&json!("mended")));
+    sink.answer("/broken", Answer::json(&json!("repaired")));
     let answer = caller.api.post(&format!("/v1/tasks/{id}/redrive"), &json!({"payload": {"version": 2}})).await;
     assert!(answer.status() < 300, "{answer}");
     let done = caller.until(&id, "COMPLETED").await;
-    assert_eq!((&done["result"], &done["payload"]), (&json!("mended"), &json!({"version": 2})));
+    assert_eq!((&done["result"], &done["payload"]), (&json!("repaired"), &json!({"version": 2})));
     assert_eq!(sink.hits("/broken")[6].body, br#"{"version":2}"#);
     assert!(tokens(&sink).is_sorted_by(|a, b| a < b), "the tokens grow, re-driven or not: {:?}", tokens(&sink));
     caller.trail(&id).await;
@@ -82,7 +82,7 @@ async fn an_answer_to_a_cancelled_run_is_discarded() {
         caller.api.delete(&format!("/v1/tasks/{id}")).await.expect(202);
         let task = caller.until(&id, "CANCELLED").await;
         assert!(task["result"].is_null(), "{task:#}");
-        // Until after the target has answered, or has been left alone.
+        // Until after the target has answered, or the call was dropped.
         eventually("the call is over", SOON, async || match sink.waiting() {
             0 => Ok(()),
             waiting => Err(format!("{waiting} waiting")),
@@ -100,7 +100,7 @@ async fn a_webhook_that_has_expired_is_not_sent() {
     let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
     let caller = world.caller();
     let sink = Sink::start();
-    // The first takes the target's only place for longer than the second may wait.
+    // The first task takes the target's only slot for longer than the second may wait.
     sink.answer("/first", Answer::status(200).after(Duration::from_secs(4)));
     let first = caller.submit_id(hook(&sink, "/first", json!({}))).await;
     sink.wait_for("/first", 1, SOON).await;
@@ -108,7 +108,7 @@ async fn a_webhook_that_has_expired_is_not_sent() {
     let task = caller.until(&second, "FAILED").await;
     assert_eq!(task["last_error"]["code"], "expired", "{task:#}");
     caller.until(&first, "COMPLETED").await;
-    // The place is free again and taken by another, so the second will not come any more.
+    // The slot is free again and taken by another, so the second will not come any more.
     let third = caller.submit_id(hook(&sink, "/third", json!({}))).await;
     caller.until(&third, "COMPLETED").await;
     assert_eq!(sink.hits("/second").len(), 0);

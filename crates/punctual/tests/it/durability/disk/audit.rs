@@ -1,10 +1,10 @@
-//! Looks at the files that a server left, with nothing of ours in between.
+//! Audits the files that a server left, without any code of ours in between.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
-/// What must be 0 in every database, whatever it went through.
+/// Queries that must count 0 in every database, whatever happened to it.
 const FAULTS: [(&str, &str); 6] = [
     (
         "tasks that are not where their body is, or in two places",
@@ -33,7 +33,7 @@ const FAULTS: [(&str, &str); 6] = [
     ("tasks in quarantine", "SELECT count(*) FROM quarantine"),
 ];
 
-/// Demands a whole database with an exact account of its tasks. Nobody may be serving it.
+/// Requires an intact database with an exact account of its tasks. No server may be running on it.
 #[track_caller]
 pub fn expect_whole(data: &Path) {
     let database = Connection::open(data.join("punctual.db")).expect("the database opens");

@@ -1,4 +1,5 @@
-//! Files that are not what a server left: it says so in a sentence, or serves what is whole and says what is not.
+//! Damaged files: the server says so in a sentence, or serves what is intact and reports what is
+//! not.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -14,7 +15,7 @@ use super::small_disk::SmallDisk;
 use crate::it::durability::start::{AT_ONCE, expect_refusal};
 use crate::it::world::{SOON, World, array, id_of, worker_id};
 
-/// A server that took so many tasks and was stopped.
+/// A server that accepted this many tasks and was stopped.
 async fn stopped_with(tasks: usize) -> (World, Vec<String>) {
     let mut world = World::start().await;
     let all = (0..tasks).map(|n| json!({"type": "t", "queue": "q", "payload": {"n": n, "padding": "x".repeat(500)}}));
@@ -36,7 +37,7 @@ fn scribble(data: &Path, start: u64, length: usize) {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_refused() {
+async fn a_file_that_is_no_database_is_refused() {
     let (world, _) = stopped_with(1).await;
     let data = world.data();
     fs::write(data.join("punctual.db"), "not a database, but long enough to be looked at. ".repeat(200))
@@ -67,7 +68,7 @@ async fn a_database_of_a_newer_version_is_refused() {
     let exit = world.serve.fail(AT_ONCE).await;
     expect_refusal(&exit, &["9999"]);
     expect_refusal(&exit, &["newer"]);
-    // Nothing was done to it.
+    // The file is unchanged.
     database(&world.data()).execute_batch("DELETE FROM schema_migrations WHERE version = 9999").expect("a repair");
     world.restart().await;
     world.caller().task(&ids[0]).await;
@@ -83,7 +84,7 @@ async fn a_directory_that_cannot_be_written_to_is_refused() {
     expect_refusal(&disk.serve().fail(AT_ONCE).await, &["read-only", "readonly"]);
 }
 
-/// One row makes no sense: it alone is not served, and it is kept for somebody to look at.
+/// One row makes no sense: only it is not served, and it is kept for inspection.
 #[tokio::test]
 async fn a_corrupted_row_harms_no_other() {
     for damage in [
@@ -111,11 +112,12 @@ async fn a_corrupted_row_harms_no_other() {
     }
 }
 
-/// A page in the middle of the file is overwritten: who meets it is told, and the node says that it is not well.
+/// A page in the middle of the file is overwritten: requests that read it fail, and the node is not
+/// ready.
 #[tokio::test]
-async fn a_page_that_was_overwritten_makes_the_node_unready_once_it_is_met() {
+async fn reading_an_overwritten_page_makes_the_node_unready() {
     let (mut world, ids) = stopped_with(1_000).await;
-    // One that no new task touches.
+    // A page that no new task touches.
     let first = "SELECT min(pageno) FROM dbstat WHERE name = 'bodies' AND pagetype = 'leaf'";
     let page: u32 = database(&world.data()).query_row(first, [], |row| row.get(0)).expect("there is a table");
     scribble(&world.data(), u64::from(page - 1) * 4_096, 4_096);
@@ -130,19 +132,19 @@ async fn a_page_that_was_overwritten_makes_the_node_unready_once_it_is_met() {
     .await;
     assert_eq!(caller.api.get("/readyz").await.status(), 503, "and so it stays");
     caller.api.get("/healthz").await.expect(200);
-    // Whoever restores a backup would lose it.
+    // An operator who restores a backup would lose this task, so it is refused.
     for _ in 0..3 {
         let refused = caller.api.post("/v1/tasks", &json!({"type": "t", "queue": "q"})).await;
         refused.problem_code(503, "store_unavailable");
     }
-    // What can be read is served all the same.
+    // Readable tasks are still served.
     assert_eq!(caller.task(&ids[999]).await["status"], "PENDING");
 }
 
-/// The log that a killed server left is gone or cut. What was only there is lost, which SQLite cannot notice; what is
-/// left is whole and a beginning of what was.
+/// The log of a killed server is gone or truncated. What was only there is lost, which SQLite
+/// cannot notice; the rest is intact and a prefix of what was.
 #[tokio::test]
-async fn a_log_that_was_cut_leaves_a_whole_beginning() {
+async fn a_truncated_log_keeps_its_intact_prefix() {
     for keep in [None, Some(0), Some(1), Some(2), Some(3)] {
         let mut world = World::start().await;
         let caller = world.caller();

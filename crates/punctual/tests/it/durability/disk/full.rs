@@ -1,4 +1,4 @@
-//! A disk without room: a clear refusal, nothing half done, and work again as soon as there is room.
+//! A full disk: a clear refusal, nothing half done, and work again as soon as there is space.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn large(queue: &str) -> Value {
     json!({"type": "t", "queue": queue, "payload": "x".repeat(PAYLOAD)})
 }
 
-/// Submits until the disk is full; gives the ids of what was acknowledged.
+/// Submits until the disk is full; returns the acknowledged ids.
 async fn fill(caller: &Caller) -> BTreeSet<String> {
     let mut stored = BTreeSet::new();
     for _ in 0..1_000 {
@@ -35,7 +35,7 @@ async fn fill(caller: &Caller) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
+async fn a_node_recovers_from_a_full_disk_without_a_restart() {
     let disk = SmallDisk::mount(DISK).await;
     disk.load(1 << 20);
     let mut server = disk.serve().start().await;
@@ -45,19 +45,19 @@ async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
     let mut stored = fill(&caller).await;
     stored.insert(held.clone());
 
-    // Nothing that has to be written is acknowledged, and what is refused with "nothing was changed" has not changed.
+    // No write is acknowledged, and a refusal with "nothing was changed" is true.
     for _ in 0..3 {
         caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
     }
     until_unready(&caller).await;
-    // Something small may still find a place. Whatever is told is true.
-    let completed = caller.tell("complete", &lease, json!({"result": "x"})).await;
+    // A small write may still fit. Every response is true.
+    let completed = caller.report("complete", &lease, json!({"result": "x"})).await;
     let status = if completed.status() == 200 { "COMPLETED" } else { "RUNNING" };
     if status == "RUNNING" {
         completed.problem_code(503, "store_full");
     }
     assert_eq!(caller.task(&held).await["status"], status);
-    // Reads go on.
+    // Reads continue.
     assert_eq!(caller.list_ids("").await.into_iter().collect::<BTreeSet<_>>(), stored);
     caller.api.get("/healthz").await.expect(200);
 
@@ -67,7 +67,7 @@ async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
         if answer.status() == 201 { Ok(stored.insert(id_of(&answer.value()))) } else { Err(answer.to_string()) }
     })
     .await;
-    caller.tell("complete", &lease, json!({"result": "x"})).await.expect(200);
+    caller.report("complete", &lease, json!({"result": "x"})).await.expect(200);
     until_ready(&caller).await;
     server.kill();
 
@@ -80,9 +80,9 @@ async fn a_full_disk_is_told_and_left_behind_without_a_restart() {
     expect_whole(disk.copy().path());
 }
 
-/// The last byte is taken: not even a claim can be written.
+/// The last byte is occupied: not even a claim can be written.
 #[tokio::test]
-async fn a_disk_without_a_single_byte() {
+async fn a_disk_without_a_free_byte_refuses_writes() {
     let disk = SmallDisk::mount(DISK).await;
     let mut server = disk.serve().start().await;
     let caller = caller_of(&server);
@@ -90,9 +90,9 @@ async fn a_disk_without_a_single_byte() {
     disk.load_all();
     until_unready(&caller).await;
     caller.api.post("/v1/tasks", &large("q")).await.problem_code(503, "store_full");
-    assert_eq!(caller.task(&waiting).await["status"], "PENDING", "reads go on");
+    assert_eq!(caller.task(&waiting).await["status"], "PENDING", "reads continue");
     let mut worker = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 1});
-    // Neither who asks nor who waits is told that there is nothing to do.
+    // Neither a poll nor a long poll is answered as if there were nothing to do.
     for wait_seconds in [1, 0] {
         worker["wait_seconds"] = json!(wait_seconds);
         let answer = caller.api.post("/v1/leases", &worker).await;
@@ -100,7 +100,7 @@ async fn a_disk_without_a_single_byte() {
         assert!(answer.header("retry-after").is_some(), "{answer}");
     }
 
-    // What has nothing to write goes on meanwhile; it does not mean that the disk is well.
+    // Calls that write nothing continue meanwhile; that does not mean that the disk is well.
     caller.api.post(&format!("/v1/tasks/{waiting}/heartbeat"), &json!({"token": 1})).await.problem(409);
     assert!(!server.log().contains("committed again"), "{}", server.log());
 
@@ -112,7 +112,7 @@ async fn a_disk_without_a_single_byte() {
     })
     .await;
 
-    // A server that finds no room at its start says so.
+    // A server that finds no space at its start says so.
     server.kill();
     disk.load_all();
     match disk.serve().try_start(AT_ONCE).await {

@@ -1,8 +1,8 @@
-//! Makes system calls of the server fail, or take their time, by `strace`.
+//! Makes system calls of the server fail or take long, by `strace`.
 //!
-//! `strace` counts calls for each thread by itself. Opening the database is done by one
-//! thread and everything after by another, so the two are swept apart: the start by
-//! [`Fault::starter`], the rest by [`Fault::attach`].
+//! `strace` counts calls for each thread by itself. One thread opens the database and another does
+//! everything after, so the two are swept separately: the start by [`Fault::starter`], the rest by
+//! [`Fault::attach`].
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use punctual_testkit::process::Process;
 
 use crate::it::world::SOON;
 
-/// Which of a thread's calls are meant.
+/// The calls of a thread that fail.
 #[derive(Clone, Copy, Debug)]
 pub enum When {
     /// This one only, counted from one.
@@ -31,7 +31,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// `call` answers `errno` and does nothing.
+    /// `call` returns `errno` and does nothing.
     pub fn error(call: &'static str, errno: &str, when: When) -> Self {
         let when = match when {
             When::Nth(ordinal) => ordinal.to_string(),
@@ -40,26 +40,26 @@ impl Fault {
         Self { call, effect: format!("error={errno}:when={when}") }
     }
 
-    /// `call` answers `value`, as if it had done its work, and does nothing.
+    /// `call` returns `value`, as if it had done its work, and does nothing.
     pub fn pretence(call: &'static str, value: usize) -> Self {
         Self { call, effect: format!("retval={value}") }
     }
 
-    /// Every `call` begins that much later.
+    /// Every `call` begins this much later.
     pub fn delay(call: &'static str, by: Duration) -> Self {
         Self { call, effect: format!("delay_enter={}", by.as_micros()) }
     }
 
-    /// What has to start a server so that it meets the fault from its first call on.
+    /// The command that starts a server so that the fault holds from its first call on.
     pub fn starter(&self, log: &Path) -> Vec<OsString> {
-        // The tracer as a grandchild, so that the process that was started is the server itself.
+        // The tracer is a grandchild, so that the started process is the server itself.
         let mut words: Vec<OsString> = ["strace", "-D", "--seccomp-bpf"].map(OsString::from).into();
         demand_strace();
         words.extend(self.arguments(log));
         words
     }
 
-    /// Lets a running process meet the fault from now on.
+    /// Injects the fault into a running process from now on.
     pub async fn attach(&self, process: u32, log: &Path) -> Injection {
         demand_strace();
         let mut command = Command::new("strace");
@@ -84,7 +84,7 @@ impl Fault {
     }
 }
 
-/// A fault that a running server meets for as long as this value lives.
+/// A fault that a running server has for as long as this value lives.
 #[derive(Debug)]
 pub struct Injection {
     strace: Process,
@@ -92,24 +92,24 @@ pub struct Injection {
 }
 
 impl Injection {
-    /// How often the fault was met so far.
+    /// How often the fault has occurred so far.
     pub fn met(&self) -> usize {
         met(&self.log)
     }
 
-    /// Takes the fault away; the server goes on.
+    /// Removes the fault; the server continues.
     pub fn end(mut self) {
         self.strace.kill();
     }
 
-    /// Waits until the server is gone and tells how often it met the fault.
+    /// Waits until the server is gone; returns how often the fault occurred.
     pub async fn until_the_end(mut self) -> usize {
         self.strace.exit(SOON).await;
         self.met()
     }
 }
 
-/// How often a fault was met, by what `strace` wrote down.
+/// How often a fault occurred, by the output of `strace`.
 pub fn met(log: &Path) -> usize {
     let calls = std::fs::read_to_string(log).unwrap_or_default();
     calls.lines().filter(|line| line.contains("(INJECTED)") || line.contains("(DELAYED)")).count()

@@ -1,4 +1,4 @@
-//! A short working day of a caller and a worker, what they were told, and whether it was true.
+//! A short working day of a caller and a worker: what was acknowledged, and whether it was true.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::it::world::{Caller, FINAL, array, id_of, merged, settlement, worker_id};
 
-/// How long a server may take to get over a fault that was met once.
+/// How long a server may take to recover from a single fault.
 const RECOVERS_WITHIN: Duration = Duration::from_secs(15);
 
 /// What the caller knows of each task, by its idempotency key.
@@ -18,7 +18,7 @@ pub struct Ledger {
     reads_fail: bool,
 }
 
-/// What is known of one task. What was asked for and not acknowledged may have happened.
+/// What is known of one task. A request that was not acknowledged may have happened.
 #[derive(Debug, Default)]
 struct Facts {
     /// As it was submitted.
@@ -27,22 +27,23 @@ struct Facts {
     id: Option<String>,
     /// The token of its lease.
     token: Option<u64>,
-    /// What an acknowledged heartbeat said.
+    /// The progress of an acknowledged heartbeat.
     progress: Option<Value>,
-    /// The end that somebody asked for.
+    /// The end that the caller asked for.
     asked: Option<&'static str>,
     /// Whether that was acknowledged.
     ended: bool,
 }
 
 impl Ledger {
-    /// An empty one. `reads_fail` says that the disk may refuse to give what it holds, which SQLite takes for damage and
-    /// the server tells as such.
+    /// An empty one. `reads_fail` says that the disk may refuse reads, which SQLite takes for
+    /// damage and the server reports as such.
     pub fn new(reads_fail: bool) -> Self {
         Self { tasks: BTreeMap::new(), reads_fail }
     }
 
-    /// Submits, leases, beats, completes and cancels, whatever the answers are, and writes down what was told.
+    /// Submits, leases, sends heartbeats, completes and cancels, whatever the responses are, and
+    /// records what was acknowledged.
     pub async fn work(&mut self, caller: &Caller) {
         self.submit(caller, "alone", json!({})).await;
         self.submit_batch(caller, &["first", "second", "third"]).await;
@@ -56,7 +57,7 @@ impl Ledger {
         self.cancel(caller, "later").await;
     }
 
-    /// Submits one task under a key. Gives whether it was acknowledged.
+    /// Submits one task under a key. Returns whether it was acknowledged.
     pub async fn submit(&mut self, caller: &Caller, key: &str, fields: Value) -> bool {
         self.note(key, fields);
         self.submit_again(caller, key).await
@@ -68,7 +69,7 @@ impl Ledger {
         self.until_acknowledged(caller, key).await;
     }
 
-    /// Submits again, under its key, whatever was not acknowledged.
+    /// Submits again, under its key, what was not acknowledged.
     pub async fn submit_the_rest(&mut self, caller: &Caller) {
         let open = self.tasks.iter().filter(|(_, facts)| facts.id.is_none());
         for key in open.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
@@ -108,7 +109,7 @@ impl Ledger {
         }
     }
 
-    /// Writes down that a task is going to be submitted.
+    /// Records that a task is about to be submitted.
     fn note(&mut self, key: &str, fields: Value) {
         let task = json!({"type": "t", "queue": "q", "idempotency_key": key, "payload": "x".repeat(500)});
         self.tasks.entry(key.to_owned()).or_default().task = merged(task, fields);
@@ -163,12 +164,12 @@ impl Ledger {
         self.of(key).ended = cancelled.is_some();
     }
 
-    /// Demands that everything that was acknowledged is so, and that nothing is there that nobody asked for.
+    /// Requires that every acknowledgement is true, and that nothing exists that was not asked for.
     pub async fn expect_true(&self, caller: &Caller) {
         let mut found = BTreeMap::new();
         for task in caller.list("/v1/tasks?limit=1000").await {
             let key = task["idempotency_key"].as_str().expect("every task of these tests has a key").to_owned();
-            assert!(self.tasks.contains_key(&key), "nobody submitted {task:#}");
+            assert!(self.tasks.contains_key(&key), "this task was not submitted: {task:#}");
             assert!(found.insert(key, task.clone()).is_none(), "there twice: {task:#}");
         }
         for (key, facts) in &self.tasks {
@@ -182,7 +183,8 @@ impl Ledger {
         }
     }
 
-    /// Calls; gives what was acknowledged, and nothing for a clear refusal or a connection that broke.
+    /// Calls; returns the acknowledged response, or nothing after a clear refusal or a broken
+    /// connection.
     async fn ask(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Option<Value> {
         let call = caller.api.call(method, path);
         let answer = if body.is_null() { call } else { call.json(body) }.try_send().await.ok()?;
@@ -204,37 +206,37 @@ impl Ledger {
 
     fn leased(&mut self, lease: &Value) -> &mut Facts {
         let key = lease["task"]["idempotency_key"].as_str().expect("a key");
-        self.tasks.get_mut(key).unwrap_or_else(|| panic!("nobody submitted {lease:#}"))
+        self.tasks.get_mut(key).unwrap_or_else(|| panic!("this task was not submitted: {lease:#}"))
     }
 }
 
 impl Facts {
     fn expect_true_of(&self, task: &Value) {
-        let told = format!("the caller knows {self:?}, but it is {task:#}");
+        let context = format!("the caller knows {self:?}, but it is {task:#}");
         if let Some(id) = &self.id {
-            assert_eq!(task["task_id"], *id, "another task under the same key: {told}");
+            assert_eq!(task["task_id"], *id, "another task under the same key: {context}");
         }
         if let Some(token) = self.token {
-            assert!(task["version"].as_u64() >= Some(token), "the lease is forgotten: {told}");
+            assert!(task["version"].as_u64() >= Some(token), "the lease is forgotten: {context}");
         }
         if let Some(progress) = &self.progress {
-            assert_eq!(task["progress"], *progress, "the heartbeat is forgotten: {told}");
+            assert_eq!(task["progress"], *progress, "the heartbeat is forgotten: {context}");
         }
         let status = task["status"].as_str().unwrap_or_default();
         if self.ended {
-            assert_eq!(Some(status), self.asked, "the end is forgotten: {told}");
+            assert_eq!(Some(status), self.asked, "the end is forgotten: {context}");
         } else if FINAL.contains(&status) {
-            assert_eq!(Some(status), self.asked, "an end that nobody asked for: {told}");
+            assert_eq!(Some(status), self.asked, "an end that was not asked for: {context}");
         }
     }
 }
 
-/// Waits until the node says that it can serve.
+/// Waits until the node is ready.
 pub async fn until_ready(caller: &Caller) {
     until_readiness_is(caller, 200).await;
 }
 
-/// Waits until the node says that it cannot serve.
+/// Waits until the node is not ready.
 pub async fn until_unready(caller: &Caller) {
     until_readiness_is(caller, 503).await;
 }
@@ -247,7 +249,7 @@ async fn until_readiness_is(caller: &Caller, status: u16) {
     .await;
 }
 
-/// Demands the problem of a store that does not work, told in a sentence.
+/// Requires the problem of a store that does not work, in a sentence.
 #[track_caller]
 fn expect_unavailable(problem: &Value) {
     let code = problem["code"].as_str().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A file system of a few megabytes in memory, which nobody sees but the server and this test.
+//! A file system of a few megabytes in memory, visible only to the server and this test.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,17 +12,17 @@ use tempfile::TempDir;
 
 use crate::it::world::{PUNCTUAL, SOON};
 
-/// The file that takes up room until somebody deletes it.
+/// The file that occupies the space until it is deleted.
 const BALLAST: &str = "ballast";
 
-/// See the module. A process that does nothing else keeps it mounted, in a namespace of its own.
+/// A small disk. A process that does nothing else keeps it mounted, in a namespace of its own.
 pub struct SmallDisk {
     keeper: Process,
     place: TempDir,
 }
 
 impl SmallDisk {
-    /// Mounts one of that many bytes.
+    /// Mounts a disk of this many bytes.
     pub async fn mount(bytes: u64) -> Self {
         let place = tempfile::tempdir().expect("a temporary directory can be made");
         let script = r#"mount -t tmpfs -o "size=$1" tmpfs "$2" && echo mounted && exec sleep 300"#;
@@ -49,23 +49,23 @@ impl SmallDisk {
         copy
     }
 
-    /// Takes up so many bytes.
+    /// Occupies this many bytes.
     pub fn load(&self, bytes: usize) {
         std::fs::write(self.seen_from_here().join(BALLAST), vec![0; bytes]).expect("there is still room");
     }
 
-    /// Takes up all there is.
+    /// Occupies all free bytes.
     pub fn load_all(&self) {
         let mut ballast = File::create(self.seen_from_here().join(BALLAST)).expect("a file can be made");
         while ballast.write_all(&[0; 4096]).is_ok() {}
     }
 
-    /// Gives it back.
+    /// Frees them.
     pub fn unload(&self) {
         std::fs::remove_file(self.seen_from_here().join(BALLAST)).expect("it was loaded");
     }
 
-    /// Lets nobody write to it any more.
+    /// Makes it read-only.
     pub fn forbid_writing(&self) {
         let mut words = self.enter().into_iter();
         let mut command = Command::new(words.next().expect("invariant: it begins with a program"));

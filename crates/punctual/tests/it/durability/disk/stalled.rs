@@ -1,4 +1,4 @@
-//! A disk that takes its time: callers are answered within theirs, and nothing is lost.
+//! A disk that stalls: requests are answered in time, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use super::inject::Fault;
 use super::script::until_ready;
 use crate::it::world::{Caller, SOON, World, id_of};
 
-/// How long the disk stalls; nobody waits for that.
+/// How long the disk stalls; no request waits for that.
 const STALL: Duration = Duration::from_mins(1);
 /// The deadline of a request, and what a busy machine may add to it.
 const DEADLINE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(4);
-/// Callers at a time, and how often each comes.
+/// Callers at a time, and how often each calls.
 const CALLERS: usize = 150;
 const ROUNDS: usize = 2;
-/// More than is worked on at a time, so that some are refused at once.
+/// More than are served at a time, so that some are refused at once.
 const PLACES: &str = "100";
-/// What the refused may leave behind in memory: a payload for each call, and much to spare.
+/// What refused requests may leave in memory: a payload for each call, and much to spare.
 const GROWTH: u64 = 64 << 20;
 
 fn task(caller: usize) -> Value {
@@ -29,7 +29,7 @@ fn task(caller: usize) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_the_disk_stalls_callers_are_refused_in_time() {
+async fn requests_are_refused_in_time_while_the_disk_stalls() {
     let deadline = DEADLINE.as_secs().to_string();
     let mut world = World::start_with(|serve| {
         serve.setting("LIMITS__REQUEST_TIMEOUT_SECONDS", &deadline).setting("LIMITS__REQUESTS_IN_FLIGHT", PLACES)
@@ -47,11 +47,12 @@ async fn while_the_disk_stalls_callers_are_refused_in_time() {
     let asked = Instant::now();
     assert_eq!(caller.api.get("/readyz").await.status(), 503, "a stalled disk cannot serve");
     assert!(asked.elapsed() < PATIENCE, "{:?}", asked.elapsed());
-    assert_eq!(caller.task(&before).await["status"], "PENDING", "reads go on");
+    assert_eq!(caller.task(&before).await["status"], "PENDING", "reads continue");
     let grown = resident(server).saturating_sub(memory);
     assert!(grown < GROWTH, "{grown} bytes more in memory");
 
-    // The disk is back. What was refused may have happened; asked again under its key it happens once.
+    // The disk is back. A refused submission may have happened; repeated under its key it happens
+    // once.
     stall.end();
     until_ready(&caller).await;
     let mut known = BTreeSet::from([before]);

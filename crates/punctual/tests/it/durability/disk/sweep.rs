@@ -1,7 +1,6 @@
-//! System calls that fail, each by its turn: the first, the second, and so on beyond the last.
+//! System calls that fail, one after the other: the first, the second, and so on beyond the last.
 //!
-//! In the short form some ordinals of the many calls are left out; `PUNCTUAL_LONG=1` tries
-//! every one.
+//! The short form skips some ordinals of the many calls; `PUNCTUAL_LONG=1` tries every one.
 
 use std::path::Path;
 
@@ -18,13 +17,13 @@ use crate::it::world::{PUNCTUAL, SOON, World, caller_of};
 /// Servers that are swept at a time.
 const TOGETHER: usize = 3;
 
-/// Both ways to bring a file to the disk; each is counted by itself.
+/// Both ways to sync a file; each is counted by itself.
 const SYNC: &str = "fsync,fdatasync";
 
 /// How the database is read.
 const READ: &str = "pread64";
 
-/// More than any server does in these tests.
+/// More calls than any server makes in these tests.
 const MOST: u32 = 5_000;
 
 /// Which calls fail, and how.
@@ -32,9 +31,9 @@ const MOST: u32 = 5_000;
 struct Sweep {
     call: &'static str,
     errno: &'static str,
-    /// Every how many-th ordinal the short form tries.
+    /// The short form tries every n-th ordinal.
     stride: u32,
-    /// How many calls there are at the least, so that a sweep that meets nothing fails.
+    /// The least number of calls, so that a sweep without a fault fails.
     least: u32,
 }
 
@@ -70,12 +69,13 @@ impl Sweep {
     }
 }
 
-/// The server works, a call fails, and the caller goes on; then it is stopped, perhaps with a call that fails then.
+/// The server works, a call fails, and the caller continues; then the server is stopped, perhaps
+/// with a call that fails then.
 async fn while_it_works(sweep: Sweep) {
     sweep.run(move |ordinal| works_with(sweep.nth(ordinal), sweep.call == READ)).await;
 }
 
-/// Whether the fault was met.
+/// Whether the fault occurred.
 async fn works_with(fault: Fault, reads_fail: bool) -> bool {
     let mut world = World::start().await;
     let (caller, mut ledger) = (world.caller(), Ledger::new(reads_fail));
@@ -94,7 +94,8 @@ async fn works_with(fault: Fault, reads_fail: bool) -> bool {
     met
 }
 
-/// Starts a healthy server, holds what was told against it, and looks at the files that it leaves.
+/// Starts a healthy server, checks it against what was acknowledged, and audits the files it
+/// leaves.
 async fn expect_true_after_a_restart(serve: &Serve, data: &Path, ledger: &Ledger) {
     let mut server = serve.start().await;
     ledger.expect_true(&caller_of(&server)).await;
@@ -128,13 +129,13 @@ async fn a_failed_read_while_it_works() {
     while_it_works(Sweep { call: READ, errno: "EIO", stride: 5, least: 5 }).await;
 }
 
-/// A server that begins on a new directory, and one that finds what a killed one left.
+/// A server on a new directory, and one on the directory of a killed server.
 async fn while_it_starts(sweep: Sweep) {
     sweep.run(move |ordinal| starts_with(sweep.nth(ordinal), false)).await;
     sweep.run(move |ordinal| starts_with(sweep.nth(ordinal), true)).await;
 }
 
-/// Whether the fault was met.
+/// Whether the fault occurred.
 async fn starts_with(fault: Fault, after_a_crash: bool) -> bool {
     let home = tempfile::tempdir().expect("a temporary directory can be made");
     let (data, log) = (home.path().join("data"), home.path().join("strace"));
@@ -169,8 +170,8 @@ async fn a_failed_write_while_it_starts() {
     while_it_starts(Sweep { call: "pwrite64", errno: "EIO", stride: 9, least: 10 }).await;
 }
 
-/// The disk fails for good: reads go on, nothing is acknowledged, and the node says that it is not ready. When the
-/// disk is back, so is the server.
+/// The disk fails for good: reads continue, nothing is acknowledged, and the node is not ready.
+/// When the disk is back, so is the server.
 async fn for_good(call: &'static str, ordinal: u32) {
     let mut world = World::start().await;
     let (caller, mut ledger) = (world.caller(), Ledger::default());
@@ -182,7 +183,7 @@ async fn for_good(call: &'static str, ordinal: u32) {
     for key in ["late 1", "late 2", "late 3"] {
         assert!(!ledger.submit(&caller, key, json!({})).await, "{fault:?}: acknowledged without a disk");
     }
-    assert_eq!(caller.list("/v1/tasks?queue=elsewhere").await.len(), 1, "{fault:?}: reads go on");
+    assert_eq!(caller.list("/v1/tasks?queue=elsewhere").await.len(), 1, "{fault:?}: reads continue");
     caller.api.get("/healthz").await.expect(200);
     assert!(injection.met() > 0);
 
@@ -208,7 +209,7 @@ async fn writes_that_fail_for_good() {
     }
 }
 
-/// A server that cannot write says so and ends; the next one, on a healthy disk, finds everything.
+/// A server that cannot write says so and exits; the next one, on a healthy disk, finds everything.
 #[tokio::test]
 async fn a_disk_that_fails_for_good_at_the_start() {
     for call in [SYNC, "pwrite64"] {
@@ -218,13 +219,13 @@ async fn a_disk_that_fails_for_good_at_the_start() {
     }
 }
 
-/// The ledger is worth something: it notices a disk that takes what is written and forgets it.
+/// The checks are worth something: they notice a disk that accepts writes and forgets them.
 #[tokio::test]
 #[should_panic(expected = "was acknowledged and is gone")]
 async fn a_disk_that_lies_is_noticed() {
     let mut world = World::start().await;
     let (caller, mut ledger) = (world.caller(), Ledger::default());
-    // As much as SQLite writes at most, so that it asks for nothing more.
+    // As much as SQLite writes at most, so that it retries nothing.
     let lies = Fault::pretence("pwrite64", 4_096);
     let injection = lies.attach(world.server.process().id(), &world.home().join("strace")).await;
     assert!(ledger.submit(&caller, "lost", json!({})).await, "the server cannot know");
