@@ -111,11 +111,15 @@ pub struct Position {
 }
 
 impl Position {
-    /// Where a task stands if the holder of `token` still holds it. The predicate of the change made from it
-    /// finds out whether that is so. Fit for completions only: attempts and crashes are made up, and a failure
-    /// or a give-back would count on from them.
-    pub const fn held_by(token: u64) -> Self {
-        Self { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false }
+    /// Whether the holder of `token` runs the task, and nothing has changed since the run began.
+    pub const fn is_held_by(&self, token: u64) -> bool {
+        matches!(self.state, State::Running) && self.version == token
+    }
+
+    /// Whether the holder of `token` runs the task and was asked to stop. The request is the only
+    /// change during a run, so it is the version right after the token.
+    pub const fn is_asked_to_stop(&self, token: u64) -> bool {
+        matches!(self.state, State::Running) && self.cancel_requested && self.version == token.saturating_add(1)
     }
 }
 
@@ -385,6 +389,18 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
         (state, _) => return Err(Illegal { state }),
     };
     Ok(Change { fields })
+}
+
+impl Change {
+    /// The completion of a run by the holder of `token`, made without reading the task. It is applied
+    /// only while that holder runs the task, which must belong to `tenant`.
+    pub fn complete_held(tenant: &str, token: u64, result: Option<Json>, by: &By<'_>) -> Self {
+        // A completion keeps the attempts and crashes that are stored, so any numbers will do.
+        let position =
+            Position { state: State::Running, version: token, attempts: 1, crashes: 0, cancel_requested: false };
+        let completed = transition(&position, Event::Complete { result, http_status: None }, by);
+        completed.expect("invariant: a running task can complete").of_tenant(tenant)
+    }
 }
 
 impl By<'_> {

@@ -89,6 +89,7 @@ type Known = HashMap<(Stand, Happening), Option<Rc<Write>>>;
 
 thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
+    static COMPLETIONS: RefCell<HashMap<(Version, Letter), Rc<Write>>> = RefCell::default();
 }
 
 /// What [`transition`] makes of it; none where it is illegal.
@@ -96,10 +97,19 @@ pub fn decide(stand: Stand, happening: Happening) -> Option<Rc<Write>> {
     KNOWN.with_borrow_mut(|known| known.entry((stand, happening)).or_insert_with(|| ask(stand, happening)).clone())
 }
 
+/// [`Change::complete_held`].
+pub fn complete_held(token: Version, letter: Letter) -> Rc<Write> {
+    let make = || Rc::new(write(&Change::complete_held("", u64::from(token), Some(document(letter)), &by())));
+    COMPLETIONS.with_borrow_mut(|known| Rc::clone(known.entry((token, letter)).or_insert_with(make)))
+}
+
 fn ask(stand: Stand, happening: Happening) -> Option<Rc<Write>> {
-    let by = By { now: NOW, node: NodeId::new(1), actor: Actor::Node };
-    let change = transition(&Position::from(stand), event(happening), &by).ok()?;
+    let change = transition(&Position::from(stand), event(happening), &by()).ok()?;
     Some(Rc::new(write(&change)))
+}
+
+fn by() -> By<'static> {
+    By { now: NOW, node: NodeId::new(1), actor: Actor::Node }
 }
 
 fn event(happening: Happening) -> Event<'static> {

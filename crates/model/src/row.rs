@@ -27,14 +27,6 @@ pub struct Stand {
     pub cancel_requested: bool,
 }
 
-impl Stand {
-    /// See [`Position::held_by`].
-    pub fn held_by(token: Version) -> Self {
-        let Position { state, version, attempts, crashes, cancel_requested } = Position::held_by(u64::from(token));
-        Self { state, version: small(version), attempts: small(attempts), crashes: small(crashes), cancel_requested }
-    }
-}
-
 impl From<Stand> for Position {
     fn from(stand: Stand) -> Self {
         let Stand { state, version, attempts, crashes, cancel_requested } = stand;

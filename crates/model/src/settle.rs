@@ -3,14 +3,14 @@
 //! A completion is first written blind, as if the token held the task. Everything else, and a completion that found
 //! nothing to write to, is judged by the task as it is read.
 
-use punctual_core::state::State;
+use punctual_core::state::{Position, State};
 
 use crate::bug::Bug;
 use crate::law::is_told;
-use crate::machine::{Happening, decide};
+use crate::machine::complete_held;
 use crate::operation::What;
 use crate::protocol::Protocol;
-use crate::row::{Cause, Deed, Letter, Row, Said, Stand, Version};
+use crate::row::{Cause, Deed, Letter, Row, Said, Version};
 use crate::store::Guard;
 
 /// What a worker is answered.
@@ -40,7 +40,7 @@ impl Protocol {
         if guard == Guard::Full && row.stand.version != token {
             return None; // What `apply` would find; most of what is said is stale, and asking for it takes time.
         }
-        self.apply(row, &*decide(Stand::held_by(token), Happening::Complete(letter))?, guard)
+        self.apply(row, &complete_held(token, letter), guard)
     }
 
     fn guard_of_completion(&self, row: &Row, token: Version) -> Guard {
@@ -62,11 +62,11 @@ impl Protocol {
 
     /// What to do about one item, given its task as it was read.
     pub(crate) fn judge(&self, row: &Row, token: Version, said: Said) -> Verdict {
-        let Stand { state, version, cancel_requested, .. } = row.stand;
-        if state == State::Running && cancel_requested && version == token + 1 {
+        let position = Position::from(row.stand);
+        if position.is_asked_to_stop(u64::from(token)) {
             return Verdict::Write(What::Stop { token });
         }
-        if state == State::Running && version == token {
+        if position.is_held_by(u64::from(token)) {
             return match said {
                 Said::Heartbeat => Verdict::Answer(Reply::Stale),
                 _ => Verdict::Write(What::Settle { token, said }),

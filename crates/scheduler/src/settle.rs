@@ -9,7 +9,7 @@ use std::sync::Arc;
 use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
-use punctual_core::state::{By, Change, Event, Failure, Position, State, transition};
+use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Beat, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -186,11 +186,8 @@ impl Settler {
         let mut changes = Vec::new();
         for (at, item) in items.iter().enumerate() {
             if let Outcome::Completed { result } = &item.outcome {
-                let event = Event::Complete { result: result.clone(), http_status: None };
-                let change = transition(&Position::held_by(item.token), event, &by)
-                    .expect("invariant: a running task can complete");
                 places.push(at);
-                changes.push((item.id, change.of_tenant(tenant)));
+                changes.push((item.id, Change::complete_held(tenant, item.token, result.clone(), &by)));
             }
         }
         self.apply(places, changes, answers).await
@@ -251,11 +248,11 @@ impl Settler {
         let position = task.position;
         let worker = Actor::Worker(task.worker.as_deref().unwrap_or_default().into());
         let by = self.by(worker);
-        if position.state == State::Running && position.cancel_requested && position.version == item.token + 1 {
+        if position.is_asked_to_stop(item.token) {
             let stopped = transition(&position, Event::Stopped, &by).expect("invariant: a running task can stop");
             return Verdict::Stop(Box::new(stopped));
         }
-        if position.state == State::Running && position.version == item.token {
+        if position.is_held_by(item.token) {
             let event = match &item.outcome {
                 Outcome::Completed { result } => Event::Complete { result: result.clone(), http_status: None },
                 Outcome::Failed { error, retryable, retry_after_millis } => Event::Fail(Failure {

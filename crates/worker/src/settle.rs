@@ -203,10 +203,8 @@ impl Settler {
     }
 
     fn stop(&self, task: &Task, token: u64) -> Option<Change> {
-        let position = &task.position;
-        let asked = position.state == State::Running && position.cancel_requested && position.version == token + 1;
         let by = By { now: self.clock.now(), node: self.node, actor: Actor::Worker(self.worker.as_str().into()) };
-        if asked { transition(position, Event::Stopped, &by).ok() } else { None }
+        if task.position.is_asked_to_stop(token) { transition(&task.position, Event::Stopped, &by).ok() } else { None }
     }
 }
 

@@ -86,6 +86,27 @@ fn a_claim_counts_the_attempt_and_holds() {
 }
 
 #[test]
+fn a_token_holds_until_the_task_changes() {
+    let held = at(State::Running);
+    assert!(held.is_held_by(5) && !held.is_asked_to_stop(5) && !held.is_held_by(4));
+    let after = |before: &Position, event| transition(before, event, &by()).unwrap().position_after(before);
+    let stopping = after(&held, Event::Cancel);
+    assert!(stopping.is_asked_to_stop(5) && !stopping.is_held_by(5) && !stopping.is_asked_to_stop(4));
+    let stopped = after(&stopping, Event::Stopped);
+    assert!(!stopped.is_asked_to_stop(5) && !stopped.is_asked_to_stop(6));
+    assert!(!at(State::Queued).is_held_by(5), "it has not begun");
+}
+
+#[test]
+fn a_completion_needs_no_look_at_the_task() {
+    let unread = Change::complete_held("acme", 5, None, &by());
+    let read = step(&at(State::Running), Event::Complete { result: None, http_status: None });
+    assert_eq!((unread.from, unread.expected_version, unread.to), (read.from, read.expected_version, read.to));
+    assert_eq!((&unread.trail, unread.attempts, unread.crashes), (&read.trail, None, None));
+    assert_eq!(unread.tenant.as_deref(), Some("acme"));
+}
+
+#[test]
 fn giving_back_uncounts_the_attempt() {
     let later = NOW.plus_millis(5);
     for state in [State::Queued, State::Running] {

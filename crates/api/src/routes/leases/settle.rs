@@ -9,7 +9,7 @@ use punctual_client::{
 };
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Route;
-use punctual_core::state::{Position, State as TaskState};
+use punctual_core::state::State as TaskState;
 use punctual_core::task::{Task as StoredTask, limits};
 use punctual_core::time::Timestamp;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
@@ -289,9 +289,8 @@ async fn answer_the_flood(
 
 /// The end of the lease of `token`, if it holds the task and may go on.
 fn lease_end(task: &StoredTask, token: u64, now: Timestamp) -> Option<Timestamp> {
-    let Position { state, version, cancel_requested, .. } = task.position;
-    let holds = state == TaskState::Running && version == token && !cancel_requested;
-    task.hold.as_ref().map(|hold| hold.expires_at).filter(|expires_at| holds && *expires_at > now)
+    let hold = task.hold.as_ref().filter(|_| task.position.is_held_by(token))?;
+    Some(hold.expires_at).filter(|expires_at| *expires_at > now)
 }
 
 /// The word under which the end of a run is counted: the same that the webhook workers use.
