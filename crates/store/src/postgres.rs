@@ -1,30 +1,25 @@
 //! The store that many nodes share: one PostgreSQL, in its schema `punctual`.
 //!
-//! A few hands write (`hand`), each with a connection of its own, in groups that wait for
-//! them in `lines`; reads and leases go through `link`s beside them, and turns at the
-//! partitions have a connection `alone`. `ports` makes calls to
-//! these out of those of the ports. Each verb of the store is a file of its own, and each SQL
-//! statement one under `src/sql/postgres`. What is acknowledged was committed with
-//! `synchronous_commit`; what the row says decides, so that any number of nodes may work on
-//! one database.
+//! `ports` turns the calls of the ports into calls to three parts. Writes wait in queues for a few
+//! writers (`writer`), each with a connection of its own. Reads and leases share connections
+//! (`connection`). The partitions and the changes of queues have an exclusive connection each. Each
+//! verb of the store is a file of its own, and each SQL statement a file under `src/sql/postgres`.
+//! An acknowledged write was committed with `synchronous_commit`. The row decides, never the memory
+//! of a process, so any number of nodes may work on one database.
 
-mod address;
-mod alone;
 mod apply;
 mod breakers;
 mod change;
 mod claim;
-mod clock;
-mod connect;
+mod cluster;
+mod connection;
 mod database;
 mod dependents;
 mod depth;
-mod doubts;
 mod extend;
 mod fault;
 mod forecast;
 mod get;
-mod hand;
 mod held_rows;
 mod inbox;
 mod insert;
@@ -32,18 +27,11 @@ mod lanes;
 mod leases;
 mod ledger;
 mod limits;
-mod lineage;
-mod lines;
-mod link;
 mod list;
-mod listener;
-mod marks;
-mod notifier;
 mod obstacles;
 mod outbox;
 mod overdue;
 mod partitions;
-mod patrol;
 mod pick;
 mod ports;
 mod quarantine;
@@ -53,15 +41,15 @@ mod registry;
 mod resolve;
 mod retention;
 mod row;
+mod scan_cursors;
 mod schedules;
-mod session;
 mod standby;
 mod start;
 mod statements;
 mod terms;
 mod tid;
-mod tls;
 mod upkeep;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -77,31 +65,25 @@ use punctual_core::time::Timestamp;
 use tokio::task::{AbortHandle, JoinHandle};
 use tracing::warn;
 
-pub use clock::PostgresClock;
-pub use connect::ConnectError;
+pub use cluster::{PostgresClock, Wake, Wakes};
+pub use connection::ConnectError;
 pub use database::Database;
 pub(crate) use fault::spoken;
 pub use inbox::{Enqueued, Judge};
-pub use listener::{Wake, Wakes};
 pub use standby::ReadStore;
 
-use address::Address;
-use alone::Alone;
-use doubts::Doubts;
+use cluster::{Listener, Notifier};
+use connection::{Address, ExclusiveConnection, SharedConnections};
 use fault::closed;
-use hand::Desk;
 use lanes::Lanes;
 use limits::LimitsCache;
-use lines::{Bounds, Lines, Weight};
-use link::Links;
-use listener::Listener;
-use marks::Marks;
-use notifier::Notifier;
 use outbox::Outbox;
 use overdue::LowWatermarks;
 use retention::Walks;
+use scan_cursors::{ScanCursors, audit};
 use standby::Standby;
 use statements::{OF_QUEUES, OF_TURNS, Sql};
+use writer::{Bounds, TasksInDoubt, Weight, WriteQueues, WriterShared};
 
 use crate::migrations::postgres::STEPS;
 
@@ -109,7 +91,7 @@ use crate::migrations::postgres::STEPS;
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Connections that write.
-    pub hands: usize,
+    pub writers: usize,
     /// Connections that read beside them.
     pub readers: usize,
     /// Calls of one verb that may wait before further ones are refused as overloaded.
@@ -118,7 +100,7 @@ pub struct Options {
     pub queue_rows: usize,
     /// Bytes that waiting calls of one verb may hold, likewise.
     pub queue_bytes: usize,
-    /// A call that no hand has taken by then has failed.
+    /// A call that no writer has taken by then has failed.
     pub queue_age: Duration,
     /// Calls that are committed together at the most.
     pub group_jobs: usize,
@@ -136,7 +118,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            hands: 4,
+            writers: 4,
             readers: 4,
             queue_jobs: 10_000,
             queue_rows: 1_000_000,
@@ -171,19 +153,19 @@ pub struct PostgresStore {
 }
 
 struct Shared {
-    desk: Arc<Desk>,
+    writers: Arc<WriterShared>,
     /// For leases and signs of life, which no load may hold up.
-    leases: Arc<Links>,
+    leases: Arc<SharedConnections>,
     /// For turns at the partitions, likewise.
-    turns: Alone,
+    turns: ExclusiveConnection,
     /// For changes of queues, which wait for claims.
-    changes: Alone,
-    reads: Links,
+    changes: ExclusiveConnection,
+    reads: SharedConnections,
     /// For `list` and `counts`, and nothing that decides.
     standby: Option<Arc<Standby>>,
     walks: Mutex<Walks>,
     listener: Arc<Listener>,
-    hands: Mutex<Option<Vec<JoinHandle<()>>>>,
+    tasks: Mutex<Option<Vec<JoinHandle<()>>>>,
     background: Vec<AbortHandle>,
 }
 
@@ -197,45 +179,46 @@ impl PostgresStore {
         options: Options,
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(url)?;
-        connect::check(&address).await?;
-        let leases = Arc::new(Links::new(&address, 1, options.queue_jobs));
-        let turns = Alone::new(&address, OF_TURNS, options.queue_jobs);
-        let changes = Alone::new(&address, OF_QUEUES, options.queue_jobs);
-        let reads = Links::new(&address, options.readers, options.queue_jobs);
+        connection::check(&address).await?;
+        let leases = Arc::new(SharedConnections::new(&address, 1, options.queue_jobs));
+        let turns = ExclusiveConnection::new(&address, OF_TURNS, options.queue_jobs);
+        let changes = ExclusiveConnection::new(&address, OF_QUEUES, options.queue_jobs);
+        let reads = SharedConnections::new(&address, options.readers, options.queue_jobs);
         let standby = match &options.read_store {
             Some(wanted) => Some(Arc::new(Standby::open(wanted, &leases, node, &options).await?)),
             None => None,
         };
-        let hands = options.hands.max(2);
-        let desk = Arc::new(Desk {
+        let writers = options.writers.max(2);
+        let shared = Arc::new(WriterShared {
             address,
-            lines: Arc::new(Lines::new(options.bounds(), hands)),
+            write_queues: Arc::new(WriteQueues::new(options.bounds(), writers)),
             lanes: Arc::new(Lanes::new(options.cached_lanes)),
-            marks: Arc::new(Marks::default()),
+            cursors: Arc::new(ScanCursors::default()),
             low_watermarks: LowWatermarks::new(options.quick_look),
             notifier: Notifier::default(),
-            doubts: Doubts::default(),
+            in_doubt: TasksInDoubt::default(),
             outbox: Outbox::default(),
             limits: LimitsCache::default(),
             clock,
             node,
         });
         let listener = Arc::new(Listener::new());
-        let patrol = Links::new(&desk.address, 1, 1);
+        let audited = SharedConnections::new(&shared.address, 1, 1);
         let mut background = vec![
-            tokio::spawn(patrol::run(Arc::clone(&desk), patrol)).abort_handle(),
-            tokio::spawn(desk.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
-            tokio::spawn(Arc::clone(&listener).run(Arc::clone(&desk))).abort_handle(),
-            tokio::spawn(Doubts::run(Arc::clone(&desk))).abort_handle(),
+            tokio::spawn(audit::run(Arc::clone(&shared), audited)).abort_handle(),
+            tokio::spawn(shared.notifier.clone().run(Arc::clone(&leases), node)).abort_handle(),
+            tokio::spawn(Arc::clone(&listener).run(Arc::clone(&shared))).abort_handle(),
+            tokio::spawn(TasksInDoubt::run(Arc::clone(&shared))).abort_handle(),
         ];
         if let Some(standby) = &standby {
             background.push(tokio::spawn(Arc::clone(standby).watch(Arc::clone(&leases))).abort_handle());
         }
-        let slots = slots(node, hands);
-        let hands = slots.map(|slot| tokio::spawn(Arc::clone(&desk).employ(slot))).collect();
-        let hands = Mutex::new(Some(hands));
+        let slots = slots(node, writers);
+        let tasks = slots.map(|slot| tokio::spawn(Arc::clone(&shared).run_writer(slot))).collect();
+        let tasks = Mutex::new(Some(tasks));
         let walks = Mutex::default();
-        let shared = Shared { desk, leases, turns, changes, reads, standby, walks, listener, hands, background };
+        let shared =
+            Shared { writers: shared, leases, turns, changes, reads, standby, walks, listener, tasks, background };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -249,40 +232,40 @@ impl PostgresStore {
         self.standby()?.lag()
     }
 
-    fn lines(&self) -> &Lines {
-        &self.shared.desk.lines
+    fn write_queues(&self) -> &WriteQueues {
+        &self.shared.writers.write_queues
     }
 
-    fn desk(&self) -> &Desk {
-        &self.shared.desk
+    fn writers(&self) -> &WriterShared {
+        &self.shared.writers
     }
 
     fn lanes(&self) -> &Lanes {
-        &self.shared.desk.lanes
+        &self.shared.writers.lanes
     }
 
     fn now(&self) -> Timestamp {
-        self.shared.desk.clock.now()
+        self.shared.writers.clock.now()
     }
 
     fn node(&self) -> NodeId {
-        self.shared.desk.node
+        self.shared.writers.node
     }
 
-    fn turns(&self) -> &Alone {
+    fn turns(&self) -> &ExclusiveConnection {
         &self.shared.turns
     }
 
-    fn leases(&self) -> &Links {
+    fn leases(&self) -> &SharedConnections {
         &self.shared.leases
     }
 
-    fn reads(&self) -> &Links {
+    fn reads(&self) -> &SharedConnections {
         &self.shared.reads
     }
 
     fn address(&self) -> &Address {
-        &self.shared.desk.address
+        &self.shared.writers.address
     }
 
     fn walks(&self) -> &Mutex<Walks> {
@@ -315,20 +298,20 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Hands live rows that could not be read to a hand, which looks again and takes them out of the way.
+    /// Hands live rows that could not be read to a writer, which looks again and takes them out of the way.
     async fn review(&self, rows: Vec<TaskId>) {
         let weight = Weight { bytes: 0, rows: rows.len() };
-        if let Err(fault) = self.lines().call(|all| &mut all.review, rows, weight).await {
+        if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.review, rows, weight).await {
             warn!(%fault, "tasks that cannot be read could not be put in quarantine");
         }
     }
 
     /// Does what waits and closes the connections.
     async fn close(&self) -> Result<(), StoreError> {
-        let Some(hands) = self.shared.hands.lock().take() else { return Err(closed()) };
-        self.lines().close();
-        for hand in hands {
-            hand.await.map_err(|_| StoreError::Unavailable("a hand of the store died".to_owned()))?;
+        let Some(tasks) = self.shared.tasks.lock().take() else { return Err(closed()) };
+        self.write_queues().close();
+        for task in tasks {
+            task.await.map_err(|_| StoreError::Unavailable("a writer of the store died".to_owned()))?;
         }
         for task in &self.shared.background {
             task.abort();
@@ -344,20 +327,20 @@ impl PostgresStore {
     }
 }
 
-/// A store that is dropped without being closed ends its hands when they have done what waits.
+/// A store that is dropped without being closed ends its writers when they have done what waits.
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.desk.lines.close();
+        self.writers.write_queues.close();
         for task in &self.background {
             task.abort();
         }
     }
 }
 
-/// Under which the hands of a node count: other numbers than those of most other nodes, so that they seldom wait for
+/// Under which the writers of a node count: other numbers than those of most other nodes, so that they seldom wait for
 /// each other. Zero is what they are gathered under.
-fn slots(node: NodeId, hands: usize) -> impl Iterator<Item = i32> {
+fn slots(node: NodeId, writers: usize) -> impl Iterator<Item = i32> {
     const NODES: u64 = 256;
     let first = i32::try_from(node.number() % NODES).unwrap_or_default() * 64 + 1;
-    (first..).take(hands.min(64))
+    (first..).take(writers.min(64))
 }

@@ -8,6 +8,7 @@
 mod apply;
 mod breakers;
 mod checkpoint;
+mod checkpointer;
 mod claim;
 mod connection;
 mod counts;
@@ -22,12 +23,12 @@ mod get;
 mod heads;
 mod insert;
 mod job;
+mod job_queue;
 mod lanes;
 mod leases;
 mod limits;
 mod list;
 mod list_source;
-mod mover;
 mod obstacles;
 mod outbox;
 mod overdue;
@@ -35,7 +36,6 @@ mod partitions;
 mod parts;
 mod ports;
 mod quarantine;
-mod queue;
 mod queues;
 mod reader;
 mod registry;
@@ -71,7 +71,7 @@ use damage::Damage;
 use directory::Directory;
 use fault::{Fault, closed};
 use fullness::Fullness;
-use queue::{Bounds, Way};
+use job_queue::{Bounds, WriteClass};
 use reader::Readers;
 use resolve::ReviewCursor;
 use retention::Walks;
@@ -271,7 +271,7 @@ impl SqliteStore {
             session.statements.get(Sql::ProbeWrite)?.execute([now])?;
             Ok(())
         };
-        self.writer().call(Way::Urgent, Weight::SMALL, write).await?;
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, write).await?;
         let read = |session: &mut Session<'_>| -> Result<i64, Fault> {
             Ok(session.statements.get(Sql::ProbeRead)?.query_row([], |row| row.get(0))?)
         };
@@ -287,7 +287,8 @@ impl SqliteStore {
             return;
         }
         let weight = Weight { bytes: Weight::SMALL.bytes, rows: rows.len() };
-        let reviewed = self.writer().call(Way::Progress, weight, move |session| quarantine::review(session, &rows));
+        let reviewed =
+            self.writer().call(WriteClass::Progress, weight, move |session| quarantine::review(session, &rows));
         if let Err(fault) = reviewed.await {
             warn!(%fault, "tasks that cannot be read could not be put in quarantine");
         }

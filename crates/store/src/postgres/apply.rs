@@ -16,15 +16,15 @@ use uuid::Uuid;
 
 use super::change::{self, ChangedRow, RowChange};
 use super::fault::Fault;
-use super::hand::Hand;
 use super::leases;
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::effects::{Effects, LaneInstant};
 
 /// Applies changes; answers in order.
-pub(crate) async fn apply(hand: &mut Hand, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
-    let lanes = new_lanes(hand, changes).await?;
-    write(hand, changes, &lanes, false).await
+pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> Result<Vec<Applied>, Fault> {
+    let lanes = new_lanes(writer, changes).await?;
+    write(writer, changes, &lanes, false).await
 }
 
 /// A call of whoever holds a lease.
@@ -34,46 +34,46 @@ pub(crate) struct Led {
 }
 
 /// Applies the changes of one call; none if somebody else has held its lease since.
-pub(crate) async fn apply_as(hand: &mut Hand, calls: &[Led]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
+pub(crate) async fn apply_as(writer: &mut Writer, calls: &[Led]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
     let [Led { lease, changes }] = calls else { return Ok(Vec::new()) };
-    let lanes = new_lanes(hand, changes).await?;
-    if !leases::begin_as(&hand.session, lease).await? {
-        hand.session.run("ROLLBACK").await?;
+    let lanes = new_lanes(writer, changes).await?;
+    if !leases::begin_as(&writer.session, lease).await? {
+        writer.session.run("ROLLBACK").await?;
         return Ok(vec![None]);
     }
-    Ok(vec![Some(write(hand, changes, &lanes, true).await?)])
+    Ok(vec![Some(write(writer, changes, &lanes, true).await?)])
 }
 
 /// Writes the changes and commits. A transaction that has not begun begins with the first of them.
 async fn write(
-    hand: &mut Hand,
+    writer: &mut Writer,
     changes: &[(TaskId, Change)],
     lanes: &HashMap<usize, i64>,
     has_begun: bool,
 ) -> Result<Vec<Applied>, Fault> {
     let steps = steps(changes);
-    let begin = async |hand: &Hand| if has_begun { Ok(()) } else { hand.session.run("BEGIN").await };
+    let begin = async |writer: &Writer| if has_begun { Ok(()) } else { writer.session.run("BEGIN").await };
     let mut done: Vec<Option<ChangedRow>> = Vec::new();
     done.resize_with(changes.len(), || None);
     let mut stood: HashMap<Uuid, LaneInstant> = HashMap::new();
     if let [step] = steps.as_slice()
         && !step.moves_what_waits(changes)
     {
-        let (begun, written) = tokio::join!(biased; begin(hand), step.write(hand, changes, lanes));
+        let (begun, written) = tokio::join!(biased; begin(writer), step.write(writer, changes, lanes));
         begun?;
-        step.take_in(hand, changes, written?, &mut stood, &mut done);
+        step.take_in(writer, changes, written?, &mut stood, &mut done);
     } else if !steps.is_empty() {
-        begin(hand).await?;
-        stood = lock(hand, changes).await?;
+        begin(writer).await?;
+        stood = lock(writer, changes).await?;
         for step in &steps {
-            let written = step.write(hand, changes, lanes).await?;
-            step.take_in(hand, changes, written, &mut stood, &mut done);
+            let written = step.write(writer, changes, lanes).await?;
+            step.take_in(writer, changes, written, &mut stood, &mut done);
         }
     }
     if has_begun || !steps.is_empty() {
-        hand.commit().await?;
+        writer.commit().await?;
     }
-    answer(hand, changes, done, steps.len() > 1, &stood).await
+    answer(writer, changes, done, steps.len() > 1, &stood).await
 }
 
 /// What becomes of the row.
@@ -132,7 +132,7 @@ impl ApplyStep {
 
     async fn write(
         &self,
-        hand: &Hand,
+        writer: &Writer,
         changes: &[(TaskId, Change)],
         lanes: &HashMap<usize, i64>,
     ) -> Result<Vec<ChangedRow>, Fault> {
@@ -142,17 +142,17 @@ impl ApplyStep {
         };
         let wanted: Vec<RowChange<'_>> = self.places.iter().map(wanted).collect();
         match self.kind {
-            ApplyKind::Finish => change::finish(&hand.session, &wanted).await,
-            ApplyKind::Change => change::change(&hand.session, &wanted).await,
-            ApplyKind::Edit => change::edit(&hand.session, &wanted).await,
-            ApplyKind::Redrive => change::redrive(&hand.session, &wanted).await,
+            ApplyKind::Finish => change::finish(&writer.session, &wanted).await,
+            ApplyKind::Change => change::change(&writer.session, &wanted).await,
+            ApplyKind::Edit => change::edit(&writer.session, &wanted).await,
+            ApplyKind::Redrive => change::redrive(&writer.session, &wanted).await,
         }
     }
 
     /// Takes in what was changed. `stood` knows where the tasks were before, and after.
     fn take_in(
         &self,
-        hand: &mut Hand,
+        writer: &mut Writer,
         changes: &[(TaskId, Change)],
         written: Vec<ChangedRow>,
         stood: &mut HashMap<Uuid, LaneInstant>,
@@ -160,31 +160,31 @@ impl ApplyStep {
     ) {
         let place_of: HashMap<Uuid, usize> =
             self.places.iter().map(|place| (changes[*place].0.uuid(), *place)).collect();
-        let now = hand.now();
+        let now = writer.now();
         for changed in written {
             let Some(place) = place_of.get(&changed.id) else { continue };
             let change = &changes[*place].1;
             let after = changed.at();
             let before = stood.insert(changed.id, after).unwrap_or(after);
             let effects = Effects::of(change, before, after);
-            hand.tally.record(&effects, || now);
-            hand.notes.record(&effects, &changed.noted());
+            writer.tally.record(&effects, || now);
+            writer.notes.record(&effects, &changed.noted());
             done[*place] = Some(changed);
         }
     }
 }
 
 /// Locks the live tasks of a batch that needs several statements, in a fixed order; gives where they are.
-async fn lock(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, LaneInstant>, Fault> {
+async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, LaneInstant>, Fault> {
     let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
-    let rows = hand.session.query(Sql::TaskLock, &[&ids]).await?;
+    let rows = writer.session.query(Sql::TaskLock, &[&ids]).await?;
     Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
 /// The lanes that edits with another priority bring tasks to, by their places in the batch. All but the priority of a
 /// task's lane is the same for ever, so that this can be looked up, and made, before the transaction.
-async fn new_lanes(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
+async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
     let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
     let edited = changes.iter().enumerate();
     let edited: Vec<(usize, Uuid, u8)> =
@@ -193,22 +193,22 @@ async fn new_lanes(hand: &Hand, changes: &[(TaskId, Change)]) -> Result<HashMap<
         return Ok(HashMap::new());
     }
     let ids: Vec<Uuid> = edited.iter().map(|(_, id, _)| *id).collect();
-    let rows = hand.session.query(Sql::TaskLanes, &[&ids]).await?;
+    let rows = writer.session.query(Sql::TaskLanes, &[&ids]).await?;
     let lane_of: HashMap<Uuid, i64> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let lanes = hand.desk.lanes.get(&hand.session, lane_of.values().copied()).await?;
+    let lanes = writer.shared.lanes.get(&writer.session, lane_of.values().copied()).await?;
     let mut keys: Vec<(usize, LaneKey)> = Vec::with_capacity(edited.len());
     for (place, id, priority) in edited {
         if let Some(lane) = lane_of.get(&id).and_then(|lane| lanes.get(lane)) {
             keys.push((place, LaneKey { priority, ..lane.key.clone() }));
         }
     }
-    let resolved = hand.desk.lanes.resolve(&hand.session, keys.iter().map(|(_, key)| key)).await?;
+    let resolved = writer.shared.lanes.resolve(&writer.session, keys.iter().map(|(_, key)| key)).await?;
     Ok(keys.iter().map(|(place, key)| (*place, resolved[key].id.number())).collect())
 }
 
 /// Tells what became of the changes, and whoever waits for tasks what waits now.
 async fn answer(
-    hand: &Hand,
+    writer: &Writer,
     changes: &[(TaskId, Change)],
     done: Vec<Option<ChangedRow>>,
     had_locks: bool,
@@ -221,15 +221,15 @@ async fn answer(
         .filter_map(|(place, changed)| changed.as_ref().filter(|_| waits(place)))
         .map(|changed| (changed.lane, changed.due_at))
         .collect();
-    hand.desk.marks.put(waiting.iter().copied());
+    writer.shared.cursors.put(waiting.iter().copied());
     let expiring = done.iter().flatten().filter_map(|changed| changed.expires_at).map(Timestamp::from_millis);
-    hand.desk.low_watermarks.wrote(expiring, []);
+    writer.shared.low_watermarks.wrote(expiring, []);
     if had_locks && done.iter().any(Option::is_none) {
         // A claim may have passed by what was locked here and not changed.
-        hand.desk.marks.doubt(stood.values().map(|stood| stood.lane));
+        writer.shared.cursors.doubt(stood.values().map(|stood| stood.lane));
     }
-    hand.desk.notifier.tell(&waiting, hand.now());
-    let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;
+    writer.shared.notifier.tell(&waiting, writer.now());
+    let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let answer = |(place, changed): (usize, Option<ChangedRow>)| match changed {
         None => Ok(Applied::Lost),
         Some(changed) if waits(place) => {

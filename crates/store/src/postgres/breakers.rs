@@ -8,8 +8,8 @@ use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{count_column, node_column, number_column};
 

@@ -13,12 +13,12 @@ use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Hand;
 use super::outbox::NotedRow;
 use super::row::{count_column, state_column};
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::effects::{Effects, LaneInstant};
 
@@ -56,15 +56,15 @@ impl ChangedRow {
 }
 
 /// Records the effects of changes that leave their rows in their lanes.
-pub(crate) fn record(hand: &mut Hand, changed: &[ChangedRow], wanted: &[RowChange<'_>], now: Timestamp) {
+pub(crate) fn record(writer: &mut Writer, changed: &[ChangedRow], wanted: &[RowChange<'_>], now: Timestamp) {
     if changed.is_empty() {
         return;
     }
     let change_of: HashMap<Uuid, &Change> = wanted.iter().map(|wanted| (wanted.id.uuid(), wanted.change)).collect();
     for changed in changed {
         let effects = Effects::in_place(change_of[&changed.id], changed.at());
-        hand.tally.record(&effects, || now);
-        hand.notes.record(&effects, &changed.noted());
+        writer.tally.record(&effects, || now);
+        writer.notes.record(&effects, &changed.noted());
     }
 }
 

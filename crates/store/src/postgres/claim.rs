@@ -20,42 +20,42 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::change::{self, RowChange};
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::{Counts, Hand};
 use super::held_rows::HeldRow;
 use super::limits::Allowances;
-use super::marks::{Place, Reach};
 use super::pick::{Due, Need, Picked, Picker, SMALL_BYTES};
-use super::session::Session;
+use super::scan_cursors::{LaneRange, Place};
 use super::statements::Sql;
 use super::terms::Terms;
+use super::writer::{Counts, Writer};
 use super::{held_rows, limits, quarantine, row, terms};
 use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
 
 /// Makes claims one after the other.
-pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
-    let mut now = hand.now();
+pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
+    let mut now = writer.now();
     let mut picker = Picker::new(claims, now);
     let mut need = picker.first_need();
     let terms = Terms::of(claims);
     if need.looks.is_empty() && terms.is_empty() {
         return Ok(claims.iter().map(|_| Claimed::default()).collect());
     }
-    let mut lanes = hand.desk.lanes.get(&hand.session, need.looks.iter().map(|(reach, _)| reach.lane)).await?;
-    let wanted = limits::ClaimedQueues::of(lanes.values(), &hand.desk.limits);
-    let mut begins: HashMap<Reach, Place> = HashMap::new();
+    let mut lanes = writer.shared.lanes.get(&writer.session, need.looks.iter().map(|(range, _)| range.lane)).await?;
+    let wanted = limits::ClaimedQueues::of(lanes.values(), &writer.shared.limits);
+    let mut begins: HashMap<LaneRange, Place> = HashMap::new();
     // Of queues that restrict something nothing is read before it is known how much may be taken.
     if !wanted.is_gated {
-        begin(hand, &need, &mut begins);
+        begin(writer, &need, &mut begins);
     }
     let opening = wanted.begin();
     let (begun, held, limits, rows) = tokio::join!(
         biased;
-        hand.session.run(&opening),
-        terms.hold(&hand.session, hand.desk.node),
-        wanted.lock(&hand.session),
-        async { if wanted.is_gated { Ok(Vec::new()) } else { read(&hand.session, &picker, &need, &begins, now).await } },
+        writer.session.run(&opening),
+        terms.hold(&writer.session, writer.shared.node),
+        wanted.lock(&writer.session),
+        async { if wanted.is_gated { Ok(Vec::new()) } else { read(&writer.session, &picker, &need, &begins, now).await } },
     );
     begun?;
     let held = held?;
@@ -66,43 +66,43 @@ pub(crate) async fn claim(hand: &mut Hand, claims: &[Claim]) -> Result<Vec<Claim
     let (limits, mut rows) = (limits?, rows?);
     if wanted.is_gated {
         // Waiting for the limits took its time.
-        now = hand.now();
+        now = writer.now();
     }
     if !limits.is_empty() {
-        picker.restrict(now, Allowances::of(&hand.session, &hand.desk.limits, limits, &lanes, now).await?);
+        picker.restrict(now, Allowances::of(&writer.session, &writer.shared.limits, limits, &lanes, now).await?);
     }
     if wanted.is_gated {
         need = picker.first_need();
-        begin(hand, &need, &mut begins);
+        begin(writer, &need, &mut begins);
         if !need.looks.is_empty() {
-            rows = read(&hand.session, &picker, &need, &begins, now).await?;
+            rows = read(&writer.session, &picker, &need, &begins, now).await?;
         }
     }
     loop {
         let missing = rows.iter().map(|row| row.get(row::LANE)).filter(|lane| !lanes.contains_key(lane));
-        let found = hand.desk.lanes.get(&hand.session, missing).await?;
+        let found = writer.shared.lanes.get(&writer.session, missing).await?;
         lanes.extend(found);
         picker.take_in(&need, rows.iter().map(|row| due(row, &lanes)).collect());
         let Some(more) = picker.go_on() else { break };
         need = more;
-        begin(hand, &need, &mut begins);
-        rows = read(&hand.session, &picker, &need, &begins, now).await?;
+        begin(writer, &need, &mut begins);
+        rows = read(&writer.session, &picker, &need, &begins, now).await?;
     }
     let next = next_after(&picker, &begins);
-    let written = Box::pin(write(hand, claims, &mut picker, now, &next)).await?;
-    for reach in begins.into_keys() {
-        hand.desk.marks.taken(reach, picker.streams.get(&reach).and_then(|stream| stream.used));
+    let written = Box::pin(write(writer, claims, &mut picker, now, &next)).await?;
+    for range in begins.into_keys() {
+        writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(|stream| stream.used));
     }
     // The new owner may have passed by what was locked here for nothing.
-    hand.desk.notifier.tell(&picker.left(), now);
-    quarantine::put_away(hand, &picker.unreadable).await?;
+    writer.shared.notifier.tell(&picker.left(), now);
+    quarantine::put_away(writer, &picker.unreadable).await?;
     Ok(answer(claims, picker, written, lost))
 }
 
 /// Says of the lanes that are to be read for the first time where that begins.
-fn begin(hand: &Hand, need: &Need, begins: &mut HashMap<Reach, Place>) {
-    for (reach, _) in &need.looks {
-        begins.entry(*reach).or_insert_with(|| hand.desk.marks.begin(*reach));
+fn begin(writer: &Writer, need: &Need, begins: &mut HashMap<LaneRange, Place>) {
+    for (range, _) in &need.looks {
+        begins.entry(*range).or_insert_with(|| writer.shared.cursors.begin(*range));
     }
 }
 
@@ -111,16 +111,17 @@ async fn read(
     session: &Session,
     picker: &Picker<'_>,
     need: &Need,
-    begins: &HashMap<Reach, Place>,
+    begins: &HashMap<LaneRange, Place>,
     now: Timestamp,
 ) -> Result<Vec<Row>, Fault> {
-    let after =
-        |(reach, _): &(Reach, usize)| picker.streams.get(reach).and_then(|stream| stream.read).unwrap_or(begins[reach]);
+    let after = |(range, _): &(LaneRange, usize)| {
+        picker.streams.get(range).and_then(|stream| stream.read).unwrap_or(begins[range])
+    };
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let lanes: Vec<i64> = need.looks.iter().map(|(reach, _)| reach.lane).collect();
+    let lanes: Vec<i64> = need.looks.iter().map(|(range, _)| range.lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = need.looks.iter().map(after).unzip();
     let most: Vec<i64> = need.looks.iter().map(|(_, most)| count(*most)).collect();
-    let due_by: Vec<i64> = need.looks.iter().map(|(reach, _)| picker.due_by(*reach, now).as_millis()).collect();
+    let due_by: Vec<i64> = need.looks.iter().map(|(range, _)| picker.due_by(*range, now).as_millis()).collect();
     let limit = count(need.limit);
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 7] =
         [&lanes, &after_due, &after_seq, &most, &limit, &SMALL_BYTES, &due_by];
@@ -141,31 +142,31 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
 }
 
 /// What was looked at, and behind which place the next waiting task is.
-fn next_after(picker: &Picker<'_>, begins: &HashMap<Reach, Place>) -> Vec<(Reach, Place)> {
-    let mut visited: Vec<Reach> = picker.visited.iter().flatten().copied().collect();
+fn next_after(picker: &Picker<'_>, begins: &HashMap<LaneRange, Place>) -> Vec<(LaneRange, Place)> {
+    let mut visited: Vec<LaneRange> = picker.visited.iter().flatten().copied().collect();
     visited.sort_unstable();
     visited.dedup();
-    let used = |reach: Reach| picker.streams.get(&reach).and_then(|stream| stream.used);
-    let begin = |reach: Reach| begins.get(&reach).copied().unwrap_or(reach.front());
-    visited.into_iter().map(|reach| (reach, used(reach).unwrap_or_else(|| begin(reach)))).collect()
+    let used = |range: LaneRange| picker.streams.get(&range).and_then(|stream| stream.used);
+    let begin = |range: LaneRange| begins.get(&range).copied().unwrap_or(range.front());
+    visited.into_iter().map(|range| (range, used(range).unwrap_or_else(|| begin(range)))).collect()
 }
 
 /// What was written: the tasks as they are from now on, in the order of the picking, and when the lanes are due next.
 struct Written {
     /// None: its payload turned out to be unreadable.
     tasks: Vec<Option<Task>>,
-    next_due: HashMap<Reach, Option<i64>>,
+    next_due: HashMap<LaneRange, Option<i64>>,
 }
 
 async fn write(
-    hand: &mut Hand,
+    writer: &mut Writer,
     claims: &[Claim],
     picker: &mut Picker<'_>,
     now: Timestamp,
-    next: &[(Reach, Place)],
+    next: &[(LaneRange, Place)],
 ) -> Result<Written, Fault> {
-    let by: Vec<By<'_>> = claims.iter().map(|claim| hand.by(now, claims::actor(&claim.claimant))).collect();
-    let node = hand.desk.node;
+    let by: Vec<By<'_>> = claims.iter().map(|claim| writer.by(now, claims::actor(&claim.claimant))).collect();
+    let node = writer.shared.node;
     let taken = changes(&picker.taken, |picked, task| {
         // One that is not quite due is taken when it is.
         let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
@@ -179,17 +180,17 @@ async fn write(
     for (picked, (_, change)) in picker.taken.iter().zip(&taken) {
         let effects = Effects::in_place(change, LaneInstant::of_columns(picked.due.lane, picked.due.place.0));
         debug_assert!(effects.leaves_no_note(), "a claim leaves no note: {effects:?}");
-        hand.tally.record(&effects, || now);
+        writer.tally.record(&effects, || now);
     }
     let takes: Vec<HeldRow<'_>> =
         picker.taken.iter().zip(&taken).map(|(picked, (_, change))| HeldRow { tid: picked.due.tid, change }).collect();
-    let finished = change::finish(&hand.session, &gone).await?;
-    change::record(hand, &finished, &gone, now);
-    let notes = std::mem::take(&mut hand.notes);
-    let counts = Counts::take(&mut hand.tally);
+    let finished = change::finish(&writer.session, &gone).await?;
+    change::record(writer, &finished, &gone, now);
+    let notes = std::mem::take(&mut writer.notes);
+    let counts = Counts::take(&mut writer.tally);
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
-    let (session, slot, allowances) = (&hand.session, hand.slot, &picker.allowances);
+    let (session, slot, allowances) = (&writer.session, writer.slot, &picker.allowances);
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
         biased;
@@ -206,7 +207,7 @@ async fn write(
             let task = picked.due.task.as_ref().ok()?;
             Some((*id, change.position_after(&task.position), change.hold.as_ref()?))
         });
-        hand.desk.doubts.note(held, &hand.by(now, Actor::Node));
+        writer.shared.in_doubt.note(held, &writer.by(now, Actor::Node));
     }
     let written = written?;
     spent?;
@@ -214,7 +215,7 @@ async fn write(
     counted?;
     let noted = noted?;
     committed?;
-    hand.desk.outbox.tell(noted);
+    writer.shared.outbox.tell(noted);
     if written != taken.len() as u64 || finished.len() != gone.len() {
         return Err(Fault::Corrupt("a task that was locked for a claim was changed all the same".to_owned()));
     }
@@ -241,11 +242,11 @@ fn changes(picked: &[Picked], change: impl Fn(&Picked, &Task) -> Change) -> Vec<
     read.map(|(picked, task)| (task.id, change(picked, task))).collect()
 }
 
-async fn next_due(session: &Session, next: &[(Reach, Place)]) -> Result<HashMap<Reach, Option<i64>>, Fault> {
-    let lanes: Vec<i64> = next.iter().map(|(reach, _)| reach.lane).collect();
+async fn next_due(session: &Session, next: &[(LaneRange, Place)]) -> Result<HashMap<LaneRange, Option<i64>>, Fault> {
+    let lanes: Vec<i64> = next.iter().map(|(range, _)| range.lane).collect();
     let (after_due, after_seq): (Vec<i64>, Vec<i64>) = next.iter().map(|(_, place)| *place).unzip();
     let rows = session.query(Sql::LaneNextDue, &[&lanes, &after_due, &after_seq]).await?;
-    Ok(next.iter().zip(&rows).map(|((reach, _), row)| (*reach, row.get(0))).collect())
+    Ok(next.iter().zip(&rows).map(|((range, _), row)| (*range, row.get(0))).collect())
 }
 
 /// Gives each claim its own.
@@ -269,8 +270,8 @@ fn answer(claims: &[Claim], picker: Picker<'_>, written: Written, lost: Vec<Vec<
     for (answer, mut visited) in answers.iter_mut().zip(picker.visited) {
         visited.sort_unstable();
         visited.dedup();
-        let due = |reach: &Reach| written.next_due.get(reach).copied().flatten().map(Timestamp::from_millis);
-        answer.next_due = visited.iter().map(|reach| (LaneId::new(reach.lane), due(reach))).collect();
+        let due = |range: &LaneRange| written.next_due.get(range).copied().flatten().map(Timestamp::from_millis);
+        answer.next_due = visited.iter().map(|range| (LaneId::new(range.lane), due(range))).collect();
     }
     answers
 }

@@ -6,8 +6,8 @@ use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
 use tokio_postgres::Client;
 
-use super::address::Address;
-use super::connect::ConnectError;
+use super::connection::Address;
+use super::connection::ConnectError;
 use super::fault::Fault;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, Standing};

@@ -14,9 +14,9 @@ use punctual_core::task::NewTask;
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::hand::Hand;
 use super::insert::{NewRows, Verdict, chunks, count};
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 
 /// How often a task that is in neither place is looked for: it may have been on its way from one to the other.
@@ -37,7 +37,7 @@ pub(crate) struct DependentBatch {
 /// Decides what becomes of tasks whose keys were judged, and writes the new ones, inside a transaction that has begun.
 /// `put_off` are members of their batch whose queues are full.
 pub(crate) async fn write(
-    hand: &mut Hand,
+    writer: &mut Writer,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
     mut verdicts: Vec<Verdict>,
@@ -52,7 +52,7 @@ pub(crate) async fn write(
         })
         .collect();
     let batch = DependencyBatch::new(tasks, &stands, put_off);
-    let (known, passed) = look_up(hand, &batch.outside()).await?;
+    let (known, passed) = look_up(writer, &batch.outside()).await?;
     let mut waits: Vec<Prerequisites> = Vec::with_capacity(tasks.len());
     for (plan, verdict) in batch.plan(&known).into_iter().zip(&mut verdicts) {
         waits.push(match plan {
@@ -64,11 +64,11 @@ pub(crate) async fn write(
             MemberPlan::Stays => Prerequisites::default(),
         });
     }
-    free_keys(hand, tasks, &mut verdicts).await?;
+    free_keys(writer, tasks, &mut verdicts).await?;
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
     let mut stored: HashSet<Uuid> = HashSet::new();
     for chunk in chunks(tasks, &new) {
-        stored.extend(NewRows::of(tasks, lanes, chunk, &waits).write_once(&hand.session).await?);
+        stored.extend(NewRows::of(tasks, lanes, chunk, &waits).write_once(&writer.session).await?);
     }
     new.retain(|place| {
         let is_new = stored.contains(&tasks[*place].id.uuid());
@@ -78,13 +78,13 @@ pub(crate) async fn write(
         }
         is_new
     });
-    add_edges(hand, tasks, &new, &waits).await?;
-    count(hand, tasks, lanes, &new, &waits);
+    add_edges(writer, tasks, &new, &waits).await?;
+    count(writer, tasks, lanes, &new, &waits);
     Ok(DependentBatch { verdicts, waits, passed })
 }
 
 /// What is known of the tasks that others are to depend on, and where those wait that were locked.
-async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
+async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
     let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
     let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     let read = |state: i16| {
@@ -94,7 +94,7 @@ async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownPa
         if missing.is_empty() {
             break;
         }
-        for row in hand.session.query(Sql::ParentAwait, &[&missing]).await? {
+        for row in writer.session.query(Sql::ParentAwait, &[&missing]).await? {
             let state = read(row.get(2))?;
             if state == State::Pending {
                 passed.push((row.get(3), row.get(4)));
@@ -105,7 +105,7 @@ async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownPa
         if missing.is_empty() {
             break;
         }
-        for row in hand.session.query(Sql::ParentEnded, &[&missing]).await? {
+        for row in writer.session.query(Sql::ParentEnded, &[&missing]).await? {
             known.insert(TaskId::from_uuid(row.get(0)), KnownParent { tenant: row.get(1), state: read(row.get(2))? });
         }
         missing.retain(|id| !known.contains_key(&TaskId::from_uuid(*id)));
@@ -114,7 +114,7 @@ async fn look_up(hand: &Hand, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownPa
 }
 
 /// A task that is refused leaves its idempotency key to others; what was a replay of it is refused likewise.
-async fn free_keys(hand: &Hand, tasks: &[NewTask], verdicts: &mut [Verdict]) -> Result<(), Fault> {
+async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [Verdict]) -> Result<(), Fault> {
     let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
     let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for (task, verdict) in tasks.iter().zip(verdicts.iter()) {
@@ -135,23 +135,28 @@ async fn free_keys(hand: &Hand, tasks: &[NewTask], verdicts: &mut [Verdict]) -> 
         }
     }
     if !ids.is_empty() {
-        hand.session.execute(Sql::IdempotencyDrop, &[&tenants, &keys, &ids]).await?;
+        writer.session.execute(Sql::IdempotencyDrop, &[&tenants, &keys, &ids]).await?;
     }
     Ok(())
 }
 
-async fn add_edges(hand: &mut Hand, tasks: &[NewTask], new: &[usize], waits: &[Prerequisites]) -> Result<(), Fault> {
+async fn add_edges(
+    writer: &mut Writer,
+    tasks: &[NewTask],
+    new: &[usize],
+    waits: &[Prerequisites],
+) -> Result<(), Fault> {
     let edges = new.iter().flat_map(|place| {
         let child = tasks[*place].id.uuid();
         waits[*place].edges.iter().map(move |parent| (parent.uuid(), child))
     });
     let (parents, children): (Vec<Uuid>, Vec<Uuid>) = edges.unzip();
     for (parents, children) in parents.chunks(EDGES).zip(children.chunks(EDGES)) {
-        hand.session.execute(Sql::EdgeAdd, &[&parents, &children]).await?;
+        writer.session.execute(Sql::EdgeAdd, &[&parents, &children]).await?;
     }
     let ended: HashMap<TaskId, State> = new.iter().flat_map(|place| waits[*place].ended.iter().copied()).collect();
     for (parent, state) in ended {
-        hand.notes.parent(parent.uuid(), state);
+        writer.notes.parent(parent.uuid(), state);
     }
     Ok(())
 }

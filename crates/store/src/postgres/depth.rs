@@ -13,12 +13,12 @@ use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Hand;
 use super::insert;
 use super::row;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus};
 
 /// The advisory locks of submissions: their class, and how many there are.
@@ -30,17 +30,17 @@ const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
 const ROLL_BACK_AND_LET_GO: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
 
 /// Stores tasks, as far as their queues have room; answers in order.
-pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
-    let bounded = bounded(hand, tasks);
+pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
+    let bounded = bounded(writer, tasks);
     if bounded.is_empty() {
-        return insert::insert(hand, tasks, &HashSet::new()).await;
+        return insert::insert(writer, tasks, &HashSet::new()).await;
     }
     // Seldom, and large: the common way does not carry it along.
-    let done = Box::pin(insert_bounded(hand, tasks, &bounded)).await;
+    let done = Box::pin(insert_bounded(writer, tasks, &bounded)).await;
     let let_go = match &done {
         Err(fault) if fault.breaks_connection() => Ok(()),
-        Err(_) => hand.session.run(ROLL_BACK_AND_LET_GO).await,
-        Ok(_) => hand.session.run(LET_GO).await,
+        Err(_) => writer.session.run(ROLL_BACK_AND_LET_GO).await,
+        Ok(_) => writer.session.run(LET_GO).await,
     };
     let done = done?;
     let_go?;
@@ -50,9 +50,9 @@ pub(crate) async fn insert(hand: &mut Hand, tasks: &[NewTask]) -> Result<Vec<Ins
 /// The places of the tasks in each queue that has a bound, by tenant and name.
 type Bounded<'a> = BTreeMap<(&'a str, &'a str), Vec<usize>>;
 
-fn bounded<'a>(hand: &Hand, tasks: &'a [NewTask]) -> Bounded<'a> {
+fn bounded<'a>(writer: &Writer, tasks: &'a [NewTask]) -> Bounded<'a> {
     let mut bounded = Bounded::new();
-    let limits = &hand.desk.limits;
+    let limits = &writer.shared.limits;
     if limits.is_empty() {
         return bounded;
     }
@@ -67,20 +67,20 @@ fn bounded<'a>(hand: &Hand, tasks: &'a [NewTask]) -> Bounded<'a> {
     bounded
 }
 
-async fn insert_bounded(hand: &mut Hand, tasks: &[NewTask], bounded: &Bounded<'_>) -> Result<Vec<Inserted>, Fault> {
-    let room = room(&hand.session, tasks, bounded).await?;
+async fn insert_bounded(writer: &mut Writer, tasks: &[NewTask], bounded: &Bounded<'_>) -> Result<Vec<Inserted>, Fault> {
+    let room = room(&writer.session, tasks, bounded).await?;
     let is_short =
         |(queue, places): (&(&str, &str), &Vec<usize>)| room.get(queue).is_some_and(|room| room.left < places.len());
     if !bounded.iter().any(is_short) {
-        return insert::insert(hand, tasks, &HashSet::new()).await;
+        return insert::insert(writer, tasks, &HashSet::new()).await;
     }
-    let is_admitted = admitted(&hand.session, tasks, bounded, &room).await?;
+    let is_admitted = admitted(&writer.session, tasks, bounded, &room).await?;
     let (some, others): (Vec<_>, Vec<_>) = tasks.iter().zip(&is_admitted).partition(|(_, is_admitted)| **is_admitted);
     let some: Vec<NewTask> = some.into_iter().map(|(task, _)| task.clone()).collect();
-    let hopeless = hopeless(&hand.session, tasks, &is_admitted).await?;
+    let hopeless = hopeless(&writer.session, tasks, &is_admitted).await?;
     let put_off = others.into_iter().map(|(task, _)| task.id).filter(|id| !hopeless.contains_key(id));
     let put_off: HashSet<TaskId> = put_off.collect();
-    let stored = if some.is_empty() { Vec::new() } else { insert::insert(hand, &some, &put_off).await? };
+    let stored = if some.is_empty() { Vec::new() } else { insert::insert(writer, &some, &put_off).await? };
     let mut stored = stored.into_iter();
     let answers = tasks.iter().zip(is_admitted).map(|(task, is_admitted)| {
         let full = || {

@@ -10,20 +10,20 @@ use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Hand;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Writer;
 use super::{quarantine, row};
 use crate::columns::{Unreadable, json_column, node_column, number_column};
 
 /// Extends holds; answers in order.
-pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option<Hold>>, Fault> {
+pub(crate) async fn extend(writer: &mut Writer, beats: &[Beat]) -> Result<Vec<Option<Hold>>, Fault> {
     let mut ids: Vec<Uuid> = beats.iter().map(|beat| beat.id.uuid()).collect();
     ids.sort_unstable();
     ids.dedup();
-    let rows = hand.session.begin(Sql::HoldLook, &[&ids]).await?;
-    let lanes = hand.desk.lanes.get(&hand.session, rows.iter().map(|row| row.get(1))).await?;
+    let rows = writer.session.begin(Sql::HoldLook, &[&ids]).await?;
+    let lanes = writer.shared.lanes.get(&writer.session, rows.iter().map(|row| row.get(1))).await?;
     let (mut running, mut unreadable) = (HashMap::with_capacity(rows.len()), Vec::new());
     for row in &rows {
         let id: Uuid = row.get(0);
@@ -33,7 +33,7 @@ pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option
             Err(bad) => unreadable.push((id, bad.0)),
         }
     }
-    let now = hand.now();
+    let now = writer.now();
     let mut extended: BTreeMap<Uuid, ExtendedHold<'_>> = BTreeMap::new();
     let mut answers = Vec::with_capacity(beats.len());
     for beat in beats {
@@ -49,12 +49,12 @@ pub(crate) async fn extend(hand: &mut Hand, beats: &[Beat]) -> Result<Vec<Option
         }
         answers.push(hold);
     }
-    let (written, committed) = tokio::join!(biased; write(&hand.session, &extended), hand.session.run("COMMIT"));
+    let (written, committed) = tokio::join!(biased; write(&writer.session, &extended), writer.session.run("COMMIT"));
     written?;
     committed?;
-    hand.desk.low_watermarks.wrote([], extended.values().map(|extended| extended.hold.expires_at));
+    writer.shared.low_watermarks.wrote([], extended.values().map(|extended| extended.hold.expires_at));
     drop(extended);
-    quarantine::put_away(hand, &unreadable).await?;
+    quarantine::put_away(writer, &unreadable).await?;
     Ok(answers)
 }
 

@@ -7,8 +7,8 @@ use punctual_core::store::StoreError;
 use tokio_postgres::Row;
 
 use super::PostgresStore;
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::ahead::Ahead;
 use crate::schedule_columns::{UpcomingColumns, upcoming_page};

@@ -9,10 +9,10 @@ use punctual_core::task::Task;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::lanes::Lanes;
 use super::row;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::Unreadable;
 

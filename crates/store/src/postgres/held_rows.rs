@@ -8,9 +8,9 @@ use punctual_core::task::Hold;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::row::state_column;
-use super::session::Session;
 use super::statements::Sql;
 use super::tid::Tid;
 use crate::columns::{self, node_column, number_column};

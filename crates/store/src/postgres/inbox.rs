@@ -25,11 +25,11 @@ use tokio::time::Instant;
 use tokio_postgres::AsyncMessage;
 use tracing::{info, warn};
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Hand;
 use super::outbox::Notes;
-use super::session::Session;
 use super::statements::{OF_INBOX, Sql};
+use super::writer::Writer;
 use super::{PostgresStore, slots};
 use crate::tally::Tally;
 use batch::Batches;
@@ -115,14 +115,14 @@ impl PostgresStore {
                 tell.try_send(transaction).ok();
             }
         };
-        let desk = Arc::clone(&self.shared.desk);
-        let session = Session::open_listening(&desk.address, OF_INBOX, hear).await?;
+        let shared = Arc::clone(&self.shared.writers);
+        let session = Session::open_listening(&shared.address, OF_INBOX, hear).await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
-        let slot = slots(desk.node, MOST_SLOTS).last().unwrap_or_default();
-        let hand = Hand { desk, session, tally: Tally::default(), notes: Notes::default(), slot };
-        let (links, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
-        let mut batches = Batches { hand, links, listener, judge };
+        let slot = slots(shared.node, MOST_SLOTS).last().unwrap_or_default();
+        let writer = Writer { shared, session, tally: Tally::default(), notes: Notes::default(), slot };
+        let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
+        let mut batches = Batches { writer, connections, listener, judge };
         let mut turns = Turns::new(told);
         let watch = i64::try_from(WATCH.as_millis()).unwrap_or_default();
         loop {
@@ -138,7 +138,7 @@ impl PostgresStore {
             }
             turns.taken(which, found, begun.elapsed());
             if turns.wants_to_watch() {
-                batches.hand.session.execute(Sql::InboxWatch, &[&watch]).await?;
+                batches.writer.session.execute(Sql::InboxWatch, &[&watch]).await?;
                 turns.watches();
             }
         }

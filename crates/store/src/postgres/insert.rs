@@ -11,13 +11,13 @@ use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::dependents::{self, DependentBatch};
 use super::fault::Fault;
 use super::get::{self, Found};
-use super::hand::{Counts, Hand};
 use super::outbox::NotedRow;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::{Counts, Writer};
 use crate::columns::{instant_column, map_column, number_column, policy_column};
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
@@ -42,26 +42,26 @@ pub(crate) enum Verdict {
 /// Stores tasks; answers in order. That an id is there already is seldom enough to be found out by failing.
 /// `put_off` are members of their batch whose queues are full.
 pub(crate) async fn insert(
-    hand: &mut Hand,
+    writer: &mut Writer,
     tasks: &[NewTask],
     put_off: &HashSet<TaskId>,
 ) -> Result<Vec<Inserted>, Fault> {
-    let lanes = lanes(hand, tasks).await?;
-    let WrittenBatch { verdicts, waits, passed } = match write(hand, tasks, &lanes, put_off, false).await {
+    let lanes = lanes(writer, tasks).await?;
+    let WrittenBatch { verdicts, waits, passed } = match write(writer, tasks, &lanes, put_off, false).await {
         Err(fault) if fault.is_twice() => {
-            hand.forget();
-            hand.session.run("ROLLBACK").await?;
-            write(hand, tasks, &lanes, put_off, true).await?
+            writer.forget();
+            writer.session.run("ROLLBACK").await?;
+            write(writer, tasks, &lanes, put_off, true).await?
         }
         written => written?,
     };
     let new = || lanes.iter().zip(tasks.iter()).zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Create);
     let waiting = new().map(|((lane, task), _)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.chain(passed).collect();
-    hand.desk.marks.put(waiting.iter().copied());
-    hand.desk.low_watermarks.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
-    hand.desk.notifier.tell(&waiting, hand.now());
-    answer(hand, tasks, lanes, verdicts, &waits).await
+    writer.shared.cursors.put(waiting.iter().copied());
+    writer.shared.low_watermarks.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
+    writer.shared.notifier.tell(&waiting, writer.now());
+    answer(writer, tasks, lanes, verdicts, &waits).await
 }
 
 /// What became of a batch.
@@ -74,14 +74,14 @@ struct WrittenBatch {
 }
 
 /// The lanes of the tasks, each in the place of its task.
-async fn lanes(hand: &Hand, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
-    let lanes = hand.desk.lanes.resolve(&hand.session, tasks.iter().map(|task| &task.lane)).await?;
+async fn lanes(writer: &Writer, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
+    let lanes = writer.shared.lanes.resolve(&writer.session, tasks.iter().map(|task| &task.lane)).await?;
     Ok(tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect())
 }
 
 /// One transaction. `carefully`: one of the ids may be there already.
 async fn write(
-    hand: &mut Hand,
+    writer: &mut Writer,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
     put_off: &HashSet<TaskId>,
@@ -89,7 +89,8 @@ async fn write(
 ) -> Result<WrittenBatch, Fault> {
     let keyed = tasks.iter().any(|task| task.idempotency.is_some());
     let mut verdicts = if keyed {
-        let (begun, verdicts) = tokio::join!(biased; hand.session.run("BEGIN"), submitted_before(&hand.session, tasks));
+        let (begun, verdicts) =
+            tokio::join!(biased; writer.session.run("BEGIN"), submitted_before(&writer.session, tasks));
         begun?;
         verdicts?
     } else {
@@ -97,19 +98,19 @@ async fn write(
     };
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
         if !keyed {
-            hand.session.run("BEGIN").await?;
+            writer.session.run("BEGIN").await?;
         }
         let DependentBatch { verdicts, waits, passed } =
-            dependents::write(hand, tasks, lanes, verdicts, put_off).await?;
-        hand.commit().await?;
+            dependents::write(writer, tasks, lanes, verdicts, put_off).await?;
+        writer.commit().await?;
         return Ok(WrittenBatch { verdicts, waits, passed });
     }
     let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
     if carefully {
         if !keyed {
-            hand.session.run("BEGIN").await?;
+            writer.session.run("BEGIN").await?;
         }
-        let stored = NewRows::of(tasks, lanes, &new, &[]).write_once(&hand.session).await?;
+        let stored = NewRows::of(tasks, lanes, &new, &[]).write_once(&writer.session).await?;
         new.retain(|place| {
             let is_new = stored.contains(&tasks[*place].id.uuid());
             if !is_new {
@@ -118,23 +119,23 @@ async fn write(
             }
             is_new
         });
-        count(hand, tasks, lanes, &new, &[]);
-        hand.commit().await?;
+        count(writer, tasks, lanes, &new, &[]);
+        writer.commit().await?;
         return Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() });
     }
-    count(hand, tasks, lanes, &new, &[]);
-    let counts = Counts::take(&mut hand.tally);
-    let notes = std::mem::take(&mut hand.notes);
+    count(writer, tasks, lanes, &new, &[]);
+    let counts = Counts::take(&mut writer.tally);
+    let notes = std::mem::take(&mut writer.notes);
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
     // Everything is sent at once; the answers are looked at in the order in which they come.
-    let session = &hand.session;
+    let session = &writer.session;
     let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
     let commit = async { if rows.len() > 1 { Ok(()) } else { session.run("COMMIT").await } };
     let (begun, written, counted, noted, committed) = tokio::join!(
         biased;
         begin,
         write_all(session, &rows),
-        counts.write(session, hand.slot),
+        counts.write(session, writer.slot),
         notes.write(session),
         commit,
     );
@@ -146,20 +147,26 @@ async fn write(
     if rows.len() > 1 {
         session.run("COMMIT").await?;
     }
-    hand.desk.outbox.tell(noted);
+    writer.shared.outbox.tell(noted);
     Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() })
 }
 
 /// Counts the tasks at these places, and notes that they may have the turn of their keys.
-pub(crate) fn count(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>], new: &[usize], waits: &[Prerequisites]) {
-    let now = hand.now();
+pub(crate) fn count(
+    writer: &mut Writer,
+    tasks: &[NewTask],
+    lanes: &[Arc<Lane>],
+    new: &[usize],
+    waits: &[Prerequisites],
+) {
+    let now = writer.now();
     for place in new {
         let (task, waits) = (&tasks[*place], waits.get(*place));
         let at = LaneInstant { lane: lanes[*place].id.number(), due_at: task.due_at };
         let effects = Effects::of_insert(state(waits), at);
         let awaited = waits.is_some_and(|waits| waits.awaited);
-        hand.tally.record(&effects, || now);
-        hand.notes.record(&effects, &NotedRow { id: task.id.uuid(), ordering: ordering_of(task), awaited });
+        writer.tally.record(&effects, || now);
+        writer.notes.record(&effects, &NotedRow { id: task.id.uuid(), ordering: ordering_of(task), awaited });
     }
 }
 
@@ -173,21 +180,21 @@ fn ordering_of(task: &NewTask) -> Option<Uuid> {
 }
 
 /// Writes tasks that are new and wait for nothing into the transaction that is under way, and counts them.
-pub(crate) async fn write_new(hand: &mut Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
+pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
     let new: Vec<usize> = (0..tasks.len()).collect();
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
-    write_all(&hand.session, &rows).await?;
-    count(hand, tasks, lanes, &new, &[]);
+    write_all(&writer.session, &rows).await?;
+    count(writer, tasks, lanes, &new, &[]);
     Ok(())
 }
 
 /// Tells whoever waits for tasks of those that were written so, after the commit.
-pub(crate) fn tell_of_new(hand: &Hand, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
+pub(crate) fn tell_of_new(writer: &Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
     let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.collect();
-    hand.desk.marks.put(waiting.iter().copied());
-    hand.desk.low_watermarks.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
-    hand.desk.notifier.tell(&waiting, hand.now());
+    writer.shared.cursors.put(waiting.iter().copied());
+    writer.shared.low_watermarks.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
+    writer.shared.notifier.tell(&waiting, writer.now());
 }
 
 async fn write_all(session: &Session, rows: &[NewRows<'_>]) -> Result<(), Fault> {
@@ -262,7 +269,7 @@ pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Re
 }
 
 async fn answer(
-    hand: &Hand,
+    writer: &Writer,
     tasks: &[NewTask],
     lanes: Vec<Arc<Lane>>,
     verdicts: Vec<Verdict>,
@@ -276,7 +283,7 @@ async fn answer(
     let mut found: HashMap<TaskId, Found> = HashMap::new();
     if !replayed.is_empty() {
         let ids: Vec<TaskId> = replayed.into_iter().collect();
-        found = get::by_ids(&hand.session, &hand.desk.lanes, &ids).await?;
+        found = get::by_ids(&writer.session, &writer.shared.lanes, &ids).await?;
     }
     let each = tasks.iter().zip(lanes).zip(verdicts).enumerate();
     each.map(|(place, ((task, lane), verdict))| match verdict {

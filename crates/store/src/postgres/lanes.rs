@@ -12,8 +12,8 @@ use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 
 /// The lanes that this process has met (see the module).

@@ -4,8 +4,8 @@ use punctual_core::coordinator::Lease;
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{node_column, node_from_column, number_column};
 

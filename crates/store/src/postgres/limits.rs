@@ -21,8 +21,8 @@ use punctual_core::store::{Claim, LimitedLane};
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};

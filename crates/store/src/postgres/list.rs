@@ -12,10 +12,10 @@ use punctual_core::time::Timestamp;
 use tracing::error;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::get;
 use super::lanes::Lanes;
-use super::session::Session;
 use super::statements::Sql;
 use crate::listing::{self, ListedTables};
 

@@ -15,10 +15,10 @@ use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::connection::Session;
 use super::fault::Fault;
-use super::marks::Marks;
 use super::resolve::holding;
-use super::session::Session;
+use super::scan_cursors::ScanCursors;
 use super::statements::Sql;
 use crate::columns::count_column;
 use crate::obstacles::{LANES, LanePlace, RankedTask, counted};
@@ -34,8 +34,8 @@ impl Obstacles for PostgresStore {
     }
 
     async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
-        let (marks, now) = (&self.desk().marks, self.now());
-        self.reads().call(async |session| ahead(session, marks, task, (aging_millis, now), most).await).await
+        let (cursors, now) = (&self.writers().cursors, self.now());
+        self.reads().call(async |session| ahead(session, cursors, task, (aging_millis, now), most).await).await
     }
 
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
@@ -104,7 +104,7 @@ async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>
 /// Each lane is read from its mark on: what was taken before it leaves dead entries.
 async fn ahead(
     session: &Session,
-    marks: &Marks,
+    cursors: &ScanCursors,
     task: &Task,
     (aging_millis, now): (i64, Timestamp),
     most: usize,
@@ -122,7 +122,7 @@ async fn ahead(
     let lanes: Vec<(i64, i16)> = [(own_lane, i16::from(key.priority))].into_iter().chain(others).collect();
     let is_cut_off = lanes.len() > LANES;
     let lanes = &lanes[..lanes.len().min(LANES)];
-    let after: Vec<LanePlace> = lanes.iter().map(|(lane, _)| marks.place(*lane)).collect();
+    let after: Vec<LanePlace> = lanes.iter().map(|(lane, _)| cursors.place(*lane)).collect();
     let before: Vec<LanePlace> =
         lanes.iter().map(|(_, priority)| ranked.place_before(u8::try_from(*priority).unwrap_or(0))).collect();
     let lanes: Vec<i64> = lanes.iter().map(|(lane, _)| *lane).collect();

@@ -12,10 +12,10 @@ use punctual_core::state::State;
 use tokio::sync::Notify;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::resolve::ReviewCursor;
 use super::row::state_column;
-use super::session::Session;
 use super::statements::Sql;
 use crate::effects::{Effects, TurnNote};
 

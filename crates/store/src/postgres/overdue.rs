@@ -1,6 +1,6 @@
 //! Finds what the reaper takes back: holds that ran out, holds of dead nodes, waiting tasks that expired.
 //!
-//! What was held leaves dead entries in the index, as what waited does (see `marks`). When it
+//! What was held leaves dead entries in the index, as what waited does (see `cursors`). When it
 //! takes long to walk over them, a look begins where the last one found nothing more, or before
 //! what this process has written since. What another has written behind that (a task that comes
 //! back from a run after it expired, say) is then found by a look from the beginning, which is
@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use tokio_postgres::Row;
 use tracing::debug;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Desk;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::WriterShared;
 use super::{get, row};
 use crate::columns::node_column;
 
@@ -37,8 +37,8 @@ pub(crate) struct LowWatermarks {
 }
 
 struct WatermarkState {
-    floor: LowWatermark,
-    /// The floor that was written below since the last look began, which may not have seen it.
+    watermark: LowWatermark,
+    /// The watermark that was written below since the last look began, which may not have seen it.
     lowest: LowWatermark,
     /// When to look from the beginning again.
     again: Instant,
@@ -64,7 +64,7 @@ impl LowWatermark {
 impl LowWatermarks {
     /// Nothing was found yet.
     pub(crate) fn new(quick: Duration) -> Self {
-        Self { state: Mutex::new(WatermarkState { floor: GROUND, lowest: ROOF, again: Instant::now() }), quick }
+        Self { state: Mutex::new(WatermarkState { watermark: GROUND, lowest: ROOF, again: Instant::now() }), quick }
     }
 
     /// Waiting tasks were written that expire then, and holds that end then.
@@ -78,7 +78,7 @@ impl LowWatermarks {
         };
         let below = LowWatermark { held: first(&mut held.into_iter()), waiting: first(&mut waiting.into_iter()) };
         let mut state = self.state.lock();
-        (state.floor, state.lowest) = (state.floor.min(below), state.lowest.min(below));
+        (state.watermark, state.lowest) = (state.watermark.min(below), state.lowest.min(below));
     }
 }
 
@@ -91,14 +91,19 @@ pub(crate) struct Overdue {
 }
 
 /// Finds what is overdue, each once.
-pub(crate) async fn overdue(session: &Session, desk: &Desk, dead: &[NodeId], limit: usize) -> Result<Overdue, Fault> {
-    let now = desk.clock.now();
-    let rows = look(session, desk, dead, limit, now).await?;
+pub(crate) async fn overdue(
+    session: &Session,
+    shared: &WriterShared,
+    dead: &[NodeId],
+    limit: usize,
+) -> Result<Overdue, Fault> {
+    let now = shared.clock.now();
+    let rows = look(session, shared, dead, limit, now).await?;
     if rows.len() < limit {
-        let mut state = desk.low_watermarks.state.lock();
-        state.floor = floor_after(now, rows.iter().map(ends)).min(state.lowest);
+        let mut state = shared.low_watermarks.state.lock();
+        state.watermark = floor_after(now, rows.iter().map(ends)).min(state.lowest);
     }
-    let mut found = get::read(session, &desk.lanes, &rows).await?;
+    let mut found = get::read(session, &shared.lanes, &rows).await?;
     let mut overdue = Overdue::default();
     for row in &rows {
         let id = TaskId::from_uuid(row.get(row::ID));
@@ -113,34 +118,34 @@ pub(crate) async fn overdue(session: &Session, desk: &Desk, dead: &[NodeId], lim
 
 async fn look(
     session: &Session,
-    desk: &Desk,
+    shared: &WriterShared,
     dead: &[NodeId],
     limit: usize,
     now: Timestamp,
 ) -> Result<Vec<Row>, Fault> {
     let dead: Vec<i64> = dead.iter().copied().map(node_column).collect();
     let (now, limit) = (now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
-    let (floor, again) = {
-        let mut state = desk.low_watermarks.state.lock();
+    let (watermark, again) = {
+        let mut state = shared.low_watermarks.state.lock();
         state.lowest = ROOF;
-        (state.floor, state.again)
+        (state.watermark, state.again)
     };
     let began = Instant::now();
     if began >= again {
         let found = session.query(Sql::Overdue, &[&now, &dead, &limit]).await;
         let took = began.elapsed();
-        if took > desk.low_watermarks.quick {
-            desk.low_watermarks.state.lock().again = Instant::now() + took * SHARE;
+        if took > shared.low_watermarks.quick {
+            shared.low_watermarks.state.lock().again = Instant::now() + took * SHARE;
         }
         match found {
-            Err(fault) if !fault.breaks_connection() && floor != GROUND => {
+            Err(fault) if !fault.breaks_connection() && watermark != GROUND => {
                 debug!(fault = %fault.tell(), "could not look for what is overdue from the beginning");
             }
             found => return found,
         }
     }
-    let node = node_column(desk.node);
-    session.query(Sql::OverdueSince, &[&now, &dead, &limit, &floor.held, &floor.waiting, &node]).await
+    let node = node_column(shared.node);
+    session.query(Sql::OverdueSince, &[&now, &dead, &limit, &watermark.held, &watermark.waiting, &node]).await
 }
 
 /// When the hold of a row ends, or it expires while it waits.
@@ -148,12 +153,12 @@ fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
     (row.get(row::LEASE_EXPIRES_AT), row.get(row::EXPIRES_AT))
 }
 
-/// The floor after a look at `now` that found everything, and these among it: they may be there still.
+/// The watermark after a look at `now` that found everything, and these among it: they may be there still.
 fn floor_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> LowWatermark {
     let up_to = now.as_millis().saturating_sub(MARGIN_MILLIS);
-    found.fold(LowWatermark { held: up_to, waiting: up_to }, |floor, (held, waiting)| {
+    found.fold(LowWatermark { held: up_to, waiting: up_to }, |watermark, (held, waiting)| {
         let below = |ends: Option<i64>| ends.map_or(i64::MIN, |ends| ends.saturating_sub(1));
-        floor.min(match held {
+        watermark.min(match held {
             Some(_) => LowWatermark { held: below(held), ..ROOF },
             None => LowWatermark { waiting: below(waiting), ..ROOF },
         })
@@ -178,9 +183,9 @@ mod tests {
     #[test]
     fn the_floor_goes_below_what_is_written() {
         let low_watermarks = LowWatermarks::new(Duration::ZERO);
-        low_watermarks.state.lock().floor = floor_after(at(10_000), std::iter::empty());
+        low_watermarks.state.lock().watermark = floor_after(at(10_000), std::iter::empty());
         low_watermarks.wrote([at(9_500), at(8_000)], []);
-        assert_eq!(low_watermarks.state.lock().floor, LowWatermark { held: 9_000, waiting: 7_999 });
+        assert_eq!(low_watermarks.state.lock().watermark, LowWatermark { held: 9_000, waiting: 7_999 });
         low_watermarks.wrote([], [at(3)]);
         assert_eq!(low_watermarks.state.lock().lowest, LowWatermark { held: 2, waiting: 7_999 });
     }

@@ -12,8 +12,8 @@ use punctual_core::partitions::Ownership;
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{node_column, node_from_column, number_column};
 use crate::partition_round::{PartitionRound, ownership as ownership_of_columns};

@@ -14,7 +14,7 @@ use punctual_core::time::Timestamp;
 use uuid::Uuid;
 
 use super::limits::Allowances;
-use super::marks::{Place, Reach};
+use super::scan_cursors::{LaneRange, Place};
 use super::tid::Tid;
 use crate::claims::{self, MOST_EXPIRED};
 use crate::columns::Unreadable;
@@ -49,7 +49,7 @@ impl Due {
 /// What is to be read: lanes and how many of each at the most, and how many in all.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Need {
-    pub looks: Vec<(Reach, usize)>,
+    pub looks: Vec<(LaneRange, usize)>,
     pub limit: usize,
 }
 
@@ -75,14 +75,14 @@ pub(crate) struct Picked {
 pub(crate) struct Picker<'a> {
     claims: &'a [Claim],
     now: Timestamp,
-    pub streams: HashMap<Reach, Stream>,
+    pub streams: HashMap<LaneRange, Stream>,
     at: PickCursor,
     pub taken: Vec<Picked>,
     pub expired: Vec<Picked>,
     /// Rows that do not hold what was written to them.
     pub unreadable: Vec<(Uuid, &'static str)>,
     /// What each claim looked at.
-    pub visited: Vec<Vec<Reach>>,
+    pub visited: Vec<Vec<LaneRange>>,
     /// Whether a claim is given nothing.
     refused: Vec<bool>,
     /// What restricted queues let through.
@@ -126,23 +126,23 @@ impl<'a> Picker<'a> {
 
     /// What to read at first: the lanes of all claims in the order in which they are looked at.
     pub(crate) fn first_need(&mut self) -> Need {
-        let mut looks: Vec<(Reach, usize)> = Vec::new();
-        let mut place: HashMap<Reach, usize> = HashMap::new();
+        let mut looks: Vec<(LaneRange, usize)> = Vec::new();
+        let mut place: HashMap<LaneRange, usize> = HashMap::new();
         for claim in self.claims {
             for (lane, most) in &claim.lanes {
-                let reach = reach(claim, *lane);
-                let at = *place.entry(reach).or_insert_with(|| {
-                    looks.push((reach, 0));
+                let range = range(claim, *lane);
+                let at = *place.entry(range).or_insert_with(|| {
+                    looks.push((range, 0));
                     looks.len() - 1
                 });
                 looks[at].1 = looks[at].1.saturating_add((*most).min(claim.limit));
             }
         }
-        for (reach, most) in &mut looks {
-            *most = (*most).min(self.allowances.room(reach.lane));
+        for (range, most) in &mut looks {
+            *most = (*most).min(self.allowances.room(range.lane));
         }
         looks.retain(|(_, most)| *most > 0);
-        let lanes: HashSet<i64> = looks.iter().map(|(reach, _)| reach.lane).collect();
+        let lanes: HashSet<i64> = looks.iter().map(|(range, _)| range.lane).collect();
         self.seen = (lanes.len() < looks.len()).then(HashSet::new);
         let limit = self.claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
         Need { looks, limit }
@@ -155,10 +155,10 @@ impl<'a> Picker<'a> {
         for due in rows {
             of_look.entry(due.look).or_default().push(due);
         }
-        for (look, (reach, most)) in need.looks.iter().enumerate() {
+        for (look, (range, most)) in need.looks.iter().enumerate() {
             let rows = of_look.remove(&look).unwrap_or_default();
             let is_cut = cut.is_some_and(|cut| look >= cut);
-            let stream = self.streams.entry(*reach).or_default();
+            let stream = self.streams.entry(*range).or_default();
             stream.is_at_end = !is_cut && rows.len() < *most;
             stream.read = rows.last().map(|due| due.place).or(stream.read);
             stream.rows.extend(rows);
@@ -166,8 +166,8 @@ impl<'a> Picker<'a> {
     }
 
     /// By when is due what is read of a lane: by now, unless a claim looks ahead.
-    pub(crate) fn due_by(&self, look: Reach, now: Timestamp) -> Timestamp {
-        let at_it = |claim: &&Claim| claim.lanes.iter().any(|(lane, _)| reach(claim, *lane) == look);
+    pub(crate) fn due_by(&self, look: LaneRange, now: Timestamp) -> Timestamp {
+        let at_it = |claim: &&Claim| claim.lanes.iter().any(|(lane, _)| range(claim, *lane) == look);
         let of = |claim: &Claim| claims::due_by(&claim.claimant, now);
         let ahead = self.claims.iter().filter(|claim| of(claim) > now);
         ahead.filter(at_it).map(of).max().unwrap_or(now)
@@ -181,7 +181,7 @@ impl<'a> Picker<'a> {
     /// What was read and is given to nobody, if a claim was refused: the first of each lane, and when it is due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
         let any = self.refused.contains(&true);
-        let first = |(reach, stream): (&Reach, &Stream)| Some((reach.lane, stream.rows.front()?.place.0));
+        let first = |(range, stream): (&LaneRange, &Stream)| Some((range.lane, stream.rows.front()?.place.0));
         self.streams.iter().filter(|_| any).filter_map(first).collect()
     }
 
@@ -190,14 +190,14 @@ impl<'a> Picker<'a> {
         while let Some(claim) = self.claims.get(self.at.claim) {
             let lanes: &[_] = if self.refused[self.at.claim] { &[] } else { &claim.lanes };
             while let Some((lane, most)) = lanes.get(self.at.lane) {
-                let reach = reach(claim, *lane);
+                let range = range(claim, *lane);
                 let room = (claim.limit - self.at.given).min(most.saturating_sub(self.at.from_lane));
-                let room = room.min(self.allowances.room(reach.lane));
-                if room > 0 && self.visited[self.at.claim].last() != Some(&reach) {
-                    self.visited[self.at.claim].push(reach);
+                let room = room.min(self.allowances.room(range.lane));
+                if room > 0 && self.visited[self.at.claim].last() != Some(&range) {
+                    self.visited[self.at.claim].push(range);
                 }
                 let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= MOST_EXPIRED;
-                let stream = self.streams.entry(reach).or_default();
+                let stream = self.streams.entry(range).or_default();
                 if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
                     self.at.lane += 1;
                     self.at.from_lane = 0;
@@ -220,12 +220,12 @@ impl<'a> Picker<'a> {
         let mut seen = HashSet::new();
         let mut looks = Vec::new();
         for (lane, most) in &claim.lanes[self.at.lane..] {
-            let reach = reach(claim, *lane);
-            let stream = self.streams.get(&reach);
+            let range = range(claim, *lane);
+            let stream = self.streams.get(&range);
             let is_wanted = stream.is_none_or(|stream| stream.rows.is_empty() && !stream.is_at_end);
-            let may_be_taken = *most > 0 && self.allowances.room(reach.lane) > 0;
+            let may_be_taken = *most > 0 && self.allowances.room(range.lane) > 0;
             if is_wanted && may_be_taken && seen.insert(*lane) {
-                looks.push((reach, (*most).min(limit).max(least)));
+                looks.push((range, (*most).min(limit).max(least)));
             }
         }
         Need { looks, limit }
@@ -254,6 +254,6 @@ impl<'a> Picker<'a> {
 }
 
 /// What a claim looks at in a lane.
-fn reach(claim: &Claim, lane: LaneId) -> Reach {
-    Reach { lane: lane.number(), from: claims::bound(&claim.claimant) }
+fn range(claim: &Claim, lane: LaneId) -> LaneRange {
+    LaneRange { lane: lane.number(), from: claims::bound(&claim.claimant) }
 }

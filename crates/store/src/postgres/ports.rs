@@ -1,4 +1,4 @@
-//! The ports that the store implements: each call goes to the hands, or through a link.
+//! The ports that the store implements: each call goes to the writers, or through a link.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
 use super::apply::Led;
-use super::lines::Weight;
-use super::notifier::{partitions_are_free, queues_have_changed};
+use super::cluster::notifier::{partitions_are_free, queues_have_changed};
+use super::connection::Session;
 use super::queues::QueueWrite;
 use super::resolve::ResolverStep;
-use super::session::Session;
+use super::writer::Weight;
 use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
 use crate::partition_round::PartitionRound;
 
@@ -42,24 +42,24 @@ impl Store for PostgresStore {
         let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
         let rows = tasks.iter().map(|task| 1 + task.body.dependencies.ids.len()).sum();
         let weight = Weight { bytes, rows };
-        self.lines().call(|all| &mut all.insert, tasks, weight).await
+        self.write_queues().call(|verbs| &mut verbs.insert, tasks, weight).await
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         let rows =
             claims.iter().map(|claim| claim.limit.saturating_add(claim.lanes.len())).fold(0, usize::saturating_add);
         let weight = Weight { bytes: claims.len() * TASK_BYTES, rows };
-        self.lines().call(|all| &mut all.claim, claims, weight).await
+        self.write_queues().call(|verbs| &mut verbs.claim, claims, weight).await
     }
 
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
         let weight = Weight { bytes: starts.len() * TASK_BYTES, rows: starts.len() };
-        self.lines().call(|all| &mut all.start, starts, weight).await
+        self.write_queues().call(|verbs| &mut verbs.start, starts, weight).await
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
         let weight = weight_of(&changes);
-        self.lines().call(|all| &mut all.apply, changes, weight).await
+        self.write_queues().call(|verbs| &mut verbs.apply, changes, weight).await
     }
 
     async fn apply_as(
@@ -69,14 +69,14 @@ impl Store for PostgresStore {
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let weight = weight_of(&changes);
         let call = Led { lease: lease.clone(), changes };
-        let mut answers = self.lines().call(|all| &mut all.apply_as, vec![call], weight).await?;
+        let mut answers = self.write_queues().call(|verbs| &mut verbs.apply_as, vec![call], weight).await?;
         Ok(answers.pop().flatten())
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
         let texts = |beat: &Beat| length(beat.progress.as_ref()) + length(beat.checkpoint.as_ref());
         let weight = Weight { bytes: beats.iter().map(|beat| texts(beat) + TASK_BYTES).sum(), rows: beats.len() };
-        self.lines().call(|all| &mut all.extend, beats, weight).await
+        self.write_queues().call(|verbs| &mut verbs.extend, beats, weight).await
     }
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
@@ -99,12 +99,12 @@ impl Store for PostgresStore {
     }
 
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
-        self.reads().call(async |session| reads::heads(session, self.desk(), after, before, limit).await).await
+        self.reads().call(async |session| reads::heads(session, self.writers(), after, before, limit).await).await
     }
 
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
         let found =
-            self.reads().call(async |session| overdue::overdue(session, self.desk(), &dead, limit).await).await?;
+            self.reads().call(async |session| overdue::overdue(session, self.writers(), &dead, limit).await).await?;
         self.review(found.unreadable).await;
         Ok(found.tasks)
     }
@@ -164,14 +164,14 @@ impl Resolver for PostgresStore {
     }
 
     async fn left(&self) {
-        self.desk().outbox.wait().await;
+        self.writers().outbox.wait().await;
     }
 }
 
 impl PostgresStore {
     async fn resolving(&self, step: ResolverStep) -> Result<Resolved, StoreError> {
         let weight = Weight { bytes: 0, rows: 1 };
-        let mut answers = self.lines().call(|all| &mut all.resolve, vec![step], weight).await?;
+        let mut answers = self.write_queues().call(|verbs| &mut verbs.resolve, vec![step], weight).await?;
         Ok(answers.pop().unwrap_or_default())
     }
 }
@@ -217,7 +217,7 @@ impl Registry for PostgresStore {
 impl Partitions for PostgresStore {
     async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let (turn, news) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
-        let clock = &*self.shared.desk.clock;
+        let clock = &*self.shared.writers.clock;
         let mut turns = 1;
         loop {
             let take = self.turns().transact(async |session| partitions::take_round(session, clock, turn, &news).await);
@@ -249,12 +249,12 @@ impl Queues for PostgresStore {
         condition: &Condition,
         change: QueueChange,
     ) -> Result<Changed, StoreError> {
-        let (news, limits) = (queues_have_changed(self.node()), &self.desk().limits);
+        let (news, limits) = (queues_have_changed(self.node()), &self.writers().limits);
         let changes = &self.shared.changes;
         let change = async |session: &Session| queues::change(session, tenant, name, condition, change, &news).await;
         let QueueWrite { changed, lets_go } = changes.transact(change).await?;
         if lets_go {
-            self.desk().outbox.begin_round();
+            self.writers().outbox.begin_round();
         }
         // One that is only used restricts nothing, and is nobody's to remember.
         if let Changed::Done(queue) = &changed
@@ -281,12 +281,12 @@ impl Queues for PostgresStore {
 
     async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
         let special = self.reads().call(async |session| queues::special(session).await).await?;
-        self.desk().limits.learn(&special);
+        self.writers().limits.learn(&special);
         Ok(special)
     }
 
     async fn wait_for_limit_changes(&self) -> LimitChanges {
-        self.desk().limits.watch.wait().await
+        self.writers().limits.watch.wait().await
     }
 }
 

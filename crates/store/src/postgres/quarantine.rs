@@ -9,16 +9,16 @@ use punctual_core::state::State;
 use tracing::error;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::get;
-use super::hand::Hand;
 use super::outbox::NotedRow;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::effects::{Effects, LaneInstant};
 
 /// Moves rows that somebody could not read, with the columns at fault, and says so in the log: a transaction of its own.
-pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
+pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -26,28 +26,28 @@ pub(crate) async fn put_away(hand: &mut Hand, rows: &[(Uuid, &'static str)]) -> 
     rows.sort_unstable();
     let ids: Vec<Uuid> = rows.iter().map(|(id, _)| *id).collect();
     let reasons: Vec<String> = rows.iter().map(|(_, column)| format!("its {column} cannot be read")).collect();
-    hand.session.run("BEGIN").await?;
-    let now = hand.now();
-    for row in hand.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now.as_millis()]).await? {
+    writer.session.run("BEGIN").await?;
+    let now = writer.now();
+    for row in writer.session.query(Sql::QuarantinePut, &[&ids, &reasons, &now.as_millis()]).await? {
         let (id, awaited): (Uuid, Option<bool>) = (row.get(0), row.get(4));
         let state = State::from_code(i64::from(row.get::<_, i16>(2)));
         let effects = Effects::of_quarantine(state, LaneInstant::of_columns(row.get(1), row.get(6)));
-        hand.tally.record(&effects, || now);
-        hand.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
+        writer.tally.record(&effects, || now);
+        writer.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
         error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "a task cannot be read and was put in quarantine");
     }
-    hand.commit().await
+    writer.commit().await
 }
 
 /// Moves the rows that a reader could not read, if they still cannot be read.
-pub(crate) async fn review(hand: &mut Hand, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
-    let found = get::by_ids(&hand.session, &hand.desk.lanes, ids).await?;
+pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
+    let found = get::by_ids(&writer.session, &writer.shared.lanes, ids).await?;
     let bad = |(id, found): (&TaskId, &get::Found)| {
         let bad = found.as_ref().err().filter(|bad| bad.is_live)?;
         Some((id.uuid(), bad.fault.0))
     };
     let bad: Vec<(Uuid, &'static str)> = found.iter().filter_map(bad).collect();
-    put_away(hand, &bad).await?;
+    put_away(writer, &bad).await?;
     Ok(vec![(); ids.len()])
 }
 

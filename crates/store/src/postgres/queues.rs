@@ -7,9 +7,9 @@ use punctual_core::queues::{Change, Changed, Live, Queue, QueueWithCounts};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
+use super::connection::Session;
 use super::fault::Fault;
 use super::limits;
-use super::session::Session;
 use super::statements::Sql;
 use crate::queue_columns::{self, QueueRow};
 use crate::review::lets_go;

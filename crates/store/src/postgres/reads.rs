@@ -5,11 +5,11 @@ use punctual_core::state::State;
 use punctual_core::store::{Count, Head};
 use punctual_core::time::Timestamp;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Desk;
 use super::lanes::Lanes;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::WriterShared;
 
 /// Lanes whose heads are read in one statement.
 const LANES: i64 = 2_000;
@@ -18,7 +18,7 @@ const LANES: i64 = 2_000;
 /// taken before it leaves dead entries.
 pub(crate) async fn heads(
     session: &Session,
-    desk: &Desk,
+    shared: &WriterShared,
     after: Option<LaneId>,
     before: Timestamp,
     limit: usize,
@@ -30,14 +30,14 @@ pub(crate) async fn heads(
         let lanes: Vec<i64> = page.iter().map(|row| row.get(0)).collect();
         let Some(last) = lanes.last() else { break };
         after = *last;
-        let (due, seq): (Vec<i64>, Vec<i64>) = lanes.iter().map(|lane| desk.marks.place(*lane)).unzip();
+        let (due, seq): (Vec<i64>, Vec<i64>) = lanes.iter().map(|lane| shared.cursors.place(*lane)).unzip();
         let heads = session.query(Sql::LaneNextDue, &[&lanes, &due, &seq]).await?;
         let head = |(lane, row): (i64, &tokio_postgres::Row)| Some((lane, row.get::<_, Option<i64>>(0)?));
         let heads = lanes.into_iter().zip(&heads).filter_map(head);
         found.extend(heads.filter(|(_, due_at)| *due_at < before.as_millis()));
     }
     found.truncate(limit);
-    let known = desk.lanes.get(session, found.iter().map(|(lane, _)| *lane)).await?;
+    let known = shared.lanes.get(session, found.iter().map(|(lane, _)| *lane)).await?;
     let head = |(lane, due_at): (i64, i64)| {
         Some(Head { lane: known.get(&lane)?.clone(), due_at: Timestamp::from_millis(due_at) })
     };

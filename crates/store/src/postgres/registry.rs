@@ -6,8 +6,8 @@ use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, WorkerSighting};
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{names, names_column, node_column, node_from_column};
 

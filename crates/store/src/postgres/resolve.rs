@@ -14,10 +14,10 @@ use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::hand::Hand;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Writer;
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
@@ -37,16 +37,16 @@ pub(crate) enum ResolverStep {
 }
 
 /// Takes the steps; whoever else asked for one meanwhile has got it.
-pub(crate) async fn resolve(hand: &mut Hand, steps: &[ResolverStep]) -> Result<Vec<Resolved>, Fault> {
+pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Result<Vec<Resolved>, Fault> {
     let mut resolved = Resolved::default();
     if steps.contains(&ResolverStep::Review) {
-        let place = *hand.desk.outbox.reviewed.lock();
-        let next = review(hand, place).await?.or_front();
-        *hand.desk.outbox.reviewed.lock() = next;
+        let place = *writer.shared.outbox.reviewed.lock();
+        let next = review(writer, place).await?.or_front();
+        *writer.shared.outbox.reviewed.lock() = next;
     }
     if steps.contains(&ResolverStep::Resolve) {
-        resolved.more = go_round(hand).await?;
-        for some in [parents::resolve(hand).await?, turns::resolve(hand).await?] {
+        resolved.more = go_round(writer).await?;
+        for some in [parents::resolve(writer).await?, turns::resolve(writer).await?] {
             resolved.waiting.extend(some.waiting);
             resolved.tasks += some.tasks;
             resolved.more |= some.more;
@@ -60,10 +60,10 @@ pub(crate) async fn resolve(hand: &mut Hand, steps: &[ResolverStep]) -> Result<V
 }
 
 /// Tells this node and the others what may be claimed now; gives it with its lanes.
-async fn tell(hand: &Hand, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
-    hand.desk.marks.put(waiting.iter().copied());
-    hand.desk.notifier.tell(waiting, hand.now());
-    let lanes = hand.desk.lanes.get(&hand.session, waiting.iter().map(|(lane, _)| *lane)).await?;
+async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
+    writer.shared.cursors.put(waiting.iter().copied());
+    writer.shared.notifier.tell(waiting, writer.now());
+    let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let of_lane = |(lane, due_at): &(i64, i64)| Some((lanes.get(lane)?.clone(), Timestamp::from_millis(*due_at)));
     Ok(waiting.iter().filter_map(of_lane).collect())
 }
@@ -98,36 +98,36 @@ pub(crate) async fn holding(session: &Session, ids: &[Uuid]) -> Result<HashSet<U
 }
 
 /// Looks at a page of what is held if a queue has ceased to hold; whether there is more to look at.
-async fn go_round(hand: &mut Hand) -> Result<bool, Fault> {
-    let Some(place) = hand.desk.outbox.take_round() else { return Ok(false) };
-    let reviewed = review(hand, place).await;
+async fn go_round(writer: &mut Writer) -> Result<bool, Fault> {
+    let Some(place) = writer.shared.outbox.take_round() else { return Ok(false) };
+    let reviewed = review(writer, place).await;
     let next = reviewed.as_ref().map_or(Some(place), |next| next.or_end());
-    let more = hand.desk.outbox.keep_round(next);
+    let more = writer.shared.outbox.keep_round(next);
     reviewed.map(|_| more)
 }
 
 /// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
 /// where the next page begins.
-async fn review(hand: &mut Hand, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
+async fn review(writer: &mut Writer, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
     // Behind the last of all there is none.
     let (after_key, after_letter) = (place.key.unwrap_or(Uuid::max()), place.letter.unwrap_or(Uuid::max()));
-    let keys = hand.session.begin(Sql::OrderHeld, &[&after_key, &count_column(PAGE)]).await?;
-    let parents = hand.session.query(Sql::ParentHeld, &[&after_letter, &count_column(PAGE)]).await?;
+    let keys = writer.session.begin(Sql::OrderHeld, &[&after_key, &count_column(PAGE)]).await?;
+    let parents = writer.session.query(Sql::ParentHeld, &[&after_letter, &count_column(PAGE)]).await?;
     let parents: Vec<Uuid> = parents.iter().map(|row| row.get(0)).collect();
     let held: Vec<(Uuid, Uuid)> = keys.iter().map(|row| (row.get(0), row.get(1))).collect();
     let ids: Vec<Uuid> = held.iter().map(|(_, letter)| *letter).chain(parents.iter().copied()).collect();
-    let known = letters(&hand.session, &ids).await?;
+    let known = letters(&writer.session, &ids).await?;
     let is_over = |letter: &Uuid| known.get(letter).is_none_or(|letter| !letter.holds);
     for (key, _) in held.iter().filter(|(_, letter)| is_over(letter)) {
-        hand.notes.turn(Some(*key));
+        writer.notes.turn(Some(*key));
     }
     let over: Vec<Uuid> = parents.iter().copied().filter(is_over).collect();
     if !over.is_empty() {
-        for row in hand.session.query(Sql::ParentHeldRemove, &[&over]).await? {
-            hand.notes.parent(row.get(0), State::DeadLettered);
+        for row in writer.session.query(Sql::ParentHeldRemove, &[&over]).await? {
+            writer.notes.parent(row.get(0), State::DeadLettered);
         }
     }
-    hand.commit().await?;
+    writer.commit().await?;
     Ok(ReviewCursor {
         key: behind(held.len(), PAGE, held.last().map(|(key, _)| *key)),
         letter: behind(parents.len(), PAGE, parents.last().copied()),

@@ -15,7 +15,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
-use super::session::Session;
+use super::connection::Session;
 use super::statements::Sql;
 use super::tid::Tid;
 use super::upkeep::{self, Month};

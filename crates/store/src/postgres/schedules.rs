@@ -1,6 +1,6 @@
-//! Recurring schedules: reads through the links, and one conditional write for whatever changes.
+//! Recurring schedules: reads through the connections, and one conditional write for whatever changes.
 //!
-//! Turns go to the hands, as everything that makes tasks does (`turn`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
+//! Turns go to the writers, as everything that makes tasks does (`turn`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
 //! whatever changes in between moves the revision, and the turn that was decided by it is lost.
 
 mod turn;
@@ -25,10 +25,10 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
+use super::connection::Session;
 use super::fault::Fault;
-use super::lines::Weight;
-use super::session::Session;
 use super::statements::Sql;
+use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
 use crate::schedule_columns::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
 
@@ -120,7 +120,8 @@ impl Schedules for PostgresStore {
             }
             let (bytes, rows) = size_of(&some);
             let call = LedTurns { lease: lease.cloned(), turns: some };
-            let mut answers = self.lines().call(|all| &mut all.turn, vec![call], Weight { bytes, rows }).await?;
+            let mut answers =
+                self.write_queues().call(|verbs| &mut verbs.turn, vec![call], Weight { bytes, rows }).await?;
             let Some(written) = answers.pop().flatten() else { return Ok(None) };
             all.extend(written);
         }

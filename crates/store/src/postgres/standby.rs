@@ -22,12 +22,12 @@ use tokio_postgres::error::SqlState;
 use tracing::{debug, info, warn};
 
 use super::Options;
-use super::address::Address;
-use super::connect::ConnectError;
+use super::connection::Address;
+use super::connection::ConnectError;
+use super::connection::SharedConnections;
+use super::connection::{Parameters, Session};
 use super::fault::Fault;
 use super::lanes::Lanes;
-use super::link::Links;
-use super::session::{Parameters, Session};
 use super::statements::Sql;
 use crate::columns::node_column;
 use lag::Positions;
@@ -59,7 +59,7 @@ impl fmt::Debug for ReadStore {
 
 /// The standby (see the module).
 pub(crate) struct Standby {
-    links: Links,
+    connections: SharedConnections,
     lanes: Lanes,
     most_lag: Duration,
     node: NodeId,
@@ -71,14 +71,14 @@ impl Standby {
     /// Looks whether it is the same database as `store`, for the process `node`. One that is away may come later.
     pub(crate) async fn open(
         wanted: &ReadStore,
-        store: &Links,
+        store: &SharedConnections,
         node: NodeId,
         options: &Options,
     ) -> Result<Self, ConnectError> {
         let address = Address::parse(&wanted.url).map_err(of_read_store)?;
-        let links = Links::new(&address, options.readers, options.queue_jobs);
+        let connections = SharedConnections::new(&address, options.readers, options.queue_jobs);
         let standby = Self {
-            links,
+            connections,
             lanes: Lanes::new(options.cached_lanes),
             most_lag: wanted.most_lag,
             node,
@@ -108,7 +108,7 @@ impl Standby {
         if !self.may_be_asked.load(Ordering::Relaxed) {
             return None;
         }
-        let reading = self.links.call(async |session| work(session, &self.lanes).await);
+        let reading = self.connections.call(async |session| work(session, &self.lanes).await);
         match timeout(PATIENCE, reading).await {
             Ok(Ok(read)) => Some(read),
             Ok(Err(fault)) => {
@@ -128,7 +128,7 @@ impl Standby {
     }
 
     /// Looks how far it is, until it is aborted. `store` is the primary.
-    pub(crate) async fn watch(self: Arc<Self>, store: Arc<Links>) {
+    pub(crate) async fn watch(self: Arc<Self>, store: Arc<SharedConnections>) {
         let mut positions = Positions::default();
         let (mut told, mut looks) = (None, 0);
         loop {
@@ -148,11 +148,11 @@ impl Standby {
     }
 
     /// Looks once; why the standby must not be asked, if so.
-    pub(crate) async fn look(&self, store: &Links, positions: &mut Positions) -> Result<(), Why> {
+    pub(crate) async fn look(&self, store: &SharedConnections, positions: &mut Positions) -> Result<(), Why> {
         let asked_at = Instant::now();
         let written = timeout(PATIENCE, store.call(written)).await;
         let replayed =
-            match timeout(PATIENCE, self.links.call(async |session| replayed(session, self.node).await)).await {
+            match timeout(PATIENCE, self.connections.call(async |session| replayed(session, self.node).await)).await {
                 Ok(Ok(replayed)) => replayed.map_err(|why| self.lost(why))?,
                 Ok(Err(fault)) => return Err(self.lost(Why::Away(fault.to_string()))),
                 Err(_) => return Err(self.lost(Why::Away("it does not answer".to_owned()))),
@@ -187,7 +187,7 @@ impl Standby {
 
     /// Drops the connections.
     pub(crate) async fn close(&self) {
-        self.links.close().await;
+        self.connections.close().await;
     }
 }
 

@@ -14,26 +14,26 @@ use uuid::Uuid;
 use super::change::{self, RowChange};
 use super::fault::Fault;
 use super::get::Found;
-use super::hand::{Counts, Hand};
 use super::held_rows::{self, HeldRow};
 use super::statements::Sql;
 use super::tid::Tid;
+use super::writer::{Counts, Writer};
 use super::{get, quarantine, row};
 use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
 
 /// Begins tasks; answers in order.
-pub(crate) async fn start(hand: &mut Hand, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
+pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
     let mut ids: Vec<Uuid> = starts.iter().map(|start| start.id.uuid()).collect();
     ids.sort_unstable();
     ids.dedup();
-    let rows = hand.session.begin(Sql::StartLook, &[&ids]).await?;
-    let found = get::read(&hand.session, &hand.desk.lanes, &rows).await?;
+    let rows = writer.session.begin(Sql::StartLook, &[&ids]).await?;
+    let found = get::read(&writer.session, &writer.shared.lanes, &rows).await?;
     let place_of: HashMap<Uuid, Tid> =
         rows.iter().map(|row| (row.get(row::ID), row.get(row::PLACE_OF_QUEUED))).collect();
-    let mut decided = StartDecisions::of(hand, starts, found);
-    write(hand, &decided, &place_of).await?;
-    quarantine::put_away(hand, &decided.unreadable).await?;
+    let mut decided = StartDecisions::of(writer, starts, found);
+    write(writer, &decided, &place_of).await?;
+    quarantine::put_away(writer, &decided.unreadable).await?;
     let mut answers: Vec<Option<Task>> = starts.iter().map(|_| None).collect();
     for ((place, mut task), (_, change)) in decided.began.drain(..).zip(decided.started) {
         advance(&mut task, change);
@@ -54,8 +54,8 @@ struct StartDecisions {
 
 impl StartDecisions {
     /// The first of several starts of a task is the one that may begin it.
-    fn of(hand: &mut Hand, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
-        let now = hand.now();
+    fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
+        let now = writer.now();
         let mut decided =
             Self { now, began: Vec::new(), started: Vec::new(), expired: Vec::new(), unreadable: Vec::new() };
         for (place, start) in starts.iter().enumerate() {
@@ -72,16 +72,16 @@ impl StartDecisions {
                 }
                 Some(Ok(task)) => task,
             };
-            let by = hand.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
+            let by = writer.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
             if task.has_expired(now) {
                 decided.expired.push((start.id, made(&task.position, Event::Expire, &by)));
             } else {
-                let event = claims::started(start, hand.desk.node, now, task.body.timeout_millis);
+                let event = claims::started(start, writer.shared.node, now, task.body.timeout_millis);
                 let change = made(&task.position, event, &by);
                 let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
                 let effects = Effects::in_place(&change, at);
                 debug_assert!(effects.leaves_no_note(), "a start leaves no note: {effects:?}");
-                hand.tally.record(&effects, || now);
+                writer.tally.record(&effects, || now);
                 decided.started.push((start.id, change));
                 decided.began.push((place, task));
             }
@@ -90,16 +90,16 @@ impl StartDecisions {
     }
 }
 
-async fn write(hand: &mut Hand, decided: &StartDecisions, place_of: &HashMap<Uuid, Tid>) -> Result<(), Fault> {
+async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap<Uuid, Tid>) -> Result<(), Fault> {
     let takes: Vec<HeldRow<'_>> =
         decided.started.iter().map(|(id, change)| HeldRow { tid: place_of[&id.uuid()], change }).collect();
     let gone: Vec<RowChange<'_>> =
         decided.expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
-    let finished = change::finish(&hand.session, &gone).await?;
-    change::record(hand, &finished, &gone, decided.now);
-    let notes = std::mem::take(&mut hand.notes);
-    let counts = Counts::take(&mut hand.tally);
-    let (session, slot) = (&hand.session, hand.slot);
+    let finished = change::finish(&writer.session, &gone).await?;
+    change::record(writer, &finished, &gone, decided.now);
+    let notes = std::mem::take(&mut writer.notes);
+    let counts = Counts::take(&mut writer.tally);
+    let (session, slot) = (&writer.session, writer.slot);
     // Everything is locked, so that nothing of this can be lost: it is sent at once.
     let (written, counted, noted, committed) = tokio::join!(
         biased;
@@ -112,12 +112,12 @@ async fn write(hand: &mut Hand, decided: &StartDecisions, place_of: &HashMap<Uui
         let held = decided.began.iter().zip(&decided.started).filter_map(|((_, task), (id, change))| {
             Some((*id, change.position_after(&task.position), change.hold.as_ref()?))
         });
-        hand.desk.doubts.note(held, &hand.by(decided.now, Actor::Node));
+        writer.shared.in_doubt.note(held, &writer.by(decided.now, Actor::Node));
     }
     written?;
     counted?;
     let noted = noted?;
     committed?;
-    hand.desk.outbox.tell(noted);
+    writer.shared.outbox.tell(noted);
     Ok(())
 }

@@ -186,8 +186,8 @@ statements! {
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
 }
 
-/// What a hand writes with. It has all of them prepared, so that a transaction can be sent without waiting in between.
-pub(crate) const OF_HANDS: &[Sql] = &[
+/// What a writer writes with. It has all of them prepared, so that a transaction can be sent without waiting in between.
+pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::ChildCount,
     Sql::ChildLock,
     Sql::ClaimDue,

@@ -10,8 +10,8 @@ use punctual_core::ids::NodeId;
 use punctual_core::partitions::Partition;
 use punctual_core::store::{Claim, Claimant};
 
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::columns::{node_column, number_column};
 

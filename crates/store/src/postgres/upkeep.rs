@@ -13,9 +13,9 @@ use tokio_postgres::error::SqlState;
 use tracing::{debug, info};
 
 use super::PostgresStore;
-use super::address::Address;
+use super::connection::Address;
+use super::connection::Session;
 use super::fault::Fault;
-use super::session::Session;
 use super::statements::Sql;
 use crate::migrations::postgres::LOCK;
 

@@ -11,7 +11,7 @@ use crate::columns::{node_column, number_column};
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
@@ -21,7 +21,7 @@ impl Breakers for SqliteStore {
     async fn tell_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
         let weight = Weight { rows: counts.len(), bytes: counts.len() * Weight::SMALL.bytes };
         let work = move |session: &mut Session<'_>| tell_counts(session, node, &counts);
-        self.writer().call(Way::Progress, weight, work).await
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError> {
@@ -29,11 +29,11 @@ impl Breakers for SqliteStore {
     }
 
     async fn prune_counts(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.writer().call(Way::Progress, Weight::SMALL, move |session| prune_counts(session, before)).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| prune_counts(session, before)).await
     }
 
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError> {
-        self.writer().call(Way::Progress, Weight::SMALL, move |session| open(session, &breaker)).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| open(session, &breaker)).await
     }
 
     async fn open_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
@@ -48,36 +48,36 @@ impl Breakers for SqliteStore {
     async fn permit_probe(&self, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, StoreError> {
         let key = key.clone();
         let work = move |session: &mut Session<'_>| permit(session, &key, now, next);
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError> {
         let key = key.clone();
         let work = move |session: &mut Session<'_>| name_probe(session, &key, next, probe);
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError> {
         let key = key.clone();
         let work = move |session: &mut Session<'_>| close(session, &key, Some(probe));
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError> {
         let key = key.clone();
         let work = move |session: &mut Session<'_>| probe_failed(session, &key, probe, &failed);
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError> {
         let key = key.clone();
         let work = move |session: &mut Session<'_>| return_probe(session, &key, probe, again_at);
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
         let key = key.clone();
-        self.writer().call(Way::Urgent, Weight::SMALL, move |session| close(session, &key, None)).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| close(session, &key, None)).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Moves what is in the write-ahead log into the database, so that the log stays small.
 //!
 //! The writer looks at the log after each commit. A long log is moved by a thread beside it
-//! ([`super::mover`]), since that takes as long as many small calls would otherwise wait; what was
+//! ([`super::checkpointer`]), since that takes as long as many small calls would otherwise wait; what was
 //! written meanwhile, and is little by then, the writer moves itself, between two transactions, so
 //! that the log can begin anew. A reader that is still on an old state of the database keeps it
 //! from that; reads are short, so that it grows by little. When it has grown too much all the
@@ -13,9 +13,9 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tracing::warn;
 
+use super::checkpointer::Checkpointer;
 use super::connection::PATIENCE;
 use super::fault::Fault;
-use super::mover::Mover;
 
 /// Our own readers are done in less; somebody who reads for longer must not hold up the writer.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(250);
@@ -28,7 +28,7 @@ const LITTLE: i64 = 4;
 
 /// When to move the log into the database.
 pub(crate) struct Checkpoints {
-    mover: Mover,
+    checkpointer: Checkpointer,
     /// After so many pages.
     every: i64,
     /// At this length of the log.
@@ -43,12 +43,12 @@ impl Checkpoints {
     /// `beside` is a connection for the thread that moves the log.
     pub(crate) fn new(every: u32, beside: Connection) -> io::Result<Self> {
         let every = i64::from(every.max(1));
-        Ok(Self { mover: Mover::start(beside)?, every, next: every, last: 0, moved: 0 })
+        Ok(Self { checkpointer: Checkpointer::start(beside)?, every, next: every, last: 0, moved: 0 })
     }
 
     /// Looks at the log after a commit, and has it moved if it is long enough.
     pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
-        let told = self.mover.told().transpose()?;
+        let told = self.checkpointer.told().transpose()?;
         let Moved { length, done: moved, .. } = checkpoint(connection, Mode::Noop)?;
         if length < self.last {
             (self.next, self.moved) = (self.every, 0);
@@ -60,17 +60,17 @@ impl Checkpoints {
                 0 => {}
                 left if left <= self.every / LITTLE => return checkpoint(connection, Mode::Passive).map(drop),
                 // Much was written meanwhile: the next time it is less.
-                _ if went_on => self.mover.ask(),
+                _ if went_on => self.checkpointer.ask(),
                 _ => {}
             }
         }
-        if length < self.next || self.mover.is_busy() {
+        if length < self.next || self.checkpointer.is_busy() {
             return Ok(());
         }
         // If a reader is in the way, or the disk is full, trying again at every commit would only add an fsync to each.
         self.next = length.saturating_add(self.every);
         if length < self.every.saturating_mul(TOO_LONG) {
-            self.mover.ask();
+            self.checkpointer.ask();
             return Ok(());
         }
         connection.busy_timeout(PATIENCE_WITH_READERS)?;
@@ -190,7 +190,7 @@ mod tests {
         let mut log = Log::open();
         log.write(EVERY / 2);
         log.checkpoints.tend(&log.writer).unwrap();
-        assert!(!log.checkpoints.mover.is_busy());
+        assert!(!log.checkpoints.checkpointer.is_busy());
         assert_eq!(log.look().done, 0);
     }
 
@@ -199,7 +199,7 @@ mod tests {
         let mut log = Log::open();
         log.write(EVERY);
         log.checkpoints.tend(&log.writer).unwrap();
-        assert!(log.checkpoints.mover.is_busy());
+        assert!(log.checkpoints.checkpointer.is_busy());
         log.write(1);
         log.tend_until_moved();
         log.write(1);

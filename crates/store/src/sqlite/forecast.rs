@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
@@ -67,7 +67,7 @@ impl SqliteStore {
             let removed = session.statements.get(Sql::ForecastPrune)?.execute((minute, column(limit)))?;
             Ok(Pruned { removed: removed as u64, more: removed >= limit })
         };
-        self.writer().call(Way::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
+        self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
     }
 }
 

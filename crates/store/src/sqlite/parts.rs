@@ -13,7 +13,7 @@ use punctual_core::store::{Applied, Claim, Claimed, StoreError};
 use punctual_core::task::limits;
 
 use super::fault::Fault;
-use super::queue::{PART_ROWS, Way};
+use super::job_queue::{PART_ROWS, WriteClass};
 use super::session::Session;
 use super::writer::{Weight, Writer};
 use super::{apply, claim};
@@ -22,7 +22,7 @@ use super::{apply, claim};
 pub(crate) async fn apply(writer: &Writer, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
     if changes.len() <= PART_ROWS {
         let weight = super::ports::weight_of(&changes);
-        return writer.call(Way::Progress, weight, move |session| apply::apply(session, &changes)).await;
+        return writer.call(WriteClass::Progress, weight, move |session| apply::apply(session, &changes)).await;
     }
     let mut parts = Vec::with_capacity(changes.len().div_ceil(PART_ROWS));
     let mut changes = changes.into_iter();
@@ -34,7 +34,7 @@ pub(crate) async fn apply(writer: &Writer, changes: Vec<(TaskId, Change)>) -> Re
         let weight = super::ports::weight_of(&part);
         parts.push((weight, move |session: &mut Session<'_>| apply::apply(session, &part)));
     }
-    let told = writer.call_in_parts(Way::Progress, parts).await?;
+    let told = writer.call_in_parts(WriteClass::Progress, parts).await?;
     let mut applied = Vec::new();
     for part in told {
         applied.extend(part.map_err(|error| partly(&error))?);
@@ -49,7 +49,7 @@ pub(crate) async fn claim(writer: &Writer, claims: Vec<Claim>) -> Result<Vec<Cla
     let (count, answers) = (tasks.div_ceil(PART_ROWS).min(MOST_PARTS), claims.len());
     if count < 2 {
         let weight = Weight { bytes: Weight::SMALL.bytes, rows: tasks + lanes };
-        return writer.call(Way::Progress, weight, move |session| claim::claim(session, &claims)).await;
+        return writer.call(WriteClass::Progress, weight, move |session| claim::claim(session, &claims)).await;
     }
     let rest = Arc::new(Mutex::new(Rest::new(claims)));
     let each = |_| {
@@ -57,7 +57,7 @@ pub(crate) async fn claim(writer: &Writer, claims: Vec<Claim>) -> Result<Vec<Cla
         let rows = tasks.div_ceil(count).min(1 << 20).saturating_add(lanes);
         (Weight { bytes: Weight::SMALL.bytes, rows }, move |session: &mut Session<'_>| go_on(session, &rest, count))
     };
-    let told = writer.call_in_parts(Way::Progress, (0..count).map(each).collect()).await?;
+    let told = writer.call_in_parts(WriteClass::Progress, (0..count).map(each).collect()).await?;
     let mut claimed: Vec<Claimed> = vec![Claimed::default(); answers];
     let (mut failure, mut any) = (None, false);
     for part in told {

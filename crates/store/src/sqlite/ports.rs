@@ -16,7 +16,7 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::writer::Weight;
 use super::{
@@ -33,7 +33,7 @@ impl Store for SqliteStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         let bytes = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
         let weight = Weight { bytes, rows: tasks.len() };
-        self.writer().call(Way::Submission, weight, move |session| insert::insert(session, tasks)).await
+        self.writer().call(WriteClass::Submission, weight, move |session| insert::insert(session, tasks)).await
     }
 
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
@@ -42,7 +42,7 @@ impl Store for SqliteStore {
 
     async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
         let weight = Weight { bytes: starts.len() * Weight::SMALL.bytes, rows: starts.len() };
-        self.writer().call(Way::Progress, weight, move |session| start::start(session, &starts)).await
+        self.writer().call(WriteClass::Progress, weight, move |session| start::start(session, &starts)).await
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
@@ -56,14 +56,14 @@ impl Store for SqliteStore {
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let (weight, lease) = (weight_of(&changes), lease.clone());
         let work = move |session: &mut Session<'_>| apply::apply_as(session, &lease, &changes);
-        self.writer().call(Way::Progress, weight, work).await
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
         let length = |json: &Option<_>| json.as_ref().map_or(0, |json: &punctual_core::json::Json| json.get().len());
         let bytes = beats.iter().map(|beat| length(&beat.progress) + length(&beat.checkpoint) + TASK_BYTES).sum();
         let weight = Weight { bytes, rows: beats.len() };
-        self.writer().call(Way::Progress, weight, move |session| extend::extend(session, &beats)).await
+        self.writer().call(WriteClass::Progress, weight, move |session| extend::extend(session, &beats)).await
     }
 
     async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
@@ -113,13 +113,13 @@ impl Coordinator for SqliteStore {
     async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
         let name = name.to_owned();
         let work = move |session: &mut Session<'_>| leases::acquire(session, &name, holder, ttl_millis);
-        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
         let lease = lease.clone();
         let work = move |session: &mut Session<'_>| leases::renew(session, &lease, ttl_millis);
-        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
@@ -129,7 +129,7 @@ impl Coordinator for SqliteStore {
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.writer().call(Way::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
     }
 }
 
@@ -138,7 +138,7 @@ impl Registry for SqliteStore {
     async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
         let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
         let work = move |session: &mut Session<'_>| registry::saw_workers(session, &sightings);
-        self.writer().call(Way::Progress, weight, work).await
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
     async fn workers(
@@ -153,12 +153,12 @@ impl Registry for SqliteStore {
 
     async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError> {
         let work = move |session: &mut Session<'_>| registry::forget_workers(session, before);
-        self.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
         let work = move |session: &mut Session<'_>| registry::saw_node(session, &sighting);
-        self.writer().call(Way::Urgent, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
@@ -170,7 +170,7 @@ impl Registry for SqliteStore {
     }
 
     async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
-        self.writer().call(Way::Progress, Weight::SMALL, move |session| registry::bury(session, node)).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| registry::bury(session, node)).await
     }
 }
 
@@ -179,11 +179,11 @@ impl Partitions for SqliteStore {
     async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
         let turn = PartitionRound { node, count, ttl_millis };
-        self.writer().call(Way::Urgent, weight, move |session| partitions::take_round(session, turn)).await
+        self.writer().call(WriteClass::Urgent, weight, move |session| partitions::take_round(session, turn)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), StoreError> {
-        self.writer().call(Way::Urgent, Weight::SMALL, move |session| partitions::leave(session, node)).await
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| partitions::leave(session, node)).await
     }
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
@@ -194,13 +194,13 @@ impl Partitions for SqliteStore {
 #[async_trait]
 impl Resolver for SqliteStore {
     async fn resolve(&self) -> Result<Resolved, StoreError> {
-        self.writer().call(Way::Progress, Weight::SMALL, resolve::resolve).await
+        self.writer().call(WriteClass::Progress, Weight::SMALL, resolve::resolve).await
     }
 
     async fn review(&self) -> Result<(), StoreError> {
         let reviewed = *self.shared.reviewed.lock();
         let work = move |session: &mut Session<'_>| resolve::review(session, reviewed);
-        *self.shared.reviewed.lock() = self.writer().call(Way::Progress, Weight::SMALL, work).await?.or_front();
+        *self.shared.reviewed.lock() = self.writer().call(WriteClass::Progress, Weight::SMALL, work).await?.or_front();
         Ok(())
     }
 
@@ -220,7 +220,7 @@ impl Queues for SqliteStore {
     ) -> Result<Changed, StoreError> {
         let (tenant, name, condition) = (tenant.to_owned(), name.to_owned(), condition.clone());
         let work = move |session: &mut Session<'_>| queues::change(session, &tenant, &name, &condition, change);
-        let changed = self.writer().call(Way::Urgent, Weight::SMALL, work).await?;
+        let changed = self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await?;
         self.shared.limit_watch.changed();
         Ok(changed)
     }

@@ -20,7 +20,7 @@ use super::connection::open_reader;
 use super::damage::Damage;
 use super::fault::Fault;
 use super::job::{Job, job};
-use super::queue::{Entry, Portion, Queue, Way};
+use super::job_queue::{Entry, Portion, Queue, WriteClass};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -72,7 +72,7 @@ impl Readers {
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (job, answer) = job(work);
-        self.queue.put(Way::Progress, Entry { job, bytes: 0, rows: 1, is_part: false })?;
+        self.queue.put(WriteClass::Progress, Entry { job, bytes: 0, rows: 1, is_part: false })?;
         answer.wait().await
     }
 

@@ -13,7 +13,7 @@ use rusqlite::OptionalExtension;
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
@@ -46,7 +46,7 @@ impl Retention for SqliteStore {
         } else {
             let weight = Weight { bytes: found * Weight::SMALL.bytes, rows: found * 3 };
             let work = move |session: &mut Session<'_>| remove(session, before, &tasks, &quarantined);
-            self.writer().call(Way::Progress, weight, work).await?
+            self.writer().call(WriteClass::Progress, weight, work).await?
         };
         self.walks().lock().history = next;
         Ok(Pruned { removed, more: next.is_some() })
@@ -59,7 +59,7 @@ impl Retention for SqliteStore {
             0
         } else {
             let weight = Weight { bytes: keys.len() * Weight::SMALL.bytes, rows: keys.len() };
-            self.writer().call(Way::Progress, weight, move |session| free(session, before, &keys)).await?
+            self.writer().call(WriteClass::Progress, weight, move |session| free(session, before, &keys)).await?
         };
         let more = next.is_some();
         self.walks().lock().keys = next;

@@ -21,7 +21,7 @@ use uuid::Uuid;
 
 use super::SqliteStore;
 use super::fault::Fault;
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
@@ -32,17 +32,17 @@ use crate::schedule_columns::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, pag
 impl Schedules for SqliteStore {
     async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
         let weight = weight_of(&schedule);
-        self.writer().call(Way::Submission, weight, move |session| insert(session, &schedule)).await
+        self.writer().call(WriteClass::Submission, weight, move |session| insert(session, &schedule)).await
     }
 
     async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
         let weight = weight_of(&schedule);
-        self.writer().call(Way::Submission, weight, move |session| replace(session, &schedule)).await
+        self.writer().call(WriteClass::Submission, weight, move |session| replace(session, &schedule)).await
     }
 
     async fn remove(&self, id: ScheduleId, revision: u64) -> Result<bool, StoreError> {
         let work = move |session: &mut Session<'_>| remove(session, id, revision);
-        self.writer().call(Way::Submission, Weight::SMALL, work).await
+        self.writer().call(WriteClass::Submission, Weight::SMALL, work).await
     }
 
     async fn get(&self, tenant: &str, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
@@ -111,7 +111,7 @@ impl Schedules for SqliteStore {
         let (bytes, rows) = size_of(&turns);
         let weight = Weight { bytes, rows };
         let work = move |session: &mut Session<'_>| turn::write(session, lease.as_ref(), turns);
-        self.writer().call(Way::Progress, weight, work).await
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
     async fn occurrences(
@@ -135,7 +135,7 @@ impl Schedules for SqliteStore {
             let removed = session.statements.get(Sql::OccurrencePrune)?.execute((before.as_millis(), count(limit)))?;
             Ok(Pruned { removed: removed as u64, more: removed >= limit })
         };
-        self.writer().call(Way::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
+        self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
     }
 }
 

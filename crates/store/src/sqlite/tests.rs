@@ -19,7 +19,7 @@ use punctual_testkit::fixtures::{START, TaskBuilder};
 use tempfile::TempDir;
 
 use super::fault::Fault;
-use super::queue::Way;
+use super::job_queue::WriteClass;
 use super::session::Session;
 use super::writer::Weight;
 use super::{Options, SqliteStore};
@@ -42,7 +42,7 @@ impl Fixture {
         &self,
         work: impl FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        self.store.writer().call(Way::Progress, Weight::SMALL, work).await
+        self.store.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
     async fn sql(&self, sql: &'static str) {

@@ -27,9 +27,9 @@ use super::fault::Fault;
 use super::forecast;
 use super::fullness::Fullness;
 use super::job::{Job, job};
+use super::job_queue::{Entry, Group, Portion, Queue, WriteClass};
 use super::limits;
 use super::outbox;
-use super::queue::{Entry, Group, Portion, Queue, Way};
 use super::session::Session;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
@@ -84,7 +84,7 @@ impl Writer {
 
     /// Has `work` done inside a transaction; the answer comes after the commit. Nothing is written to a file that may be
     /// damaged: whoever restores a backup would lose what was acknowledged meanwhile.
-    pub(crate) async fn call<T, F>(&self, way: Way, weight: Weight, work: F) -> Result<T, StoreError>
+    pub(crate) async fn call<T, F>(&self, way: WriteClass, weight: Weight, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
@@ -99,7 +99,7 @@ impl Writer {
     /// between them. Each answers for itself; all are refused, or none.
     pub(crate) async fn call_in_parts<T, F>(
         &self,
-        way: Way,
+        way: WriteClass,
         parts: Vec<(Weight, F)>,
     ) -> Result<Vec<Result<T, StoreError>>, StoreError>
     where

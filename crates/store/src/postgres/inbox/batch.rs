@@ -12,13 +12,13 @@ use tokio_postgres::Row;
 use tracing::warn;
 use uuid::Uuid;
 
+use super::super::cluster::Listener;
+use super::super::connection::SharedConnections;
 use super::super::dependents;
 use super::super::fault::Fault;
-use super::super::hand::{Counts, Hand};
 use super::super::insert::{NewRows, Verdict, count, submitted_before};
-use super::super::link::Links;
-use super::super::listener::Listener;
 use super::super::statements::Sql;
+use super::super::writer::{Counts, Writer};
 use super::{Enqueued, Judge};
 
 /// Rows that are taken at once …
@@ -50,9 +50,9 @@ pub(super) enum Found {
 
 /// Takes rows, and makes tasks of them.
 pub(super) struct Batches<'a> {
-    pub hand: Hand,
+    pub writer: Writer,
     /// Where lanes are made: outside of the transaction that needs them, since what is known of them must be committed.
-    pub links: Arc<Links>,
+    pub connections: Arc<SharedConnections>,
     /// Who tells this process's own dispatcher.
     pub listener: Arc<Listener>,
     pub judge: &'a Judge,
@@ -78,16 +78,16 @@ impl Batches<'_> {
 
     /// Rolls back, and gives what is wrong with the rows; fails if it is not them.
     async fn undo(&mut self, fault: Fault) -> Result<String, Fault> {
-        self.hand.forget();
+        self.writer.forget();
         if fault.breaks_connection() {
             return Err(fault);
         }
-        self.hand.session.run("ROLLBACK").await?;
+        self.writer.session.run("ROLLBACK").await?;
         if is_of_the_rows(&fault) { Ok(fault.tell().to_string()) } else { Err(fault) }
     }
 
     async fn attempt(&mut self, which: Which, ids: &mut Vec<Uuid>) -> Result<Found, Fault> {
-        let session = &self.hand.session;
+        let session = &self.writer.session;
         let rows = match which {
             Which::Transaction(number) => {
                 session.begin(Sql::InboxOfTransaction, &[&number, &MOST_ROWS, &MOST_BYTES]).await?
@@ -105,21 +105,21 @@ impl Batches<'_> {
         let lanes = self.lanes(&tasks).await?;
         let verdicts = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
-            let depending = dependents::write(&mut self.hand, &tasks, &lanes, verdicts, &HashSet::new()).await?;
+            let depending = dependents::write(&mut self.writer, &tasks, &lanes, verdicts, &HashSet::new()).await?;
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
-            self.hand.commit().await?;
+            self.writer.commit().await?;
             tell_of_refused(&settled);
             self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
-            self.hand.desk.marks.put(depending.passed.iter().copied());
-            self.hand.desk.notifier.tell(&depending.passed, self.hand.now());
+            self.writer.shared.cursors.put(depending.passed.iter().copied());
+            self.writer.shared.notifier.tell(&depending.passed, self.writer.now());
             return Ok(found);
         }
         let new = new_ones(&tasks, &verdicts, &mut settled);
-        count(&mut self.hand, &tasks, &lanes, &new, &[]);
-        let counts = Counts::take(&mut self.hand.tally);
-        let notes = std::mem::take(&mut self.hand.notes);
-        let (session, slot) = (&self.hand.session, self.hand.slot);
+        count(&mut self.writer, &tasks, &lanes, &new, &[]);
+        let counts = Counts::take(&mut self.writer.tally);
+        let notes = std::mem::take(&mut self.writer.notes);
+        let (session, slot) = (&self.writer.session, self.writer.slot);
         let columns = NewRows::of(&tasks, &lanes, &new, &[]);
         // Everything is sent at once; the answers are looked at in the order in which they come.
         let (written, counted, noted, removed, committed) = tokio::join!(biased;
@@ -134,7 +134,7 @@ impl Batches<'_> {
         let noted = noted?;
         removed?;
         committed?;
-        self.hand.desk.outbox.tell(noted);
+        self.writer.shared.outbox.tell(noted);
         tell_of_refused(&settled);
         self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
         Ok(found)
@@ -160,8 +160,8 @@ impl Batches<'_> {
 
     async fn lanes(&self, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
         let keys = || tasks.iter().map(|task| &task.lane);
-        let lanes = &self.hand.desk.lanes;
-        let found = self.links.call(async |session| lanes.resolve(session, keys()).await).await;
+        let lanes = &self.writer.shared.lanes;
+        let found = self.connections.call(async |session| lanes.resolve(session, keys()).await).await;
         let found = found.map_err(Fault::NoConnection)?;
         Ok(keys().map(|key| Arc::clone(&found[key])).collect())
     }
@@ -170,15 +170,15 @@ impl Batches<'_> {
         if tasks.iter().all(|task| task.idempotency.is_none()) {
             return Ok(vec![Verdict::Create; tasks.len()]);
         }
-        submitted_before(&self.hand.session, tasks).await
+        submitted_before(&self.writer.session, tasks).await
     }
 
     /// Takes rows out of the inbox; those with a reason are put aside.
     async fn settle(&self, settled: &[(Uuid, Option<String>)]) -> Result<(), Fault> {
         let (ids, reasons): (Vec<Uuid>, Vec<Option<&str>>) =
             settled.iter().map(|(id, reason)| (*id, reason.as_deref())).unzip();
-        let now = self.hand.now().as_millis();
-        self.hand.session.execute(Sql::InboxSettle, &[&ids, &reasons, &now]).await.map(drop)
+        let now = self.writer.now().as_millis();
+        self.writer.session.execute(Sql::InboxSettle, &[&ids, &reasons, &now]).await.map(drop)
     }
 
     /// Tells this process and the others of tasks that wait.
@@ -189,9 +189,9 @@ impl Batches<'_> {
             known.1 = known.1.min(due_at);
         }
         let waiting: Vec<(i64, i64)> = first.iter().map(|(lane, (_, due_at))| (*lane, due_at.as_millis())).collect();
-        let desk = &self.hand.desk;
-        desk.marks.put(waiting.iter().copied());
-        desk.notifier.tell(&waiting, self.hand.now());
+        let shared = &self.writer.shared;
+        shared.cursors.put(waiting.iter().copied());
+        shared.notifier.tell(&waiting, self.writer.now());
         for (lane, due_at) in first.into_values() {
             self.listener.tell(lane, due_at);
         }

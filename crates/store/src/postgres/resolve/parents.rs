@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use super::super::change::{self, RowChange};
 use super::super::fault::Fault;
-use super::super::hand::Hand;
 use super::super::row::state_column;
 use super::super::statements::Sql;
+use super::super::writer::Writer;
 use super::{ended_as, letters, tell};
 use crate::claims::made;
 use crate::columns::count_column;
@@ -52,50 +52,50 @@ struct NotedEnds {
 }
 
 /// Works off some notes.
-pub(super) async fn resolve(hand: &mut Hand) -> Result<Resolved, Fault> {
-    let Some(from) = hand.desk.outbox.parents.begin() else { return Ok(Resolved::default()) };
-    let resolved = work_off(hand, from).await;
+pub(super) async fn resolve(writer: &mut Writer) -> Result<Resolved, Fault> {
+    let Some(from) = writer.shared.outbox.parents.begin() else { return Ok(Resolved::default()) };
+    let resolved = work_off(writer, from).await;
     if resolved.is_err() {
-        hand.desk.outbox.parents.note(from);
+        writer.shared.outbox.parents.note(from);
     }
     resolved
 }
 
-async fn work_off(hand: &mut Hand, from: i64) -> Result<Resolved, Fault> {
-    let notes = hand.session.begin(Sql::ParentNotes, &[&from, &NOTES]).await?;
+async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
+    let notes = writer.session.begin(Sql::ParentNotes, &[&from, &NOTES]).await?;
     if notes.is_empty() {
-        hand.session.run("ROLLBACK").await?;
+        writer.session.run("ROLLBACK").await?;
         return Ok(Resolved::default());
     }
-    let NotedEnds { ended, held, mut done } = ends(hand, &notes).await?;
+    let NotedEnds { ended, held, mut done } = ends(writer, &notes).await?;
     let mut released = ReleasedChildren::default();
-    let left = follow(hand, ended, &mut done, &mut released).await?;
+    let left = follow(writer, ended, &mut done, &mut released).await?;
     if !held.is_empty() {
-        hand.session.execute(Sql::ParentHold, &[&held]).await?;
+        writer.session.execute(Sql::ParentHold, &[&held]).await?;
     }
     if !done.is_empty() {
-        hand.session.execute(Sql::ParentNotesRemove, &[&done]).await?;
+        writer.session.execute(Sql::ParentNotesRemove, &[&done]).await?;
     }
     let mut more = !left.is_empty();
     let first_left = left.iter().filter_map(|ended| ended.seq).min();
     for ended in left.iter().filter(|ended| ended.seq.is_none()) {
-        hand.notes.parent(ended.parent, ended.state);
+        writer.notes.parent(ended.parent, ended.state);
     }
-    hand.commit().await?;
+    writer.commit().await?;
     if let Some(seq) = first_left {
-        hand.desk.outbox.parents.note(seq);
+        writer.shared.outbox.parents.note(seq);
     }
     if i64::try_from(notes.len()) == Ok(NOTES) {
         more = true;
         let last = notes.iter().map(|row| row.get::<_, i64>(0)).max().unwrap_or(from);
-        hand.desk.outbox.parents.note(last.saturating_add(1));
+        writer.shared.outbox.parents.note(last.saturating_add(1));
     }
-    Ok(Resolved { waiting: tell(hand, &released.waiting).await?, tasks: released.tasks, more })
+    Ok(Resolved { waiting: tell(writer, &released.waiting).await?, tasks: released.tasks, more })
 }
 
 /// Releases the children of what has ended, and theirs if that ends them; gives what is left to the next step.
 async fn follow(
-    hand: &mut Hand,
+    writer: &mut Writer,
     mut ended: Vec<EndedParent>,
     done: &mut Vec<i64>,
     released: &mut ReleasedChildren,
@@ -106,14 +106,14 @@ async fn follow(
             break;
         }
         let parents: Vec<Uuid> = ended.iter().map(|ended| ended.parent).collect();
-        let rows = hand.session.query(Sql::EdgeTake, &[&parents, &count_column(room)]).await?;
+        let rows = writer.session.query(Sql::EdgeTake, &[&parents, &count_column(room)]).await?;
         let place = |row: &Row| usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or_default();
         // Of the last parent there may be more, and of those behind it nothing was read.
         let complete = rows.last().filter(|_| rows.len() == room).map_or(ended.len(), place);
         room -= rows.len();
         let taken = rows.iter().filter(|row| row.get::<_, bool>(2));
         let edges: Vec<(&EndedParent, Uuid)> = taken.map(|row| (&ended[place(row)], row.get(1))).collect();
-        let next = release(hand, &edges, released).await?;
+        let next = release(writer, &edges, released).await?;
         done.extend(ended[..complete].iter().filter_map(|ended| ended.seq));
         ended.drain(..complete);
         ended.extend(next);
@@ -122,14 +122,14 @@ async fn follow(
 }
 
 /// What the notes say. A dead letter may have been driven again since, or removed.
-async fn ends(hand: &Hand, notes: &[Row]) -> Result<NotedEnds, Fault> {
+async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
     let dead = |row: &&Row| ended_as(row, 2) == State::DeadLettered;
     let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
-    let known = letters(&hand.session, &dead_ones).await?;
+    let known = letters(&writer.session, &dead_ones).await?;
     let missing: Vec<Uuid> = dead_ones.iter().copied().filter(|letter| !known.contains_key(letter)).collect();
     let mut live: BTreeSet<Uuid> = BTreeSet::new();
     if !missing.is_empty() {
-        live.extend(hand.session.query(Sql::TurnHolders, &[&missing]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
+        live.extend(writer.session.query(Sql::TurnHolders, &[&missing]).await?.iter().map(|row| row.get::<_, Uuid>(0)));
     }
     let mut ends = NotedEnds::default();
     let mut seen: HashSet<Uuid> = HashSet::new();
@@ -177,7 +177,7 @@ struct ReleasedChildren {
 
 /// Does with the children of edges that were taken away what follows; gives those that ended and are waited for.
 async fn release(
-    hand: &mut Hand,
+    writer: &mut Writer,
     edges: &[(&EndedParent, Uuid)],
     released: &mut ReleasedChildren,
 ) -> Result<Vec<EndedParent>, Fault> {
@@ -186,7 +186,7 @@ async fn release(
     }
     let ids: BTreeSet<Uuid> = edges.iter().map(|(_, child)| *child).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
-    let rows = hand.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
+    let rows = writer.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
     let children: Vec<BlockedChild> = rows.iter().filter_map(child).collect();
     // How many of its edges are gone now, and which parent failed it, the first if several did.
     let mut gone: HashMap<Uuid, (i32, Option<&EndedParent>)> = HashMap::new();
@@ -195,15 +195,15 @@ async fn release(
         *count += 1;
         *failed = failed.or(Some(*ended).filter(|ended| ended.state != State::Completed));
     }
-    let now = hand.now();
-    let by = hand.by(now, Actor::Resolver);
+    let now = writer.now();
+    let by = writer.by(now, Actor::Resolver);
     let mut decided = ChildDecisions::default();
     for child in &children {
         if let Some((count, failed)) = gone.get(&child.id) {
             decided.decide(child, *count, *failed, now, &by);
         }
     }
-    write(hand, &decided, released).await
+    write(writer, &decided, released).await
 }
 
 /// What is written of the children.
@@ -234,27 +234,27 @@ impl ChildDecisions {
 }
 
 async fn write(
-    hand: &mut Hand,
+    writer: &mut Writer,
     decided: &ChildDecisions,
     released: &mut ReleasedChildren,
 ) -> Result<Vec<EndedParent>, Fault> {
     let ChildDecisions { counted: (counted, counts), unblocked, failed } = decided;
     if !counted.is_empty() {
-        hand.session.execute(Sql::ChildCount, &[counted, counts]).await?;
+        writer.session.execute(Sql::ChildCount, &[counted, counts]).await?;
     }
     released.tasks += unblocked.len() + failed.len();
-    let now = hand.now();
+    let now = writer.now();
     let unblocked = wanted(unblocked);
-    let changed = change::change(&hand.session, &unblocked).await?;
-    change::record(hand, &changed, &unblocked, now);
+    let changed = change::change(&writer.session, &unblocked).await?;
+    change::record(writer, &changed, &unblocked, now);
     released.waiting.extend(changed.iter().map(|changed| (changed.lane, changed.due_at)));
     let change_of: HashMap<Uuid, &Change> = failed.iter().map(|(id, change)| (id.uuid(), change)).collect();
     let mut ended = Vec::new();
-    for changed in change::finish(&hand.session, &wanted(failed)).await? {
+    for changed in change::finish(&writer.session, &wanted(failed)).await? {
         let effects = Effects::in_place(change_of[&changed.id], changed.at());
-        hand.tally.record(&effects, || now);
+        writer.tally.record(&effects, || now);
         // The end is followed up in this transaction, as far as it goes.
-        hand.notes.record_turn(&effects, &changed.noted());
+        writer.notes.record_turn(&effects, &changed.noted());
         let parent = changed.id;
         ended.extend(effects.ended.filter(|_| changed.awaited).map(|state| EndedParent { seq: None, parent, state }));
     }

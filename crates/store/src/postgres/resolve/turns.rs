@@ -12,9 +12,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::super::fault::Fault;
-use super::super::hand::Hand;
 use super::super::row::state_column;
 use super::super::statements::Sql;
+use super::super::writer::Writer;
 use super::{letters, tell};
 use crate::ordering::{Chosen, KeyTurn, TurnRow};
 
@@ -25,39 +25,39 @@ const NOTES: i64 = 1_000;
 type KeyTurns = BTreeMap<Uuid, KeyTurn<Uuid>>;
 
 /// Works off some notes.
-pub(super) async fn resolve(hand: &mut Hand) -> Result<Resolved, Fault> {
-    let Some(from) = hand.desk.outbox.turns.begin() else { return Ok(Resolved::default()) };
-    let resolved = work_off(hand, from).await;
+pub(super) async fn resolve(writer: &mut Writer) -> Result<Resolved, Fault> {
+    let Some(from) = writer.shared.outbox.turns.begin() else { return Ok(Resolved::default()) };
+    let resolved = work_off(writer, from).await;
     if resolved.is_err() {
-        hand.desk.outbox.turns.note(from);
+        writer.shared.outbox.turns.note(from);
     }
     resolved
 }
 
-async fn work_off(hand: &mut Hand, from: i64) -> Result<Resolved, Fault> {
-    let notes = hand.session.begin(Sql::OrderNotes, &[&from, &NOTES]).await?;
+async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
+    let notes = writer.session.begin(Sql::OrderNotes, &[&from, &NOTES]).await?;
     if notes.is_empty() {
-        hand.session.run("ROLLBACK").await?;
+        writer.session.run("ROLLBACK").await?;
         return Ok(Resolved::default());
     }
-    let mut turns = read(hand, &notes).await?;
-    choose(hand, &mut turns).await?;
-    let waiting = hand_over(hand, &mut turns).await?;
-    write(hand, &turns).await?;
-    hand.commit().await?;
+    let mut turns = read(writer, &notes).await?;
+    choose(writer, &mut turns).await?;
+    let waiting = hand_over(writer, &mut turns).await?;
+    write(writer, &turns).await?;
+    writer.commit().await?;
     let more = i64::try_from(notes.len()).is_ok_and(|count| count == NOTES);
     if more && let Some(last) = notes.iter().map(|row| row.get::<_, i64>(0)).max() {
-        hand.desk.outbox.turns.note(last + 1);
+        writer.shared.outbox.turns.note(last + 1);
     }
-    Ok(Resolved { tasks: waiting.len(), waiting: tell(hand, &waiting).await?, more })
+    Ok(Resolved { tasks: waiting.len(), waiting: tell(writer, &waiting).await?, more })
 }
 
 /// Locks the keys of the notes and reads their turns, with the dead letters that the notes name.
-async fn read(hand: &Hand, notes: &[Row]) -> Result<KeyTurns, Fault> {
+async fn read(writer: &Writer, notes: &[Row]) -> Result<KeyTurns, Fault> {
     let mut keys: Vec<Uuid> = notes.iter().map(|row| row.get(1)).collect();
     keys.sort_unstable();
     keys.dedup();
-    let rows = hand.session.query(Sql::OrderLock, &[&keys]).await?;
+    let rows = writer.session.query(Sql::OrderLock, &[&keys]).await?;
     let mut noted: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
     for row in notes {
         if let Some(letter) = row.get::<_, Option<Uuid>>(2) {
@@ -66,7 +66,7 @@ async fn read(hand: &Hand, notes: &[Row]) -> Result<KeyTurns, Fault> {
     }
     let held_by = rows.iter().filter_map(|row| row.get::<_, Option<Uuid>>(2));
     let ids: Vec<Uuid> = noted.values().flatten().copied().chain(held_by).collect();
-    let known = letters(&hand.session, &ids).await?;
+    let known = letters(&writer.session, &ids).await?;
     let holds = |letter: Uuid| known.get(&letter).is_some_and(|letter| letter.holds);
     let turn = |row: &Row| {
         let key: Uuid = row.get(0);
@@ -77,8 +77,8 @@ async fn read(hand: &Hand, notes: &[Row]) -> Result<KeyTurns, Fault> {
 }
 
 /// Chooses the next task of every key.
-async fn choose(hand: &Hand, turns: &mut KeyTurns) -> Result<(), Fault> {
-    let rows = rows(hand, turns).await?;
+async fn choose(writer: &Writer, turns: &mut KeyTurns) -> Result<(), Fault> {
+    let rows = rows(writer, turns).await?;
     let mut open = Vec::new();
     for (key, turn) in turns.iter_mut() {
         if turn.choose(|id| rows.get(&id).copied()) == Chosen::FirstWaiting {
@@ -88,7 +88,7 @@ async fn choose(hand: &Hand, turns: &mut KeyTurns) -> Result<(), Fault> {
     if open.is_empty() {
         return Ok(());
     }
-    let first = hand.session.query(Sql::TurnFirst, &[&open]).await?;
+    let first = writer.session.query(Sql::TurnFirst, &[&open]).await?;
     let first: HashMap<Uuid, Uuid> = first.iter().map(|row| (row.get(0), row.get(1))).collect();
     for key in open {
         if let Some(turn) = turns.get_mut(&key) {
@@ -99,14 +99,14 @@ async fn choose(hand: &Hand, turns: &mut KeyTurns) -> Result<(), Fault> {
 }
 
 /// The rows of the tasks that have a turn or may get it back.
-async fn rows(hand: &Hand, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow>, Fault> {
+async fn rows(writer: &Writer, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow>, Fault> {
     let mut ids: Vec<Uuid> = turns.values().flat_map(KeyTurn::asks_for).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     ids.sort_unstable();
     ids.dedup();
-    let rows = hand.session.query(Sql::TurnHolders, &[&ids]).await?;
+    let rows = writer.session.query(Sql::TurnHolders, &[&ids]).await?;
     let row = |row: &Row| {
         let (state, attempts): (i16, i32) = (row.get(2), row.get(3));
         (row.get(0), TurnRow::of_columns(state.into(), attempts.into(), row.get(4)))
@@ -115,12 +115,12 @@ async fn rows(hand: &Hand, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow>, F
 }
 
 /// Takes the turn from the losers and gives it to the winners. Returns where the winners wait.
-async fn hand_over(hand: &Hand, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>, Fault> {
+async fn hand_over(writer: &Writer, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>, Fault> {
     let pending = state_column(State::Pending);
     let mut losers: Vec<Uuid> = turns.values().filter_map(KeyTurn::loser).collect();
     if !losers.is_empty() {
         losers.sort_unstable();
-        let lost = hand.session.query(Sql::TurnTake, &[&losers, &pending]).await?;
+        let lost = writer.session.query(Sql::TurnTake, &[&losers, &pending]).await?;
         let lost: HashSet<Uuid> = lost.iter().map(|row| row.get(0)).collect();
         for turn in turns.values_mut().filter(|turn| turn.loser().is_some_and(|loser| !lost.contains(&loser))) {
             turn.keep();
@@ -130,7 +130,7 @@ async fn hand_over(hand: &Hand, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>,
     let mut given = Vec::new();
     if !winners.is_empty() {
         winners.sort_unstable();
-        given = hand.session.query(Sql::TurnGive, &[&winners, &hand.now().as_millis(), &pending]).await?;
+        given = writer.session.query(Sql::TurnGive, &[&winners, &writer.now().as_millis(), &pending]).await?;
     }
     let got: HashSet<Uuid> = given.iter().map(|row| row.get(0)).collect();
     for turn in turns.values_mut() {
@@ -140,17 +140,17 @@ async fn hand_over(hand: &Hand, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>,
 }
 
 /// Writes whose turn it is. A key that nobody waits for is forgotten.
-async fn write(hand: &Hand, turns: &KeyTurns) -> Result<(), Fault> {
+async fn write(writer: &Writer, turns: &KeyTurns) -> Result<(), Fault> {
     let over: Vec<Uuid> = turns.iter().filter(|(_, turn)| turn.is_over()).map(|(key, _)| *key).collect();
     let kept = || turns.iter().filter(|(_, turn)| !turn.is_over());
     let keys: Vec<Uuid> = kept().map(|(key, _)| *key).collect();
     let heads: Vec<Option<Uuid>> = kept().map(|(_, turn)| turn.head).collect();
     let held: Vec<Option<Uuid>> = kept().map(|(_, turn)| turn.held_by).collect();
     if !over.is_empty() {
-        hand.session.execute(Sql::OrderRemove, &[&over]).await?;
+        writer.session.execute(Sql::OrderRemove, &[&over]).await?;
     }
     if !keys.is_empty() {
-        hand.session.execute(Sql::OrderWrite, &[&keys, &heads, &held]).await?;
+        writer.session.execute(Sql::OrderWrite, &[&keys, &heads, &held]).await?;
     }
     Ok(())
 }

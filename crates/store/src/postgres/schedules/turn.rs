@@ -15,10 +15,10 @@ use uuid::Uuid;
 
 use super::replace;
 use crate::columns::{instant_column, number_column};
+use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
-use crate::postgres::hand::Hand;
-use crate::postgres::session::Session;
 use crate::postgres::statements::Sql;
+use crate::postgres::writer::Writer;
 use crate::postgres::{insert, leases};
 use crate::schedule_columns::{RecordColumns, SwitchColumns};
 
@@ -32,37 +32,37 @@ pub(crate) struct LedTurns {
 }
 
 /// Writes the turns of one call, each by itself; none if somebody else has held the lease since.
-pub(crate) async fn turn(hand: &mut Hand, calls: &[LedTurns]) -> Result<Vec<Option<Vec<Turned>>>, Fault> {
+pub(crate) async fn turn(writer: &mut Writer, calls: &[LedTurns]) -> Result<Vec<Option<Vec<Turned>>>, Fault> {
     let [LedTurns { lease, turns }] = calls else { return Ok(Vec::new()) };
     // What is known of lanes must be committed: they are made outside of the transaction.
-    let lanes = hand.desk.lanes.resolve(&hand.session, tasks_of(turns).map(|(_, task)| &task.lane)).await?;
+    let lanes = writer.shared.lanes.resolve(&writer.session, tasks_of(turns).map(|(_, task)| &task.lane)).await?;
     match lease {
         Some(lease) => {
-            if !leases::begin_as(&hand.session, lease).await? {
-                hand.session.run("ROLLBACK").await?;
+            if !leases::begin_as(&writer.session, lease).await? {
+                writer.session.run("ROLLBACK").await?;
                 return Ok(vec![None]);
             }
         }
-        None => hand.session.run("BEGIN").await?,
+        None => writer.session.run("BEGIN").await?,
     }
-    let mut locked = lock(&hand.session, turns).await?;
-    take_keys(&hand.session, turns, &mut locked).await?;
-    if let Some(refused) = edit(&hand.session, turns, &locked).await? {
-        hand.session.run("ROLLBACK").await?;
+    let mut locked = lock(&writer.session, turns).await?;
+    take_keys(&writer.session, turns, &mut locked).await?;
+    if let Some(refused) = edit(&writer.session, turns, &locked).await? {
+        writer.session.run("ROLLBACK").await?;
         return Ok(vec![Some(turns.iter().map(|_| refused.clone()).collect())]);
     }
     let good: Vec<&Turn> = turns.iter().filter(|turn| locked.contains(&turn.id.uuid())).collect();
-    let recorded = record(&hand.session, &good).await?;
-    give_keys_back(&hand.session, &good, &recorded).await?;
-    rest(&hand.session, &good).await?;
+    let recorded = record(&writer.session, &good).await?;
+    give_keys_back(&writer.session, &good, &recorded).await?;
+    rest(&writer.session, &good).await?;
     let of_good = good.iter().flat_map(|turn| tasks_of_one(turn));
     let made: Vec<(Key, &NewTask)> = of_good.filter(|(key, _)| recorded.contains(key)).collect();
     let tasks: Vec<NewTask> = made.iter().map(|(_, task)| (*task).clone()).collect();
     let lanes: Vec<Arc<Lane>> = tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect();
-    insert::write_new(hand, &tasks, &lanes).await?;
-    advance(&hand.session, &good, &recorded).await?;
-    hand.commit().await?;
-    insert::tell_of_new(hand, &tasks, &lanes);
+    insert::write_new(writer, &tasks, &lanes).await?;
+    advance(&writer.session, &good, &recorded).await?;
+    writer.commit().await?;
+    insert::tell_of_new(writer, &tasks, &lanes);
     let mut waiting: HashMap<Uuid, Vec<(Arc<Lane>, Timestamp)>> = HashMap::new();
     for ((((schedule, _), _), task), lane) in made.iter().zip(&tasks).zip(&lanes) {
         waiting.entry(*schedule).or_default().push((Arc::clone(lane), task.due_at));

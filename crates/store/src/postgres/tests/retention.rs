@@ -68,7 +68,7 @@ async fn a_month_goes_as_a_whole_and_not_before_all_of_it_is_past() {
     assert!(!is_there(&fixture, task.id).await);
     assert_eq!(fixture.months().await.len(), months - 1);
     fixture.assert_counts().await;
-    // The hands go on with the tables that are left.
+    // The writers go on with the tables that are left.
     assert!(is_there(&fixture, done(&fixture).await.id).await);
 }
 

@@ -1,10 +1,13 @@
-//! The hands: connections that write, each driven by a task of its own.
+//! The writers: connections that write, each driven by a task of its own.
 //!
-//! A hand takes jobs of one verb, does them in one transaction with set-based statements,
-//! and answers after the commit. Only the hand touches its connection, so that a caller that
+//! A writer takes jobs of one verb, does them in one transaction with set-based statements,
+//! and answers after the commit. Only the writer touches its connection, so that a caller that
 //! stops waiting never leaves a transaction open. When the connection is lost, the jobs under
-//! way are told that it is not known what became of them, and the hand connects again; the
-//! others wait in their lines meanwhile.
+//! way are told that it is not known what became of them, and the writer connects again; the
+//! others wait in their queues meanwhile.
+
+mod in_doubt;
+mod write_queues;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,37 +20,39 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use tracing::{error, info, warn};
 
-use super::address::Address;
-use super::doubts::Doubts;
+use super::cluster::notifier::Notifier;
+use super::connection::Address;
+use super::connection::Session;
 use super::fault::Fault;
 use super::forecast::Minutes;
 use super::lanes::Lanes;
 use super::limits::LimitsCache;
-use super::lines::{Group, Jobs, Lines};
-use super::marks::Marks;
-use super::notifier::Notifier;
 use super::outbox::{Notes, Outbox};
 use super::overdue::LowWatermarks;
-use super::session::Session;
-use super::statements::{OF_HANDS, Sql};
+use super::scan_cursors::ScanCursors;
+use super::statements::{OF_WRITERS, Sql};
 use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
 use crate::tally::{self, Tally};
 
-/// How long a hand waits at the most before it tries to connect again: at first, and after many failures.
+pub(crate) use in_doubt::TasksInDoubt;
+pub(crate) use write_queues::{Bounds, Weight, WriteQueues};
+use write_queues::{Jobs, WriteBatch};
+
+/// How long a writer waits at the most before it tries to connect again: at first, and after many failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a transaction is tried that others were in the way of.
 const TRIES: usize = 4;
 
-/// What the hands of a store share.
-pub(crate) struct Desk {
+/// What the writers of a store share.
+pub(crate) struct WriterShared {
     pub address: Address,
-    pub lines: Arc<Lines>,
+    pub write_queues: Arc<WriteQueues>,
     pub lanes: Arc<Lanes>,
-    pub marks: Arc<Marks>,
+    pub cursors: Arc<ScanCursors>,
     pub low_watermarks: LowWatermarks,
     pub notifier: Notifier,
-    pub doubts: Doubts,
+    pub in_doubt: TasksInDoubt,
     pub limits: LimitsCache,
     pub outbox: Outbox,
     pub clock: Arc<dyn Clock>,
@@ -55,23 +60,23 @@ pub(crate) struct Desk {
 }
 
 /// A connection that writes, and what a transaction works with.
-pub(crate) struct Hand {
-    pub desk: Arc<Desk>,
+pub(crate) struct Writer {
+    pub shared: Arc<WriterShared>,
     pub session: Session,
     pub tally: Tally,
     /// What the transaction under way leaves to the resolver.
     pub notes: Notes,
-    /// Under which the numbers of live tasks are counted that this hand moves.
+    /// Under which the numbers of live tasks are counted that this writer moves.
     pub slot: i32,
 }
 
-impl Desk {
-    /// Serves until the lines are closed and empty. A hand that panics is replaced.
-    pub(crate) async fn employ(self: Arc<Self>, slot: i32) {
+impl WriterShared {
+    /// Serves until the queues are closed and empty. A writer that panics is replaced.
+    pub(crate) async fn run_writer(self: Arc<Self>, slot: i32) {
         loop {
-            let hand = tokio::spawn(Arc::clone(&self).serve(slot));
-            match hand.await {
-                Err(fault) if fault.is_panic() => error!("a hand of the store panicked and is replaced"),
+            let writer = tokio::spawn(Arc::clone(&self).serve(slot));
+            match writer.await {
+                Err(fault) if fault.is_panic() => error!("a writer of the store panicked and is replaced"),
                 _ => return,
             }
         }
@@ -81,15 +86,15 @@ impl Desk {
         let mut backoff = BACKOFF.0;
         let mut is_failing = false;
         loop {
-            match Session::open(&self.address, OF_HANDS).await {
+            match Session::open(&self.address, OF_WRITERS).await {
                 Ok(session) => {
                     if std::mem::take(&mut is_failing) {
                         info!("PostgreSQL answers again");
                     }
                     backoff = BACKOFF.0;
                     let (tally, notes) = (Tally::default(), Notes::default());
-                    let hand = Hand { desk: Arc::clone(&self), session, tally, notes, slot };
-                    match hand.work().await {
+                    let writer = Writer { shared: Arc::clone(&self), session, tally, notes, slot };
+                    match writer.work().await {
                         Ok(()) => return,
                         Err(fault) => warn!(fault = %fault.tell(), "a connection to PostgreSQL was lost"),
                     }
@@ -101,8 +106,8 @@ impl Desk {
                 }
             }
             // Nobody waits for a server that is gone when the store is closed.
-            if self.lines.is_closed() {
-                self.lines.abandon();
+            if self.write_queues.is_closed() {
+                self.write_queues.abandon();
                 return;
             }
             let pause = backoff.mul_f64(rand::random());
@@ -112,33 +117,33 @@ impl Desk {
     }
 }
 
-impl Hand {
-    /// Serves until the lines are closed, or until the connection is lost.
+impl Writer {
+    /// Serves until the queues are closed, or until the connection is lost.
     async fn work(mut self) -> Result<(), Fault> {
-        let lines = Arc::clone(&self.desk.lines);
+        let write_queues = Arc::clone(&self.shared.write_queues);
         loop {
             let taken = tokio::select! {
                 biased;
                 // Whoever comes next must not be the one to find out.
                 () = self.session.ended() => return Err(Fault::Silent),
-                taken = lines.take() => taken,
+                taken = write_queues.take() => taken,
             };
             let Some((group, _busy)) = taken else { return Ok(()) };
             match group {
-                Group::Insert(jobs) => self.group(jobs, depth::insert).await?,
-                Group::Claim(jobs) => self.group(jobs, claim::claim).await?,
-                Group::Start(jobs) => self.group(jobs, start::start).await?,
-                Group::Apply(jobs) => self.group(jobs, apply::apply).await?,
+                WriteBatch::Insert(jobs) => self.group(jobs, depth::insert).await?,
+                WriteBatch::Claim(jobs) => self.group(jobs, claim::claim).await?,
+                WriteBatch::Start(jobs) => self.group(jobs, start::start).await?,
+                WriteBatch::Apply(jobs) => self.group(jobs, apply::apply).await?,
                 // Each is a transaction of its own: one that is refused takes nobody along.
-                Group::ApplyAs(jobs) => {
+                WriteBatch::ApplyAs(jobs) => {
                     for job in jobs {
                         self.group(vec![job], apply::apply_as).await?;
                     }
                 }
-                Group::Extend(jobs) => self.group(jobs, extend::extend).await?,
-                Group::Review(jobs) => self.group(jobs, quarantine::review).await?,
-                Group::Resolve(jobs) => self.group(jobs, resolve::resolve).await?,
-                Group::Turn(jobs) => {
+                WriteBatch::Extend(jobs) => self.group(jobs, extend::extend).await?,
+                WriteBatch::Review(jobs) => self.group(jobs, quarantine::review).await?,
+                WriteBatch::Resolve(jobs) => self.group(jobs, resolve::resolve).await?,
+                WriteBatch::Turn(jobs) => {
                     for job in jobs {
                         self.group(vec![job], schedules::turn).await?;
                     }
@@ -151,7 +156,7 @@ impl Hand {
     async fn group<I, A>(
         &mut self,
         jobs: Jobs<I, A>,
-        verb: impl AsyncFn(&mut Hand, &[I]) -> Result<Vec<A>, Fault>,
+        verb: impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
     ) -> Result<(), Fault> {
         let (mut items, mut replies) = (Vec::new(), Vec::with_capacity(jobs.len()));
         for mut job in jobs {
@@ -200,7 +205,7 @@ impl Hand {
     async fn transact<I, A>(
         &mut self,
         items: &[I],
-        verb: &impl AsyncFn(&mut Hand, &[I]) -> Result<Vec<A>, Fault>,
+        verb: &impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
     ) -> Result<Vec<A>, Fault> {
         let mut tries = 1;
         loop {
@@ -210,7 +215,7 @@ impl Hand {
             };
             self.forget();
             // What it had locked waits again, and others may have passed it by.
-            self.desk.marks.doubt_all();
+            self.shared.cursors.doubt_all();
             if fault.breaks_connection() {
                 return Err(fault);
             }
@@ -226,12 +231,12 @@ impl Hand {
 
     /// The store's time.
     pub(crate) fn now(&self) -> Timestamp {
-        self.desk.clock.now()
+        self.shared.clock.now()
     }
 
     /// This node, acting for `actor`.
     pub(crate) fn by<'a>(&self, now: Timestamp, actor: Actor<'a>) -> By<'a> {
-        By { now, node: self.desk.node, actor }
+        By { now, node: self.shared.node, actor }
     }
 
     /// What the transaction has counted and noted so far is for nothing.
@@ -253,21 +258,21 @@ impl Hand {
         counted?;
         let noted = noted?;
         committed?;
-        self.desk.outbox.tell(noted);
+        self.shared.outbox.tell(noted);
         self.tell_freed(&counts);
         Ok(())
     }
 
     /// Tells whoever waits for a place in a queue that there may be one.
     fn tell_freed(&self, counts: &Counts) {
-        let desk = &self.desk;
-        if desk.limits.is_empty() {
+        let shared = &self.shared;
+        if shared.limits.is_empty() {
             return;
         }
-        let freed = desk.lanes.peek(tally::freed(counts.changed()));
-        for lane in freed.iter().filter(|lane| desk.limits.has_places(&lane.key)) {
-            desk.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
-            desk.notifier.freed(lane.id.number());
+        let freed = shared.lanes.peek(tally::freed(counts.changed()));
+        for lane in freed.iter().filter(|lane| shared.limits.has_places(&lane.key)) {
+            shared.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
+            shared.notifier.freed(lane.id.number());
         }
     }
 }

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use punctual_core::store::StoreError;
 use tokio::sync::Mutex;
 
-use super::address::Address;
-use super::fault::Fault;
-use super::link::Busy;
-use super::session::Session;
-use super::statements::Sql;
+use super::Address;
+use super::Session;
+use super::shared::CallGuard;
+use crate::postgres::fault::Fault;
+use crate::postgres::statements::Sql;
 
 /// The connection (see the module); it is made when it is needed.
-pub(crate) struct Alone {
+pub(crate) struct ExclusiveConnection {
     address: Address,
     statements: &'static [Sql],
     place: Mutex<Option<Session>>,
@@ -26,7 +26,7 @@ pub(crate) struct Alone {
     closed: AtomicBool,
 }
 
-impl Alone {
+impl ExclusiveConnection {
     /// A connection with these statements prepared, for which at most `most` calls wait.
     pub(crate) fn new(address: &Address, statements: &'static [Sql], most: usize) -> Self {
         let (place, busy, closed) = (Mutex::default(), AtomicUsize::new(0), AtomicBool::new(false));
@@ -38,7 +38,7 @@ impl Alone {
         &self,
         work: impl AsyncFnOnce(&Session) -> Result<T, Fault>,
     ) -> Result<T, StoreError> {
-        let _busy = Busy::count(&self.busy);
+        let _busy = CallGuard::count(&self.busy);
         if self.busy.load(Ordering::Relaxed) > self.most {
             return Err(StoreError::Overloaded);
         }

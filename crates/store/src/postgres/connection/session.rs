@@ -17,10 +17,10 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
 use tracing::debug;
 
-use super::address::Address;
-use super::fault::Fault;
+use super::Address;
 use super::lineage::Server;
-use super::statements::Sql;
+use crate::postgres::fault::Fault;
+use crate::postgres::statements::Sql;
 
 /// How long to wait for a connection.
 pub(crate) const CONNECT: Duration = Duration::from_secs(5);

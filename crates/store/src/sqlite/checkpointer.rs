@@ -16,14 +16,14 @@ use super::checkpoint::{Mode, checkpoint};
 use super::fault::Fault;
 
 /// See the module.
-pub(crate) struct Mover {
+pub(crate) struct Checkpointer {
     ask: Option<SyncSender<()>>,
     told: Arc<Mutex<Option<Result<(), Fault>>>>,
     is_busy: bool,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Mover {
+impl Checkpointer {
     /// Starts the thread with a connection of its own.
     pub(crate) fn start(connection: Connection) -> io::Result<Self> {
         let (ask, asked) = sync_channel(1);
@@ -54,7 +54,7 @@ impl Mover {
     }
 }
 
-impl Drop for Mover {
+impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.ask = None;
         if let Some(thread) = self.thread.take() {

@@ -15,12 +15,12 @@ use punctual_core::time::Timestamp;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use super::ConnectError;
-use super::address::Address;
-use super::fault::Fault;
-use super::link::Links;
-use super::session::Session;
-use super::statements::Sql;
+use crate::postgres::ConnectError;
+use crate::postgres::connection::Address;
+use crate::postgres::connection::Session;
+use crate::postgres::connection::SharedConnections;
+use crate::postgres::fault::Fault;
+use crate::postgres::statements::Sql;
 
 /// How often a sample is taken, and how many are kept. The best of them counts: an answer that took long tells of a time
 /// that was over when it arrived.
@@ -40,7 +40,7 @@ impl PostgresClock {
     /// Connects, asks for the time, and goes on asking every second until this is dropped.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         let address = Address::parse(url)?;
-        let links = Links::new(&address, 1, 1);
+        let connections = SharedConnections::new(&address, 1, 1);
         let estimate = Arc::new(Estimate::default());
         // As many as are kept: one answer may have been slow, and nobody should begin behind the others.
         let first = async |session: &Session| {
@@ -49,13 +49,13 @@ impl PostgresClock {
             }
             Ok(())
         };
-        links.call(first).await.map_err(|fault| ConnectError::database(&address, fault.to_string()))?;
+        connections.call(first).await.map_err(|fault| ConnectError::database(&address, fault.to_string()))?;
         let sampling = Arc::clone(&estimate);
         let sampler = tokio::spawn(async move {
             let mut is_failing = false;
             loop {
                 tokio::time::sleep(EVERY).await;
-                let sampled = links.call(async |session: &Session| sample(session, &sampling).await).await;
+                let sampled = connections.call(async |session: &Session| sample(session, &sampling).await).await;
                 match sampled {
                     Err(fault) if !is_failing => {
                         is_failing = true;

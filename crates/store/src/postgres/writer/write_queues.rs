@@ -1,9 +1,9 @@
-//! The bounded lines between the callers and the hands.
+//! The bounded queues between the callers and the writers.
 //!
-//! There is one line for each verb. Callers put jobs in and are refused at once when too much
-//! waits; a hand takes many jobs of one verb and does them in one transaction. So many hands
+//! There is one queue for each verb. Callers put jobs in and are refused at once when too much
+//! waits; a writer takes many jobs of one verb and does them in one transaction. So many writers
 //! at the most are with one verb at a time, so that a flood of submissions never has them
-//! all. Small jobs are done apart from large ones, and one hand is kept for them: who asks for
+//! all. Small jobs are done apart from large ones, and one writer is kept for them: who asks for
 //! little does not wait until somebody's thousands are done. A job that has waited for too long
 //! is taken back by its caller.
 
@@ -20,12 +20,12 @@ use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Start, Store
 use punctual_core::task::{Hold, NewTask, Task};
 use tokio::sync::{Notify, oneshot};
 
-use super::apply::Led;
-use super::fault::closed;
-use super::resolve::ResolverStep;
-use super::schedules::LedTurns;
+use crate::postgres::apply::Led;
+use crate::postgres::fault::closed;
+use crate::postgres::resolve::ResolverStep;
+use crate::postgres::schedules::LedTurns;
 
-/// What may wait in a line at the most, and how much is taken at once.
+/// What may wait in a queue at the most, and how much is taken at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub jobs: usize,
@@ -49,8 +49,8 @@ pub(crate) struct Job<I, A> {
 /// Jobs of one verb.
 pub(crate) type Jobs<I, A> = Vec<Job<I, A>>;
 
-/// The jobs of one verb, on their way to a hand.
-pub(crate) enum Group {
+/// The jobs of one verb, on their way to a writer.
+pub(crate) enum WriteBatch {
     Insert(Jobs<NewTask, Inserted>),
     Claim(Jobs<Claim, Claimed>),
     Start(Jobs<Start, Option<Task>>),
@@ -62,7 +62,7 @@ pub(crate) enum Group {
     Turn(Jobs<LedTurns, Option<Vec<Turned>>>),
 }
 
-/// What a call weighs, for the bounds of its line and of a transaction.
+/// What a call weighs, for the bounds of its queue and of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     /// Roughly how much memory it holds.
@@ -90,65 +90,65 @@ impl Size {
 }
 
 /// The jobs of one verb that wait.
-pub(crate) struct Line<I, A> {
+pub(crate) struct VerbQueue<I, A> {
     /// The small ones, and the large ones.
     jobs: [VecDeque<Job<I, A>>; 2],
     rows: usize,
     bytes: usize,
-    /// Hands that are with those of this verb, and how many may be.
+    /// Writers that are with those of this verb, and how many may be.
     busy: [usize; 2],
     most: usize,
 }
 
-/// The lines (see the module).
-pub(crate) struct Lines {
+/// The queues (see the module).
+pub(crate) struct WriteQueues {
     bounds: Bounds,
     state: Mutex<State>,
     wake: Notify,
 }
 
 struct State {
-    all: All,
-    /// Hands that are with large jobs, and how many may be.
+    all: VerbQueues,
+    /// Writers that are with large jobs, and how many may be.
     with_large: usize,
     most_with_large: usize,
     number: u64,
     closed: bool,
 }
 
-/// One line for each verb.
-pub(crate) struct All {
-    pub insert: Line<NewTask, Inserted>,
-    pub claim: Line<Claim, Claimed>,
-    pub start: Line<Start, Option<Task>>,
-    pub apply: Line<(TaskId, Change), Applied>,
-    pub apply_as: Line<Led, Option<Vec<Applied>>>,
-    pub extend: Line<Beat, Option<Hold>>,
-    pub review: Line<TaskId, ()>,
-    pub resolve: Line<ResolverStep, Resolved>,
-    pub turn: Line<LedTurns, Option<Vec<Turned>>>,
+/// One queue for each verb.
+pub(crate) struct VerbQueues {
+    pub insert: VerbQueue<NewTask, Inserted>,
+    pub claim: VerbQueue<Claim, Claimed>,
+    pub start: VerbQueue<Start, Option<Task>>,
+    pub apply: VerbQueue<(TaskId, Change), Applied>,
+    pub apply_as: VerbQueue<Led, Option<Vec<Applied>>>,
+    pub extend: VerbQueue<Beat, Option<Hold>>,
+    pub review: VerbQueue<TaskId, ()>,
+    pub resolve: VerbQueue<ResolverStep, Resolved>,
+    pub turn: VerbQueue<LedTurns, Option<Vec<Turned>>>,
 }
 
-/// Chooses the line of a verb.
-pub(crate) type Choose<I, A> = fn(&mut All) -> &mut Line<I, A>;
+/// Chooses the queue of a verb.
+pub(crate) type Choose<I, A> = fn(&mut VerbQueues) -> &mut VerbQueue<I, A>;
 
-impl Lines {
-    /// Lines for so many hands. One claims at a time: what another would skip, having found it locked, costs as much as
+impl WriteQueues {
+    /// Queues for so many writers. One claims at a time: what another would skip, having found it locked, costs as much as
     /// what it takes. One is always left that does not insert.
-    pub(crate) fn new(bounds: Bounds, hands: usize) -> Self {
-        let some = hands.saturating_sub(1).clamp(1, 2);
-        let all = All {
-            insert: Line::new(some),
-            claim: Line::new(1),
-            start: Line::new(1),
-            apply: Line::new(some),
-            apply_as: Line::new(1),
-            extend: Line::new(1),
-            review: Line::new(1),
-            resolve: Line::new(1),
-            turn: Line::new(1),
+    pub(crate) fn new(bounds: Bounds, writers: usize) -> Self {
+        let some = writers.saturating_sub(1).clamp(1, 2);
+        let all = VerbQueues {
+            insert: VerbQueue::new(some),
+            claim: VerbQueue::new(1),
+            start: VerbQueue::new(1),
+            apply: VerbQueue::new(some),
+            apply_as: VerbQueue::new(1),
+            extend: VerbQueue::new(1),
+            review: VerbQueue::new(1),
+            resolve: VerbQueue::new(1),
+            turn: VerbQueue::new(1),
         };
-        let most_with_large = hands.saturating_sub(1).max(1);
+        let most_with_large = writers.saturating_sub(1).max(1);
         let state = State { all, with_large: 0, most_with_large, number: 0, closed: false };
         Self { bounds, state: Mutex::new(state), wake: Notify::new() }
     }
@@ -171,7 +171,7 @@ impl Lines {
                 let reason = "PostgreSQL cannot be reached, or is too slow; nothing was changed";
                 return Err(StoreError::Unavailable(reason.to_owned()));
             }
-            // A hand has it: what becomes of it is told.
+            // A writer has it: what becomes of it is told.
             Err(_) => answer.await,
         };
         answered.unwrap_or_else(|_| Err(StoreError::Unavailable("the store gave the call up".to_owned())))
@@ -190,43 +190,43 @@ impl Lines {
         }
         state.number += 1;
         let number = state.number;
-        let line = choose(&mut state.all);
-        if line.is_full(rows, bytes, &self.bounds) {
+        let queue = choose(&mut state.all);
+        if queue.is_full(rows, bytes, &self.bounds) {
             return Err(StoreError::Overloaded);
         }
-        line.rows += rows;
-        line.bytes += bytes;
-        line.jobs[Size::of(rows) as usize].push_back(Job { items, reply, since: Instant::now(), number, rows, bytes });
+        queue.rows += rows;
+        queue.bytes += bytes;
+        queue.jobs[Size::of(rows) as usize].push_back(Job { items, reply, since: Instant::now(), number, rows, bytes });
         drop(state);
         self.wake.notify_one();
         Ok(number)
     }
 
-    /// Takes a job back; false if a hand has it already.
+    /// Takes a job back; false if a writer has it already.
     fn withdraw<I, A>(&self, choose: Choose<I, A>, number: u64) -> bool {
         let mut state = self.state.lock();
-        let line = choose(&mut state.all);
-        for jobs in &mut line.jobs {
+        let queue = choose(&mut state.all);
+        for jobs in &mut queue.jobs {
             if let Ok(at) = jobs.binary_search_by_key(&number, |job| job.number)
                 && let Some(job) = jobs.remove(at)
             {
-                line.rows -= job.rows;
-                line.bytes -= job.bytes;
+                queue.rows -= job.rows;
+                queue.bytes -= job.bytes;
                 return true;
             }
         }
         false
     }
 
-    /// Waits for jobs, and takes those of the verb whose first has waited longest; none once the lines are closed and
+    /// Waits for jobs, and takes those of the verb whose first has waited longest; none once the queues are closed and
     /// there is nothing left to take.
-    pub(crate) async fn take(self: &Arc<Self>) -> Option<(Group, Busy)> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Option<(WriteBatch, Slot)> {
         loop {
             {
                 let mut state = self.state.lock();
                 if let Some(taken) = self.take_now(&mut state) {
                     drop(state);
-                    // There may be more for the next hand.
+                    // There may be more for the next writer.
                     self.wake.notify_one();
                     return Some(taken);
                 }
@@ -240,7 +240,7 @@ impl Lines {
         }
     }
 
-    fn take_now(self: &Arc<Self>, state: &mut State) -> Option<(Group, Busy)> {
+    fn take_now(self: &Arc<Self>, state: &mut State) -> Option<(WriteBatch, Slot)> {
         let bounds = &self.bounds;
         let may_take_large = state.with_large < state.most_with_large;
         let all = &mut state.all;
@@ -258,17 +258,17 @@ impl Lines {
         ];
         let waits = waits.iter().enumerate();
         let ((_, size), verb) = waits.filter_map(|(verb, first)| first.map(|first| (first, verb))).min()?;
-        let busy = |of: fn(&mut All) -> &mut [usize; 2]| Busy { lines: Arc::clone(self), of, size };
+        let busy = |of: fn(&mut VerbQueues) -> &mut [usize; 2]| Slot { queues: Arc::clone(self), of, size };
         let taken = match verb {
-            0 => (Group::Insert(all.insert.take(size, bounds)), busy(|all| &mut all.insert.busy)),
-            1 => (Group::Claim(all.claim.take(size, bounds)), busy(|all| &mut all.claim.busy)),
-            2 => (Group::Start(all.start.take(size, bounds)), busy(|all| &mut all.start.busy)),
-            3 => (Group::Apply(all.apply.take(size, bounds)), busy(|all| &mut all.apply.busy)),
-            4 => (Group::ApplyAs(all.apply_as.take(size, bounds)), busy(|all| &mut all.apply_as.busy)),
-            5 => (Group::Extend(all.extend.take(size, bounds)), busy(|all| &mut all.extend.busy)),
-            6 => (Group::Review(all.review.take(size, bounds)), busy(|all| &mut all.review.busy)),
-            7 => (Group::Resolve(all.resolve.take(size, bounds)), busy(|all| &mut all.resolve.busy)),
-            _ => (Group::Turn(all.turn.take(size, bounds)), busy(|all| &mut all.turn.busy)),
+            0 => (WriteBatch::Insert(all.insert.take(size, bounds)), busy(|verbs| &mut verbs.insert.busy)),
+            1 => (WriteBatch::Claim(all.claim.take(size, bounds)), busy(|verbs| &mut verbs.claim.busy)),
+            2 => (WriteBatch::Start(all.start.take(size, bounds)), busy(|verbs| &mut verbs.start.busy)),
+            3 => (WriteBatch::Apply(all.apply.take(size, bounds)), busy(|verbs| &mut verbs.apply.busy)),
+            4 => (WriteBatch::ApplyAs(all.apply_as.take(size, bounds)), busy(|verbs| &mut verbs.apply_as.busy)),
+            5 => (WriteBatch::Extend(all.extend.take(size, bounds)), busy(|verbs| &mut verbs.extend.busy)),
+            6 => (WriteBatch::Review(all.review.take(size, bounds)), busy(|verbs| &mut verbs.review.busy)),
+            7 => (WriteBatch::Resolve(all.resolve.take(size, bounds)), busy(|verbs| &mut verbs.resolve.busy)),
+            _ => (WriteBatch::Turn(all.turn.take(size, bounds)), busy(|verbs| &mut verbs.turn.busy)),
         };
         state.with_large += usize::from(size == Size::Large);
         Some(taken)
@@ -289,7 +289,7 @@ impl Lines {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let All { insert, claim, start, apply, apply_as, extend, review, resolve, turn } = &mut state.all;
+        let VerbQueues { insert, claim, start, apply, apply_as, extend, review, resolve, turn } = &mut state.all;
         insert.clear();
         claim.clear();
         start.clear();
@@ -304,7 +304,7 @@ impl Lines {
     }
 }
 
-impl All {
+impl VerbQueues {
     fn is_empty(&self) -> bool {
         self.insert.is_empty()
             && self.claim.is_empty()
@@ -318,7 +318,7 @@ impl All {
     }
 }
 
-impl<I, A> Line<I, A> {
+impl<I, A> VerbQueue<I, A> {
     fn new(most: usize) -> Self {
         Self { jobs: Default::default(), rows: 0, bytes: 0, busy: [0; 2], most }
     }
@@ -338,7 +338,7 @@ impl<I, A> Line<I, A> {
         self.jobs.iter_mut().for_each(VecDeque::clear);
     }
 
-    /// Since when the first job of these sizes waits that a hand may take, and its size. With small ones one hand more
+    /// Since when the first job of these sizes waits that a writer may take, and its size. With small ones one writer more
     /// may be than the verb has, so that they never wait for the large ones.
     fn first(&self, sizes: &[Size]) -> Option<(Instant, Size)> {
         let is_allowed = |size: Size| match size {
@@ -370,20 +370,20 @@ impl<I, A> Line<I, A> {
     }
 }
 
-/// A hand is with a verb until this is dropped.
-pub(crate) struct Busy {
-    lines: Arc<Lines>,
-    of: fn(&mut All) -> &mut [usize; 2],
+/// A writer is with a verb until this is dropped.
+pub(crate) struct Slot {
+    queues: Arc<WriteQueues>,
+    of: fn(&mut VerbQueues) -> &mut [usize; 2],
     size: Size,
 }
 
-impl Drop for Busy {
+impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.lines.state.lock();
+        let mut state = self.queues.state.lock();
         (self.of)(&mut state.all)[self.size as usize] -= 1;
         state.with_large -= usize::from(self.size == Size::Large);
         drop(state);
-        self.lines.wake.notify_one();
+        self.queues.wake.notify_one();
     }
 }
 
@@ -394,7 +394,7 @@ mod tests {
 
     use super::*;
 
-    fn lines(hands: usize) -> Arc<Lines> {
+    fn queues(writers: usize) -> Arc<WriteQueues> {
         let bounds = Bounds {
             jobs: 100,
             rows: 100_000,
@@ -403,19 +403,19 @@ mod tests {
             group_jobs: 100,
             group_rows: 10_000,
         };
-        Arc::new(Lines::new(bounds, hands))
+        Arc::new(WriteQueues::new(bounds, writers))
     }
 
     /// Puts a call in, which is about so many rows.
-    async fn put(lines: &Arc<Lines>, verb: Verb, rows: usize) {
-        let waits = Arc::clone(lines);
+    async fn put(queues: &Arc<WriteQueues>, verb: Verb, rows: usize) {
+        let waits = Arc::clone(queues);
         tokio::spawn(async move {
             let weight = Weight { bytes: 1, rows };
             match verb {
-                Verb::Review => drop(waits.call(|all| &mut all.review, vec![TaskId::new()], weight).await),
+                Verb::Review => drop(waits.call(|verbs| &mut verbs.review, vec![TaskId::new()], weight).await),
                 Verb::Start => {
                     let start = Start { id: TaskId::new(), version: 1, worker: "w".to_owned(), grace_millis: 1 };
-                    drop(waits.call(|all| &mut all.start, vec![start], weight).await);
+                    drop(waits.call(|verbs| &mut verbs.start, vec![start], weight).await);
                 }
             }
         });
@@ -428,11 +428,11 @@ mod tests {
         Start,
     }
 
-    /// What a hand would take now: which verb, how many jobs.
-    fn take(lines: &Arc<Lines>) -> Option<(&'static str, usize, Busy)> {
-        match pin!(lines.take()).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Some((Group::Review(jobs), busy))) => Some(("review", jobs.len(), busy)),
-            Poll::Ready(Some((Group::Start(jobs), busy))) => Some(("start", jobs.len(), busy)),
+    /// What a writer would take now: which verb, how many jobs.
+    fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, Slot)> {
+        match pin!(queues.take()).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Some((WriteBatch::Review(jobs), busy))) => Some(("review", jobs.len(), busy)),
+            Poll::Ready(Some((WriteBatch::Start(jobs), busy))) => Some(("start", jobs.len(), busy)),
             Poll::Ready(_) => panic!("nothing else was put in"),
             Poll::Pending => None,
         }
@@ -440,38 +440,38 @@ mod tests {
 
     #[tokio::test]
     async fn a_small_call_is_done_apart_from_large_ones_and_beside_them() {
-        let lines = lines(4);
+        let queues = queues(4);
         for rows in [1_000, 1, 1_000, 2] {
-            put(&lines, Verb::Review, rows).await;
+            put(&queues, Verb::Review, rows).await;
         }
-        let (verb, jobs, large) = take(&lines).unwrap();
+        let (verb, jobs, large) = take(&queues).unwrap();
         assert_eq!((verb, jobs), ("review", 2));
-        put(&lines, Verb::Review, 1_000).await;
-        let (verb, jobs, _small) = take(&lines).unwrap();
+        put(&queues, Verb::Review, 1_000).await;
+        let (verb, jobs, _small) = take(&queues).unwrap();
         assert_eq!((verb, jobs), ("review", 2), "the two small ones");
-        assert!(take(&lines).is_none(), "one hand is with the large ones");
+        assert!(take(&queues).is_none(), "one writer is with the large ones");
         drop(large);
-        assert_eq!(take(&lines).unwrap().1, 1);
+        assert_eq!(take(&queues).unwrap().1, 1);
     }
 
     #[tokio::test]
     async fn one_hand_is_kept_for_small_calls() {
-        let lines = lines(2);
-        put(&lines, Verb::Review, 1_000).await;
-        put(&lines, Verb::Start, 1_000).await;
-        let (_, _, large) = take(&lines).unwrap();
-        assert!(take(&lines).is_none(), "the other hand is for small ones");
-        put(&lines, Verb::Start, 1).await;
-        let (verb, jobs, _small) = take(&lines).unwrap();
+        let queues = queues(2);
+        put(&queues, Verb::Review, 1_000).await;
+        put(&queues, Verb::Start, 1_000).await;
+        let (_, _, large) = take(&queues).unwrap();
+        assert!(take(&queues).is_none(), "the other writer is for small ones");
+        put(&queues, Verb::Start, 1).await;
+        let (verb, jobs, _small) = take(&queues).unwrap();
         assert_eq!((verb, jobs), ("start", 1));
         drop(large);
-        assert_eq!(take(&lines).unwrap().0, "start");
+        assert_eq!(take(&queues).unwrap().0, "start");
     }
 
     #[tokio::test]
     async fn many_small_calls_have_as_many_hands_as_ever() {
-        let lines = lines(1);
-        put(&lines, Verb::Start, 1_000).await;
-        assert_eq!(take(&lines).unwrap().1, 1, "a single hand does everything");
+        let queues = queues(1);
+        put(&queues, Verb::Start, 1_000).await;
+        assert_eq!(take(&queues).unwrap().1, 1, "a single writer does everything");
     }
 }

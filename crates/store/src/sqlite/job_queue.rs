@@ -17,7 +17,7 @@ use super::fault::closed;
 
 /// Which way a job goes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum WriteClass {
     /// Small, rare, and never held up by load: leases of leaders, signs of life of nodes.
     Urgent,
     /// What moves stored tasks on: claims, starts, changes, beats.
@@ -78,7 +78,7 @@ pub(crate) struct Group {
     jobs: usize,
     rows: usize,
     has_small: bool,
-    turn: Way,
+    turn: WriteClass,
 }
 
 impl Group {
@@ -126,12 +126,12 @@ impl<J> Queue<J> {
     }
 
     /// Puts a job in, or refuses it at once. One job is taken however large it is, or it could never be.
-    pub(crate) fn put(&self, way: Way, entry: Entry<J>) -> Result<(), StoreError> {
+    pub(crate) fn put(&self, way: WriteClass, entry: Entry<J>) -> Result<(), StoreError> {
         self.put_all(way, vec![entry])
     }
 
     /// Puts the jobs of one call in, one behind the other, or refuses them all.
-    pub(crate) fn put_all(&self, way: Way, entries: Vec<Entry<J>>) -> Result<(), StoreError> {
+    pub(crate) fn put_all(&self, way: WriteClass, entries: Vec<Entry<J>>) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(closed());
@@ -164,7 +164,7 @@ impl<J> Queue<J> {
             self.wake.wait(&mut state);
         }
         let waited = state.len();
-        Some(Group { portion, waited, jobs: 0, rows: 0, has_small: false, turn: Way::Progress })
+        Some(Group { portion, waited, jobs: 0, rows: 0, has_small: false, turn: WriteClass::Progress })
     }
 
     /// The next job of a group; none when it is to end. The first is given if there is one.
@@ -187,11 +187,11 @@ impl<J> Queue<J> {
         let entry = state.line(way).pop()?;
         group.jobs += 1;
         group.rows = group.rows.saturating_add(entry.rows);
-        group.has_small |= is_small && way != Way::Urgent;
+        group.has_small |= is_small && way != WriteClass::Urgent;
         group.turn = match way {
-            Way::Urgent => group.turn,
-            Way::Progress => Way::Submission,
-            Way::Submission => Way::Progress,
+            WriteClass::Urgent => group.turn,
+            WriteClass::Progress => WriteClass::Submission,
+            WriteClass::Submission => WriteClass::Progress,
         };
         Some(entry.job)
     }
@@ -222,26 +222,26 @@ impl<J> Queue<J> {
 }
 
 impl<J> State<J> {
-    fn line(&mut self, way: Way) -> &mut Line<J> {
+    fn line(&mut self, way: WriteClass) -> &mut Line<J> {
         match way {
-            Way::Urgent => &mut self.urgent,
-            Way::Progress => &mut self.progress,
-            Way::Submission => &mut self.submission,
+            WriteClass::Urgent => &mut self.urgent,
+            WriteClass::Progress => &mut self.progress,
+            WriteClass::Submission => &mut self.submission,
         }
     }
 
     /// What is urgent, then one of each other line in turn, so that neither waits for the other to become empty.
-    fn next_way(&self, turn: Way) -> Option<Way> {
+    fn next_way(&self, turn: WriteClass) -> Option<WriteClass> {
         let others = match turn {
-            Way::Submission => [Way::Submission, Way::Progress],
-            _ => [Way::Progress, Way::Submission],
+            WriteClass::Submission => [WriteClass::Submission, WriteClass::Progress],
+            _ => [WriteClass::Progress, WriteClass::Submission],
         };
-        let has_some = |way: &Way| match way {
-            Way::Urgent => self.urgent.len() > 0,
-            Way::Progress => self.progress.len() > 0,
-            Way::Submission => self.submission.len() > 0,
+        let has_some = |way: &WriteClass| match way {
+            WriteClass::Urgent => self.urgent.len() > 0,
+            WriteClass::Progress => self.progress.len() > 0,
+            WriteClass::Submission => self.submission.len() > 0,
         };
-        [Way::Urgent].into_iter().chain(others).find(has_some)
+        [WriteClass::Urgent].into_iter().chain(others).find(has_some)
     }
 
     fn len(&self) -> usize {
@@ -317,51 +317,51 @@ mod tests {
     #[test]
     fn too_much_is_refused_at_once_and_each_way_by_itself() {
         let queue = queue(2, 1_000);
-        queue.put(Way::Submission, entry("a", 1, 1)).unwrap();
-        queue.put(Way::Submission, entry("b", 1, 1)).unwrap();
-        assert!(matches!(queue.put(Way::Submission, entry("c", 1, 1)), Err(StoreError::Overloaded)));
-        queue.put(Way::Progress, entry("d", 1, 1)).unwrap();
-        queue.put(Way::Urgent, entry("e", 1, 1)).unwrap();
+        queue.put(WriteClass::Submission, entry("a", 1, 1)).unwrap();
+        queue.put(WriteClass::Submission, entry("b", 1, 1)).unwrap();
+        assert!(matches!(queue.put(WriteClass::Submission, entry("c", 1, 1)), Err(StoreError::Overloaded)));
+        queue.put(WriteClass::Progress, entry("d", 1, 1)).unwrap();
+        queue.put(WriteClass::Urgent, entry("e", 1, 1)).unwrap();
         assert_eq!(queue.take(PORTION).unwrap(), ["e", "d", "a", "b"]);
-        queue.put(Way::Submission, entry("c", 1, 1)).unwrap();
+        queue.put(WriteClass::Submission, entry("c", 1, 1)).unwrap();
     }
 
     #[test]
     fn weight_is_bounded_but_one_job_always_fits() {
         let queue = queue(100, 10);
-        queue.put(Way::Submission, entry("huge", 1_000, 1)).unwrap();
-        assert!(matches!(queue.put(Way::Submission, entry("small", 1, 1)), Err(StoreError::Overloaded)));
+        queue.put(WriteClass::Submission, entry("huge", 1_000, 1)).unwrap();
+        assert!(matches!(queue.put(WriteClass::Submission, entry("small", 1, 1)), Err(StoreError::Overloaded)));
         assert_eq!(queue.take(PORTION).unwrap(), ["huge"]);
-        queue.put(Way::Submission, entry("small", 1, 1)).unwrap();
+        queue.put(WriteClass::Submission, entry("small", 1, 1)).unwrap();
     }
 
     #[test]
     fn rows_are_bounded_but_one_job_always_fits() {
         let queue = queue(100, 1_000);
-        queue.put(Way::Submission, entry("wide", 1, 5_000)).unwrap();
-        assert!(matches!(queue.put(Way::Submission, entry("narrow", 1, 1)), Err(StoreError::Overloaded)));
+        queue.put(WriteClass::Submission, entry("wide", 1, 5_000)).unwrap();
+        assert!(matches!(queue.put(WriteClass::Submission, entry("narrow", 1, 1)), Err(StoreError::Overloaded)));
         assert_eq!(queue.take(PORTION).unwrap(), ["wide"]);
-        queue.put(Way::Submission, entry("narrow", 1, 1)).unwrap();
+        queue.put(WriteClass::Submission, entry("narrow", 1, 1)).unwrap();
     }
 
     #[test]
     fn nobody_lines_up_behind_a_job_that_has_waited_too_long() {
         let queue = Queue::new(Bounds { jobs: 100, rows: 1_000, bytes: 1_000, age: Duration::ZERO });
-        queue.put(Way::Progress, entry("first", 1, 1)).unwrap();
-        assert!(matches!(queue.put(Way::Progress, entry("second", 1, 1)), Err(StoreError::Overloaded)));
-        queue.put(Way::Submission, entry("of another line", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("first", 1, 1)).unwrap();
+        assert!(matches!(queue.put(WriteClass::Progress, entry("second", 1, 1)), Err(StoreError::Overloaded)));
+        queue.put(WriteClass::Submission, entry("of another line", 1, 1)).unwrap();
         assert_eq!(queue.take(PORTION).unwrap(), ["first", "of another line"]);
-        queue.put(Way::Progress, entry("second", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("second", 1, 1)).unwrap();
     }
 
     #[test]
     fn a_portion_ends_at_its_jobs_and_at_its_rows() {
         let queue = queue(100, 1_000);
         for job in ["a", "b", "c", "d", "e"] {
-            queue.put(Way::Submission, entry(job, 1, 1)).unwrap();
+            queue.put(WriteClass::Submission, entry(job, 1, 1)).unwrap();
         }
         assert_eq!(queue.take(PORTION).unwrap(), ["a", "b", "c", "d"]);
-        queue.put(Way::Progress, entry("wide", 1, 100)).unwrap();
+        queue.put(WriteClass::Progress, entry("wide", 1, 100)).unwrap();
         assert_eq!(queue.take(PORTION).unwrap(), ["wide"]);
         assert_eq!(queue.take(PORTION).unwrap(), ["e"]);
     }
@@ -370,10 +370,10 @@ mod tests {
     fn progress_and_submissions_take_turns() {
         let queue = queue(100, 1_000);
         for job in ["s1", "s2", "s3"] {
-            queue.put(Way::Submission, entry(job, 1, 1)).unwrap();
+            queue.put(WriteClass::Submission, entry(job, 1, 1)).unwrap();
         }
         for job in ["p1", "p2", "p3"] {
-            queue.put(Way::Progress, entry(job, 1, 1)).unwrap();
+            queue.put(WriteClass::Progress, entry(job, 1, 1)).unwrap();
         }
         assert_eq!(queue.take(PORTION).unwrap(), ["p1", "s1", "p2", "s2"]);
         assert_eq!(queue.take(PORTION).unwrap(), ["p3", "s3"]);
@@ -382,9 +382,9 @@ mod tests {
     #[test]
     fn a_closed_queue_is_emptied_first() {
         let queue = queue(100, 1_000);
-        queue.put(Way::Progress, entry("a", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("a", 1, 1)).unwrap();
         queue.close();
-        assert!(queue.put(Way::Progress, entry("b", 1, 1)).is_err());
+        assert!(queue.put(WriteClass::Progress, entry("b", 1, 1)).is_err());
         assert_eq!(queue.take(PORTION).unwrap(), ["a"]);
         assert!(queue.take(PORTION).is_none());
     }
@@ -399,12 +399,12 @@ mod tests {
     fn a_small_job_passes_large_ones_and_does_not_wait_for_them_to_be_done() {
         let queue = wide();
         for job in ["large 1", "large 2", "large 3"] {
-            queue.put(Way::Progress, entry(job, 1, 256)).unwrap();
+            queue.put(WriteClass::Progress, entry(job, 1, 256)).unwrap();
         }
         let mut group = queue.begin(ALL).unwrap();
         assert_eq!(queue.next(&mut group), Some("large 1"));
         // While that is being done.
-        queue.put(Way::Progress, entry("small", 1, 2)).unwrap();
+        queue.put(WriteClass::Progress, entry("small", 1, 2)).unwrap();
         assert_eq!(queue.next(&mut group), Some("small"));
         assert_eq!(queue.next(&mut group), None, "it ends for the sake of the small one");
         assert_eq!(queue.take(ALL).unwrap(), ["large 2", "large 3"]);
@@ -413,9 +413,9 @@ mod tests {
     #[test]
     fn large_jobs_are_not_passed_by_ever_more_small_ones() {
         let queue = wide();
-        queue.put(Way::Progress, entry("large", 1, 1_000)).unwrap();
+        queue.put(WriteClass::Progress, entry("large", 1, 1_000)).unwrap();
         for _ in 0..500 {
-            queue.put(Way::Progress, entry("small", 1, 1)).unwrap();
+            queue.put(WriteClass::Progress, entry("small", 1, 1)).unwrap();
         }
         let mut passed = 0;
         while let Some(group) = queue.take(ALL)
@@ -431,11 +431,11 @@ mod tests {
         let queue = wide();
         let hurry = Portion { hurry: Duration::from_hours(1), ..ALL };
         for _ in 0..3 {
-            queue.put(Way::Progress, entry("small", 1, 1)).unwrap();
-            queue.put(Way::Progress, entry("large", 1, 500)).unwrap();
+            queue.put(WriteClass::Progress, entry("small", 1, 1)).unwrap();
+            queue.put(WriteClass::Progress, entry("large", 1, 500)).unwrap();
         }
         assert_eq!(queue.take(hurry).unwrap(), ["small"; 3]);
-        queue.put(Way::Progress, entry("small", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("small", 1, 1)).unwrap();
         assert_eq!(queue.take(hurry).unwrap(), ["small", "large", "large", "large"]);
     }
 
@@ -443,9 +443,9 @@ mod tests {
     fn the_parts_of_a_call_stay_in_order_and_are_refused_together() {
         let queue = Queue::new(Bounds { jobs: 100, rows: 600, bytes: 1_000, age: Duration::MAX });
         let part = |job, rows| Entry { is_part: true, ..entry(job, 1, rows) };
-        queue.put_all(Way::Progress, vec![part("one", 256), part("two", 256), part("three", 1)]).unwrap();
+        queue.put_all(WriteClass::Progress, vec![part("one", 256), part("two", 256), part("three", 1)]).unwrap();
         let too_much = vec![part("four", 50), part("five", 50)];
-        assert!(matches!(queue.put_all(Way::Progress, too_much), Err(StoreError::Overloaded)));
+        assert!(matches!(queue.put_all(WriteClass::Progress, too_much), Err(StoreError::Overloaded)));
         assert_eq!(queue.take(ALL).unwrap(), ["one", "two", "three"]);
         assert_eq!(queue.len(), 0);
     }
@@ -453,10 +453,10 @@ mod tests {
     #[test]
     fn jobs_that_come_later_are_for_the_next_group() {
         let queue = wide();
-        queue.put(Way::Progress, entry("first", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("first", 1, 1)).unwrap();
         let mut group = queue.begin(ALL).unwrap();
         assert_eq!(queue.next(&mut group), Some("first"));
-        queue.put(Way::Progress, entry("second", 1, 1)).unwrap();
+        queue.put(WriteClass::Progress, entry("second", 1, 1)).unwrap();
         assert_eq!(queue.next(&mut group), None);
         assert_eq!(queue.take(ALL).unwrap(), ["second"]);
     }

@@ -17,8 +17,8 @@ use punctual_core::task::Hold;
 use tokio::sync::Notify;
 use tracing::info;
 
-use super::hand::Desk;
-use super::lines::Weight;
+use super::Weight;
+use super::WriterShared;
 use crate::claims::made;
 
 /// How often it is looked, and for how long by a server that answers: longer than it waits for whom it has lost.
@@ -33,25 +33,25 @@ const BYTES: usize = 256;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Doubts {
-    noted: Mutex<Vec<Doubt>>,
+pub(crate) struct TasksInDoubt {
+    noted: Mutex<Vec<TaskInDoubt>>,
     wake: Notify,
 }
 
 #[derive(Clone)]
-struct Doubt {
+struct TaskInDoubt {
     id: TaskId,
     give_back: Change,
     looks_left: usize,
 }
 
-impl Doubts {
+impl TasksInDoubt {
     /// These tasks may be where a claim or a start would have brought them.
     pub(crate) fn note<'a>(&self, tasks: impl Iterator<Item = (TaskId, Position, &'a Hold)>, by: &By<'_>) {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
             // What was taken ahead of its time is not due before it.
             let give_back = made(&position, Event::GiveBack(hold.since.max(by.now)), by);
-            Doubt { id, give_back: give_back.judging(Some(hold)), looks_left: LOOKS }
+            TaskInDoubt { id, give_back: give_back.judging(Some(hold)), looks_left: LOOKS }
         };
         let mut noted = self.noted.lock();
         let room = MOST.saturating_sub(noted.len());
@@ -60,24 +60,24 @@ impl Doubts {
         self.wake.notify_one();
     }
 
-    /// Gives back what is held for nobody, until the lines are closed.
-    pub(crate) async fn run(desk: Arc<Desk>) {
-        let doubts = &desk.doubts;
-        while !desk.lines.is_closed() {
-            if doubts.noted.lock().is_empty() {
-                doubts.wake.notified().await;
+    /// Gives back what is held for nobody, until the queues are closed.
+    pub(crate) async fn run(shared: Arc<WriterShared>) {
+        let in_doubt = &shared.in_doubt;
+        while !shared.write_queues.is_closed() {
+            if in_doubt.noted.lock().is_empty() {
+                in_doubt.wake.notified().await;
             }
             tokio::time::sleep(EVERY).await;
-            doubts.look(&desk).await;
+            in_doubt.look(&shared).await;
         }
     }
 
-    async fn look(&self, desk: &Desk) {
+    async fn look(&self, shared: &WriterShared) {
         let some: Vec<(TaskId, Change)> =
             self.noted.lock().iter().map(|doubt| (doubt.id, doubt.give_back.clone())).collect();
         let looked = some.len();
         let weight = Weight { bytes: looked * BYTES, rows: looked };
-        let Ok(applied) = desk.lines.call(|all| &mut all.apply, some, weight).await else { return };
+        let Ok(applied) = shared.write_queues.call(|verbs| &mut verbs.apply, some, weight).await else { return };
         let mut given_back = 0;
         let mut applied = applied.into_iter();
         // Those noted since are behind those that were looked at.

@@ -1,6 +1,6 @@
 //! Where a PostgreSQL is and how it is spoken to, read from a URL. The only place that connects.
 //!
-//! The hands, the reads, the leases, the clock, the listener and the migrations all connect
+//! The writers, the reads, the leases, the clock, the listener and the migrations all connect
 //! through [`Address::connect`], so that what the URL says of TLS holds for each of them.
 
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tokio_postgres::tls::MakeTlsConnect;
 use tokio_postgres::{Client, Config, Connection, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::connect::ConnectError;
-use super::fault::{Fault, spoken};
+use super::ConnectError;
 use super::lineage::Lineage;
 use super::session::CONNECT;
 use super::tls::{self, Mode};
+use crate::postgres::fault::{Fault, spoken};
 
 /// What a URL may say behind its question mark.
 const PARAMETERS: [&str; 20] = [

@@ -13,9 +13,10 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
-use super::hand::Desk;
 use super::notifier::{CHANNEL, News, read};
-use super::session::Session;
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::writer::WriterShared;
 
 /// What may wait for a slow subscriber.
 const MOST_WAITING: usize = 1_024;
@@ -69,18 +70,18 @@ impl Listener {
     }
 
     /// Listens until it is aborted.
-    pub(crate) async fn run(self: Arc<Self>, desk: Arc<Desk>) {
+    pub(crate) async fn run(self: Arc<Self>, shared: Arc<WriterShared>) {
         loop {
-            if let Err(fault) = self.listen(&desk).await {
+            if let Err(fault) = self.listen(&shared).await {
                 debug!(fault = %fault.tell(), "the other nodes are not heard");
             }
             tokio::time::sleep(TEND.mul_f64(0.5 + rand::random::<f64>())).await;
         }
     }
 
-    async fn listen(&self, desk: &Desk) -> Result<(), super::fault::Fault> {
+    async fn listen(&self, shared: &WriterShared) -> Result<(), Fault> {
         let (hear, mut heard) = mpsc::unbounded_channel();
-        let session = Session::open_listening(&desk.address, &[], move |message| {
+        let session = Session::open_listening(&shared.address, &[], move |message| {
             if let AsyncMessage::Notification(notification) = message {
                 drop(hear.send(read(notification.payload())));
             }
@@ -88,11 +89,11 @@ impl Listener {
         .await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         // Whatever was told before is missed.
-        self.everything(desk);
+        self.everything(shared);
         loop {
             match tokio::time::timeout(TEND, heard.recv()).await {
-                Ok(Some(told)) if told.node == desk.node => {}
-                Ok(Some(told)) => self.pass_on(desk, &session, told.news).await?,
+                Ok(Some(told)) if told.node == shared.node => {}
+                Ok(Some(told)) => self.pass_on(shared, &session, told.news).await?,
                 Ok(None) => return Ok(()),
                 // A connection that nothing is sent on does not notice that its server is gone.
                 Err(_) => session.run("SELECT 1").await?,
@@ -100,11 +101,11 @@ impl Listener {
         }
     }
 
-    async fn pass_on(&self, desk: &Desk, session: &Session, news: News) -> Result<(), super::fault::Fault> {
+    async fn pass_on(&self, shared: &WriterShared, session: &Session, news: News) -> Result<(), Fault> {
         let waiting = match news {
             News::Lanes(waiting) => waiting,
             News::Everything => {
-                self.everything(desk);
+                self.everything(shared);
                 return Ok(());
             }
             News::Partitions => {
@@ -112,18 +113,18 @@ impl Listener {
                 return Ok(());
             }
             News::Queues => {
-                desk.limits.watch.changed();
+                shared.limits.watch.changed();
                 return Ok(());
             }
             News::Freed(lanes) => {
-                for lane in desk.lanes.get(session, lanes).await?.values() {
-                    desk.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
+                for lane in shared.lanes.get(session, lanes).await?.values() {
+                    shared.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
                 }
                 return Ok(());
             }
         };
-        desk.marks.put(waiting.iter().copied());
-        let lanes = desk.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
+        shared.cursors.put(waiting.iter().copied());
+        let lanes = shared.lanes.get(session, waiting.iter().map(|(lane, _)| *lane)).await?;
         for (lane, due_at) in waiting {
             if let Some(lane) = lanes.get(&lane) {
                 // Nobody may have subscribed.
@@ -133,9 +134,9 @@ impl Listener {
         Ok(())
     }
 
-    fn everything(&self, desk: &Desk) {
-        desk.marks.doubt_all();
-        desk.limits.watch.changed();
+    fn everything(&self, shared: &WriterShared) {
+        shared.cursors.doubt_all();
+        shared.limits.watch.changed();
         self.wakes.send(Wake::Everything).ok();
     }
 }

@@ -3,7 +3,7 @@
 //! The words and their meanings are those of libpq: `require` encrypts and believes any
 //! certificate, unless `sslrootcert` names roots; `verify-ca` wants a certificate that one of the
 //! roots has signed; `verify-full` wants besides that it is for the host that was connected to.
-//! [`super::address`] reads them from the URL and connects.
+//! [`super::Address`] reads them from the URL and connects.
 
 use std::sync::Arc;
 

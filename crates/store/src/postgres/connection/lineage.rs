@@ -1,7 +1,7 @@
 //! Which server is the last that was made primary: after a failover the one before must not be written to, should it come
 //! back as if nothing had happened.
 //!
-//! Every promotion begins a new timeline, a number that only grows. Whoever connects through one [`Address`](super::address)
+//! Every promotion begins a new timeline, a number that only grows. Whoever connects through one [`Address`](super::Address)
 //! shares the memory of the newest that was seen, and leaves a server that is behind it.
 
 use parking_lot::Mutex;

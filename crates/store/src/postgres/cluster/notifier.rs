@@ -16,8 +16,8 @@ use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 use tracing::debug;
 
-use super::link::Links;
-use super::statements::Sql;
+use crate::postgres::connection::SharedConnections;
+use crate::postgres::statements::Sql;
 
 /// The channel of the notifications.
 pub(crate) const CHANNEL: &str = "punctual_wake";
@@ -78,7 +78,7 @@ impl Notifier {
     }
 
     /// Sends what was noted, until it is aborted.
-    pub(crate) async fn run(self, links: Arc<Links>, node: NodeId) {
+    pub(crate) async fn run(self, connections: Arc<SharedConnections>, node: NodeId) {
         loop {
             self.0.added.notified().await;
             tokio::time::sleep(GATHER).await;
@@ -86,7 +86,7 @@ impl Notifier {
             let freed = std::mem::take(&mut *self.0.freed.lock());
             let waiting = (!lanes.is_empty()).then(|| spell(node, &lanes));
             for text in waiting.into_iter().chain((!freed.is_empty()).then(|| spell_freed(node, &freed))) {
-                let sent = links.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
+                let sent = connections.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
                 if let Err(fault) = sent {
                     debug!(%fault, "the other nodes could not be told of waiting tasks");
                 }

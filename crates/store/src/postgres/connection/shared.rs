@@ -1,6 +1,6 @@
 //! A connection that is there again when it was lost, for statements that stand by themselves.
 //!
-//! Reads, leases and the registry go through links: every call is a statement or a few,
+//! Reads, leases and the registry go through connections: every call is a statement or a few,
 //! each a transaction of its own, so that a call that is dropped leaves nothing behind and
 //! many can share a connection, one behind the other on the wire.
 
@@ -12,15 +12,15 @@ use punctual_core::store::StoreError;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::address::Address;
-use super::fault::Fault;
-use super::session::Session;
+use super::Address;
+use super::Session;
+use crate::postgres::fault::Fault;
 
 /// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is made when it is needed (see the module).
-pub(crate) struct Link {
+pub(crate) struct SharedConnection {
     address: Address,
     state: Mutex<State>,
     busy: AtomicUsize,
@@ -32,7 +32,7 @@ struct State {
     failed: Option<(Instant, StoreError)>,
 }
 
-impl Link {
+impl SharedConnection {
     fn new(address: Address) -> Self {
         Self { address, state: Mutex::default(), busy: AtomicUsize::new(0) }
     }
@@ -67,24 +67,24 @@ impl Link {
     }
 }
 
-/// A few links to one server, and a bound on how many calls they serve at once.
-pub(crate) struct Links {
-    all: Vec<Link>,
+/// A few connections to one server, and a bound on how many calls they serve at once.
+pub(crate) struct SharedConnections {
+    all: Vec<SharedConnection>,
     most: usize,
     busy: AtomicUsize,
     closed: AtomicBool,
 }
 
-impl Links {
-    /// `count` links for at most `most` calls at once.
+impl SharedConnections {
+    /// `count` connections for at most `most` calls at once.
     pub(crate) fn new(address: &Address, count: usize, most: usize) -> Self {
-        let all = (0..count.max(1)).map(|_| Link::new(address.clone())).collect();
+        let all = (0..count.max(1)).map(|_| SharedConnection::new(address.clone())).collect();
         Self { all, most, busy: AtomicUsize::new(0), closed: AtomicBool::new(false) }
     }
 
     /// Has `work` done on the link that has the least to do.
     pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let _all = Busy::count(&self.busy);
+        let _all = CallGuard::count(&self.busy);
         if self.closed.load(Ordering::Acquire) {
             return Err(Fault::Closed.tell());
         }
@@ -93,7 +93,7 @@ impl Links {
         }
         let least = self.all.iter().min_by_key(|link| link.busy.load(Ordering::Relaxed));
         let link = least.expect("invariant: there is at least one link");
-        let _one = Busy::count(&link.busy);
+        let _one = CallGuard::count(&link.busy);
         let session = link.session().await.map_err(|fault| fault.tell())?;
         let done = work(&session).await;
         if let Err(fault) = &done
@@ -114,16 +114,16 @@ impl Links {
 }
 
 /// Counts a call while it lasts, also when it is dropped.
-pub(crate) struct Busy<'a>(&'a AtomicUsize);
+pub(crate) struct CallGuard<'a>(&'a AtomicUsize);
 
-impl<'a> Busy<'a> {
+impl<'a> CallGuard<'a> {
     pub(crate) fn count(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

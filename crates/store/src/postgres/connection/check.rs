@@ -2,12 +2,12 @@
 
 use tokio_postgres::error::SqlState;
 
-use super::address::Address;
-use super::database::Database;
-use super::fault::{Fault, spoken};
+use super::Address;
 use super::tls::{self, Refusal};
 use crate::migrations::MigrationError;
 use crate::migrations::postgres::STEPS;
+use crate::postgres::database::Database;
+use crate::postgres::fault::{Fault, spoken};
 
 /// Why a database cannot be worked with. No password is ever in it.
 #[derive(Debug, thiserror::Error)]

@@ -3,11 +3,13 @@
 //! What was claimed leaves dead entries in the index until PostgreSQL has cleaned up, which
 //! it cannot while anybody has an old transaction open; a claim that began at the front would
 //! walk over all of them. So this process remembers how far it has taken from each lane and
-//! begins there. A mark goes back when something is put before it, by this process or, as a
+//! begins there. A cursor goes back when something is put before it, by this process or, as a
 //! notification tells, by another. One that stands too far ahead all the same (a row that was
-//! skipped because somebody had it, and gave it back) is found out by `patrol`, which looks at
+//! skipped because somebody had it, and gave it back) is found out by `audit`, which looks at
 //! the fronts of the lanes every few seconds: it delays, and loses nothing. What is taken from
-//! an instant on has a mark of its own: it leaves what was due before.
+//! an instant on has a cursor of its own: it leaves what was due before.
+
+pub(crate) mod audit;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,12 +23,12 @@ pub(crate) type Place = (i64, i64);
 
 /// What is due in a lane from an instant on; mostly all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Reach {
+pub(crate) struct LaneRange {
     pub lane: i64,
     pub from: i64,
 }
 
-impl Reach {
+impl LaneRange {
     /// Before everything in it.
     pub(crate) const fn front(self) -> Place {
         (self.from, i64::MIN)
@@ -52,32 +54,32 @@ const MOST_OF_LANE: usize = 4;
 
 /// How far each lane has been taken from (see the module). One claim is under way at a time.
 #[derive(Default)]
-pub(crate) struct Marks {
+pub(crate) struct ScanCursors {
     lanes: Mutex<HashMap<i64, Known>>,
     doubted: Notify,
 }
 
 /// What is known of a lane.
 struct Known {
-    marks: Vec<Mark>,
+    cursors: Vec<ScanCursor>,
     /// Something was taken since its front was looked at.
     is_busy: bool,
-    /// Somebody has reason to doubt its marks.
+    /// Somebody has reason to doubt its cursors.
     is_doubtful: bool,
     /// When its front was last looked at, and how long that took.
     looked_at: Instant,
     took: Duration,
 }
 
-struct Mark {
-    reach: Reach,
+struct ScanCursor {
+    range: LaneRange,
     /// Nothing waits up to here.
     place: Place,
     /// The first of what was put in since the last claim began, which may not have seen it.
     lowest: Place,
 }
 
-impl Mark {
+impl ScanCursor {
     /// Something waits right behind this place.
     fn go_back(&mut self, before: Place) {
         self.place = self.place.min(before);
@@ -88,7 +90,7 @@ impl Mark {
 impl Known {
     fn new() -> Self {
         let (looked_at, took) = (Instant::now(), Duration::ZERO);
-        Self { marks: Vec::new(), is_busy: false, is_doubtful: false, looked_at, took }
+        Self { cursors: Vec::new(), is_busy: false, is_doubtful: false, looked_at, took }
     }
 
     fn look_is_due(&self, now: Instant) -> bool {
@@ -97,48 +99,48 @@ impl Known {
             (false, true) => BUSY,
             (false, false) => QUIET,
         };
-        let is_ahead = self.marks.iter().any(|mark| mark.place > mark.reach.front());
+        let is_ahead = self.cursors.iter().any(|cursor| cursor.place > cursor.range.front());
         is_ahead && now >= self.looked_at + pause.max(self.took * SHARE)
     }
 }
 
-impl Marks {
+impl ScanCursors {
     /// A claim is about to look into a lane: it begins strictly after this place.
-    pub(crate) fn begin(&self, reach: Reach) -> Place {
+    pub(crate) fn begin(&self, range: LaneRange) -> Place {
         let mut lanes = self.lanes.lock();
-        if lanes.len() >= MOST && !lanes.contains_key(&reach.lane) {
+        if lanes.len() >= MOST && !lanes.contains_key(&range.lane) {
             lanes.clear();
         }
-        let marks = &mut lanes.entry(reach.lane).or_insert_with(Known::new).marks;
-        let known = marks.iter().position(|mark| mark.reach == reach);
+        let cursors = &mut lanes.entry(range.lane).or_insert_with(Known::new).cursors;
+        let known = cursors.iter().position(|cursor| cursor.range == range);
         let at = known.unwrap_or_else(|| {
-            if marks.len() == MOST_OF_LANE {
-                marks.remove(0);
+            if cursors.len() == MOST_OF_LANE {
+                cursors.remove(0);
             }
-            marks.push(Mark { reach, place: reach.front(), lowest: END });
-            marks.len() - 1
+            cursors.push(ScanCursor { range, place: range.front(), lowest: END });
+            cursors.len() - 1
         });
-        marks[at].lowest = END;
-        marks[at].place.max(reach.front())
+        cursors[at].lowest = END;
+        cursors[at].place.max(range.front())
     }
 
     /// A claim has taken everything up to `to`, if it took anything.
-    pub(crate) fn taken(&self, reach: Reach, to: Option<Place>) {
+    pub(crate) fn taken(&self, range: LaneRange, to: Option<Place>) {
         let mut lanes = self.lanes.lock();
         // Forgotten meanwhile: what it saw may be wrong.
-        let (Some(known), Some(to)) = (lanes.get_mut(&reach.lane), to) else { return };
+        let (Some(known), Some(to)) = (lanes.get_mut(&range.lane), to) else { return };
         known.is_busy = true;
-        if let Some(mark) = known.marks.iter_mut().find(|mark| mark.reach == reach) {
-            mark.place = to.min(mark.lowest);
+        if let Some(cursor) = known.cursors.iter_mut().find(|cursor| cursor.range == range) {
+            cursor.place = to.min(cursor.lowest);
         }
     }
 
     /// Where to begin in a lane that is only read.
     pub(crate) fn place(&self, lane: i64) -> Place {
-        let all = Reach { lane, from: i64::MIN };
+        let all = LaneRange { lane, from: i64::MIN };
         let lanes = self.lanes.lock();
-        let mark = lanes.get(&lane).and_then(|known| known.marks.iter().find(|mark| mark.reach == all));
-        mark.map_or(all.front(), |mark| mark.place)
+        let cursor = lanes.get(&lane).and_then(|known| known.cursors.iter().find(|cursor| cursor.range == all));
+        cursor.map_or(all.front(), |cursor| cursor.place)
     }
 
     /// Something waits in these lanes that is due then.
@@ -146,7 +148,7 @@ impl Marks {
         let mut lanes = self.lanes.lock();
         for (lane, due_at) in waiting {
             if let Some(known) = lanes.get_mut(&lane) {
-                known.marks.iter_mut().for_each(|mark| mark.go_back((due_at, i64::MIN)));
+                known.cursors.iter_mut().for_each(|cursor| cursor.go_back((due_at, i64::MIN)));
             }
         }
     }
@@ -154,11 +156,11 @@ impl Marks {
     /// A task of this lane waits there: it is the first.
     pub(crate) fn found(&self, lane: i64, first: Place) {
         if let Some(known) = self.lanes.lock().get_mut(&lane) {
-            known.marks.iter_mut().for_each(|mark| mark.go_back((first.0, first.1.saturating_sub(1))));
+            known.cursors.iter_mut().for_each(|cursor| cursor.go_back((first.0, first.1.saturating_sub(1))));
         }
     }
 
-    /// The marks of these lanes may stand too far ahead.
+    /// The cursors of these lanes may stand too far ahead.
     pub(crate) fn doubt(&self, doubtful: impl IntoIterator<Item = i64>) {
         let mut lanes = self.lanes.lock();
         for lane in doubtful {
@@ -170,13 +172,13 @@ impl Marks {
         self.doubted.notify_one();
     }
 
-    /// Every mark may stand too far ahead.
+    /// Every cursor may stand too far ahead.
     pub(crate) fn doubt_all(&self) {
         self.lanes.lock().values_mut().for_each(|known| known.is_doubtful = true);
         self.doubted.notify_one();
     }
 
-    /// Returns once a mark is doubted.
+    /// Returns once a cursor is doubted.
     pub(crate) async fn wait_for_doubt(&self) {
         self.doubted.notified().await;
     }
@@ -214,111 +216,111 @@ mod tests {
     use super::*;
 
     const FRONT: Place = (i64::MIN, i64::MIN);
-    const ONE: Reach = Reach { lane: 1, from: i64::MIN };
-    const TWO: Reach = Reach { lane: 2, from: i64::MIN };
+    const ONE: LaneRange = LaneRange { lane: 1, from: i64::MIN };
+    const TWO: LaneRange = LaneRange { lane: 2, from: i64::MIN };
 
-    fn take(marks: &Marks, reach: Reach, to: Place) {
-        marks.begin(reach);
-        marks.taken(reach, Some(to));
+    fn take(cursors: &ScanCursors, range: LaneRange, to: Place) {
+        cursors.begin(range);
+        cursors.taken(range, Some(to));
     }
 
     #[test]
     fn a_claim_begins_where_the_last_one_ended() {
-        let marks = Marks::default();
-        assert_eq!(marks.begin(ONE), FRONT);
-        marks.taken(ONE, Some((5, 7)));
-        assert_eq!((marks.begin(ONE), marks.place(1)), ((5, 7), (5, 7)));
-        marks.taken(ONE, None);
-        assert_eq!(marks.begin(ONE), (5, 7));
-        assert_eq!(marks.begin(TWO), FRONT);
+        let cursors = ScanCursors::default();
+        assert_eq!(cursors.begin(ONE), FRONT);
+        cursors.taken(ONE, Some((5, 7)));
+        assert_eq!((cursors.begin(ONE), cursors.place(1)), ((5, 7), (5, 7)));
+        cursors.taken(ONE, None);
+        assert_eq!(cursors.begin(ONE), (5, 7));
+        assert_eq!(cursors.begin(TWO), FRONT);
     }
 
     #[test]
     fn what_is_put_before_the_mark_moves_it_back() {
-        let marks = Marks::default();
-        take(&marks, ONE, (5, 7));
-        marks.put([(1, 9)]);
-        assert_eq!(marks.begin(ONE), (5, 7));
-        marks.put([(1, 5)]);
-        assert_eq!(marks.begin(ONE), (5, i64::MIN));
+        let cursors = ScanCursors::default();
+        take(&cursors, ONE, (5, 7));
+        cursors.put([(1, 9)]);
+        assert_eq!(cursors.begin(ONE), (5, 7));
+        cursors.put([(1, 5)]);
+        assert_eq!(cursors.begin(ONE), (5, i64::MIN));
     }
 
     #[test]
     fn what_is_put_while_a_claim_looks_is_not_passed_over() {
-        let marks = Marks::default();
-        take(&marks, ONE, (5, 7));
-        marks.begin(ONE);
-        marks.put([(1, 6)]);
-        marks.taken(ONE, Some((8, 9)));
-        assert_eq!(marks.begin(ONE), (6, i64::MIN));
+        let cursors = ScanCursors::default();
+        take(&cursors, ONE, (5, 7));
+        cursors.begin(ONE);
+        cursors.put([(1, 6)]);
+        cursors.taken(ONE, Some((8, 9)));
+        assert_eq!(cursors.begin(ONE), (6, i64::MIN));
     }
 
     #[test]
     fn what_is_found_at_the_front_moves_the_mark_back() {
-        let marks = Marks::default();
-        take(&marks, ONE, (5, 7));
-        marks.found(1, (6, 1));
-        assert_eq!(marks.begin(ONE), (5, 7));
-        marks.found(1, (5, 3));
-        assert_eq!(marks.begin(ONE), (5, 2));
+        let cursors = ScanCursors::default();
+        take(&cursors, ONE, (5, 7));
+        cursors.found(1, (6, 1));
+        assert_eq!(cursors.begin(ONE), (5, 7));
+        cursors.found(1, (5, 3));
+        assert_eq!(cursors.begin(ONE), (5, 2));
     }
 
     #[test]
     fn what_is_taken_from_an_instant_on_leaves_what_was_due_before() {
-        let marks = Marks::default();
-        let late = Reach { from: 50, ..ONE };
-        assert_eq!(marks.begin(late), (50, i64::MIN));
-        marks.taken(late, Some((60, 7)));
-        assert_eq!(marks.begin(late), (60, 7));
-        assert_eq!((marks.begin(ONE), marks.place(1)), (FRONT, FRONT));
-        marks.put([(1, 55)]);
-        assert_eq!(marks.begin(late), (55, i64::MIN));
-        marks.put([(1, 5)]);
-        assert_eq!(marks.begin(late), (50, i64::MIN));
+        let cursors = ScanCursors::default();
+        let late = LaneRange { from: 50, ..ONE };
+        assert_eq!(cursors.begin(late), (50, i64::MIN));
+        cursors.taken(late, Some((60, 7)));
+        assert_eq!(cursors.begin(late), (60, 7));
+        assert_eq!((cursors.begin(ONE), cursors.place(1)), (FRONT, FRONT));
+        cursors.put([(1, 55)]);
+        assert_eq!(cursors.begin(late), (55, i64::MIN));
+        cursors.put([(1, 5)]);
+        assert_eq!(cursors.begin(late), (50, i64::MIN));
     }
 
     #[test]
     fn the_instants_of_a_lane_are_few() {
-        let marks = Marks::default();
+        let cursors = ScanCursors::default();
         for from in 0..100 {
-            take(&marks, Reach { lane: 1, from }, (from, 7));
+            take(&cursors, LaneRange { lane: 1, from }, (from, 7));
         }
-        assert_eq!(marks.lanes.lock()[&1].marks.len(), MOST_OF_LANE);
-        assert_eq!(marks.begin(Reach { lane: 1, from: 99 }), (99, 7));
+        assert_eq!(cursors.lanes.lock()[&1].cursors.len(), MOST_OF_LANE);
+        assert_eq!(cursors.begin(LaneRange { lane: 1, from: 99 }), (99, 7));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_doubtful_mark_is_looked_after_at_once() {
-        let marks = Marks::default();
-        take(&marks, ONE, (5, 7));
-        take(&marks, TWO, (5, 7));
-        marks.doubt([2, 3]);
-        marks.wait_for_doubt().await;
-        assert_eq!(marks.to_look_at(10), [[2]]);
-        marks.doubt_all();
-        marks.wait_for_doubt().await;
-        assert_eq!(marks.to_look_at(1).len(), 2);
-        assert_eq!(marks.begin(ONE), (5, 7), "it counts meanwhile");
+        let cursors = ScanCursors::default();
+        take(&cursors, ONE, (5, 7));
+        take(&cursors, TWO, (5, 7));
+        cursors.doubt([2, 3]);
+        cursors.wait_for_doubt().await;
+        assert_eq!(cursors.to_look_at(10), [[2]]);
+        cursors.doubt_all();
+        cursors.wait_for_doubt().await;
+        assert_eq!(cursors.to_look_at(1).len(), 2);
+        assert_eq!(cursors.begin(ONE), (5, 7), "it counts meanwhile");
     }
 
     #[tokio::test(start_paused = true)]
     async fn fronts_are_looked_at_in_their_time() {
-        let marks = Marks::default();
-        take(&marks, ONE, (5, 7));
-        marks.begin(TWO);
-        assert!(marks.to_look_at(10).is_empty(), "not yet");
+        let cursors = ScanCursors::default();
+        take(&cursors, ONE, (5, 7));
+        cursors.begin(TWO);
+        assert!(cursors.to_look_at(10).is_empty(), "not yet");
         tokio::time::advance(BUSY).await;
-        assert_eq!(marks.to_look_at(10), [[1]], "from the other nothing was taken");
-        marks.looked_at(&[1], Duration::ZERO);
+        assert_eq!(cursors.to_look_at(10), [[1]], "from the other nothing was taken");
+        cursors.looked_at(&[1], Duration::ZERO);
         tokio::time::advance(BUSY).await;
-        assert!(marks.to_look_at(10).is_empty(), "it is quiet");
+        assert!(cursors.to_look_at(10).is_empty(), "it is quiet");
         tokio::time::advance(QUIET).await;
-        assert_eq!(marks.to_look_at(10), [[1]]);
-        marks.taken(ONE, Some((8, 9)));
-        marks.looked_at(&[1], BUSY);
+        assert_eq!(cursors.to_look_at(10), [[1]]);
+        cursors.taken(ONE, Some((8, 9)));
+        cursors.looked_at(&[1], BUSY);
         tokio::time::advance(BUSY * (SHARE - 1)).await;
-        assert!(marks.to_look_at(10).is_empty(), "a look that takes long is seldom");
+        assert!(cursors.to_look_at(10).is_empty(), "a look that takes long is seldom");
         tokio::time::advance(BUSY).await;
-        assert_eq!(marks.to_look_at(10), [[1]]);
+        assert_eq!(cursors.to_look_at(10), [[1]]);
     }
 }

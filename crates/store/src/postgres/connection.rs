@@ -1,0 +1,21 @@
+//! Connections to PostgreSQL: where the server is, how a session is set up, and who may use it.
+//!
+//! Everything that talks to the server comes through here. A [`Session`] is one connection with its
+//! prepared statements. [`SharedConnections`] serve single statements of many callers at once, an
+//! [`ExclusiveConnection`] serves one transaction after the other, and every writer has a session of
+//! its own. An [`Address`] remembers the newest primary it has met: no session writes to an older one.
+
+mod address;
+mod check;
+mod exclusive;
+mod lineage;
+mod session;
+mod shared;
+pub(crate) mod tls;
+
+pub(crate) use address::Address;
+pub use check::ConnectError;
+pub(crate) use check::check;
+pub(crate) use exclusive::ExclusiveConnection;
+pub(crate) use session::{Parameters, Session};
+pub(crate) use shared::SharedConnections;
