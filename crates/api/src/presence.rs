@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::WorkerSighting;
-use punctual_scheduler::desk::Wants;
+use punctual_scheduler::polls::PollFilter;
 use tokio_util::sync::CancellationToken;
 
 use crate::state::Api;
@@ -38,7 +38,7 @@ struct UnflushedWorkers {
 
 impl WorkerPresence {
     /// Records that `worker` asked for `wants` at `now`.
-    pub fn record(&self, tenant: &str, worker: &str, wants: &Wants, now: Timestamp) {
+    pub fn record(&self, tenant: &str, worker: &str, wants: &PollFilter, now: Timestamp) {
         self.merge(tenant, worker, Some(wants), now);
     }
 
@@ -47,14 +47,14 @@ impl WorkerPresence {
         self.merge(tenant, worker, None, now);
     }
 
-    fn merge(&self, tenant: &str, worker: &str, wants: Option<&Wants>, now: Timestamp) {
+    fn merge(&self, tenant: &str, worker: &str, wants: Option<&PollFilter>, now: Timestamp) {
         let mut unflushed = self.0.lock();
         if let Some(known) = unflushed.by_tenant.get_mut(tenant).and_then(|workers| workers.get_mut(worker)) {
             known.last_seen_at = known.last_seen_at.max(now);
             let same = match wants {
                 None => true,
-                Some(Wants::Queues(queues)) => known.queues == *queues && known.kinds.is_empty(),
-                Some(Wants::Kinds(kinds)) => known.kinds == *kinds && known.queues.is_empty(),
+                Some(PollFilter::Queues(queues)) => known.queues == *queues && known.kinds.is_empty(),
+                Some(PollFilter::Kinds(kinds)) => known.kinds == *kinds && known.queues.is_empty(),
             };
             if !same {
                 (known.queues, known.kinds) = asked_for(wants);
@@ -105,11 +105,11 @@ impl WorkerPresence {
     }
 }
 
-fn asked_for(wants: Option<&Wants>) -> (Vec<String>, Vec<String>) {
+fn asked_for(wants: Option<&PollFilter>) -> (Vec<String>, Vec<String>) {
     match wants {
         None => (Vec::new(), Vec::new()),
-        Some(Wants::Queues(queues)) => (queues.clone(), Vec::new()),
-        Some(Wants::Kinds(kinds)) => (Vec::new(), kinds.clone()),
+        Some(PollFilter::Queues(queues)) => (queues.clone(), Vec::new()),
+        Some(PollFilter::Kinds(kinds)) => (Vec::new(), kinds.clone()),
     }
 }
 
@@ -171,16 +171,16 @@ mod tests {
         Timestamp::from_millis(seconds * 1_000)
     }
 
-    fn queues(names: &[&str]) -> Wants {
-        Wants::Queues(names.iter().map(ToString::to_string).collect())
+    fn queues(names: &[&str]) -> PollFilter {
+        PollFilter::Queues(names.iter().map(ToString::to_string).collect())
     }
 
     #[test]
     fn a_worker_is_kept_once_with_its_last_request() {
         let presence = WorkerPresence::default();
         presence.record("t", "w", &queues(&["a"]), at(1));
-        presence.record("t", "w", &Wants::Kinds(vec!["mail".into()]), at(3));
-        presence.record("t", "w", &Wants::Kinds(vec!["mail".into()]), at(2));
+        presence.record("t", "w", &PollFilter::Kinds(vec!["mail".into()]), at(3));
+        presence.record("t", "w", &PollFilter::Kinds(vec!["mail".into()]), at(2));
         presence.record("u", "w", &queues(&["b"]), at(2));
         let seen = presence.of("t", None, 10);
         assert_eq!(seen.len(), 1);

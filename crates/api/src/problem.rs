@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_client::problem::Fault;
 use punctual_core::store::StoreError;
-use punctual_scheduler::desk::DeskError;
+use punctual_scheduler::polls::PollError;
 use punctual_submission::{ErrorCode, SubmissionError};
 
 macro_rules! codes {
@@ -271,12 +271,12 @@ impl From<StoreError> for Problem {
     }
 }
 
-impl From<DeskError> for Problem {
-    fn from(error: DeskError) -> Self {
+impl From<PollError> for Problem {
+    fn from(error: PollError) -> Self {
         match error {
-            DeskError::Closed => Self::new(Code::ShuttingDown, "this node is shutting down; ask again").retry_after(1),
-            DeskError::Crowded => Self::new(Code::Overloaded, "too many workers wait here already").retry_after(1),
-            DeskError::Store(error) => error.into(),
+            PollError::Closed => Self::new(Code::ShuttingDown, "this node is shutting down; ask again").retry_after(1),
+            PollError::Crowded => Self::new(Code::Overloaded, "too many workers wait here already").retry_after(1),
+            PollError::Store(error) => error.into(),
         }
     }
 }

@@ -20,8 +20,8 @@ use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
 use punctual_core::workers::Registry;
-use punctual_scheduler::desk::Desk;
 use punctual_scheduler::outlook::Outlook;
+use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::Settler;
 use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
@@ -66,7 +66,7 @@ pub struct Inner {
     /// Where those who write one take turns.
     pub doors: scheduled::Doors,
     /// Where pull workers wait.
-    pub desk: Desk,
+    pub polls: PollQueue,
     /// Settles what pull workers hold.
     pub settler: Settler,
     /// The store's time.
@@ -115,7 +115,7 @@ pub struct Parts {
     /// What will be due.
     pub forecast: Arc<dyn Forecast>,
     /// Where pull workers wait.
-    pub desk: Desk,
+    pub polls: PollQueue,
     /// Settles what pull workers hold.
     pub settler: Settler,
     /// The store's time.
@@ -201,7 +201,7 @@ impl Api {
             outlook,
             schedules,
             forecast,
-            desk,
+            polls,
             settler,
             clock,
             node,
@@ -228,7 +228,7 @@ impl Api {
             forecasts: Forecasts::new(forecast),
             occurrences,
             doors: scheduled::Doors::default(),
-            desk,
+            polls,
             settler,
             clock,
             node,

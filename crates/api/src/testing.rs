@@ -14,12 +14,12 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
@@ -48,7 +48,7 @@ pub(crate) struct World {
     /// The store behind it, which does not fail.
     pub sqlite: Arc<SqliteStore>,
     pub clock: Arc<ManualClock>,
-    /// Closes the desk.
+    /// Closes the poll queue.
     pub shutdown: CancellationToken,
     _directory: TempDir,
 }
@@ -67,7 +67,7 @@ impl World {
         let waking = WakingStore::new(sqlite.clone(), hints.clone(), Arc::default());
         let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
-        let desk = desk(store.clone(), clock.clone(), hints, shutdown.clone());
+        let polls = polls(store.clone(), clock.clone(), hints, shutdown.clone());
         let parts = Parts {
             store: store.clone(),
             registry: sqlite.clone(),
@@ -84,7 +84,7 @@ impl World {
             ),
             schedules: sqlite.clone(),
             forecast: sqlite.clone(),
-            desk,
+            polls,
             settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
             node: NODE,
@@ -112,8 +112,8 @@ impl World {
     }
 }
 
-/// A dispatcher at work, and its desk.
-fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdown: CancellationToken) -> Desk {
+/// A dispatcher at work, and its poll queue.
+fn polls(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdown: CancellationToken) -> PollQueue {
     let seconds = std::time::Duration::from_secs;
     let deps = Deps {
         store,
@@ -137,9 +137,9 @@ fn desk(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdow
         backlog_per_second: 0,
         fairness: punctual_scheduler::fairness::Config::default(),
     };
-    let (dispatcher, desk) = Dispatcher::new(deps, config);
+    let (dispatcher, polls) = Dispatcher::new(deps, config);
     tokio::spawn(dispatcher.run(shutdown));
-    desk
+    polls
 }
 
 /// An answer, read to its end.

@@ -1,23 +1,22 @@
-//! Decides when a task runs and who takes it: the lanes, the
-//! dispatcher, the desk of the pull workers, and the settlement of what they hold.
+//! Decides when a task runs and who gets it.
+//!
+//! The dispatcher and its lanes, the polls of pull workers, the slots of webhook targets, the
+//! partitions of this node, and the settlement of runs.
 
-mod backlog;
 mod backlog_rate;
-pub mod board;
 pub mod breakers;
-mod broken;
 pub mod cron_call;
-pub mod desk;
 pub mod dispatcher;
 pub mod fairness;
-mod gated;
 pub mod hints;
+mod lanes;
 pub mod outlook;
 pub mod ownership;
+pub mod polls;
 pub mod queue_watch;
 pub mod resolving;
 pub mod settle;
 pub mod targets;
-mod waiters;
+mod waiting_polls;
 pub mod waking;
 pub mod waking_schedules;

@@ -103,7 +103,7 @@ mod tests {
     use punctual_core::ids::TaskId;
 
     use super::*;
-    use crate::targets::Place;
+    use crate::targets::Slot;
 
     fn lane(route: Route) -> LaneKey {
         LaneKey { tenant: "t".into(), queue: "q".into(), kind: "k".into(), priority: 5, route }
@@ -113,7 +113,7 @@ mod tests {
         lane(Route::Push("http://127.0.0.1:1".into()))
     }
 
-    fn take_a_place(targets: &Targets, target: &str) {
+    fn take_a_slot(targets: &Targets, target: &str) {
         let message = Message {
             task_id: TaskId::new(),
             version: 1,
@@ -122,7 +122,7 @@ mod tests {
             pool: String::new(),
             target: target.into(),
         };
-        targets.take(&Place::of(&message));
+        targets.take(&Slot::of(&message));
     }
 
     fn outlook(owned: Owned, targets: &Arc<Targets>) -> Outlook {
@@ -143,12 +143,12 @@ mod tests {
         let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(25, 100)), Timestamp::from_millis(10));
         let own = outlook(Owned::everything(), &targets);
         let crowded = || own.dispatch(&pushed(), now, now).map(|dispatch| dispatch.crowded);
-        take_a_place(&targets, "http://127.0.0.1:1");
+        take_a_slot(&targets, "http://127.0.0.1:1");
         assert_eq!(crowded(), Some(vec![Crowded::Target]));
-        take_a_place(&targets, "http://127.0.0.1:2");
+        take_a_slot(&targets, "http://127.0.0.1:2");
         assert_eq!(crowded(), Some(vec![Crowded::Target, Crowded::Tenant]));
         for target in 3..9 {
-            take_a_place(&targets, &format!("http://127.0.0.1:{target}"));
+            take_a_slot(&targets, &format!("http://127.0.0.1:{target}"));
         }
         assert_eq!(crowded(), Some(vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)]));
     }

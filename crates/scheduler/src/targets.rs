@@ -1,12 +1,13 @@
-//! How many webhooks are on their way: to each target, for each tenant and of each band.
+//! The slots of webhooks that are on their way: of each target, each tenant and each band.
 //!
-//! The dispatcher takes places before it publishes, the worker gives them back when a
-//! run has ended. A target that answers nobody fills its own places and no others. And
-//! when many targets hang at once, a target may take at most a quarter of the places that
-//! are left (but always a first one), so that the last places are not for the crowd. The
-//! same for tenants and bands: whatever one of them has, it leaves a part of the rest to
-//! those that come later, so that calls that never end hold nobody else's places. A tenant
-//! that weighs more counts as so many tenants.
+//! The dispatcher takes a slot before it publishes a task, and the worker gives it back when the run has
+//! ended. A target that never answers fills its own slots and no others. When many targets hang at once,
+//! a target may take at most a quarter of the free slots (but always a first one), so that some are left
+//! for the healthy ones. The same holds for tenants and bands: each leaves a part of the rest to the
+//! others, so that calls that never end do not hold everybody's slots. A tenant of weight n counts as n
+//! tenants.
+//!
+//! Invariant: what is taken in all is the sum of what is taken by target, by tenant and by band.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use tokio::sync::Notify;
 
 use crate::fairness::Band;
 
-/// The places of every target; shared by the dispatcher and the worker of one process.
+/// The slots in use; shared by the dispatcher and the worker of one process.
 #[derive(Debug)]
 pub struct Targets {
     per_target: usize,
@@ -24,20 +25,20 @@ pub struct Targets {
     tenant_percent: u8,
     band_percent: u8,
     weights: HashMap<String, u32>,
-    taken: Mutex<Taken>,
+    taken: Mutex<TakenSlots>,
     given_back: Notify,
 }
 
-/// What a webhook on its way takes up.
+/// What a webhook on its way occupies.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Slot {
     target: String,
     tenant: String,
     band: Band,
 }
 
-impl Place {
-    /// The place of a published task.
+impl Slot {
+    /// The slot of a published task.
     pub fn of(message: &Message) -> Self {
         let (target, tenant) = (message.target.clone(), message.tenant.clone());
         Self { target, tenant, band: Band::of(message.priority) }
@@ -45,22 +46,22 @@ impl Place {
 }
 
 #[derive(Debug, Default)]
-struct Taken {
-    by_target: HashMap<String, OfTarget>,
+struct TakenSlots {
+    by_target: HashMap<String, TargetSlots>,
     by_tenant: HashMap<String, usize>,
     by_band: [usize; 3],
     in_all: usize,
 }
 
 #[derive(Debug, Default)]
-struct OfTarget {
+struct TargetSlots {
     in_all: usize,
     by_tenant: HashMap<String, usize>,
 }
 
-/// How many places a tenant has.
+/// How many slots a tenant has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Has {
+pub struct TenantSlots {
     /// At one target.
     pub at_target: usize,
     /// Anywhere.
@@ -68,134 +69,135 @@ pub struct Has {
 }
 
 impl Targets {
-    /// Every target has `per_target` places, and all of them together `in_all`.
+    /// Every target has `per_target` slots, and all of them together have `in_all`.
     pub fn new(per_target: usize, in_all: usize) -> Self {
         let (taken, given_back) = (Mutex::default(), Notify::new());
         let weights = HashMap::new();
         Self { per_target, in_all, tenant_percent: 100, band_percent: 100, weights, taken, given_back }
     }
 
-    /// A tenant, and a band, may have this many percent of the places that nobody else has.
+    /// A tenant, and a band, may have this many percent of the slots that nobody else has.
     #[must_use]
     pub fn with_pools(self, tenant_percent: u8, band_percent: u8) -> Self {
         Self { tenant_percent, band_percent, ..self }
     }
 
-    /// Tenants that weigh more than one.
+    /// Sets the weights of tenants that weigh more than one.
     #[must_use]
     pub fn with_weights(self, weights: HashMap<String, u32>) -> Self {
         Self { weights, ..self }
     }
 
-    /// How many places a tenant has.
-    pub fn has(&self, tenant: &str, target: &str) -> Has {
+    /// How many slots a tenant has, at a target and in all.
+    pub fn slots_of(&self, tenant: &str, target: &str) -> TenantSlots {
         let taken = self.taken.lock();
         let own = |counts: &HashMap<String, usize>| counts.get(tenant).copied().unwrap_or(0);
-        let at_target = taken.by_target.get(target).map_or(0, |places| own(&places.by_tenant));
-        Has { at_target, in_all: own(&taken.by_tenant) }
+        let at_target = taken.by_target.get(target).map_or(0, |slots| own(&slots.by_tenant));
+        TenantSlots { at_target, in_all: own(&taken.by_tenant) }
     }
 
-    /// How far somebody is that has so many places and weighs so much, in places of a target: by what it has there, or by
-    /// its part of all places, whichever is more.
-    pub fn level(&self, has: Has, weight: u32) -> u128 {
-        let of_all = has.in_all as u128 * self.per_target as u128 / (self.in_all as u128).max(1);
-        of_all.max(has.at_target as u128) / u128::from(weight.max(1))
+    /// How much of its share a tenant with these slots and this weight uses, counted in slots of a target:
+    /// what it has there, or its part of all slots, whichever is more.
+    pub fn level(&self, slots: TenantSlots, weight: u32) -> u128 {
+        let of_all = slots.in_all as u128 * self.per_target as u128 / (self.in_all as u128).max(1);
+        of_all.max(slots.at_target as u128) / u128::from(weight.max(1))
     }
 
-    /// How many places nobody has.
-    pub fn left(&self) -> usize {
+    /// How many slots are free.
+    pub fn free_in_all(&self) -> usize {
         self.in_all.saturating_sub(self.taken.lock().in_all)
     }
 
-    /// How many places `target` has.
+    /// How many slots are taken at `target`.
     pub fn taken_at(&self, target: &str) -> usize {
-        self.taken.lock().by_target.get(target).map_or(0, |places| places.in_all)
+        self.taken.lock().by_target.get(target).map_or(0, |slots| slots.in_all)
     }
 
-    /// How many places `target` may take now.
+    /// How many slots `target` may take now.
     pub fn free(&self, target: &str) -> usize {
-        self.free_at(self.taken_at(target), self.left())
+        self.free_at(self.taken_at(target), self.free_in_all())
     }
 
-    /// How many places a target may take that has so many, when so many are left.
-    pub fn free_at(&self, own: usize, left: usize) -> usize {
-        let first = if own == 0 { left.min(1) } else { 0 };
-        self.per_target.saturating_sub(own).min((left / 4).max(first))
+    /// How many slots a target with `own` slots may take when `free` are free in all.
+    pub fn free_at(&self, own: usize, free: usize) -> usize {
+        let first = if own == 0 { free.min(1) } else { 0 };
+        self.per_target.saturating_sub(own).min((free / 4).max(first))
     }
 
-    /// How many places a tenant may take now.
+    /// How many slots a tenant may take now.
     pub fn free_of_tenant(&self, tenant: &str) -> usize {
         let own = self.taken.lock().by_tenant.get(tenant).copied().unwrap_or(0);
-        self.free_for(tenant, own, self.left())
+        self.free_for(tenant, own, self.free_in_all())
     }
 
-    /// How many places a tenant may take that has so many, when so many are left.
-    pub fn free_for(&self, tenant: &str, own: usize, left: usize) -> usize {
+    /// How many slots a tenant with `own` slots may take when `free` are free in all.
+    pub fn free_for(&self, tenant: &str, own: usize, free: usize) -> usize {
         let weight = self.weights.get(tenant).copied().unwrap_or(1).max(1);
-        part_of(left, own, self.tenant_percent, weight)
+        allowance(free, own, self.tenant_percent, weight)
     }
 
-    /// How many places a band may take now.
+    /// How many slots a band may take now.
     pub fn free_of_band(&self, band: Band) -> usize {
         let taken = self.taken.lock();
-        let left = self.in_all.saturating_sub(taken.in_all);
-        part_of(left, taken.by_band[band as usize], self.band_percent, 1)
+        let free = self.in_all.saturating_sub(taken.in_all);
+        allowance(free, taken.by_band[band as usize], self.band_percent, 1)
     }
 
-    /// Takes a place. The caller has looked at what is free; one too many does no harm.
-    pub fn take(&self, place: &Place) {
+    /// Takes a slot. The caller has checked what is free; one too many does no harm.
+    pub fn take(&self, slot: &Slot) {
         let mut taken = self.taken.lock();
         taken.in_all += 1;
-        taken.by_band[place.band as usize] += 1;
-        let at_target = match taken.by_target.get_mut(&place.target) {
-            Some(places) => places,
-            None => taken.by_target.entry(place.target.clone()).or_default(),
+        taken.by_band[slot.band as usize] += 1;
+        let at_target = match taken.by_target.get_mut(&slot.target) {
+            Some(slots) => slots,
+            None => taken.by_target.entry(slot.target.clone()).or_default(),
         };
         at_target.in_all += 1;
-        add(&mut at_target.by_tenant, &place.tenant);
-        add(&mut taken.by_tenant, &place.tenant);
+        add(&mut at_target.by_tenant, &slot.tenant);
+        add(&mut taken.by_tenant, &slot.tenant);
     }
 
-    /// Gives a place back.
-    pub fn give_back(&self, place: &Place) {
+    /// Gives a slot back.
+    pub fn give_back(&self, slot: &Slot) {
         let mut taken = self.taken.lock();
-        if taken.give_back_at_target(place) {
-            remove(&mut taken.by_tenant, &place.tenant);
-            taken.by_band[place.band as usize] -= 1;
+        if taken.give_back_at_target(slot) {
+            remove(&mut taken.by_tenant, &slot.tenant);
+            taken.by_band[slot.band as usize] -= 1;
             taken.in_all -= 1;
         }
         drop(taken);
         self.given_back.notify_one();
     }
 
-    /// Returns after a place was given back.
-    pub async fn wait_for_place(&self) {
+    /// Returns after a slot was given back.
+    pub async fn wait_for_slot(&self) {
         self.given_back.notified().await;
     }
 }
 
-impl Taken {
-    fn give_back_at_target(&mut self, place: &Place) -> bool {
-        let Some(places) = self.by_target.get_mut(&place.target) else { return false };
-        if !remove(&mut places.by_tenant, &place.tenant) {
+impl TakenSlots {
+    /// Gives a slot back at its target; false if the tenant has none there.
+    fn give_back_at_target(&mut self, slot: &Slot) -> bool {
+        let Some(slots) = self.by_target.get_mut(&slot.target) else { return false };
+        if !remove(&mut slots.by_tenant, &slot.tenant) {
             return false;
         }
-        places.in_all -= 1;
-        if places.in_all == 0 {
-            self.by_target.remove(&place.target);
+        slots.in_all -= 1;
+        if slots.in_all == 0 {
+            self.by_target.remove(&slot.target);
         }
         true
     }
 }
 
-/// How many more may be taken by whom `own` places belong, when it may have so many percent of its own and those that
-/// are left, and as much as so many others that weigh one; always a first one.
-fn part_of(left: usize, own: usize, percent: u8, weight: u32) -> usize {
+/// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled by its
+/// weight. A holder of none may always take a first one, if one is free.
+fn allowance(free: usize, own: usize, percent: u8, weight: u32) -> usize {
     let part = u128::from(percent) * u128::from(weight);
     let of = part + u128::from(100_u8.saturating_sub(percent));
-    let most = (own as u128 + left as u128) * part / of.max(1);
-    let more = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(own).min(left);
-    if own == 0 { more.max(left.min(1)) } else { more }
+    let most = (own as u128 + free as u128) * part / of.max(1);
+    let more = usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(own).min(free);
+    if own == 0 { more.max(free.min(1)) } else { more }
 }
 
 fn add(counts: &mut HashMap<String, usize>, name: &str) {
@@ -218,49 +220,49 @@ fn remove(counts: &mut HashMap<String, usize>, name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn place(target: &str, tenant: &str, priority: u8) -> Place {
-        Place { target: target.into(), tenant: tenant.into(), band: Band::of(priority) }
+    fn slot(target: &str, tenant: &str, priority: u8) -> Slot {
+        Slot { target: target.into(), tenant: tenant.into(), band: Band::of(priority) }
     }
 
     #[test]
-    fn a_target_fills_its_own_places_and_no_others() {
+    fn a_target_fills_its_own_slots_and_no_others() {
         let targets = Targets::new(2, 100);
-        targets.take(&place("a", "t", 5));
-        targets.take(&place("a", "t", 5));
+        targets.take(&slot("a", "t", 5));
+        targets.take(&slot("a", "t", 5));
         assert_eq!((targets.free("a"), targets.free("b")), (0, 2));
-        targets.give_back(&place("a", "t", 5));
+        targets.give_back(&slot("a", "t", 5));
         assert_eq!(targets.free("a"), 1);
     }
 
     #[test]
-    fn many_that_hang_leave_a_place_for_one_that_does_not() {
+    fn many_hanging_targets_leave_a_slot_for_a_healthy_one() {
         let targets = Targets::new(64, 512);
         for target in 0..20 {
             let target = target.to_string();
             for _ in 0..targets.free(&target) {
-                targets.take(&place(&target, "t", 5));
+                targets.take(&slot(&target, "t", 5));
             }
         }
         assert!(targets.free("healthy") > 0);
     }
 
     #[test]
-    fn not_even_a_first_place_beyond_all_of_them() {
+    fn no_first_slot_beyond_all_of_them() {
         let targets = Targets::new(1, 2);
-        targets.take(&place("a", "t", 5));
+        targets.take(&slot("a", "t", 5));
         assert_eq!(targets.free("b"), 1);
-        targets.take(&place("b", "t", 5));
+        targets.take(&slot("b", "t", 5));
         assert_eq!(targets.free("c"), 0);
         assert_eq!((targets.free_of_tenant("new"), targets.free_of_band(Band::Low)), (0, 0));
     }
 
     #[test]
-    fn a_tenant_whose_calls_never_end_leaves_places_to_the_next_and_that_to_its_next() {
+    fn each_tenant_leaves_slots_to_the_next() {
         let targets = Targets::new(512, 512).with_pools(75, 100);
         let fill = |tenant: &str| {
             let mut taken = 0;
             while targets.free_of_tenant(tenant) > 0 {
-                targets.take(&place("a", tenant, 5));
+                targets.take(&slot("a", tenant, 5));
                 taken += 1;
             }
             taken
@@ -271,42 +273,50 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_weighs_more_may_have_as_much_as_so_many_tenants() {
+    fn a_tenant_of_weight_n_counts_as_n_tenants() {
         let targets = Targets::new(512, 512).with_pools(75, 100).with_weights(HashMap::from([("heavy".into(), 4)]));
         assert_eq!((targets.free_of_tenant("heavy"), targets.free_of_tenant("light")), (472, 384));
-        (0..384).for_each(|_| targets.take(&place("a", "heavy", 5)));
-        (0..96).for_each(|_| targets.take(&place("a", "light", 5)));
-        // Of the 32 that are left to others each has three times as much, for what it weighs.
+        (0..384).for_each(|_| targets.take(&slot("a", "heavy", 5)));
+        (0..96).for_each(|_| targets.take(&slot("a", "light", 5)));
+        // Each has three times its part of the 32 that are free, by its weight.
         assert_eq!((targets.free_of_tenant("heavy"), targets.free_of_tenant("light")), (0, 0));
-        targets.give_back(&place("a", "heavy", 5));
-        targets.give_back(&place("a", "light", 5));
+        targets.give_back(&slot("a", "heavy", 5));
+        targets.give_back(&slot("a", "light", 5));
         assert_eq!((targets.free_of_tenant("heavy"), targets.free_of_tenant("light")), (1, 1));
     }
 
     #[test]
-    fn what_a_tenant_has_is_known_for_each_target_and_in_all() {
+    fn a_tenants_slots_are_known_by_target_and_in_all() {
         let targets = Targets::new(10, 40);
         for target in ["a", "a", "b"] {
-            targets.take(&place(target, "t", 5));
+            targets.take(&slot(target, "t", 5));
         }
-        let has = targets.has("t", "a");
-        assert_eq!(has, Has { at_target: 2, in_all: 3 });
-        assert_eq!((targets.level(has, 1), targets.level(has, 2), targets.level(has, 3)), (2, 1, 0));
-        assert_eq!(targets.level(Has { at_target: 1, in_all: 16 }, 1), 4, "a quarter of forty is worth one in ten");
-        targets.give_back(&place("a", "t", 5));
-        targets.give_back(&place("a", "other", 5));
-        assert_eq!(targets.has("t", "a"), Has { at_target: 1, in_all: 2 }, "nobody gives back what is another's");
+        let slots = targets.slots_of("t", "a");
+        assert_eq!(slots, TenantSlots { at_target: 2, in_all: 3 });
+        assert_eq!((targets.level(slots, 1), targets.level(slots, 2), targets.level(slots, 3)), (2, 1, 0));
+        assert_eq!(
+            targets.level(TenantSlots { at_target: 1, in_all: 16 }, 1),
+            4,
+            "a quarter of forty is worth one in ten"
+        );
+        targets.give_back(&slot("a", "t", 5));
+        targets.give_back(&slot("a", "other", 5));
+        assert_eq!(
+            targets.slots_of("t", "a"),
+            TenantSlots { at_target: 1, in_all: 2 },
+            "a tenant cannot give back another's slot"
+        );
     }
 
     #[test]
-    fn a_band_leaves_places_to_the_others() {
+    fn a_band_leaves_slots_to_the_others() {
         let targets = Targets::new(512, 100).with_pools(100, 90);
         for _ in 0..targets.free_of_band(Band::High) {
-            targets.take(&place("a", "t", 9));
+            targets.take(&slot("a", "t", 9));
         }
         let free = Band::ALL.map(|band| targets.free_of_band(band));
         assert_eq!(free, [0, 9, 9]);
-        targets.give_back(&place("a", "t", 9));
+        targets.give_back(&slot("a", "t", 9));
         assert_eq!(targets.free_of_band(Band::High), 1);
     }
 }

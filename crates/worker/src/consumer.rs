@@ -20,7 +20,7 @@ use punctual_core::store::{Start, Store};
 use punctual_core::task::Task;
 use punctual_core::time::millis;
 use punctual_scheduler::breakers::Circuits;
-use punctual_scheduler::targets::{Place, Targets};
+use punctual_scheduler::targets::{Slot, Targets};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -216,7 +216,7 @@ impl Consumer {
     }
 
     fn received(&self, delivery: Delivery, slot: OwnedSemaphorePermit) -> Received {
-        let place = TakenPlace { targets: Arc::clone(&self.deps.targets), place: Place::of(&delivery.message) };
+        let place = TakenPlace { targets: Arc::clone(&self.deps.targets), place: Slot::of(&delivery.message) };
         Received { delivery, at_hand: AtHand { _slot: slot, place } }
     }
 
@@ -300,7 +300,7 @@ impl Consumer {
             }
             let messages: Vec<Message> = deliveries.iter().map(|delivery| delivery.message.clone()).collect();
             for message in &messages {
-                self.deps.targets.give_back(&Place::of(message));
+                self.deps.targets.give_back(&Slot::of(message));
             }
             given_back += give_back(&self.deps, messages, &phases.give_up).await;
             deliveries.into_iter().for_each(Delivery::ack);
@@ -352,7 +352,7 @@ struct AtHand {
 /// A place at a target; dropped, it is given back.
 struct TakenPlace {
     targets: Arc<Targets>,
-    place: Place,
+    place: Slot,
 }
 
 impl Drop for TakenPlace {

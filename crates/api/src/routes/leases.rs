@@ -63,7 +63,7 @@ async fn lease(
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let ask = ask::ask(tenant, request, api.config.leases)?;
-    let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.wants.clone());
+    let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.filter.clone());
     let note = || api.presence.record(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
     note();
     let waiting = match &permit {
@@ -71,7 +71,7 @@ async fn lease(
         _ => None,
     };
     let waited = !ask.wait.is_zero();
-    let tasks = api.desk.lease(ask).await?;
+    let tasks = api.polls.poll(ask).await?;
     drop(waiting);
     if waited {
         // A minute in a long poll is not a minute of silence.

@@ -15,11 +15,11 @@ use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, Pulse};
 use punctual_scheduler::breakers::{self, BreakerWatch};
-use punctual_scheduler::desk::Desk;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::{self, Owner};
+use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
 use punctual_scheduler::resolving::Resolving;
 use punctual_scheduler::settle::Settler;
@@ -84,8 +84,8 @@ impl Running {
             // As long as anybody settles.
             leading.spawn("breaker watch", |stop| watch.run(stop));
         }
-        let (dispatcher, desk) = dispatcher(config, &parts);
-        let api = api(config, &parts, desk);
+        let (dispatcher, polls) = dispatcher(config, &parts);
+        let api = api(config, &parts, polls);
         if has(Role::Api) || has(Role::Scheduler) {
             claiming.spawn("dispatcher", |stop| dispatcher.run(stop));
         }
@@ -275,7 +275,7 @@ fn breaker_watch(config: &Config, parts: &Parts) -> BreakerWatch {
     BreakerWatch::new(store, circuits, hints, Arc::clone(&parts.clock), parts.node, config)
 }
 
-fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, Desk) {
+fn dispatcher(config: &Config, parts: &Parts) -> (Dispatcher, PollQueue) {
     let deps = dispatcher::Deps {
         store: Arc::clone(&parts.store),
         broker: Arc::clone(&parts.broker),
@@ -339,7 +339,7 @@ fn occurrences(config: &Config, parts: &Parts) -> Occurrences {
     Occurrences::new(Arc::clone(&parts.store), factory, parts.node)
 }
 
-fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
+fn api(config: &Config, parts: &Parts, polls: PollQueue) -> Api {
     let broker = Arc::clone(&parts.broker);
     let broker = probe(move || {
         let broker = Arc::clone(&broker);
@@ -356,7 +356,7 @@ fn api(config: &Config, parts: &Parts, desk: Desk) -> Api {
         outlook: outlook(config, parts),
         schedules: Arc::clone(&parts.schedules),
         forecast: Arc::clone(&parts.forecast),
-        desk,
+        polls,
         settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
             .with_circuits(Arc::clone(&parts.circuits)),
         clock: Arc::clone(&parts.clock),

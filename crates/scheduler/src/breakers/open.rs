@@ -65,7 +65,7 @@ impl OpenSet {
         self.iter().filter(move |breaker| breaker.next_probe_at < before)
     }
 
-    pub(super) fn insert(&mut self, breaker: OpenBreaker) {
+    pub(crate) fn insert(&mut self, breaker: OpenBreaker) {
         let targets = self.tenants.entry(breaker.key.tenant.clone()).or_default();
         targets.insert(breaker.key.target.clone(), breaker);
     }

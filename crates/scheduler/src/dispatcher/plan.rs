@@ -1,4 +1,10 @@
-//! What a turn claims for webhooks: which lanes, how many tasks of them, and in which terms. Pure.
+//! What a pass claims for webhooks: which lanes, how many tasks of each, and in which terms. Pure.
+//!
+//! The push side is the only caller. Slots are given out one by one. The next one goes to the tenant
+//! that has fewest for its weight, at the target or of all slots; of several, to the one that was served
+//! least of late.
+//!
+//! Invariant: a plan never exceeds the broker's room, nor what targets, tenants and bands may have.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap};
@@ -8,38 +14,36 @@ use punctual_core::partitions::Partition;
 use punctual_core::store::{Claim, Claimant};
 use punctual_core::time::Timestamp;
 
-use super::flights::Split;
-use super::split::{Bands, Candidate};
+use super::bands::{BandShares, BandSplit, Candidate};
 use crate::fairness::{Band, Rounds};
 use crate::ownership::Held;
-use crate::targets::{Has, Targets};
+use crate::targets::{Targets, TenantSlots};
 
-/// Lanes one turn takes from.
-pub(super) const LANES_PER_TURN: usize = 256;
+/// Lanes that a pass takes from.
+pub(super) const PLAN_LANES_MAX: usize = 256;
 
-/// Lanes to take from, as far as there is room and their tenants and targets have places. Those of one tenant and target
-/// are claimed from together. Place by place goes to whoever has fewest for its weight, at the target or of all places;
-/// of several, to whoever was served least of late.
-pub(super) struct Plan<'a> {
+/// Lanes to claim from, as far as there is room and their tenants and targets have slots. Lanes of one
+/// tenant and target share a claim.
+pub(super) struct PushPlan<'a> {
     targets: &'a Targets,
     rounds: &'a Rounds,
     room: usize,
-    /// The places that nobody has.
-    left: usize,
+    /// The slots that are free.
+    free: usize,
     free_of_band: [usize; 3],
-    parts: Vec<Part<'a>>,
+    parts: Vec<PlanPart<'a>>,
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
-    /// What the targets have, with what is planned …
+    /// The slots of each target, with those planned here.
     taken_at: HashMap<&'a str, usize>,
-    /// … what the tenants have there …
+    /// The slots of each tenant at each target, likewise.
     at_target: HashMap<(&'a str, &'a str), usize>,
-    /// … and in all, and how much of that is planned.
+    /// The slots of each tenant in all, likewise, and how many of them are planned here.
     in_all: HashMap<&'a str, (usize, usize)>,
     lanes: usize,
 }
 
-/// Lanes of a tenant and a target, from which tasks are taken that are due from an instant on.
-struct Part<'a> {
+/// The lanes of a tenant and a target, and the instant from which on their tasks are claimed.
+struct PlanPart<'a> {
     tenant: &'a str,
     target: &'a str,
     from: Option<Timestamp>,
@@ -48,25 +52,25 @@ struct Part<'a> {
     limit: usize,
 }
 
-/// The order in which places are given out: the least is next.
+/// The order in which slots are given out: the least is next.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Turn {
-    /// How far its tenant is with places.
+struct SlotOrder {
+    /// How many slots its tenant has, for its weight.
     level: u128,
     /// What the clock of its tenant shows.
     clock: i64,
-    /// What the part has already.
+    /// What the part has been given already.
     limit: usize,
     part: usize,
 }
 
-impl<'a> Plan<'a> {
+impl<'a> PushPlan<'a> {
     pub fn new(targets: &'a Targets, rounds: &'a Rounds, room: usize) -> Self {
         Self {
             targets,
             rounds,
             room,
-            left: targets.left(),
+            free: targets.free_in_all(),
             free_of_band: Band::ALL.map(|band| targets.free_of_band(band)),
             parts: Vec::new(),
             part_of: HashMap::new(),
@@ -78,14 +82,13 @@ impl<'a> Plan<'a> {
     }
 
     pub fn is_full(&self) -> bool {
-        self.room == 0 || self.lanes >= LANES_PER_TURN
+        self.room == 0 || self.lanes >= PLAN_LANES_MAX
     }
 
-    /// Takes what is due from `from` on of a lane, if its tenant, its band and its target have places; answers whether
-    /// they have.
+    /// Adds what is due from `from` on of a lane; false if its tenant, its band or its target has no slot.
     pub fn add(&mut self, lane: &'a Lane, candidate: Candidate, held: Held, from: Option<Timestamp>) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
-        let Has { at_target, in_all } = self.targets.has(tenant, target);
+        let TenantSlots { at_target, in_all } = self.targets.slots_of(tenant, target);
         self.taken_at.entry(target).or_insert_with(|| self.targets.taken_at(target));
         self.at_target.insert((tenant, target), at_target);
         self.in_all.insert(tenant, (in_all, 0));
@@ -94,7 +97,7 @@ impl<'a> Plan<'a> {
             return false;
         }
         let at = *self.part_of.entry((tenant, target, from)).or_insert_with(|| {
-            self.parts.push(Part { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new(), limit: 0 });
+            self.parts.push(PlanPart { tenant, target, from, lanes: Vec::new(), terms: BTreeMap::new(), limit: 0 });
             self.parts.len() - 1
         });
         self.parts[at].lanes.push(candidate);
@@ -103,9 +106,9 @@ impl<'a> Plan<'a> {
         true
     }
 
-    /// The claims, in the order in which their first lanes came, and how each is split between bands. What one does not
-    /// use of its places is offered again in the next turn.
-    pub fn claims(mut self, bands: &mut Bands, visibility_millis: u64) -> (Vec<Claim>, Vec<Split>) {
+    /// The claims, in the order in which their first lanes were added, and how each is split between bands.
+    /// Slots that a claim does not use are offered again in the next pass.
+    pub fn claims(mut self, bands: &mut BandShares, visibility_millis: u64) -> (Vec<Claim>, Vec<BandSplit>) {
         self.give_out();
         let (mut claims, mut splits) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
         for mut part in self.parts.into_iter().filter(|part| part.limit > 0) {
@@ -119,45 +122,46 @@ impl<'a> Plan<'a> {
         (claims, splits)
     }
 
-    /// Gives out places, one by one, as long as there are any that somebody may have.
+    /// Gives out slots, one by one, as long as a part may have another.
     fn give_out(&mut self) {
-        let mut turns: BinaryHeap<Reverse<Turn>> = (0..self.parts.len()).map(|part| Reverse(self.turn(part))).collect();
+        let mut queue: BinaryHeap<Reverse<SlotOrder>> =
+            (0..self.parts.len()).map(|part| Reverse(self.order(part))).collect();
         while self.room > 0
-            && let Some(Reverse(turn)) = turns.pop()
+            && let Some(Reverse(next)) = queue.pop()
         {
-            let now = self.turn(turn.part);
-            if now != turn {
-                // Another part of the tenant was given something since.
-                turns.push(Reverse(now));
-            } else if self.give(turn.part) {
-                turns.push(Reverse(self.turn(turn.part)));
+            let now = self.order(next.part);
+            if now != next {
+                // Another part of the tenant was given a slot since.
+                queue.push(Reverse(now));
+            } else if self.give(next.part) {
+                queue.push(Reverse(self.order(next.part)));
             }
         }
     }
 
-    fn turn(&self, at: usize) -> Turn {
-        let Part { tenant, target, limit, .. } = self.parts[at];
+    fn order(&self, at: usize) -> SlotOrder {
+        let PlanPart { tenant, target, limit, .. } = self.parts[at];
         let at_target = self.at_target.get(&(tenant, target)).copied().unwrap_or(0);
         let (in_all, planned) = self.in_all.get(tenant).copied().unwrap_or((0, 0));
-        let level = self.targets.level(Has { at_target, in_all }, self.rounds.weight(tenant));
-        Turn { level, clock: self.rounds.after(tenant, planned), limit, part: at }
+        let level = self.targets.level(TenantSlots { at_target, in_all }, self.rounds.weight(tenant));
+        SlotOrder { level, clock: self.rounds.after(tenant, planned), limit, part: at }
     }
 
-    /// Whether a tenant and a target may have another place.
+    /// Whether a tenant and a target may have another slot.
     fn may_have(&self, tenant: &str, target: &str) -> bool {
         let taken_at = self.taken_at.get(target).copied().unwrap_or(0);
         let (in_all, _) = self.in_all.get(tenant).copied().unwrap_or_default();
-        self.targets.free_at(taken_at, self.left) > 0 && self.targets.free_for(tenant, in_all, self.left) > 0
+        self.targets.free_at(taken_at, self.free) > 0 && self.targets.free_for(tenant, in_all, self.free) > 0
     }
 
-    /// Gives a part a place; false if there is none that it may have.
+    /// Gives a part a slot; false if there is none that it may have.
     fn give(&mut self, at: usize) -> bool {
-        let Part { tenant, target, .. } = self.parts[at];
+        let PlanPart { tenant, target, .. } = self.parts[at];
         if !self.may_have(tenant, target) {
             return false;
         }
         self.room -= 1;
-        self.left -= 1;
+        self.free -= 1;
         let part = &mut self.parts[at];
         part.limit += 1;
         *self.taken_at.entry(target).or_default() += 1;
@@ -176,9 +180,9 @@ mod tests {
     use punctual_core::lane::{LaneId, LaneKey};
 
     use super::*;
-    use crate::board::Rank;
     use crate::fairness::Aging;
-    use crate::targets::Place;
+    use crate::lanes::Rank;
+    use crate::targets::Slot;
 
     fn lane_of(tenant: &str, number: i64, target: &str, priority: u8) -> Lane {
         let route = Route::Push(target.to_owned());
@@ -199,14 +203,14 @@ mod tests {
         Candidate::of(Rank::of(lane, due_at), Aging::new(Duration::ZERO), due_at)
     }
 
-    fn claims(plan: Plan<'_>) -> Vec<Claim> {
-        plan.claims(&mut Bands::default(), 1).0
+    fn claims(plan: PushPlan<'_>) -> Vec<Claim> {
+        plan.claims(&mut BandShares::default(), 1).0
     }
 
-    /// Of a claim: its lanes, its limit, its partitions and its bound.
-    type Told = (Vec<i64>, usize, Vec<u16>, Option<i64>);
+    /// The lanes, the limit, the partitions and the lower bound of a claim.
+    type ClaimSummary = (Vec<i64>, usize, Vec<u16>, Option<i64>);
 
-    fn told(claims: &[Claim]) -> Vec<Told> {
+    fn summaries(claims: &[Claim]) -> Vec<ClaimSummary> {
         let each = claims.iter().map(|claim| {
             let Claimant::Dispatch { terms, from, .. } = &claim.claimant else { panic!("{claim:?}") };
             assert!(claim.lanes.iter().all(|(_, most)| *most == claim.limit));
@@ -218,85 +222,85 @@ mod tests {
     }
 
     #[test]
-    fn lanes_of_a_target_share_its_places_and_others_have_their_own() {
+    fn lanes_of_a_target_share_its_slots() {
         let targets = Targets::new(10, 1_000);
         let lanes = [lane(1, "a"), lane(2, "b"), lane(3, "a"), lane(4, "a")];
         let rounds = Rounds::default();
-        let mut plan = Plan::new(&targets, &rounds, 100);
+        let mut plan = PushPlan::new(&targets, &rounds, 100);
         for (lane, partition) in lanes.iter().zip([5, 6, 5, 4]) {
             assert!(plan.add(lane, candidate(lane), held(partition), None));
         }
         let expected = [(vec![1, 3, 4], 10, vec![4, 5], None), (vec![2], 10, vec![6], None)];
-        assert_eq!(told(&claims(plan)), expected);
+        assert_eq!(summaries(&claims(plan)), expected);
     }
 
     #[test]
-    fn what_is_bounded_is_claimed_apart_from_the_same_places() {
+    fn bounded_lanes_have_a_claim_of_their_own() {
         let targets = Targets::new(5, 1_000);
         let lanes = [lane(1, "a"), lane(2, "a"), lane(3, "a")];
         let since = Some(held(0).since);
         let rounds = Rounds::default();
-        let mut plan = Plan::new(&targets, &rounds, 100);
+        let mut plan = PushPlan::new(&targets, &rounds, 100);
         for (lane, from) in lanes.iter().zip([None, since, None]) {
             plan.add(lane, candidate(lane), held(0), from);
         }
-        assert_eq!(told(&claims(plan)), [(vec![1, 3], 3, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
+        assert_eq!(summaries(&claims(plan)), [(vec![1, 3], 3, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
     }
 
     #[test]
-    fn no_more_is_claimed_than_there_is_room_and_nothing_of_crowded_targets() {
+    fn a_plan_keeps_to_the_room_and_avoids_crowded_targets() {
         let targets = Targets::new(4, 1_000);
         let message = lane(1, "crowded");
         for _ in 0..4 {
-            targets.take(&place(&message));
+            targets.take(&slot(&message));
         }
         let lanes = [lane(1, "crowded"), lane(2, "a"), lane(3, "b"), lane(4, "c")];
         let rounds = Rounds::default();
-        let mut full = Plan::new(&targets, &rounds, 6);
+        let mut full = PushPlan::new(&targets, &rounds, 6);
         let added: Vec<bool> = lanes.iter().map(|lane| full.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true, true, true]);
-        let claimed: Vec<_> = told(&claims(full)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
+        let claimed: Vec<_> = summaries(&claims(full)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
         assert_eq!(claimed, [(vec![2], 2), (vec![3], 2), (vec![4], 2)]);
-        assert!(!Plan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), held(0), None));
+        assert!(!PushPlan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), held(0), None));
     }
 
-    /// What each tenant is to get when it wants as much as it can have of one target; what is given is taken.
+    /// What each tenant gets when all want as much as they can have of one target. Takes the slots.
     fn planned(targets: &Targets, rounds: &mut Rounds, tenants: &[&str]) -> Vec<usize> {
         let lanes: Vec<Lane> =
             tenants.iter().zip(1..).map(|(tenant, number)| lane_of(tenant, number, "a", 5)).collect();
-        let mut plan = Plan::new(targets, rounds, 100);
+        let mut plan = PushPlan::new(targets, rounds, 100);
         for lane in &lanes {
             plan.add(lane, candidate(lane), held(0), None);
         }
         let mut got = vec![0; lanes.len()];
-        for (lanes, limit, ..) in told(&claims(plan)) {
+        for (lanes, limit, ..) in summaries(&claims(plan)) {
             got[usize::try_from(lanes[0]).unwrap() - 1] = limit;
         }
         for (lane, got) in lanes.iter().zip(&got) {
-            (0..*got).for_each(|_| targets.take(&place(lane)));
+            (0..*got).for_each(|_| targets.take(&slot(lane)));
         }
         rounds.serve(tenants.iter().copied().zip(got.iter().copied()));
         got
     }
 
-    fn give_back(targets: &Targets, tenant: &str, places: usize) {
-        (0..places).for_each(|_| targets.give_back(&place(&lane_of(tenant, 1, "a", 5))));
+    fn give_back(targets: &Targets, tenant: &str, slots: usize) {
+        (0..slots).for_each(|_| targets.give_back(&slot(&lane_of(tenant, 1, "a", 5))));
     }
 
     #[test]
-    fn tenants_share_the_places_of_a_target_by_their_weights() {
+    fn tenants_share_the_slots_of_a_target_by_weight() {
         let targets = Targets::new(30, 1_000);
         let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 2)]));
         let tenants = ["a", "b", "heavy"];
         assert_eq!(planned(&targets, &mut rounds, &tenants), [8, 8, 14]);
-        // Whoever has less than its part has what becomes free, whoever gave it back.
+        // A tenant with less than its part gets what becomes free, whoever gave it back.
         give_back(&targets, "heavy", 10);
         give_back(&targets, "a", 2);
         assert_eq!(planned(&targets, &mut rounds, &tenants), [2, 0, 10]);
     }
 
     #[test]
-    fn places_that_become_free_one_by_one_go_round() {
+    fn slots_that_become_free_one_by_one_go_round() {
         for (per_target, tenants) in [(4, 8), (1, 3), (20, 3)] {
             let targets = Targets::new(per_target, 1_000);
             let (mut rounds, mut got) = (Rounds::default(), vec![0; tenants]);
@@ -316,31 +320,31 @@ mod tests {
     }
 
     #[test]
-    fn where_all_places_are_few_they_are_shared_by_weight_although_targets_are_not() {
+    fn scarce_slots_are_shared_by_weight_across_targets() {
         let weights = HashMap::from([("heavy".to_owned(), 4)]);
         let targets = Targets::new(20, 20).with_pools(75, 100).with_weights(weights.clone());
         let mut rounds = Rounds::new(weights);
         let lanes = [lane_of("heavy", 1, "a", 5), lane_of("light", 2, "b", 5)];
         let (mut got, mut under_way) = ([0, 0], std::collections::VecDeque::new());
         for _ in 0..1_000 {
-            let mut plan = Plan::new(&targets, &rounds, 100);
+            let mut plan = PushPlan::new(&targets, &rounds, 100);
             for lane in &lanes {
                 plan.add(lane, candidate(lane), held(0), None);
             }
-            for (numbers, limit, ..) in told(&claims(plan)) {
+            for (numbers, limit, ..) in summaries(&claims(plan)) {
                 let at = usize::try_from(numbers[0]).unwrap() - 1;
-                (0..limit).for_each(|_| targets.take(&place(&lanes[at])));
+                (0..limit).for_each(|_| targets.take(&slot(&lanes[at])));
                 rounds.serve([(lanes[at].key.tenant.as_str(), limit)]);
                 under_way.extend((0..limit).map(|_| at));
                 got[at] += limit;
             }
-            targets.give_back(&place(&lanes[under_way.pop_front().unwrap()]));
+            targets.give_back(&slot(&lanes[under_way.pop_front().unwrap()]));
         }
         assert!((got[1] * 36..=got[1] * 44).contains(&(got[0] * 10)), "{got:?}");
     }
 
     #[test]
-    fn one_place_is_shared_by_weight_in_time() {
+    fn one_slot_is_shared_by_weight_over_time() {
         let targets = Targets::new(1, 1_000);
         let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 10)]));
         let (tenants, mut got) = (["heavy", "light"], [0, 0]);
@@ -354,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_place_has_the_next_one() {
+    fn a_tenant_without_a_slot_gets_the_next_one() {
         let targets = Targets::new(10, 1_000);
         let mut rounds = Rounds::default();
         planned(&targets, &mut rounds, &["a", "b"]);
@@ -363,30 +367,30 @@ mod tests {
     }
 
     #[test]
-    fn a_tenant_that_has_its_places_and_a_band_that_has_them_get_no_more() {
+    fn tenants_and_bands_get_no_more_than_their_slots() {
         let targets = Targets::new(100, 100).with_pools(50, 80);
         for _ in 0..50 {
-            targets.take(&place(&lane_of("greedy", 1, "a", 5)));
+            targets.take(&slot(&lane_of("greedy", 1, "a", 5)));
         }
         let lanes = [lane_of("greedy", 1, "a", 5), lane_of("other", 2, "a", 5)];
         let rounds = Rounds::default();
-        let mut tenants = Plan::new(&targets, &rounds, 100);
+        let mut tenants = PushPlan::new(&targets, &rounds, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true]);
         for tenant in ["b", "c", "d", "e"] {
             for _ in 0..targets.free_of_band(Band::Normal) {
-                targets.take(&place(&lane_of(tenant, 1, "a", 5)));
+                targets.take(&slot(&lane_of(tenant, 1, "a", 5)));
             }
         }
         let lanes = [lane_of("new", 1, "b", 5), lane_of("new", 2, "b", 2)];
-        let mut bands = Plan::new(&targets, &rounds, 100);
+        let mut bands = PushPlan::new(&targets, &rounds, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), held(0), None)).collect();
         assert_eq!(added, [false, true]);
     }
 
-    fn place(lane: &Lane) -> Place {
+    fn slot(lane: &Lane) -> Slot {
         let Route::Push(target) = &lane.key.route else { panic!("{lane:?}") };
-        Place::of(&punctual_core::broker::Message {
+        Slot::of(&punctual_core::broker::Message {
             task_id: punctual_core::ids::TaskId::new(),
             version: 1,
             tenant: lane.key.tenant.clone(),

@@ -1,193 +1,324 @@
-//! The pull side of a turn: which waiting worker may take from which lanes.
+//! The pull side: which waiting poll may take from which lanes.
 //!
-//! Tenants share what a turn claims by deficit round robin; a tenant's workers are served in the
-//! order in which they came; a worker's ask is split between the bands of the lanes it looks at.
+//! Tenants share the tasks of a pass by deficit round robin. The polls of a tenant are served in the
+//! order in which they came. A poll is split between the bands of the lanes it may take from.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use punctual_core::store::{Claim, Claimant, Claimed, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::flights::{Flight, Split};
-use super::split::Candidate;
-use crate::board::{Shelf, by_priority};
-use crate::desk::{DeskError, Handout};
-use crate::dispatcher::{Dispatcher, Report};
-use crate::fairness::{Band, Contender};
-use crate::waiters::shelves;
+use super::Report;
+use super::bands::{BandShares, BandSplit, Candidate};
+use super::calls::ClaimPurpose;
+use super::dispatch_core::DispatchCore;
+use crate::fairness::{self, Band, Contender, Tenants};
+use crate::lanes::{ClaimScope, Lanes, PollKey, by_priority};
+use crate::polls::{Grant, PollError, PollReceiver, WaitingPoll};
+use crate::waiting_polls::{PollNumber, WaitingPolls, poll_keys};
 
-/// Lanes of one band that a worker's claim looks at.
-const LANES_PER_CLAIM: usize = 32;
-/// Workers served from one shelf in a turn: enough to drain a backlog by single leases, few enough that one due
-/// task does not make a claim for each of a thousand waiting workers.
-const WORKERS_PER_SHELF: usize = 16;
-/// Tenants that want fewer tasks than this are claimed for in one call, so that many of them are not many calls.
-const TASKS_TOGETHER: usize = 64;
+/// Lanes of one band that a poll's claim takes from.
+const BAND_LANES_MAX: usize = 32;
+/// Polls with the same key that a pass serves: enough to drain many tasks by single leases, and few
+/// enough that one due task does not make a claim for each of a thousand waiting polls.
+const KEY_POLLS_MAX: usize = 16;
+/// Tenants that want fewer tasks than this share a call, so that many of them are not many calls.
+const SHARED_CALL_TASKS: usize = 64;
 
-/// Claims for the workers of a tenant.
-struct Served {
+/// The waiting polls and how tenants share what is claimed for them.
+pub(super) struct Pull {
+    receiver: PollReceiver,
+    /// A poll that was received while the loop slept.
+    received: Option<WaitingPoll>,
+    waiting: WaitingPolls,
+    waiting_max: usize,
+    /// Polls that want an answer at once, even if it is an empty one.
+    impatient: Vec<PollNumber>,
+    /// Keys under which a ready lane and a poll may meet.
+    open_keys: HashSet<PollKey>,
+    tenants: Tenants,
+    bands: BandShares,
+    /// Tasks that were claimed for workers which have disconnected: on their way back, and arrived.
+    returns: mpsc::UnboundedSender<Vec<Task>>,
+    returned: mpsc::UnboundedReceiver<Vec<Task>>,
+    abandoned: Vec<Task>,
+}
+
+/// The claims for the polls of a tenant.
+struct TenantClaims {
     tenant: String,
     claims: Vec<Claim>,
-    splits: Vec<Split>,
-    workers: Vec<u64>,
+    splits: Vec<BandSplit>,
+    polls: Vec<PollNumber>,
     tasks: usize,
 }
 
-impl Dispatcher {
-    /// Claims for workers at every shelf where something is ready, except for tenants for whom a claim is under way.
-    pub(super) fn launch_pulls(&mut self) {
-        if self.flights.is_full() {
+impl Pull {
+    pub fn new(receiver: PollReceiver, waiting_max: usize, fairness: &fairness::Config) -> Self {
+        let (returns, returned) = mpsc::unbounded_channel();
+        Self {
+            receiver,
+            received: None,
+            waiting: WaitingPolls::default(),
+            waiting_max,
+            impatient: Vec::new(),
+            open_keys: HashSet::new(),
+            tenants: Tenants::new(fairness.tenants.clone()),
+            bands: BandShares::new(fairness.bands),
+            returns,
+            returned,
+            abandoned: Vec::new(),
+        }
+    }
+
+    /// Returns when a poll or a task that was given back has come. Dropping this loses nothing.
+    pub async fn wait(&mut self) {
+        tokio::select! {
+            biased;
+            Some(poll) = self.receiver.polls.recv() => self.received = Some(poll),
+            Some(tasks) = self.returned.recv() => self.abandoned.extend(tasks),
+        }
+    }
+
+    /// Takes in the polls that have come; calls `arrived` with the tenant of each.
+    pub fn take_polls(&mut self, mut arrived: impl FnMut(&str)) {
+        while let Some(poll) = self.received.take().or_else(|| self.receiver.polls.try_recv().ok()) {
+            if self.waiting.len() >= self.waiting_max {
+                poll.answer(Err(PollError::Crowded));
+                continue;
+            }
+            arrived(&poll.request.tenant);
+            self.open_keys.extend(poll_keys(&poll));
+            let is_impatient = poll.request.wait.is_zero();
+            let number = self.waiting.add(poll);
+            if is_impatient {
+                self.impatient.push(number);
+            }
+        }
+    }
+
+    /// Lanes became ready under these keys.
+    pub fn open(&mut self, keys: Vec<PollKey>) {
+        self.open_keys.extend(keys);
+    }
+
+    /// Forgets the polls whose workers have disconnected.
+    pub fn forget_disconnected(&mut self) {
+        self.waiting.remove_disconnected();
+    }
+
+    /// Gives the tasks back that disconnected workers did not take.
+    pub async fn give_back_abandoned(&mut self, core: &DispatchCore) {
+        while let Ok(tasks) = self.returned.try_recv() {
+            self.abandoned.extend(tasks);
+        }
+        core.give_back(std::mem::take(&mut self.abandoned), core.now()).await;
+    }
+
+    /// Claims for polls wherever something is ready, except for tenants for whom a claim is under way.
+    pub fn launch(&mut self, core: &mut DispatchCore) {
+        if core.calls.is_full() {
             return;
         }
-        let mut waiting = self.who_can_be_served();
-        // Who has waited longest is first, where not everybody can be.
-        waiting.sort_unstable_by_key(|(_, workers)| workers.first().copied());
-        let asked = |worker: &u64| self.waiters.get(*worker).map_or(0, |waiting| waiting.ask.max_tasks);
+        let mut waiting = self.servable(&core.lanes);
+        // The longest wait comes first where not everybody can be served.
+        waiting.sort_unstable_by_key(|(_, polls)| polls.first().copied());
+        let wanted = |poll: &PollNumber| self.waiting.get(*poll).map_or(0, |poll| poll.request.max_tasks);
         let contenders: Vec<Contender<'_>> = waiting
             .iter()
-            .map(|(tenant, workers)| Contender { tenant, demand: workers.iter().map(asked).sum() })
+            .map(|(tenant, polls)| Contender { tenant, demand: polls.iter().map(wanted).sum() })
             .collect();
-        let under_way = self.flights.pulling();
-        let grants = self.pulling_tenants.split(self.config.claim_batch, &contenders, &under_way);
-        let mut together: Vec<Served> = Vec::new();
-        for ((tenant, workers), grant) in waiting.into_iter().zip(grants) {
-            let served = self.serve(tenant, &workers, grant);
-            if served.tasks >= TASKS_TOGETHER {
-                self.launch_pull(vec![served]);
-            } else if !served.claims.is_empty() {
-                if together.iter().map(|served| served.tasks).sum::<usize>() + served.tasks > TASKS_TOGETHER {
-                    self.launch_pull(std::mem::take(&mut together));
+        let under_way = core.lanes.claims().pulling();
+        let shares = self.tenants.split(core.config.claim_batch, &contenders, &under_way);
+        let mut together: Vec<TenantClaims> = Vec::new();
+        for ((tenant, polls), share) in waiting.into_iter().zip(shares) {
+            let claims = self.claims_of(core, tenant, &polls, share);
+            if claims.tasks >= SHARED_CALL_TASKS {
+                launch_claims(core, vec![claims]);
+            } else if !claims.claims.is_empty() {
+                if together.iter().map(|claims| claims.tasks).sum::<usize>() + claims.tasks > SHARED_CALL_TASKS {
+                    launch_claims(core, std::mem::take(&mut together));
                 }
-                together.push(served);
+                together.push(claims);
             }
         }
         if !together.is_empty() {
-            self.launch_pull(together);
+            launch_claims(core, together);
         }
     }
 
-    /// The tenants that have both ready lanes and waiting workers, and those workers in the order in which they came.
-    /// The shelves stay open until nobody meets there.
-    fn who_can_be_served(&mut self) -> Vec<(String, BTreeSet<u64>)> {
-        let mut by_tenant: HashMap<String, BTreeSet<u64>> = HashMap::new();
-        let mut open = std::mem::take(&mut self.open);
-        open.retain(|shelf| {
-            if self.flights.is_pulling(shelf.tenant()) {
+    /// The tenants that have both ready lanes and waiting polls, and those polls in the order in which
+    /// they came. A key stays open until no lane and no poll meet under it.
+    fn servable(&mut self, lanes: &Lanes) -> Vec<(String, BTreeSet<PollNumber>)> {
+        let mut by_tenant: HashMap<String, BTreeSet<PollNumber>> = HashMap::new();
+        self.open_keys.retain(|key| {
+            if lanes.claims().is_pulling(key.tenant()) {
                 return true;
             }
-            if self.board.ready(shelf).is_none() {
+            if lanes.ready().pulled(key).is_none() {
                 return false;
             }
-            let workers = self.waiters.first_at(shelf, WORKERS_PER_SHELF);
-            let meet = !workers.is_empty();
+            let polls = self.waiting.first_with(key, KEY_POLLS_MAX);
+            let meet = !polls.is_empty();
             if meet {
-                by_tenant.entry(shelf.tenant().to_owned()).or_default().extend(workers);
+                by_tenant.entry(key.tenant().to_owned()).or_default().extend(polls);
             }
             meet
         });
-        self.open = open;
         by_tenant.into_iter().collect()
     }
 
-    /// Claims for the first workers of a tenant, as many tasks as it may take.
-    fn serve(&mut self, tenant: String, workers: &BTreeSet<u64>, grant: usize) -> Served {
+    /// Claims for the first polls of a tenant, up to its share of tasks.
+    fn claims_of(
+        &mut self,
+        core: &DispatchCore,
+        tenant: String,
+        polls: &BTreeSet<PollNumber>,
+        share: usize,
+    ) -> TenantClaims {
         let (claims, splits, served) = (Vec::new(), Vec::new(), Vec::new());
-        let mut served = Served { tenant, claims, splits, workers: served, tasks: 0 };
-        for worker in workers {
-            let Some(waiting) = self.waiters.get(*worker) else { continue };
-            let (asked, left) = (waiting.ask.max_tasks, grant - served.tasks);
-            // A part of what a worker asks for is better than nothing, but only once in a turn.
-            if left == 0 || (asked > left && served.tasks > 0) {
+        let mut of_tenant = TenantClaims { tenant, claims, splits, polls: served, tasks: 0 };
+        for number in polls {
+            let Some(poll) = self.waiting.get(*number) else { continue };
+            let (wanted, left) = (poll.request.max_tasks, share - of_tenant.tasks);
+            // A part of what a poll wants is better than nothing, but only once in a pass.
+            if left == 0 || (wanted > left && of_tenant.tasks > 0) {
                 break;
             }
-            let limit = asked.min(left);
-            let (name, lease_millis) = (waiting.ask.worker.clone(), waiting.ask.lease_millis);
-            let (candidates, due_by) = self.candidates(&shelves(waiting));
+            let limit = wanted.min(left);
+            let (name, lease_millis) = (poll.request.worker.clone(), poll.request.lease_millis);
+            let (candidates, due_by) = candidates(core, &poll_keys(poll));
             let claimant = Claimant::Worker { name, lease_millis, due_by };
-            let (lanes, split) = self.pull_bands.split(&served.tenant, &candidates, limit, [usize::MAX; 3]);
-            served.claims.push(Claim { lanes, limit, claimant });
-            served.splits.push(split);
-            served.workers.push(*worker);
-            served.tasks += limit;
+            let (lanes, split) = self.bands.split(&of_tenant.tenant, &candidates, limit, [usize::MAX; 3]);
+            of_tenant.claims.push(Claim { lanes, limit, claimant });
+            of_tenant.splits.push(split);
+            of_tenant.polls.push(*number);
+            of_tenant.tasks += limit;
         }
-        served
+        of_tenant
     }
 
-    /// The ready lanes of all the shelves a worker looks at, in order, so many of each band. Where none of them is due
-    /// yet, those that are due first, and when that is.
-    fn candidates(&self, shelves: &[Shelf]) -> (Vec<Candidate>, Option<Timestamp>) {
-        let now = self.deps.clock.now();
-        let levels = shelves.iter().filter_map(|shelf| self.board.ready(shelf)).flat_map(by_priority);
-        let ranks = levels.flat_map(|level| level.take(LANES_PER_CLAIM));
-        let mut candidates: Vec<Candidate> = ranks.map(|rank| Candidate::of(*rank, self.aging, now)).collect();
-        candidates.sort_unstable();
-        candidates.dedup();
-        let first_due = candidates.iter().map(|candidate| candidate.due_at).min();
-        let due_by = first_due.filter(|first| *first > now);
-        candidates.retain(|candidate| candidate.due_at <= due_by.unwrap_or(now));
-        let mut left = [LANES_PER_CLAIM; Band::ALL.len()];
-        candidates.retain(|candidate| {
-            let left = &mut left[candidate.band() as usize];
-            let is_kept = *left > 0;
-            *left = left.saturating_sub(1);
-            is_kept
-        });
-        (candidates, due_by)
-    }
-
-    fn launch_pull(&mut self, served: Vec<Served>) {
-        let (mut tenants, mut splits) = (Vec::new(), Vec::new());
-        let (mut workers, mut claims) = (Vec::new(), Vec::new());
-        for one in served {
-            tenants.push(one.tenant);
-            splits.extend(one.splits);
-            workers.extend(one.workers);
-            claims.extend(one.claims);
-        }
-        self.flights.launch(&self.deps.store, Flight::Pull { tenants, claims: splits, workers }, claims);
-    }
-
-    /// A claim for workers has landed: gives them what it took.
-    pub(super) fn pulled(&mut self, splits: &[Split], workers: Vec<u64>, answers: Vec<Claimed>, report: &mut Report) {
-        for ((worker, split), answer) in workers.into_iter().zip(splits).zip(answers) {
-            report.more |= self.learn(&answer);
-            self.pull_bands.settle(split, Some(&answer), &self.board);
+    /// Takes in the answer of a claim for polls: grants them the tasks.
+    pub fn finish(
+        &mut self,
+        core: &mut DispatchCore,
+        splits: &[BandSplit],
+        polls: Vec<PollNumber>,
+        answers: Vec<Claimed>,
+        report: &mut Report,
+    ) {
+        for ((poll, split), answer) in polls.into_iter().zip(splits).zip(answers) {
+            report.more |= core.learn(&answer);
+            self.bands.settle(split, Some(&answer), &core.lanes);
             report.pulled += answer.tasks.len();
-            self.hand_out(worker, answer.tasks);
+            self.grant(core, poll, answer.tasks);
         }
     }
 
-    /// Gives a worker what was claimed for it.
-    pub(super) fn hand_out(&mut self, worker: u64, tasks: Vec<Task>) {
+    /// A claim for polls failed. They keep their places and are served by a later pass.
+    pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
+        self.bands.settle_failed(splits, &core.lanes);
+    }
+
+    /// Answers a poll with the tasks that were claimed for it.
+    pub fn grant(&mut self, core: &DispatchCore, poll: PollNumber, tasks: Vec<Task>) {
         if tasks.is_empty() {
             return;
         }
-        let now = self.deps.clock.now();
+        let now = core.now();
         let last_due = tasks.iter().map(|task| task.due_at).max().filter(|due_at| *due_at > now);
         let not_before = last_due.map(|due_at| Instant::now() + due_at.duration_from(now));
-        let handout = Handout::new(tasks, self.returns.clone()).not_before(not_before);
-        if let Some(waiting) = self.waiters.remove(worker) {
-            waiting.answer(Ok(handout));
+        let grant = Grant::new(tasks, self.returns.clone()).not_before(not_before);
+        if let Some(poll) = self.waiting.remove(poll) {
+            poll.answer(Ok(grant));
         }
     }
 
-    /// Answers the workers that did not want to wait and for whom there is nothing, or no store.
-    pub(super) fn dismiss_the_impatient(&mut self, failure: Option<&StoreError>) {
-        for worker in std::mem::take(&mut self.impatient) {
-            let Some(waiting) = self.waiters.get(worker) else { continue };
-            // What is ready for it is known when the claim has landed that is under way.
-            let nobody_knows = self.flights.is_pulling(&waiting.ask.tenant);
-            let something_ready = shelves(waiting).iter().any(|shelf| self.board.ready(shelf).is_some());
-            if nobody_knows || (something_ready && failure.is_none()) {
-                self.impatient.push(worker);
-            } else if let Some(waiting) = self.waiters.remove(worker) {
-                waiting.answer(match failure {
-                    Some(error) => Err(DeskError::Store(error.clone())),
-                    None => Ok(Handout::new(Vec::new(), self.returns.clone())),
+    /// Answers the polls that do not wait and for which there is nothing, or no store.
+    pub fn dismiss_impatient(&mut self, core: &DispatchCore, failure: Option<&StoreError>) {
+        for number in std::mem::take(&mut self.impatient) {
+            let Some(poll) = self.waiting.get(number) else { continue };
+            // What is ready for it is known once the claim that is under way has been answered.
+            let is_unknown = core.lanes.claims().is_pulling(&poll.request.tenant);
+            let is_any_ready = || poll_keys(poll).iter().any(|key| core.lanes.ready().pulled(key).is_some());
+            if is_unknown || (failure.is_none() && is_any_ready()) {
+                self.impatient.push(number);
+            } else if let Some(poll) = self.waiting.remove(number) {
+                poll.answer(match failure {
+                    Some(error) => Err(PollError::Store(error.clone())),
+                    None => Ok(self.no_tasks()),
                 });
             }
         }
     }
+
+    /// Reports whether the store answers: a poll that times out because of the store is told so.
+    pub fn report_health(&self, failure: Option<&StoreError>) {
+        if self.receiver.health.borrow().is_some() || failure.is_some() {
+            self.receiver.health.send_replace(failure.cloned());
+        }
+    }
+
+    /// Answers every waiting poll with an empty list, and takes no more.
+    pub async fn close(&mut self, core: &DispatchCore) {
+        self.receiver.polls.close();
+        let late = self.received.take().into_iter().chain(std::iter::from_fn(|| self.receiver.polls.try_recv().ok()));
+        let unanswered: Vec<WaitingPoll> = late.collect();
+        for poll in unanswered.into_iter().chain(self.waiting.drain()) {
+            poll.answer(Ok(Grant::new(Vec::new(), self.returns.clone())));
+        }
+        self.give_back_abandoned(core).await;
+    }
+
+    /// The first poll that may take from a lane.
+    pub fn poll_for(&mut self, keys: &[PollKey]) -> Option<PollNumber> {
+        keys.iter().find_map(|key| self.waiting.first_with(key, 1).first().copied())
+    }
+
+    /// A poll as the claimant of tasks.
+    pub fn claimant(&self, poll: PollNumber) -> Option<Claimant> {
+        let request = &self.waiting.get(poll)?.request;
+        Some(Claimant::Worker { name: request.worker.clone(), lease_millis: request.lease_millis, due_by: None })
+    }
+
+    fn no_tasks(&self) -> Grant {
+        Grant::new(Vec::new(), self.returns.clone())
+    }
+}
+
+/// The ready lanes that a poll may take from, in order, so many of each band. Where none of them is due
+/// yet: those that are due first, and when that is.
+fn candidates(core: &DispatchCore, keys: &[PollKey]) -> (Vec<Candidate>, Option<Timestamp>) {
+    let now = core.now();
+    let levels = keys.iter().filter_map(|key| core.lanes.ready().pulled(key)).flat_map(by_priority);
+    let ranks = levels.flat_map(|level| level.take(BAND_LANES_MAX));
+    let mut candidates: Vec<Candidate> = ranks.map(|rank| Candidate::of(*rank, core.aging, now)).collect();
+    candidates.sort_unstable();
+    candidates.dedup();
+    let first_due = candidates.iter().map(|candidate| candidate.due_at).min();
+    let due_by = first_due.filter(|first| *first > now);
+    candidates.retain(|candidate| candidate.due_at <= due_by.unwrap_or(now));
+    let mut left = [BAND_LANES_MAX; Band::ALL.len()];
+    candidates.retain(|candidate| {
+        let left = &mut left[candidate.band() as usize];
+        let is_kept = *left > 0;
+        *left = left.saturating_sub(1);
+        is_kept
+    });
+    (candidates, due_by)
+}
+
+fn launch_claims(core: &mut DispatchCore, of_tenants: Vec<TenantClaims>) {
+    let (mut tenants, mut splits) = (Vec::new(), Vec::new());
+    let (mut polls, mut claims) = (Vec::new(), Vec::new());
+    for one in of_tenants {
+        tenants.push(one.tenant);
+        splits.extend(one.splits);
+        polls.extend(one.polls);
+        claims.extend(one.claims);
+    }
+    core.launch(ClaimScope::Pull(tenants), ClaimPurpose::Pull { splits, polls }, claims);
 }

@@ -1,261 +1,332 @@
-//! The push side of a turn: which due webhooks may be published now.
+//! The push side: which due webhooks may be published now.
 //!
-//! First everything that came due since this node owns its lane; then, with what room is left
-//! and as many tokens as there are, what it found overdue. Tenants share the places by their weights,
-//! and the bands of a tenant share its part. Nothing is claimed of a lane whose
-//! partition is not owned, and every claim names the terms in which they are.
+//! First comes what has come due since this node owns its lane. Then, with the room that is left and as
+//! many tokens as there are, comes the backlog. Tenants share the slots by their weights, and the bands
+//! of a tenant share its part. Nothing is claimed of a lane whose partition this node does not own, and
+//! every claim names the terms in which it owns them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
+use std::time::Duration;
 
 use punctual_core::broker::{Message, WEBHOOK_POOL};
 use punctual_core::lane::{Lane, Route};
 use punctual_core::store::{Claim, Claimed};
 use punctual_core::task::Task;
-use punctual_core::time::Timestamp;
+use punctual_core::time::{Timestamp, millis};
 use tokio::time::Instant;
 
-use super::flights::{Flight, Split};
-use super::split::Candidate;
-use crate::board::{Ranks, by_priority};
-use crate::dispatcher::plan::{LANES_PER_TURN, Plan};
-use crate::dispatcher::{Dispatcher, Report};
+use super::bands::{BandShares, BandSplit, Candidate};
+use super::calls::ClaimPurpose;
+use super::dispatch_core::DispatchCore;
+use super::plan::{PLAN_LANES_MAX, PushPlan};
+use super::{Config, Report};
+use crate::backlog_rate::BacklogRate;
 use crate::fairness::Rounds;
-use crate::targets::Place;
+use crate::lanes::{ClaimScope, Ranks, by_priority};
+use crate::targets::Slot;
 
-/// Lanes of one tenant and priority that a turn looks at: those of crowded targets are passed over …
-const LANES_LOOKED_AT: usize = 1_000;
-/// … and takes from at the most.
-const LANES_OF_PRIORITY: usize = 32;
+/// Lanes of one tenant and priority that a pass looks at: those of crowded targets are passed over.
+const LANES_LOOKED_AT_MAX: usize = 1_000;
+/// Lanes of one tenant and priority that a pass takes from.
+const PRIORITY_LANES_MAX: usize = 32;
 /// The priorities that a task may have.
 const PRIORITIES: usize = 10;
-/// Tenants one turn takes from; the next one goes on with those behind them.
-const TENANTS_PER_TURN: usize = 64;
+/// Tenants that a pass takes from; the next one goes on with those behind them.
+const PASS_TENANTS_MAX: usize = 64;
 /// How long tasks wait that could not be published.
-const BROKER_PAUSE_MILLIS: i64 = 1_000;
+const BROKER_RETRY_MILLIS: i64 = 1_000;
 
-/// The live part of a turn has landed.
+/// How webhooks are shared between tenants and bands, and what the last claims left.
+pub(super) struct Push {
+    rounds: Rounds,
+    bands: BandShares,
+    backlog_bands: BandShares,
+    backlog_rate: BacklogRate,
+    /// The tenants with whom the last passes ended, where there are many.
+    last_tenant: String,
+    last_backlog_tenant: String,
+    /// What a pass has left for the backlog, once its live part has been answered.
+    after_live: Option<AfterLive>,
+    /// Ready lanes found no slot or no room in the last pass.
+    is_blocked: bool,
+    /// It was for want of slots, not of room.
+    are_slots_full: bool,
+    visibility_millis: u64,
+}
+
+/// The live part of a pass has been answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct AfterLive {
-    /// What it left for the found backlog.
+struct AfterLive {
+    /// How many tasks it left for the backlog.
     left: usize,
     /// Whether it moved anything, so that there may be more.
     moved: bool,
 }
 
-impl Dispatcher {
-    /// Claims webhooks, unless a claim of some is under way: of what came due since this node owns it, and then, when
-    /// that has landed, of the found backlog.
-    pub(super) async fn launch_push(&mut self) {
-        if self.flights.is_pushing() {
+impl Push {
+    pub fn new(config: &Config) -> Self {
+        Self {
+            rounds: Rounds::new(config.fairness.tenants.clone()),
+            bands: BandShares::new(config.fairness.bands),
+            backlog_bands: BandShares::new(config.fairness.bands),
+            backlog_rate: BacklogRate::new(config.backlog_per_second, Instant::now()),
+            last_tenant: String::new(),
+            last_backlog_tenant: String::new(),
+            after_live: None,
+            is_blocked: false,
+            are_slots_full: false,
+            visibility_millis: millis(config.visibility),
+        }
+    }
+
+    /// Whether a free slot would let it claim more.
+    pub fn waits_for_slots(&self) -> bool {
+        self.is_blocked
+    }
+
+    /// Whether room at the broker would let it claim more.
+    pub fn waits_for_room(&self) -> bool {
+        self.is_blocked && !self.are_slots_full
+    }
+
+    /// Whether the live part has been answered and the backlog is next.
+    pub fn is_half_done(&self) -> bool {
+        self.after_live.is_some()
+    }
+
+    /// How long until there are tokens for the backlog; none if there are some, or no backlog is left.
+    pub fn until_tokens(&self, core: &DispatchCore) -> Option<Duration> {
+        let has_backlog = !core.lanes.backlog().is_empty();
+        has_backlog.then(|| self.backlog_rate.wait(Instant::now())).filter(|wait| !wait.is_zero())
+    }
+
+    /// How long a published task may stay unstarted.
+    pub fn visibility_millis(&self) -> u64 {
+        self.visibility_millis
+    }
+
+    /// Claims webhooks unless a claim of some is under way: what came due since this node owns it, and,
+    /// when that has been answered, the backlog.
+    pub async fn launch(&mut self, core: &mut DispatchCore) {
+        if core.lanes.claims().is_pushing() {
             return;
         }
         if let Some(AfterLive { left, moved }) = self.after_live {
-            if self.launch_backlog(left).await {
+            if self.launch_backlog(core, left).await {
                 return;
             }
             self.after_live = None;
-            // Nobody asks again for what was not there a moment ago.
+            // There was nothing live a moment ago: do not ask again.
             if !moved {
                 return;
             }
         }
-        let most = self.config.claim_batch;
-        let (claims, splits) = self.plan_push(most).await;
+        let tasks_max = core.config.claim_batch;
+        let (claims, splits) = self.plan_live(core, tasks_max).await;
         if claims.is_empty() {
-            self.launch_backlog(most).await;
+            self.launch_backlog(core, tasks_max).await;
         } else {
-            self.flights.launch(&self.deps.store, Flight::Push(splits), claims);
+            core.launch(ClaimScope::Push, ClaimPurpose::Push(splits), claims);
         }
     }
 
-    async fn launch_backlog(&mut self, most: usize) -> bool {
-        let (claims, splits) = self.plan_backlog(most).await;
+    async fn launch_backlog(&mut self, core: &mut DispatchCore, tasks_max: usize) -> bool {
+        let (claims, splits) = self.plan_backlog(core, tasks_max).await;
         let is_launched = !claims.is_empty();
         if is_launched {
-            self.flights.launch(&self.deps.store, Flight::Backlog(splits), claims);
+            core.launch(ClaimScope::Push, ClaimPurpose::Backlog(splits), claims);
         }
         is_launched
     }
 
-    /// Claims on ready lanes whose targets have places, as far as the broker has room. Of a lane with a found backlog
-    /// only what came due since.
-    async fn plan_push(&mut self, most: usize) -> (Vec<Claim>, Vec<Split>) {
-        self.push_blocked = !self.board.pushed().is_empty();
-        if !self.push_blocked {
+    /// Claims on ready lanes whose targets have slots, as far as the broker has room. Of a lane with a
+    /// backlog only what came due since.
+    async fn plan_live(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
+        self.is_blocked = !core.lanes.ready().pushed().is_empty();
+        if !self.is_blocked {
             return (Vec::new(), Vec::new());
         }
-        let (room, now) = (self.room(most).await, self.deps.clock.now());
-        let tenants = take_turns(self.board.pushed(), &mut self.last_pushed, &self.push_rounds);
-        let most_lanes = lanes_of_each(tenants.len());
-        let mut plan = Plan::new(&self.deps.targets, &self.push_rounds, room);
-        let mut found = Vec::new();
+        let room = self.room(core, tasks_max).await;
+        let (now, lanes, owned) = (core.now(), &core.lanes, &core.deps.owned);
+        let tenants = next_tenants(lanes.ready().pushed().tenants(), &mut self.last_tenant, &self.rounds);
+        let lanes_max = lanes_of_each(tenants.len());
+        let mut plan = PushPlan::new(&core.deps.targets, &self.rounds, room);
+        let mut overdue = Vec::new();
         for ranks in tenants {
             for level in by_priority(ranks) {
                 let mut added = 0;
-                for rank in level.take(LANES_LOOKED_AT) {
-                    if plan.is_full() || added == most_lanes {
+                for rank in level.take(LANES_LOOKED_AT_MAX) {
+                    if plan.is_full() || added == lanes_max {
                         break;
                     }
-                    let Some(lane) = self.board.lane(rank.lane) else { continue };
-                    let Some(held) = self.deps.owned.held(&lane.key) else { continue };
-                    let candidate = Candidate::of(*rank, self.aging, now);
-                    if rank.due_at < held.since && !self.backlog.is_unlimited() {
-                        found.push((lane, rank.due_at, candidate, held));
-                    } else if plan.add(lane, candidate, held, self.backlog.lane(lane.id).map(|_| held.since)) {
+                    let Some(lane) = lanes.lane(rank.lane) else { continue };
+                    let Some(held) = owned.held(&lane.key) else { continue };
+                    let candidate = Candidate::of(*rank, core.aging, now);
+                    let from = lanes.has_backlog(lane.id).then_some(held.since);
+                    if rank.due_at < held.since && !self.backlog_rate.is_unlimited() {
+                        overdue.push((lane, rank.due_at, candidate, held));
+                    } else if plan.add(lane, candidate, held, from) {
                         added += 1;
                     }
                 }
             }
         }
-        // Their heads are older than anything else's, but nobody knows yet what came due since.
-        found.retain(|(lane, _, candidate, held)| plan.add(lane, *candidate, *held, Some(held.since)));
-        let found: Vec<(Arc<Lane>, Timestamp)> =
-            found.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
-        let visibility = self.visibility_millis();
-        let planned = plan.claims(&mut self.push_bands, visibility);
-        for (lane, due_at) in found {
-            self.backlog.note(&lane, due_at);
+        // Their heads are older than all others, but what came due since is not known yet.
+        overdue.retain(|(lane, _, candidate, held)| plan.add(lane, *candidate, *held, Some(held.since)));
+        let backlog: Vec<(Arc<Lane>, Timestamp)> =
+            overdue.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
+        let planned = plan.claims(&mut self.bands, self.visibility_millis);
+        for (lane, due_at) in backlog {
+            core.lanes.note_backlog(&lane, due_at);
         }
         planned
     }
 
-    /// Claims as much of the found backlog as there are tokens for, and room and places left.
-    async fn plan_backlog(&mut self, most: usize) -> (Vec<Claim>, Vec<Split>) {
-        let most = most.min(self.backlog.allowance(Instant::now()));
-        if most == 0 {
+    /// Claims as much of the backlog as there are tokens for, and room and slots left.
+    async fn plan_backlog(&mut self, core: &DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
+        let lanes = &core.lanes;
+        let allowance = if lanes.backlog().is_empty() { 0 } else { self.backlog_rate.allowance(Instant::now()) };
+        let tasks_max = tasks_max.min(allowance);
+        if tasks_max == 0 {
             return (Vec::new(), Vec::new());
         }
-        self.push_blocked = true;
-        let (room, now) = (self.room(most).await, self.deps.clock.now());
-        let tenants = take_turns(self.backlog.by_tenant(), &mut self.last_found, &self.push_rounds);
-        let most_lanes = lanes_of_each(tenants.len());
-        let mut plan = Plan::new(&self.deps.targets, &self.push_rounds, room);
+        self.is_blocked = true;
+        let (room, now) = (self.room(core, tasks_max).await, core.now());
+        let tenants = next_tenants(lanes.backlog().tenants(), &mut self.last_backlog_tenant, &self.rounds);
+        let lanes_max = lanes_of_each(tenants.len());
+        let mut plan = PushPlan::new(&core.deps.targets, &self.rounds, room);
         for ranks in tenants {
             for level in by_priority(ranks) {
                 // A lane that is still ready has live work, which goes first.
-                let quiet = level.filter(|rank| !self.board.is_ready(rank.lane));
+                let quiet = level.filter(|rank| !lanes.is_ready(rank.lane));
                 let mut added = 0;
-                for rank in quiet.take(LANES_LOOKED_AT) {
-                    if plan.is_full() || added == most_lanes {
+                for rank in quiet.take(LANES_LOOKED_AT_MAX) {
+                    if plan.is_full() || added == lanes_max {
                         break;
                     }
-                    let Some(lane) = self.backlog.lane(rank.lane) else { continue };
-                    let Some(held) = self.deps.owned.held(&lane.key) else { continue };
-                    added += usize::from(plan.add(lane, Candidate::of(*rank, self.aging, now), held, None));
+                    let Some(lane) = lanes.lane(rank.lane) else { continue };
+                    let Some(held) = core.deps.owned.held(&lane.key) else { continue };
+                    added += usize::from(plan.add(lane, Candidate::of(*rank, core.aging, now), held, None));
                 }
             }
         }
-        let visibility = self.visibility_millis();
-        plan.claims(&mut self.found_bands, visibility)
+        plan.claims(&mut self.backlog_bands, self.visibility_millis)
     }
 
-    /// A claim of webhooks has landed: publishes what it took.
-    pub(super) async fn pushed(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
+    /// Takes in the answer of a live claim: publishes the tasks.
+    pub async fn finish(
+        &mut self,
+        core: &mut DispatchCore,
+        splits: &[BandSplit],
+        answers: Vec<Claimed>,
+        report: &mut Report,
+    ) {
         let (mut tasks, mut moved) = (Vec::new(), false);
-        self.push_rounds.serve(served(splits, &answers));
+        self.rounds.serve(served(splits, &answers));
         for (answer, split) in answers.into_iter().zip(splits) {
-            moved |= self.learn(&answer) || !answer.lost.is_empty();
-            self.push_bands.settle(split, Some(&answer), &self.board);
-            tasks.extend(self.claimed(answer));
+            moved |= core.learn(&answer) || !answer.lost.is_empty();
+            self.bands.settle(split, Some(&answer), &core.lanes);
+            tasks.extend(self.accept(core, answer));
         }
         report.more |= moved;
-        self.after_live = Some(AfterLive { left: self.config.claim_batch.saturating_sub(tasks.len()), moved });
-        report.pushed += self.publish(tasks).await;
+        self.after_live = Some(AfterLive { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
+        report.pushed += publish(core, tasks).await;
     }
 
-    /// A claim of the found backlog has landed: publishes what it took.
-    pub(super) async fn pushed_backlog(&mut self, splits: &[Split], answers: Vec<Claimed>, report: &mut Report) {
+    /// Takes in the answer of a claim on the backlog: publishes the tasks.
+    pub async fn finish_backlog(
+        &mut self,
+        core: &mut DispatchCore,
+        splits: &[BandSplit],
+        answers: Vec<Claimed>,
+        report: &mut Report,
+    ) {
         let mut tasks = Vec::new();
-        self.push_rounds.serve(served(splits, &answers));
+        self.rounds.serve(served(splits, &answers));
         report.more |= self.after_live.take().is_some_and(|after| after.moved);
         for (answer, split) in answers.into_iter().zip(splits) {
             report.more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
-            self.learn_of_backlog(&answer);
-            self.found_bands.settle(split, Some(&answer), &self.board);
-            tasks.extend(self.claimed(answer));
+            learn_of_backlog(core, &answer);
+            self.backlog_bands.settle(split, Some(&answer), &core.lanes);
+            tasks.extend(self.accept(core, answer));
         }
-        report.pushed += self.publish(tasks).await;
+        report.pushed += publish(core, tasks).await;
     }
 
-    /// What a claim on the backlog tells about the lanes.
-    fn learn_of_backlog(&mut self, answer: &Claimed) {
-        let now = self.deps.clock.now();
-        for (id, head) in &answer.next_due {
-            let Some(lane) = self.backlog.lane(*id).cloned() else { continue };
-            let since = self.deps.owned.held(&lane.key).map(|held| held.since);
-            match (head, since) {
-                (Some(due_at), Some(since)) if *due_at < since => self.backlog.note(&lane, *due_at),
-                _ => {
-                    self.backlog.forget(*id);
-                    // Nothing stands before what came due since, so this is the head of all.
-                    if let (Some(due_at), Some(_)) = (head, since) {
-                        self.board.note(&lane, *due_at, now);
-                    }
-                    self.board.correct(*id, *head, now);
-                }
-            }
-        }
-        self.hold_back(answer);
+    /// A live claim failed. Its lanes stay ready for a later pass.
+    pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
+        self.bands.settle_failed(splits, &core.lanes);
     }
 
-    /// Takes in what a dispatch was given: forgets partitions that are lost, and pays for what was found.
-    pub(super) fn claimed(&mut self, answer: Claimed) -> Vec<Task> {
+    /// A claim on the backlog failed, likewise.
+    pub fn fail_backlog(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
+        self.backlog_bands.settle_failed(splits, &core.lanes);
+    }
+
+    /// The tasks of an answer. Forgets partitions that are lost, and pays for the backlog's tasks.
+    pub fn accept(&mut self, core: &DispatchCore, answer: Claimed) -> Vec<Task> {
+        let owned = &core.deps.owned;
         if !answer.lost.is_empty() {
-            tracing::warn!(partitions = answer.lost.len(), "somebody else owns partitions that this node dispatched");
-            self.deps.owned.lost(&answer.lost);
+            let partitions = answer.lost.len();
+            tracing::warn!(partitions, "another node owns partitions that this node dispatched; forgetting them");
+            owned.lost(&answer.lost);
         }
-        let owned = &self.deps.owned;
-        let is_found = |task: &&Task| owned.held(&task.lane.key).is_some_and(|held| task.due_at < held.since);
-        let found = answer.tasks.iter().filter(is_found).count();
-        self.backlog.taken(found, Instant::now());
+        let is_backlog = |task: &&Task| owned.held(&task.lane.key).is_some_and(|held| task.due_at < held.since);
+        self.backlog_rate.take(answer.tasks.iter().filter(is_backlog).count(), Instant::now());
         answer.tasks
     }
 
-    /// How many messages the broker takes, at most so many.
-    async fn room(&mut self, most: usize) -> usize {
-        let room = self.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(most);
-        self.places_full = room > 0;
+    /// How many messages the broker takes, at most `tasks_max`.
+    async fn room(&mut self, core: &DispatchCore, tasks_max: usize) -> usize {
+        let room = core.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0).min(tasks_max);
+        self.are_slots_full = room > 0;
         room
-    }
-
-    pub(super) fn visibility_millis(&self) -> u64 {
-        u64::try_from(self.config.visibility.as_millis()).unwrap_or(u64::MAX)
-    }
-
-    /// Publishes claimed tasks; answers how many.
-    pub(super) async fn publish(&mut self, tasks: Vec<Task>) -> usize {
-        if tasks.is_empty() {
-            return 0;
-        }
-        let messages: Vec<Message> = tasks.iter().map(message).collect();
-        let places: Vec<Place> = messages.iter().map(Place::of).collect();
-        for place in &places {
-            self.deps.targets.take(place);
-        }
-        let count = messages.len();
-        if let Err(error) = self.deps.broker.publish(messages).await {
-            tracing::warn!(error = %error, tasks = count, "could not publish tasks, giving them back");
-            for place in &places {
-                self.deps.targets.give_back(place);
-            }
-            let later = self.deps.clock.now().plus_millis(BROKER_PAUSE_MILLIS);
-            self.give_back(tasks, later).await;
-            return 0;
-        }
-        count
     }
 }
 
-/// The ranks of the tenants that have their turn: those behind the last one, and from the beginning again. Whoever was
-/// served least of late comes first, so that nobody is left out for ever where not all can be looked at.
-fn take_turns<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &Rounds) -> Vec<&'a Ranks> {
+/// Takes in what the answer of a claim on the backlog says about its lanes.
+fn learn_of_backlog(core: &mut DispatchCore, answer: &Claimed) {
+    let now = core.now();
+    for (id, head) in &answer.next_due {
+        let Some(lane) = core.lanes.lane(*id) else { continue };
+        let since = core.deps.owned.held(&lane.key).map(|held| held.since);
+        core.lanes.correct_backlog(*id, *head, since, now);
+    }
+    core.limit(answer, now);
+}
+
+/// Publishes claimed tasks; returns how many.
+pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
+    if tasks.is_empty() {
+        return 0;
+    }
+    let messages: Vec<Message> = tasks.iter().map(message).collect();
+    let slots: Vec<Slot> = messages.iter().map(Slot::of).collect();
+    for slot in &slots {
+        core.deps.targets.take(slot);
+    }
+    let count = messages.len();
+    if let Err(error) = core.deps.broker.publish(messages).await {
+        tracing::warn!(error = %error, tasks = count, "cannot publish tasks; giving them back for a second");
+        for slot in &slots {
+            core.deps.targets.give_back(slot);
+        }
+        core.give_back(tasks, core.now().plus_millis(BROKER_RETRY_MILLIS)).await;
+        return 0;
+    }
+    count
+}
+
+/// The ranks of the tenants that are next: those behind the last one, and from the beginning again. The
+/// tenant that was served least of late comes first, so that nobody is left out where not all fit.
+fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &Rounds) -> Vec<&'a Ranks> {
     let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
-    let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= TENANTS_PER_TURN {
+    let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= PASS_TENANTS_MAX {
         tenants.iter().collect()
     } else {
-        behind.chain(tenants).take(TENANTS_PER_TURN).collect()
+        behind.chain(tenants).take(PASS_TENANTS_MAX).collect()
     };
     if let Some((tenant, _)) = chosen.last() {
         (*tenant).clone_into(last);
@@ -264,13 +335,13 @@ fn take_turns<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, round
     chosen.into_iter().map(|(_, ranks)| ranks).collect()
 }
 
-/// How many lanes of a priority each of so many tenants has looked at, so that those of one do not fill the turn.
+/// How many lanes of a priority each of so many tenants may add, so that one tenant does not fill the pass.
 fn lanes_of_each(tenants: usize) -> usize {
-    (LANES_PER_TURN / PRIORITIES / tenants.max(1)).clamp(1, LANES_OF_PRIORITY)
+    (PLAN_LANES_MAX / PRIORITIES / tenants.max(1)).clamp(1, PRIORITY_LANES_MAX)
 }
 
 /// How many tasks the tenants of these claims got.
-fn served<'a>(splits: &'a [Split], answers: &'a [Claimed]) -> impl Iterator<Item = (&'a str, usize)> {
+fn served<'a>(splits: &'a [BandSplit], answers: &'a [Claimed]) -> impl Iterator<Item = (&'a str, usize)> {
     splits.iter().zip(answers).map(|(split, answer)| (split.tenant.as_str(), answer.tasks.len()))
 }
 

@@ -12,12 +12,12 @@ use punctual_core::store::Store as _;
 use punctual_core::task::Task;
 use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
-use punctual_scheduler::desk::Wants;
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::polls::PollFilter;
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
-use crate::bench::{BREAKERS, Bench, PROBE_MILLIS, ask, poll_once};
+use crate::harness::{BREAKERS, Harness, PROBE_MILLIS, poll_once, request};
 
 const DEAD: &str = "http://dead.example:80";
 const WELL: &str = "http://well.example:80";
@@ -42,12 +42,12 @@ fn count(circuits: &Circuits, target: &str, end: RunEnd, times: usize) {
     circuits.count((0..times).map(|_| ended(target, TaskId::new(), end)));
 }
 
-impl Bench {
+impl Harness {
     /// Lets enough fail at a target to open its breaker.
     async fn kill(&mut self, target: &str) {
         count(&self.circuits, target, RunEnd::Failed, 20);
         self.watch.run_once().await.unwrap();
-        self.turns().await;
+        self.passes().await;
     }
 
     async fn open(&self) -> Vec<OpenBreaker> {
@@ -58,368 +58,369 @@ impl Bench {
     async fn pass(&mut self, millis: i64) {
         self.clock.advance_millis(millis);
         tokio::time::sleep(Duration::from_secs(1)).await;
-        self.turns().await;
+        self.passes().await;
     }
 
     /// What is said of a run under its target's breaker is taken in.
     async fn tell(&mut self, target: &str, task: TaskId, end: RunEnd) {
         self.circuits.count([ended(target, task, end)]);
         self.watch.run_once().await.unwrap();
-        self.turns().await;
+        self.passes().await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_target_holds_up_its_own_tasks_and_nobody_elses() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    let held = bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
-    let well = bench.submit(task().push(WELL)).await;
-    let of_other = bench.submit(task().tenant("other").push(DEAD)).await;
-    bench.turns().await;
-    let mut published = bench.published().await;
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    let held = harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    let well = harness.submit(task().push(WELL)).await;
+    let of_other = harness.submit(task().tenant("other").push(DEAD)).await;
+    harness.passes().await;
+    let mut published = harness.published().await;
     published.sort_unstable();
     let mut expected = [well, of_other];
     expected.sort_unstable();
     assert_eq!(published, expected);
-    bench.pass(PROBE_MILLIS - 1).await;
-    assert_eq!(bench.depth().await, 0);
+    harness.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(harness.depth().await, 0);
     for id in held {
-        let held = bench.task(id).await;
+        let held = harness.task(id).await;
         assert_eq!((held.state(), held.position.attempts), (State::Pending, 0));
     }
-    let breakers = bench.open().await;
+    let breakers = harness.open().await;
     assert_eq!(breakers.len(), 1, "{breakers:?}");
     assert_eq!(breakers[0].key, Key::new(TENANT, DEAD));
     assert_eq!(breakers[0].runs, Runs { ok: 0, failed: 20 });
     assert_eq!(breakers[0].reason, "20 of 20 runs to the target failed within 300 seconds");
-    assert_eq!((bench.circuits.open().len(), bench.circuits.opened()), (1, 1));
+    assert_eq!((harness.circuits.open().len(), harness.circuits.opened()), (1, 1));
 }
 
 /// Those are on the board when it opens, due and not due.
 #[tokio::test(start_paused = true)]
 async fn what_was_waiting_before_it_opened_is_held_up_too() {
-    let mut bench = Bench::new();
-    let tasks = bench.submit_all((0..5).map(|_| task().push(DEAD))).await;
-    let later = bench.submit(task().queue("later").push(DEAD).due(START.plus_millis(5_000))).await;
-    bench.turns().await;
+    let mut harness = Harness::new();
+    let tasks = harness.submit_all((0..5).map(|_| task().push(DEAD))).await;
+    let later = harness.submit(task().queue("later").push(DEAD).due(START.plus_millis(5_000))).await;
+    harness.passes().await;
     // As many as there are places are on their way and may end.
-    assert_eq!(bench.published().await, tasks[..2]);
-    bench.kill(DEAD).await;
-    bench.pass(10_000).await;
-    assert_eq!(bench.depth().await, 0);
-    assert_eq!(bench.task(later).await.position.attempts, 0);
-    assert_eq!(bench.task(tasks[4]).await.position.attempts, 0);
+    assert_eq!(harness.published().await, tasks[..2]);
+    harness.kill(DEAD).await;
+    harness.pass(10_000).await;
+    assert_eq!(harness.depth().await, 0);
+    assert_eq!(harness.task(later).await.position.attempts, 0);
+    assert_eq!(harness.task(tasks[4]).await.position.attempts, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_task_is_the_probe_and_when_it_succeeds_the_breaker_closes() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.submit_all((0..2).flat_map(|_| [task().push(DEAD), task().queue("other").push(DEAD)])).await;
-    bench.pass(PROBE_MILLIS).await;
-    let first = bench.published().await;
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.submit_all((0..2).flat_map(|_| [task().push(DEAD), task().queue("other").push(DEAD)])).await;
+    harness.pass(PROBE_MILLIS).await;
+    let first = harness.published().await;
     assert_eq!(first.len(), 1);
-    bench.pass(PROBE_MILLIS - 1).await;
-    assert_eq!(bench.published().await, [], "there is one probe at a time");
-    let breaker = bench.open().await.remove(0);
+    harness.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(harness.published().await, [], "there is one probe at a time");
+    let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (true, Some(first[0])));
     // The first never ends, and is followed by the next.
-    bench.pass(1).await;
-    let second = bench.published().await;
+    harness.pass(1).await;
+    let second = harness.published().await;
     assert_eq!(second.len(), 1);
-    bench.tell(DEAD, TaskId::new(), RunEnd::Succeeded).await;
-    assert_eq!(bench.open().await.len(), 1, "only a probe closes it");
-    bench.tell(DEAD, second[0], RunEnd::Succeeded).await;
-    assert_eq!(bench.open().await, []);
-    assert_eq!(bench.published().await.len(), 2, "the rest goes on");
+    harness.tell(DEAD, TaskId::new(), RunEnd::Succeeded).await;
+    assert_eq!(harness.open().await.len(), 1, "only a probe closes it");
+    harness.tell(DEAD, second[0], RunEnd::Succeeded).await;
+    assert_eq!(harness.open().await, []);
+    assert_eq!(harness.published().await.len(), 2, "the rest goes on");
     // What led to it is forgotten: one failure more does not open it again.
-    bench.tell(DEAD, TaskId::new(), RunEnd::Failed).await;
-    assert_eq!(bench.open().await, []);
+    harness.tell(DEAD, TaskId::new(), RunEnd::Failed).await;
+    assert_eq!(harness.open().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
-    bench.pass(PROBE_MILLIS).await;
-    let probe = bench.published().await.remove(0);
-    bench.tell(DEAD, probe, RunEnd::Failed).await;
-    let breaker = bench.open().await.remove(0);
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    harness.pass(PROBE_MILLIS).await;
+    let probe = harness.published().await.remove(0);
+    harness.tell(DEAD, probe, RunEnd::Failed).await;
+    let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(2 * PROBE_MILLIS));
     assert_eq!(breaker.runs.failed, 20, "what ends under an open breaker is not counted");
     let why = FailedProbe { at: START.plus_millis(PROBE_MILLIS), error: "connection refused".to_owned() };
     assert_eq!(breaker.last_probe, Some(why));
-    bench.pass(PROBE_MILLIS - 1).await;
-    assert_eq!(bench.depth().await, 0);
-    bench.pass(1).await;
-    let probe = bench.published().await.remove(0);
-    bench.tell(DEAD, probe, RunEnd::TakenOn).await;
-    assert_eq!(bench.open().await, [], "a target that takes work on is well");
+    harness.pass(PROBE_MILLIS - 1).await;
+    assert_eq!(harness.depth().await, 0);
+    harness.pass(1).await;
+    let probe = harness.published().await.remove(0);
+    harness.tell(DEAD, probe, RunEnd::TakenOn).await;
+    assert_eq!(harness.open().await, [], "a target that takes work on is well");
 }
 
 /// Runs may last for longer than it is until the next probe.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_the_next_one_has_overtaken_is_listened_to() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.submit_all((0..5).map(|_| task().push(DEAD))).await;
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.submit_all((0..5).map(|_| task().push(DEAD))).await;
     let mut probes = Vec::new();
     for _ in 0..3 {
-        bench.pass(PROBE_MILLIS).await;
-        probes.append(&mut bench.published().await);
+        harness.pass(PROBE_MILLIS).await;
+        probes.append(&mut harness.published().await);
     }
     assert_eq!(probes.len(), 3);
-    bench.tell(DEAD, probes[1], RunEnd::Failed).await;
-    let breaker = bench.open().await.remove(0);
+    harness.tell(DEAD, probes[1], RunEnd::Failed).await;
+    let breaker = harness.open().await.remove(0);
     let why = FailedProbe { at: START.plus_millis(3 * PROBE_MILLIS), error: "connection refused".to_owned() };
     assert_eq!((breaker.probe, breaker.last_probe), (Some(probes[2]), Some(why)));
-    bench.tell(DEAD, probes[0], RunEnd::Succeeded).await;
-    assert_eq!(bench.open().await, []);
-    assert_eq!(bench.published().await.len(), 2, "the rest goes on");
+    harness.tell(DEAD, probes[0], RunEnd::Succeeded).await;
+    assert_eq!(harness.open().await, []);
+    assert_eq!(harness.published().await.len(), 2, "the rest goes on");
 }
 
 /// Or workers whose polls end just then would put the next one off by a period each time.
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave_back_in_its_time() {
-    let mut bench = Bench::new();
-    count(&bench.circuits, "", RunEnd::Failed, 20);
-    bench.watch.run_once().await.unwrap();
-    let id = bench.submit(task().queue("q")).await;
-    let desk = bench.desk.clone();
-    let mut asked = Box::pin(desk.lease(ask(Wants::Queues(vec!["q".into()]), 1, Duration::from_secs(30))));
+    let mut harness = Harness::new();
+    count(&harness.circuits, "", RunEnd::Failed, 20);
+    harness.watch.run_once().await.unwrap();
+    let id = harness.submit(task().queue("q")).await;
+    let polls = harness.polls.clone();
+    let mut polled = Box::pin(polls.poll(request(PollFilter::Queues(vec!["q".into()]), 1, Duration::from_secs(30))));
     // Polled once, so that the worker waits; it hangs up when the probe is on its way to it.
-    assert!(poll_once(&mut asked).is_none());
-    bench.pass(PROBE_MILLIS).await;
-    assert_eq!(bench.task(id).await.state(), State::Running);
-    drop(asked);
-    bench.turns().await;
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await[0].next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
-    bench.pass(1_000).await;
-    bench.watch.run_once().await.unwrap();
-    let probe = bench.lease("q", 1).await.remove(0);
-    bench.settler.settle(TENANT, vec![settlement(&probe, Outcome::Released)]).await.unwrap();
-    bench.watch.run_once().await.unwrap();
-    let breaker = bench.open().await.remove(0);
+    assert!(poll_once(&mut polled).is_none());
+    harness.pass(PROBE_MILLIS).await;
+    assert_eq!(harness.task(id).await.state(), State::Running);
+    drop(polled);
+    harness.passes().await;
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await[0].next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
+    harness.pass(1_000).await;
+    harness.watch.run_once().await.unwrap();
+    let probe = harness.lease("q", 1).await.remove(0);
+    harness.settler.settle(TENANT, vec![settlement(&probe, Outcome::Released)]).await.unwrap();
+    harness.watch.run_once().await.unwrap();
+    let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     let in_its_time = START.plus_millis(PROBE_MILLIS + 1_000 + PROBE_MILLIS);
     assert_eq!(breaker.next_probe_at, in_its_time, "or whoever always gives back would get one every second");
     // So is one that was cancelled on the way.
-    bench.pass(PROBE_MILLIS).await;
-    bench.watch.run_once().await.unwrap();
-    let probe = bench.lease("q", 1).await.remove(0);
+    harness.pass(PROBE_MILLIS).await;
+    harness.watch.run_once().await.unwrap();
+    let probe = harness.lease("q", 1).await.remove(0);
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
-    let cancel = transition(&bench.task(id).await.position, Event::Cancel, &by).unwrap();
-    bench.sqlite.apply(vec![(id, cancel)]).await.unwrap();
+    let cancel = transition(&harness.task(id).await.position, Event::Cancel, &by).unwrap();
+    harness.sqlite.apply(vec![(id, cancel)]).await.unwrap();
     let completed = settlement(&probe, Outcome::Completed { result: None });
-    assert_eq!(bench.settler.settle(TENANT, vec![completed]).await.unwrap(), [Settled::Cancelled]);
-    bench.watch.run_once().await.unwrap();
-    let breaker = bench.open().await.remove(0);
+    assert_eq!(harness.settler.settle(TENANT, vec![completed]).await.unwrap(), [Settled::Cancelled]);
+    harness.watch.run_once().await.unwrap();
+    let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     // What is given back under no breaker counts neither way.
-    bench.sqlite.reset_breaker(&breaker.key).await.unwrap();
-    bench.watch.run_once().await.unwrap();
-    count(&bench.circuits, "", RunEnd::Failed, 1);
-    count(&bench.circuits, "", RunEnd::GivenBack, 20);
-    count(&bench.circuits, "", RunEnd::Released, 20);
-    bench.watch.run_once().await.unwrap();
-    let counted = bench.sqlite.counts_since(START).await.unwrap();
+    harness.sqlite.reset_breaker(&breaker.key).await.unwrap();
+    harness.watch.run_once().await.unwrap();
+    count(&harness.circuits, "", RunEnd::Failed, 1);
+    count(&harness.circuits, "", RunEnd::GivenBack, 20);
+    count(&harness.circuits, "", RunEnd::Released, 20);
+    harness.watch.run_once().await.unwrap();
+    let counted = harness.sqlite.counts_since(START).await.unwrap();
     assert_eq!(counted.iter().map(|(_, runs)| *runs).collect::<Vec<_>>(), [Runs { ok: 0, failed: 1 }], "{counted:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_there_is_nothing_to_take_the_permission_is_returned() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.submit(task().queue("paused").push(DEAD)).await;
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.submit(task().queue("paused").push(DEAD)).await;
     let pause = Pause { since: START, by: "client".to_owned(), reason: None, until: None };
-    bench.sqlite.change_queue(TENANT, "paused", Change::Pause(pause)).await.unwrap();
-    bench.pass(PROBE_MILLIS).await;
-    let breaker = bench.open().await.remove(0);
-    assert_eq!((bench.depth().await, breaker.half_open, breaker.probe), (0, false, None));
+    harness.sqlite.change_queue(TENANT, "paused", Change::Pause(pause)).await.unwrap();
+    harness.pass(PROBE_MILLIS).await;
+    let breaker = harness.open().await.remove(0);
+    assert_eq!((harness.depth().await, breaker.half_open, breaker.probe), (0, false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS), "another queue may let something through");
-    let tried = bench.spy.claims.lock().unwrap().len();
-    bench.pass(999).await;
-    assert_eq!(bench.spy.claims.lock().unwrap().len(), tried, "this one is left alone for a second");
-    bench.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
-    bench.pass(1).await;
-    assert_eq!(bench.depth().await, 1);
+    let tried = harness.spy.claims.lock().unwrap().len();
+    harness.pass(999).await;
+    assert_eq!(harness.spy.claims.lock().unwrap().len(), tried, "this one is left alone for a second");
+    harness.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
+    harness.pass(1).await;
+    assert_eq!(harness.depth().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn when_there_is_nothing_to_take_at_all_the_permission_is_returned_for_a_second() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.submit(task().push(DEAD)).await;
-    bench.spy.claim_in_vain(1);
-    bench.pass(PROBE_MILLIS).await;
-    let breaker = bench.open().await.remove(0);
-    assert_eq!((bench.depth().await, breaker.half_open, breaker.probe), (0, false, None));
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.submit(task().push(DEAD)).await;
+    harness.spy.claim_in_vain(1);
+    harness.pass(PROBE_MILLIS).await;
+    let breaker = harness.open().await.remove(0);
+    assert_eq!((harness.depth().await, breaker.half_open, breaker.probe), (0, false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
-    bench.pass(1_000).await;
-    assert_eq!(bench.depth().await, 1);
+    harness.pass(1_000).await;
+    assert_eq!(harness.depth().await, 1);
 }
 
 /// By the store's clock no time passes between those who ask in vain and those who are given it.
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_does_not_put_the_probe_off() {
-    let mut bench = Bench::new();
+    let mut harness = Harness::new();
     let settings = Settings { max_concurrency: Some(1), ..Settings::default() };
-    bench.sqlite.change_queue(TENANT, "full", Change::Put(settings, None)).await.unwrap();
-    let behind = bench.submit_all((0..2).map(|_| task().queue("full"))).await[1];
-    let held = bench.lease("full", 2).await.remove(0);
-    count(&bench.circuits, "", RunEnd::Failed, 20);
-    bench.watch.run_once().await.unwrap();
-    let desk = bench.desk.clone();
-    let poll = |queue: &str| Box::pin(desk.lease(ask(Wants::Queues(vec![queue.into()]), 1, Duration::from_secs(30))));
+    harness.sqlite.change_queue(TENANT, "full", Change::Put(settings, None)).await.unwrap();
+    let behind = harness.submit_all((0..2).map(|_| task().queue("full"))).await[1];
+    let held = harness.lease("full", 2).await.remove(0);
+    count(&harness.circuits, "", RunEnd::Failed, 20);
+    harness.watch.run_once().await.unwrap();
+    let polls = harness.polls.clone();
+    let poll =
+        |queue: &str| Box::pin(polls.poll(request(PollFilter::Queues(vec![queue.into()]), 1, Duration::from_secs(30))));
     // Polled once, so that the workers wait.
     let mut of_full = poll("full");
     assert!(poll_once(&mut of_full).is_none());
-    bench.pass(PROBE_MILLIS).await;
-    assert_eq!(bench.task(behind).await.state(), State::Pending, "there is no place for it");
+    harness.pass(PROBE_MILLIS).await;
+    assert_eq!(harness.task(behind).await.state(), State::Pending, "there is no place for it");
     // Whoever asks for something else is given the probe.
-    let other = bench.submit(task().queue("other")).await;
+    let other = harness.submit(task().queue("other")).await;
     let mut of_other = poll("other");
     assert!(poll_once(&mut of_other).is_none());
-    bench.turns().await;
-    let probe = bench.task(other).await;
+    harness.passes().await;
+    let probe = harness.task(other).await;
     assert_eq!(probe.state(), State::Running);
-    bench.settler.settle(TENANT, vec![settlement(&probe, failed(true, Some(100_000_000)))]).await.unwrap();
-    bench.watch.run_once().await.unwrap();
+    harness.settler.settle(TENANT, vec![settlement(&probe, failed(true, Some(100_000_000)))]).await.unwrap();
+    harness.watch.run_once().await.unwrap();
     // And when a place comes free, whoever waits for that.
-    bench.pass(PROBE_MILLIS).await;
-    assert_eq!(bench.task(behind).await.state(), State::Pending);
+    harness.pass(PROBE_MILLIS).await;
+    assert_eq!(harness.task(behind).await.state(), State::Pending);
     let completed = settlement(&held, Outcome::Completed { result: None });
-    bench.settler.settle(TENANT, vec![completed]).await.unwrap();
-    bench.hints.free(TENANT, "full");
-    bench.turns().await;
-    assert_eq!(bench.task(behind).await.state(), State::Running);
+    harness.settler.settle(TENANT, vec![completed]).await.unwrap();
+    harness.hints.free(TENANT, "full");
+    harness.passes().await;
+    assert_eq!(harness.task(behind).await.state(), State::Running);
 }
 
 #[tokio::test(start_paused = true)]
 async fn pull_workers_are_given_a_probe_and_no_more() {
-    let mut bench = Bench::new();
-    bench.submit_all((0..30).map(|_| task().queue("q"))).await;
-    let held = bench.lease("q", 20).await;
+    let mut harness = Harness::new();
+    harness.submit_all((0..30).map(|_| task().queue("q"))).await;
+    let held = harness.lease("q", 20).await;
     let failures = held.iter().map(|task| settlement(task, failed(true, Some(100_000_000)))).collect();
-    bench.settler.settle(TENANT, failures).await.unwrap();
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await[0].key, Key::of_tenant(TENANT));
-    bench.submit(task().push(WELL)).await;
-    assert_eq!(bench.lease("q", 10).await.len(), 0);
-    assert_eq!(bench.depth().await, 0, "everything of the tenant is under it");
-    bench.clock.advance_millis(PROBE_MILLIS);
-    bench.watch.run_once().await.unwrap();
+    harness.settler.settle(TENANT, failures).await.unwrap();
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await[0].key, Key::of_tenant(TENANT));
+    harness.submit(task().push(WELL)).await;
+    assert_eq!(harness.lease("q", 10).await.len(), 0);
+    assert_eq!(harness.depth().await, 0, "everything of the tenant is under it");
+    harness.clock.advance_millis(PROBE_MILLIS);
+    harness.watch.run_once().await.unwrap();
     // Nobody waits, so the webhook could be the probe: taken away, a worker has to be.
-    let probes = bench.lease("q", 10).await;
-    let pushed = bench.published().await;
+    let probes = harness.lease("q", 10).await;
+    let pushed = harness.published().await;
     assert_eq!(probes.len() + pushed.len(), 1, "{probes:?} {pushed:?}");
-    assert_eq!(bench.lease("q", 10).await.len(), 0);
+    assert_eq!(harness.lease("q", 10).await.len(), 0);
     match probes.first() {
         Some(probe) => {
             let completed = settlement(probe, Outcome::Completed { result: None });
-            bench.settler.settle(TENANT, vec![completed]).await.unwrap();
+            harness.settler.settle(TENANT, vec![completed]).await.unwrap();
         }
-        None => bench.circuits.count([ended(WELL, pushed[0], RunEnd::Succeeded)]),
+        None => harness.circuits.count([ended(WELL, pushed[0], RunEnd::Succeeded)]),
     }
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await, []);
-    assert_eq!(bench.lease("q", 8).await.len(), 8);
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await, []);
+    assert_eq!(harness.lease("q", 8).await.len(), 8);
 }
 
 /// They were on their way when it opened: neither they nor a probe are to blame.
 #[tokio::test(start_paused = true)]
 async fn a_failure_under_a_breaker_uses_up_no_attempt() {
-    let mut bench = Bench::new();
+    let mut harness = Harness::new();
     let policy = RetryPolicy { max_retries: 1, ..retry_policy() };
-    bench.submit_all((0..3).map(|_| task().queue("q").retry_policy(policy))).await;
+    harness.submit_all((0..3).map(|_| task().queue("q").retry_policy(policy))).await;
     let once = RetryPolicy { max_retries: 0, ..policy };
-    bench.submit(task().queue("q").retry_policy(once)).await;
-    let held = bench.lease("q", 4).await;
+    harness.submit(task().queue("q").retry_policy(once)).await;
+    let held = harness.lease("q", 4).await;
     let settle = async |task: &Task, outcome| {
-        bench.settler.settle(TENANT, vec![settlement(task, outcome)]).await.unwrap().remove(0)
+        harness.settler.settle(TENANT, vec![settlement(task, outcome)]).await.unwrap().remove(0)
     };
     let before = settle(&held[0], failed(true, None)).await;
     assert_eq!(before, Settled::Done { to: State::Pending });
-    assert_eq!(bench.task(held[0].id).await.position.attempts, 1, "no breaker is open yet");
-    count(&bench.circuits, "", RunEnd::Failed, 20);
-    bench.watch.run_once().await.unwrap();
+    assert_eq!(harness.task(held[0].id).await.position.attempts, 1, "no breaker is open yet");
+    count(&harness.circuits, "", RunEnd::Failed, 20);
+    harness.watch.run_once().await.unwrap();
     for _ in 0..2 {
         let answer = settle(&held[1], failed(true, None)).await;
         assert!(matches!(answer, Settled::Done { to: State::Pending } | Settled::Repeated), "{answer:?}");
     }
-    let spared = bench.task(held[1].id).await;
+    let spared = harness.task(held[1].id).await;
     assert_eq!((spared.position.attempts, spared.retry_count()), (0, 0));
     let last = spared.trail.last().unwrap();
     assert_eq!((last.uncounted(), last.reason().as_ref()), (Some("breaker_open"), "e"));
     for (task, outcome) in [(&held[2], failed(false, None)), (&held[3], failed(true, None))] {
         assert_eq!(settle(task, outcome).await, Settled::Done { to: State::DeadLettered });
-        assert_eq!(bench.task(task.id).await.trail.last().unwrap().uncounted(), None);
+        assert_eq!(harness.task(task.id).await.trail.last().unwrap().uncounted(), None);
     }
 }
 
 /// The one that is held up by both takes a probe that both permit.
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_permitted_by_all_breakers_over_its_lane() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    count(&bench.circuits, "", RunEnd::Failed, 20);
-    bench.pass(30_000).await;
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await.len(), 2);
-    bench.submit_all((0..3).map(|_| task().push(DEAD))).await;
-    bench.pass(PROBE_MILLIS - 30_000).await;
-    assert_eq!(bench.depth().await, 0, "the tenant's does not permit it yet");
-    bench.pass(30_000).await;
-    let probe = bench.published().await;
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    count(&harness.circuits, "", RunEnd::Failed, 20);
+    harness.pass(30_000).await;
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await.len(), 2);
+    harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
+    harness.pass(PROBE_MILLIS - 30_000).await;
+    assert_eq!(harness.depth().await, 0, "the tenant's does not permit it yet");
+    harness.pass(30_000).await;
+    let probe = harness.published().await;
     assert_eq!(probe.len(), 1);
-    bench.tell(DEAD, probe[0], RunEnd::Succeeded).await;
-    assert_eq!(bench.open().await, []);
+    harness.tell(DEAD, probe[0], RunEnd::Succeeded).await;
+    assert_eq!(harness.open().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_node_tells_nothing_and_old_counts_go() {
-    let mut bench = Bench::new();
-    count(&bench.circuits, WELL, RunEnd::Succeeded, 500);
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.sqlite.counts_since(START).await.unwrap(), []);
-    count(&bench.circuits, DEAD, RunEnd::Failed, 19);
-    bench.watch.run_once().await.unwrap();
+    let mut harness = Harness::new();
+    count(&harness.circuits, WELL, RunEnd::Succeeded, 500);
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.sqlite.counts_since(START).await.unwrap(), []);
+    count(&harness.circuits, DEAD, RunEnd::Failed, 19);
+    harness.watch.run_once().await.unwrap();
     let counted =
         [(Key::of_tenant(TENANT), Runs { ok: 500, failed: 0 }), (Key::new(TENANT, DEAD), Runs { ok: 0, failed: 19 })];
-    assert_eq!(bench.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), counted);
-    bench.clock.advance_millis(300_000);
-    count(&bench.circuits, DEAD, RunEnd::Failed, 1);
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await, [], "the others are out of the window");
+    assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), counted);
+    harness.clock.advance_millis(300_000);
+    count(&harness.circuits, DEAD, RunEnd::Failed, 1);
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await, [], "the others are out of the window");
     let left = [(Key::new(TENANT, DEAD), Runs { ok: 0, failed: 1 })];
-    assert_eq!(bench.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), left);
+    assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), left);
 }
 
 /// Or those of targets that nobody calls any more would stay for ever.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_nothing_waits_under_closes_after_a_window() {
-    let mut bench = Bench::new();
-    bench.kill(DEAD).await;
-    bench.pass(PROBE_MILLIS + 300_000).await;
-    bench.watch.run_once().await.unwrap();
-    assert_eq!(bench.open().await.len(), 1, "its window is not over");
-    bench.pass(1).await;
-    bench.watch.run_once().await.unwrap();
-    assert_eq!((bench.open().await.len(), bench.circuits.open().len()), (0, 0));
+    let mut harness = Harness::new();
+    harness.kill(DEAD).await;
+    harness.pass(PROBE_MILLIS + 300_000).await;
+    harness.watch.run_once().await.unwrap();
+    assert_eq!(harness.open().await.len(), 1, "its window is not over");
+    harness.pass(1).await;
+    harness.watch.run_once().await.unwrap();
+    assert_eq!((harness.open().await.len(), harness.circuits.open().len()), (0, 0));
 }
 
 /// A node that cannot reach a target must not close it for those that can.
 #[tokio::test(start_paused = true)]
 async fn what_other_nodes_have_counted_is_waited_for() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     let node = |number| {
         let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };
-        let circuits = Arc::new(Circuits::new(Arc::clone(&bench.sqlite) as _, PROBE_MILLIS));
-        let (store, clock, shared) = (Arc::clone(&bench.sqlite), Arc::clone(&bench.clock), Arc::clone(&circuits));
+        let circuits = Arc::new(Circuits::new(Arc::clone(&harness.sqlite) as _, PROBE_MILLIS));
+        let (store, clock, shared) = (Arc::clone(&harness.sqlite), Arc::clone(&harness.clock), Arc::clone(&circuits));
         let hints = Arc::new(Hints::default());
         (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
     };
@@ -431,7 +432,7 @@ async fn what_other_nodes_have_counted_is_waited_for() {
         other.run_once().await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(bench.open().await, []);
+    assert_eq!(harness.open().await, []);
     // By now nearly everything fails at both.
     count(&circuits, DEAD, RunEnd::Failed, 1_000);
     for _ in 0..4 {
@@ -439,16 +440,16 @@ async fn what_other_nodes_have_counted_is_waited_for() {
         other.run_once().await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(bench.open().await[0].runs, Runs { ok: 50, failed: 1_100 });
+    assert_eq!(harness.open().await[0].runs, Runs { ok: 50, failed: 1_100 });
     assert_eq!((circuits.open().len(), others.open().len()), (1, 1), "both know of it");
     assert_eq!(circuits.opened() + others.opened(), 1, "one has opened it");
-    assert!(bench.sqlite.reset_breaker(&Key::new(TENANT, DEAD)).await.unwrap());
+    assert!(harness.sqlite.reset_breaker(&Key::new(TENANT, DEAD)).await.unwrap());
     for _ in 0..4 {
         watch.run_once().await.unwrap();
         other.run_once().await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert_eq!(bench.open().await, [], "what was counted before is forgotten everywhere");
+    assert_eq!(harness.open().await, [], "what was counted before is forgotten everywhere");
     assert_eq!((circuits.open().len(), others.open().len()), (0, 0));
 }
 

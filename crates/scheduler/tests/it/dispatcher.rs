@@ -6,25 +6,26 @@ use std::time::{Duration, Instant};
 use punctual_core::broker::{Broker, Message, WEBHOOK_POOL};
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
-use punctual_scheduler::desk::{DeskError, Wants};
 use punctual_scheduler::dispatcher::Report;
-use punctual_scheduler::targets::Place;
+use punctual_scheduler::polls::{PollError, PollFilter};
+use punctual_scheduler::targets::Slot;
 use punctual_testkit::fixtures::{TENANT, at, task};
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Bench, ask, poll_once};
+use crate::harness::{Harness, poll_once, request};
 
 const LONG: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
-    let bench = Bench::new();
-    let (desk, store, stop) = (bench.desk.clone(), bench.store.clone(), CancellationToken::new());
-    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
-    let asked = tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 10, LONG)).await });
+    let harness = Harness::new();
+    let (polls, store, stop) = (harness.polls.clone(), harness.store.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
+    let polled =
+        tokio::spawn(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 10, LONG)).await });
     tokio::task::yield_now().await;
     store.insert(vec![task().build()]).await.unwrap();
-    let leased = tokio::time::timeout(Duration::from_secs(5), asked).await.unwrap().unwrap().unwrap();
+    let leased = tokio::time::timeout(Duration::from_secs(5), polled).await.unwrap().unwrap().unwrap();
     assert_eq!(leased.len(), 1);
     assert_eq!((leased[0].state(), leased[0].position.version, leased[0].position.attempts), (State::Running, 3, 1));
     stop.cancel();
@@ -33,71 +34,74 @@ async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
 
 #[tokio::test]
 async fn nothing_is_handed_out_before_its_time() {
-    let mut bench = Bench::new();
-    bench.submit(task().due(at(10_000))).await;
-    assert!(bench.lease("default", 10).await.is_empty());
-    bench.clock.advance_millis(9_999);
-    assert!(bench.lease("default", 10).await.is_empty());
-    bench.clock.advance_millis(1);
-    assert_eq!(bench.lease("default", 10).await.len(), 1);
+    let mut harness = Harness::new();
+    harness.submit(task().due(at(10_000))).await;
+    assert!(harness.lease("default", 10).await.is_empty());
+    harness.clock.advance_millis(9_999);
+    assert!(harness.lease("default", 10).await.is_empty());
+    harness.clock.advance_millis(1);
+    assert_eq!(harness.lease("default", 10).await.len(), 1);
 }
 
 #[tokio::test]
 async fn what_no_hint_told_of_is_found_by_the_sweep() {
-    let mut bench = Bench::with(|config| config.sweep_interval = Duration::ZERO);
+    let mut harness = Harness::with(|config| config.sweep_interval = Duration::ZERO);
     // Beyond the prefetch window, so the board drops the hint.
-    bench.submit(task().due(at(120_000))).await;
-    bench.turns().await;
-    bench.clock.advance_millis(120_000);
-    assert_eq!(bench.lease("default", 10).await.len(), 1);
+    harness.submit(task().due(at(120_000))).await;
+    harness.passes().await;
+    harness.clock.advance_millis(120_000);
+    assert_eq!(harness.lease("default", 10).await.len(), 1);
 }
 
 #[tokio::test]
 async fn the_more_urgent_goes_first_and_then_the_older() {
-    let mut bench = Bench::new();
-    let low = bench.submit(task().priority(1).due(at(-5_000))).await;
-    let old = bench.submit(task().due(at(-3_000))).await;
-    let new = bench.submit(task().due(at(-1_000))).await;
-    let urgent = bench.submit(task().priority(9)).await;
-    let leased: Vec<_> = bench.lease("default", 3).await.iter().map(|task| task.id).collect();
+    let mut harness = Harness::new();
+    let low = harness.submit(task().priority(1).due(at(-5_000))).await;
+    let old = harness.submit(task().due(at(-3_000))).await;
+    let new = harness.submit(task().due(at(-1_000))).await;
+    let urgent = harness.submit(task().priority(9)).await;
+    let leased: Vec<_> = harness.lease("default", 3).await.iter().map(|task| task.id).collect();
     assert_eq!(leased, [urgent, old, new]);
-    assert_eq!(bench.lease("default", 3).await[0].id, low);
+    assert_eq!(harness.lease("default", 3).await[0].id, low);
 }
 
 #[tokio::test]
 async fn a_worker_is_served_by_type_across_queues_and_by_nothing_else() {
-    let mut bench = Bench::new();
-    bench.submit(task().queue("a").kind("mail")).await;
-    bench.submit(task().queue("b").kind("mail")).await;
-    bench.submit(task().queue("b").kind("other")).await;
-    bench.submit(task().queue("b").kind("mail").tenant("somebody else")).await;
-    let desk = bench.desk.clone();
-    let asked = tokio::spawn(async move { desk.lease(ask(Wants::Kinds(vec!["mail".into()]), 10, LONG)).await });
-    while !asked.is_finished() {
-        bench.dispatcher.run_once().await.unwrap();
+    let mut harness = Harness::new();
+    harness.submit(task().queue("a").kind("mail")).await;
+    harness.submit(task().queue("b").kind("mail")).await;
+    harness.submit(task().queue("b").kind("other")).await;
+    harness.submit(task().queue("b").kind("mail").tenant("somebody else")).await;
+    let polls = harness.polls.clone();
+    let polled =
+        tokio::spawn(async move { polls.poll(request(PollFilter::Kinds(vec!["mail".into()]), 10, LONG)).await });
+    while !polled.is_finished() {
+        harness.dispatcher.run_once().await.unwrap();
         tokio::task::yield_now().await;
     }
-    let leased = asked.await.unwrap().unwrap();
+    let leased = polled.await.unwrap().unwrap();
     assert_eq!(leased.len(), 2);
     assert!(leased.iter().all(|task| task.lane.key.kind == "mail"));
 }
 
 #[tokio::test]
 async fn many_single_leases_share_a_backlog_without_sharing_a_task() {
-    let bench = Bench::new();
+    let harness = Harness::new();
     for _ in 0..50 {
-        bench.submit(task()).await;
+        harness.submit(task()).await;
     }
-    let (desk, stop) = (bench.desk.clone(), CancellationToken::new());
-    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
-    let mut asked = Vec::new();
+    let (polls, stop) = (harness.polls.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
+    let mut polled = Vec::new();
     for _ in 0..50 {
-        let desk = desk.clone();
-        asked.push(tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await }));
+        let polls = polls.clone();
+        polled.push(tokio::spawn(async move {
+            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await
+        }));
     }
     let mut leased = std::collections::HashSet::new();
-    for asked in asked {
-        for task in asked.await.unwrap().unwrap() {
+    for polled in polled {
+        for task in polled.await.unwrap().unwrap() {
             assert!(leased.insert(task.id), "{} was leased twice", task.id);
         }
     }
@@ -108,84 +112,91 @@ async fn many_single_leases_share_a_backlog_without_sharing_a_task() {
 
 #[tokio::test]
 async fn what_was_claimed_for_a_worker_that_hung_up_is_given_back_uncounted() {
-    let mut bench = Bench::new();
-    let id = bench.submit(task()).await;
-    let desk = bench.desk.clone();
-    let mut asked = Box::pin(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await });
+    let mut harness = Harness::new();
+    let id = harness.submit(task()).await;
+    let polls = harness.polls.clone();
+    let mut polled =
+        Box::pin(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await });
     // Polled once, so that the worker waits; the dispatcher claims for it; then it hangs up unread.
-    assert!(poll_once(&mut asked).is_none());
-    assert_eq!(bench.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
-    assert_eq!(bench.task(id).await.state(), State::Running);
-    drop(asked);
-    bench.turns().await;
-    let task = bench.task(id).await;
+    assert!(poll_once(&mut polled).is_none());
+    assert_eq!(harness.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
+    assert_eq!(harness.task(id).await.state(), State::Running);
+    drop(polled);
+    harness.passes().await;
+    let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
-    assert_eq!(bench.lease("default", 1).await[0].id, id);
+    assert_eq!(harness.lease("default", 1).await[0].id, id);
 }
 
 #[tokio::test]
 async fn more_workers_than_may_wait_are_turned_away() {
-    let mut bench = Bench::with(|config| config.waiting_workers = 2);
-    let mut asked = Vec::new();
+    let mut harness = Harness::with(|config| config.waiting_workers = 2);
+    let mut polled = Vec::new();
     for _ in 0..3 {
-        let desk = bench.desk.clone();
-        asked.push(tokio::spawn(async move { desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await }));
+        let polls = harness.polls.clone();
+        polled.push(tokio::spawn(async move {
+            polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await
+        }));
         tokio::task::yield_now().await;
-        bench.turns().await;
+        harness.passes().await;
     }
-    let refused = asked.pop().unwrap().await.unwrap();
-    assert!(matches!(refused, Err(DeskError::Crowded)), "{refused:?}");
+    let refused = polled.pop().unwrap().await.unwrap();
+    assert!(matches!(refused, Err(PollError::Crowded)), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_stopping_dispatcher_answers_whoever_waits() {
-    let bench = Bench::new();
-    let (desk, stop) = (bench.desk.clone(), CancellationToken::new());
-    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
-    let waiting = desk.clone();
-    let asked = tokio::spawn(async move { waiting.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await });
+    let harness = Harness::new();
+    let (polls, stop) = (harness.polls.clone(), CancellationToken::new());
+    let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
+    let waiting = polls.clone();
+    let polled =
+        tokio::spawn(async move { waiting.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await });
     tokio::task::yield_now().await;
     stop.cancel();
     dispatcher.await.unwrap();
-    assert!(asked.await.unwrap().is_ok_and(|tasks| tasks.is_empty()));
-    let late = desk.lease(ask(Wants::Queues(vec!["default".into()]), 1, LONG)).await;
-    assert!(matches!(late, Err(DeskError::Closed)));
+    assert!(polled.await.unwrap().is_ok_and(|tasks| tasks.is_empty()));
+    let late = polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await;
+    assert!(matches!(late, Err(PollError::Closed)));
 }
 
 #[tokio::test]
 async fn a_crowded_target_does_not_hold_the_others() {
-    let mut bench = Bench::new();
+    let mut harness = Harness::new();
     for _ in 0..10 {
-        bench.submit(task().push("http://dead.example:80").due(at(-1_000))).await;
+        harness.submit(task().push("http://dead.example:80").due(at(-1_000))).await;
     }
-    bench.submit(task().push("http://live.example:80")).await;
-    bench.turns().await;
+    harness.submit(task().push("http://live.example:80")).await;
+    harness.passes().await;
     // Two places for each target.
-    assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
-    assert_eq!((bench.targets.free("http://dead.example:80"), bench.targets.free("http://live.example:80")), (0, 1));
-    bench.targets.give_back(&place("http://dead.example:80"));
-    bench.turns().await;
-    assert_eq!(bench.broker.depth(WEBHOOK_POOL).await.unwrap(), 4);
+    assert_eq!(harness.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
+    assert_eq!(
+        (harness.targets.free("http://dead.example:80"), harness.targets.free("http://live.example:80")),
+        (0, 1)
+    );
+    harness.targets.give_back(&place("http://dead.example:80"));
+    harness.passes().await;
+    assert_eq!(harness.broker.depth(WEBHOOK_POOL).await.unwrap(), 4);
 }
 
 #[tokio::test]
 async fn what_cannot_be_published_is_given_back_uncounted() {
-    let mut bench = Bench::new();
-    let id = bench.submit(task().push("http://live.example:80")).await;
-    bench.turns().await;
-    let queued = bench.task(id).await;
+    let mut harness = Harness::new();
+    let id = harness.submit(task().push("http://live.example:80")).await;
+    harness.passes().await;
+    let queued = harness.task(id).await;
     assert_eq!((queued.state(), queued.position.attempts), (State::Queued, 1));
-    let second = bench.submit(task().push("http://live.example:80")).await;
-    bench.broker.close().await;
-    bench.turns().await;
-    let task = bench.task(second).await;
+    let second = harness.submit(task().push("http://live.example:80")).await;
+    harness.broker.close().await;
+    harness.passes().await;
+    let task = harness.task(second).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
 }
 
 /// The place of a published task of the target.
-fn place(target: &str) -> Place {
+fn place(target: &str) -> Slot {
     let (tenant, pool) = (TENANT.to_owned(), WEBHOOK_POOL.to_owned());
-    Place::of(&Message { task_id: TaskId::new(), version: 2, tenant, priority: 5, pool, target: target.to_owned() })
+    Slot::of(&Message { task_id: TaskId::new(), version: 2, tenant, priority: 5, pool, target: target.to_owned() })
 }
 
 /// Of what others have in hand, or what became due while the claim was under way, a claim takes nothing; it is not left
@@ -193,13 +204,14 @@ fn place(target: &str) -> Place {
 #[tokio::test]
 async fn a_claim_in_vain_is_tried_again_soon() {
     const TIMES: usize = 6;
-    let bench = Bench::new();
-    bench.submit(task()).await;
-    bench.spy.claim_in_vain(TIMES);
-    let (desk, stop, spy) = (bench.desk.clone(), CancellationToken::new(), Arc::clone(&bench.spy));
-    let dispatcher = tokio::spawn(bench.dispatcher.run(stop.clone()));
+    let harness = Harness::new();
+    harness.submit(task()).await;
+    harness.spy.claim_in_vain(TIMES);
+    let (polls, stop, spy) = (harness.polls.clone(), CancellationToken::new(), Arc::clone(&harness.spy));
+    let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
     let begun = Instant::now();
-    let leased = desk.lease(ask(Wants::Queues(vec!["default".to_owned()]), 1, Duration::from_secs(30))).await.unwrap();
+    let leased =
+        polls.poll(request(PollFilter::Queues(vec!["default".to_owned()]), 1, Duration::from_secs(30))).await.unwrap();
     assert_eq!(leased.len(), 1);
     assert!(begun.elapsed() < Duration::from_secs(TIMES as u64) / 2, "{:?}", begun.elapsed());
     let claims = spy.claims.lock().unwrap().len();

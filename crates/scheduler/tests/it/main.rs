@@ -3,10 +3,10 @@
 
 mod ahead;
 mod backlog;
-mod bench;
 mod breakers;
 mod dispatcher;
 mod fairness;
+mod harness;
 mod owning;
 mod settle;
 mod spy;

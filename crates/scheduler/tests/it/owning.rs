@@ -8,11 +8,11 @@ use punctual_core::state::State;
 use punctual_core::store::Claimant;
 use punctual_testkit::fixtures::task;
 
-use crate::bench::{Bench, LEASE, PARTITIONS};
+use crate::harness::{Harness, LEASE, PARTITIONS};
 
 const OTHER: NodeId = NodeId::new(2);
 
-impl Bench {
+impl Harness {
     /// The terms named by every dispatch so far.
     fn named(&self) -> Vec<Vec<(u16, u64)>> {
         let claims = self.spy.claims.lock().unwrap();
@@ -33,24 +33,24 @@ impl Bench {
 
 #[tokio::test]
 async fn nothing_is_dispatched_that_this_node_does_not_own() {
-    let mut bench = Bench::of_many(|_| {});
-    bench.submit_everywhere(1).await;
-    bench.submit(task().queue("pulled")).await;
-    bench.turns().await;
-    assert_eq!((bench.depth().await, bench.named().len()), (0, 0));
-    assert_eq!(bench.lease("pulled", 1).await.len(), 1, "a worker is served by whom it asks");
-    bench.owner.run_once().await.unwrap();
-    bench.turns().await;
-    assert_eq!(bench.depth().await, 40);
+    let mut harness = Harness::of_many(|_| {});
+    harness.submit_everywhere(1).await;
+    harness.submit(task().queue("pulled")).await;
+    harness.passes().await;
+    assert_eq!((harness.depth().await, harness.named().len()), (0, 0));
+    assert_eq!(harness.lease("pulled", 1).await.len(), 1, "a worker is served by whom it asks");
+    harness.owner.run_once().await.unwrap();
+    harness.passes().await;
+    assert_eq!(harness.depth().await, 40);
 }
 
 #[tokio::test]
 async fn every_claim_names_each_partition_once_with_its_term() {
-    let mut bench = Bench::of_many(|_| {});
-    bench.owner.run_once().await.unwrap();
-    bench.submit_everywhere(2).await;
-    bench.turns().await;
-    let named = bench.named();
+    let mut harness = Harness::of_many(|_| {});
+    harness.owner.run_once().await.unwrap();
+    harness.submit_everywhere(2).await;
+    harness.passes().await;
+    let named = harness.named();
     assert!(!named.is_empty());
     for terms in &named {
         let distinct: HashSet<u16> = terms.iter().map(|(partition, _)| *partition).collect();
@@ -63,24 +63,24 @@ async fn every_claim_names_each_partition_once_with_its_term() {
 
 #[tokio::test]
 async fn what_somebody_else_owns_by_now_is_forgotten_and_not_taken() {
-    let mut bench = Bench::of_many(|_| {});
-    bench.owner.run_once().await.unwrap();
+    let mut harness = Harness::of_many(|_| {});
+    harness.owner.run_once().await.unwrap();
     let millis = i64::try_from(LEASE.as_millis()).unwrap();
-    bench.clock.advance_millis(millis);
+    harness.clock.advance_millis(millis);
     // By its own clock this node still owns everything; by the store's it is late.
-    let taken = bench.sqlite.take_turn(OTHER, PARTITIONS, 60_000).await.unwrap();
+    let taken = harness.sqlite.take_turn(OTHER, PARTITIONS, 60_000).await.unwrap();
     assert_eq!(taken.len(), usize::from(PARTITIONS));
-    let id = bench.submit(task().push("http://a.example:80")).await;
-    bench.turns().await;
-    let named = bench.named();
-    assert_eq!((bench.depth().await, named.len()), (0, 1), "one claim, refused: {named:?}");
-    assert_eq!((bench.task(id).await.state(), bench.task(id).await.position.attempts), (State::Pending, 0));
-    bench.turns().await;
-    assert_eq!(bench.named().len(), 1, "and no other");
+    let id = harness.submit(task().push("http://a.example:80")).await;
+    harness.passes().await;
+    let named = harness.named();
+    assert_eq!((harness.depth().await, named.len()), (0, 1), "one claim, refused: {named:?}");
+    assert_eq!((harness.task(id).await.state(), harness.task(id).await.position.attempts), (State::Pending, 0));
+    harness.passes().await;
+    assert_eq!(harness.named().len(), 1, "and no other");
     // What it gets back is a term of its own.
-    bench.sqlite.leave(OTHER).await.unwrap();
-    bench.owner.run_once().await.unwrap();
-    bench.turns().await;
-    assert_eq!(bench.depth().await, 1);
-    assert_eq!(bench.named().last().unwrap()[0].1, 3);
+    harness.sqlite.leave(OTHER).await.unwrap();
+    harness.owner.run_once().await.unwrap();
+    harness.passes().await;
+    assert_eq!(harness.depth().await, 1);
+    assert_eq!(harness.named().last().unwrap()[0].1, 3);
 }

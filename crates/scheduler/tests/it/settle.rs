@@ -9,7 +9,7 @@ use punctual_core::trail::{Actor, RunError};
 use punctual_scheduler::settle::{Outcome, Settled, Settlement};
 use punctual_testkit::fixtures::{TENANT, json, task};
 
-use crate::bench::{Bench, NODE};
+use crate::harness::{Harness, NODE};
 
 const COMPLETED: Settled = Settled::Done { to: State::Completed };
 const RETRIED: Settled = Settled::Done { to: State::Pending };
@@ -23,7 +23,7 @@ fn failed(retryable: bool) -> Outcome {
     Outcome::Failed { error, retryable, retry_after_millis: None }
 }
 
-impl Bench {
+impl Harness {
     async fn running(&mut self) -> (TaskId, u64) {
         self.submit(task()).await;
         let leased = self.lease("default", 1).await.remove(0);
@@ -49,80 +49,80 @@ impl Bench {
 
 #[tokio::test]
 async fn the_cron_loop_is_called_when_a_task_comes_to_rest_and_a_schedule_waits() {
-    let mut bench = Bench::new();
+    let mut harness = Harness::new();
     for (waits, outcome, is_called) in
         [(false, completed("1"), false), (true, completed("1"), true), (true, failed(true), false)]
     {
-        bench.cron.set_waits(waits);
-        let (id, token) = bench.running().await;
-        bench.say(id, token, outcome).await;
-        let called = tokio::time::timeout(Duration::from_millis(1), bench.cron.called()).await.is_ok();
+        harness.cron.set_waits(waits);
+        let (id, token) = harness.running().await;
+        harness.say(id, token, outcome).await;
+        let called = tokio::time::timeout(Duration::from_millis(1), harness.cron.called()).await.is_ok();
         assert_eq!(called, is_called, "{waits}");
     }
 }
 
 #[tokio::test]
 async fn a_completion_is_recorded_once_however_often_it_is_said() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, completed("1")).await, COMPLETED);
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    assert_eq!(harness.say(id, token, completed("1")).await, COMPLETED);
     for _ in 0..3 {
-        assert_eq!(bench.say(id, token, completed("1")).await, Settled::Repeated);
+        assert_eq!(harness.say(id, token, completed("1")).await, Settled::Repeated);
     }
-    assert_eq!(bench.say(id, token, completed("2")).await, Settled::Stale { state: State::Completed });
-    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Stale { state: State::Completed });
-    let task = bench.task(id).await;
+    assert_eq!(harness.say(id, token, completed("2")).await, Settled::Stale { state: State::Completed });
+    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Stale { state: State::Completed });
+    let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.version, task.result), (State::Completed, token + 1, Some(json("1"))));
 }
 
 #[tokio::test]
 async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, failed(true)).await, RETRIED);
-    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Repeated);
-    let for_good = bench.say(id, token, failed(false)).await;
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    assert_eq!(harness.say(id, token, failed(true)).await, RETRIED);
+    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Repeated);
+    let for_good = harness.say(id, token, failed(false)).await;
     assert_eq!(for_good, Settled::Stale { state: State::Pending }, "it is to be tried again");
-    let waiting = bench.task(id).await;
+    let waiting = harness.task(id).await;
     assert_eq!((waiting.state(), waiting.retry_count()), (State::Pending, 1));
-    bench.clock.advance_millis(1_000);
-    let again = bench.lease("default", 1).await.remove(0);
+    harness.clock.advance_millis(1_000);
+    let again = harness.lease("default", 1).await.remove(0);
     assert!(again.position.version > token);
     // The first worker still repeats what was accepted, also while the second one runs.
-    assert_eq!(bench.say(id, token, failed(true)).await, Settled::Repeated);
-    assert_eq!(bench.say(id, token, completed("1")).await, Settled::Stale { state: State::Running });
-    assert_eq!(bench.say(id, again.position.version, completed("1")).await, COMPLETED);
+    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Repeated);
+    assert_eq!(harness.say(id, token, completed("1")).await, Settled::Stale { state: State::Running });
+    assert_eq!(harness.say(id, again.position.version, completed("1")).await, COMPLETED);
 }
 
 #[tokio::test]
 async fn a_failure_not_worth_retrying_is_a_dead_letter() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, failed(false)).await, Settled::Done { to: State::DeadLettered });
-    assert_eq!(bench.task(id).await.state(), State::DeadLettered);
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    assert_eq!(harness.say(id, token, failed(false)).await, Settled::Done { to: State::DeadLettered });
+    assert_eq!(harness.task(id).await.state(), State::DeadLettered);
 }
 
 #[tokio::test]
 async fn a_release_is_not_counted() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    assert_eq!(bench.say(id, token, Outcome::Released).await, RETRIED);
-    assert_eq!(bench.say(id, token, Outcome::Released).await, Settled::Repeated);
-    let task = bench.task(id).await;
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    assert_eq!(harness.say(id, token, Outcome::Released).await, RETRIED);
+    assert_eq!(harness.say(id, token, Outcome::Released).await, Settled::Repeated);
+    let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
 }
 
 #[tokio::test]
 async fn a_heartbeat_extends_and_a_stale_one_does_not() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    bench.clock.advance_millis(30_000);
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    harness.clock.advance_millis(30_000);
     let beat = || Outcome::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
     let expires = punctual_testkit::fixtures::at(90_000);
-    assert_eq!(bench.say(id, token, beat()).await, Settled::Extended { lease_expires_at: expires });
-    assert_eq!(bench.say(id, token - 1, beat()).await, Settled::Stale { state: State::Running });
-    assert_eq!(bench.say(TaskId::new(), token, beat()).await, Settled::NotFound);
-    let task = bench.task(id).await;
+    assert_eq!(harness.say(id, token, beat()).await, Settled::Extended { lease_expires_at: expires });
+    assert_eq!(harness.say(id, token - 1, beat()).await, Settled::Stale { state: State::Running });
+    assert_eq!(harness.say(TaskId::new(), token, beat()).await, Settled::NotFound);
+    let task = harness.task(id).await;
     assert_eq!((task.progress, task.checkpoint), (Some(json("0.5")), Some(json(r#"{"at":7}"#))));
 }
 
@@ -131,33 +131,33 @@ async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
     for outcome in
         [completed("1"), failed(true), Outcome::Released, Outcome::Heartbeat { progress: None, checkpoint: None }]
     {
-        let mut bench = Bench::new();
-        let (id, token) = bench.running().await;
-        bench.cancel(id).await;
-        assert_eq!(bench.task(id).await.state(), State::Running);
-        assert_eq!(bench.say(id, token, outcome.clone()).await, Settled::Cancelled);
-        let task = bench.task(id).await;
+        let mut harness = Harness::new();
+        let (id, token) = harness.running().await;
+        harness.cancel(id).await;
+        assert_eq!(harness.task(id).await.state(), State::Running);
+        assert_eq!(harness.say(id, token, outcome.clone()).await, Settled::Cancelled);
+        let task = harness.task(id).await;
         assert_eq!((task.state(), task.result), (State::Cancelled, None));
-        assert_eq!(bench.say(id, token, outcome).await, Settled::Cancelled);
+        assert_eq!(harness.say(id, token, outcome).await, Settled::Cancelled);
     }
 }
 
 #[tokio::test]
 async fn another_tenants_task_is_not_found() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
     let item = || Settlement { id, token, outcome: completed("1") };
-    let answers = bench.settler.settle("somebody else", vec![item()]).await.unwrap();
+    let answers = harness.settler.settle("somebody else", vec![item()]).await.unwrap();
     assert_eq!(answers, [Settled::NotFound]);
-    assert_eq!(bench.task(id).await.state(), State::Running);
-    assert_eq!(bench.settler.settle(TENANT, vec![item()]).await.unwrap(), [COMPLETED]);
+    assert_eq!(harness.task(id).await.state(), State::Running);
+    assert_eq!(harness.settler.settle(TENANT, vec![item()]).await.unwrap(), [COMPLETED]);
 }
 
 #[tokio::test]
 async fn a_batch_is_answered_item_by_item() {
-    let mut bench = Bench::new();
-    let (first, first_token) = bench.running().await;
-    let (second, second_token) = bench.running().await;
+    let mut harness = Harness::new();
+    let (first, first_token) = harness.running().await;
+    let (second, second_token) = harness.running().await;
     let items = vec![
         Settlement { id: first, token: first_token, outcome: completed("1") },
         Settlement { id: TaskId::new(), token: 3, outcome: completed("1") },
@@ -165,7 +165,7 @@ async fn a_batch_is_answered_item_by_item() {
         Settlement { id: second, token: second_token + 5, outcome: completed("1") },
         Settlement { id: first, token: first_token, outcome: completed("1") },
     ];
-    let answers = bench.settler.settle(TENANT, items).await.unwrap();
+    let answers = harness.settler.settle(TENANT, items).await.unwrap();
     assert!(
         matches!(answers[..], [COMPLETED, Settled::NotFound, RETRIED, Settled::Stale { .. }, Settled::Repeated]),
         "{answers:?}"
@@ -176,30 +176,30 @@ async fn a_batch_is_answered_item_by_item() {
 #[tokio::test]
 async fn what_a_batch_says_of_one_run_is_taken_in_order() {
     let beat = |progress: &str| Outcome::Heartbeat { progress: Some(json(progress)), checkpoint: None };
-    let mut bench = Bench::new();
+    let mut harness = Harness::new();
     for end in [completed("1"), failed(true), Outcome::Released] {
-        let (id, token) = bench.running().await;
+        let (id, token) = harness.running().await;
         let said = [beat("1"), beat("2"), end.clone(), beat("3"), completed("2"), failed(false), end.clone()];
         let items = said.into_iter().map(|outcome| Settlement { id, token, outcome }).collect();
-        let answers = bench.settler.settle(TENANT, items).await.unwrap();
+        let answers = harness.settler.settle(TENANT, items).await.unwrap();
         let extended = |answer: &Settled| matches!(answer, Settled::Extended { .. });
         assert!(answers[..2].iter().all(extended), "{end:?}: {answers:?}");
         assert!(matches!(answers[2], Settled::Done { .. }), "{end:?}: {answers:?}");
         assert!(answers[3..6].iter().all(|answer| matches!(answer, Settled::Stale { .. })), "{end:?}: {answers:?}");
         assert_eq!(answers[6], Settled::Repeated, "{end:?}");
-        let task = bench.task(id).await;
+        let task = harness.task(id).await;
         assert_eq!((task.progress, task.position.version), (Some(json("2")), token + 1), "{end:?}");
-        bench.cancel_if_waiting(id).await;
+        harness.cancel_if_waiting(id).await;
     }
 }
 
 #[tokio::test]
 async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_still_counts() {
-    let mut bench = Bench::new();
-    let (id, token) = bench.running().await;
-    bench.clock.advance_millis(60_000);
+    let mut harness = Harness::new();
+    let (id, token) = harness.running().await;
+    harness.clock.advance_millis(60_000);
     let beat = Outcome::Heartbeat { progress: Some(json("1")), checkpoint: None };
-    assert_eq!(bench.say(id, token, beat).await, Settled::Stale { state: State::Running });
-    assert_eq!(bench.task(id).await.progress, None);
-    assert_eq!(bench.say(id, token, completed("1")).await, COMPLETED);
+    assert_eq!(harness.say(id, token, beat).await, Settled::Stale { state: State::Running });
+    assert_eq!(harness.task(id).await.progress, None);
+    assert_eq!(harness.say(id, token, completed("1")).await, COMPLETED);
 }

@@ -1,4 +1,4 @@
-//! A store that remembers what it was asked to claim.
+//! A store that remembers what it was polled to claim.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};

@@ -14,7 +14,7 @@ use punctual_core::store::{Applied, Claim, Claimant, Inserted};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
-use punctual_scheduler::targets::{Place, Targets};
+use punctual_scheduler::targets::{Slot, Targets};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT};
@@ -100,7 +100,7 @@ impl Bench {
 
     pub async fn publish(&self, messages: Vec<Message>) {
         for message in &messages {
-            self.deps.targets.take(&Place::of(message));
+            self.deps.targets.take(&Slot::of(message));
         }
         self.deps.broker.publish(messages).await.unwrap();
     }

@@ -176,7 +176,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
         backlog_per_second: 0,
         fairness: punctual_scheduler::fairness::Config::default(),
     };
-    let (dispatcher, _desk) = Dispatcher::new(deps, config);
+    let (dispatcher, _polls) = Dispatcher::new(deps, config);
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());
     let dispatching = tokio::spawn(dispatcher.run(stop_dispatching.clone()));
     all_completed(&bench, 100).await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_client::{Fault, LeaseRequest, Seconds};
 use punctual_core::task::limits;
-use punctual_scheduler::desk::{Ask, Wants};
+use punctual_scheduler::polls::{PollFilter, PollRequest};
 
 use crate::problem::Problem;
 use crate::state::LeaseMillis;
@@ -16,13 +16,13 @@ const WAIT: u64 = 60_000;
 /// Milliseconds of the shortest lease.
 const SHORTEST_LEASE: u64 = 1_000;
 
-/// The request as the desk takes it, or everything that is wrong with it.
-pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<Ask, Problem> {
+/// The request as the poll queue takes it, or everything that is wrong with it.
+pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
     let mut faults = Vec::new();
     if !is_name(&request.worker_id) {
         faults.push(Fault::new("/worker_id", "must have 1 to 255 characters and no control characters"));
     }
-    let wants = wants(&request, &mut faults);
+    let filter = filter(&request, &mut faults);
     let max_tasks = match request.max_tasks {
         None => 1,
         Some(count) => {
@@ -41,18 +41,18 @@ pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) ->
     };
     let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT));
     let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, SHORTEST_LEASE, leases.most);
-    match wants {
-        Some(wants) if faults.is_empty() => {
-            Ok(Ask { tenant, worker: request.worker_id, wants, max_tasks, lease_millis, wait })
+    match filter {
+        Some(filter) if faults.is_empty() => {
+            Ok(PollRequest { tenant, worker: request.worker_id, filter, max_tasks, lease_millis, wait })
         }
         _ => Err(Problem::invalid(faults)),
     }
 }
 
-fn wants(request: &LeaseRequest, faults: &mut Vec<Fault>) -> Option<Wants> {
-    let (pointer, names, make): (_, _, fn(Vec<String>) -> Wants) = match (&request.queues, &request.types) {
-        (Some(queues), None) => ("/queues", queues, Wants::Queues),
-        (None, Some(types)) => ("/types", types, Wants::Kinds),
+fn filter(request: &LeaseRequest, faults: &mut Vec<Fault>) -> Option<PollFilter> {
+    let (pointer, names, make): (_, _, fn(Vec<String>) -> PollFilter) = match (&request.queues, &request.types) {
+        (Some(queues), None) => ("/queues", queues, PollFilter::Queues),
+        (None, Some(types)) => ("/types", types, PollFilter::Kinds),
         (Some(_), Some(_)) => {
             faults.push(Fault::new("/types", "cannot be given together with queues"));
             return None;
@@ -84,7 +84,7 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(json: &str) -> Result<Ask, Vec<String>> {
+    fn asked(json: &str) -> Result<PollRequest, Vec<String>> {
         let request = serde_json::from_str(json).unwrap();
         let pointers = |problem: Problem| problem.errors().iter().map(|fault| fault.pointer.clone()).collect();
         ask("t".to_owned(), request, LeaseMillis::default()).map_err(pointers)
@@ -94,7 +94,7 @@ mod tests {
     fn a_short_request_means_one_task_now_for_a_minute() {
         let ask = asked(r#"{"worker_id":"w","queues":["a"]}"#).unwrap();
         assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait), (1, 60_000, Duration::ZERO));
-        assert_eq!(ask.wants, Wants::Queues(vec!["a".to_owned()]));
+        assert_eq!(ask.filter, PollFilter::Queues(vec!["a".to_owned()]));
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
         )
         .unwrap();
         assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait.as_millis()), (1_000, 3_600_000, 250));
-        assert_eq!(ask.wants, Wants::Kinds(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(ask.filter, PollFilter::Kinds(vec!["a".to_owned(), "b".to_owned()]));
     }
 
     #[test]

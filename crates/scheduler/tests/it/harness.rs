@@ -1,4 +1,4 @@
-//! The workbench of these tests: a store in a temporary directory, a dispatcher and its desk.
+//! The workbench of these tests: a store in a temporary directory, a dispatcher and its polls.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
 use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
 use punctual_scheduler::cron_call::CronCall;
-use punctual_scheduler::desk::{Ask, Desk, Wants};
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::{self, Owned, Owner};
+use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::Settler;
-use punctual_scheduler::targets::{Place, Targets};
+use punctual_scheduler::targets::{Slot, Targets};
 use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
@@ -43,7 +43,7 @@ pub const BREAKERS: breakers::Config = breakers::Config {
     confirm: Duration::ZERO,
 };
 
-pub struct Bench {
+pub struct Harness {
     pub store: Arc<dyn Store>,
     pub sqlite: Arc<SqliteStore>,
     pub spy: Arc<Spy>,
@@ -52,7 +52,7 @@ pub struct Bench {
     pub broker: Arc<EmbeddedBroker>,
     pub targets: Arc<Targets>,
     pub dispatcher: Dispatcher,
-    pub desk: Desk,
+    pub polls: PollQueue,
     pub settler: Settler,
     pub cron: Arc<CronCall>,
     pub circuits: Arc<Circuits>,
@@ -62,7 +62,7 @@ pub struct Bench {
     _directory: TempDir,
 }
 
-impl Bench {
+impl Harness {
     pub fn new() -> Self {
         Self::with(|_| {})
     }
@@ -126,7 +126,7 @@ impl Bench {
             waits: Arc::clone(&waits),
             node: NODE,
         };
-        let (dispatcher, desk) = Dispatcher::new(deps, config);
+        let (dispatcher, polls) = Dispatcher::new(deps, config);
         let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
         let settler = settler.with_circuits(Arc::clone(&circuits));
         Self {
@@ -138,7 +138,7 @@ impl Bench {
             broker,
             targets,
             dispatcher,
-            desk,
+            polls,
             settler,
             cron,
             circuits,
@@ -173,7 +173,7 @@ impl Bench {
         let mut taken = Vec::new();
         for _ in 0..waiting {
             let delivery = subscription.recv().await.unwrap();
-            self.targets.give_back(&Place::of(&delivery.message));
+            self.targets.give_back(&Slot::of(&delivery.message));
             taken.push(delivery.message.task_id);
             delivery.ack();
         }
@@ -184,30 +184,30 @@ impl Bench {
         self.store.get(TENANT, vec![id]).await.unwrap().remove(0).unwrap()
     }
 
-    /// A turn of the dispatcher after another until nothing is left to do.
-    pub async fn turns(&mut self) {
+    /// Runs passes of the dispatcher until nothing is left to do.
+    pub async fn passes(&mut self) {
         while self.dispatcher.run_once().await.unwrap().more {}
     }
 
     /// Leases at once, through the dispatcher.
     pub async fn lease(&mut self, queue: &str, max_tasks: usize) -> Vec<Task> {
-        let desk = self.desk.clone();
-        let ask = ask(queue_of(queue), max_tasks, Duration::ZERO);
-        let asked = tokio::spawn(async move { desk.lease(ask).await });
-        while !asked.is_finished() {
+        let polls = self.polls.clone();
+        let request = request(queue_of(queue), max_tasks, Duration::ZERO);
+        let polled = tokio::spawn(async move { polls.poll(request).await });
+        while !polled.is_finished() {
             self.dispatcher.run_once().await.unwrap();
             tokio::task::yield_now().await;
         }
-        asked.await.unwrap().unwrap()
+        polled.await.unwrap().unwrap()
     }
 }
 
-fn queue_of(queue: &str) -> Wants {
-    Wants::Queues(vec![queue.to_owned()])
+fn queue_of(queue: &str) -> PollFilter {
+    PollFilter::Queues(vec![queue.to_owned()])
 }
 
-pub fn ask(wants: Wants, max_tasks: usize, wait: Duration) -> Ask {
-    Ask { tenant: TENANT.into(), worker: "worker_a".into(), wants, max_tasks, lease_millis: 60_000, wait }
+pub fn request(filter: PollFilter, max_tasks: usize, wait: Duration) -> PollRequest {
+    PollRequest { tenant: TENANT.into(), worker: "worker_a".into(), filter, max_tasks, lease_millis: 60_000, wait }
 }
 
 /// Polls a future once: its answer, if it has one by then.

@@ -1,4 +1,7 @@
-//! Lanes of a claim by bands: each lane first with its part of its band's share, then all of them without bound.
+//! How the lanes of a claim are split between the bands of its tenant. Pure.
+//!
+//! The pull and the push side call it. A claim names each lane first with its part of its band's
+//! share, and then all lanes without a bound, so that nothing is left unclaimed for a share's sake.
 
 use std::collections::HashMap;
 
@@ -6,11 +9,10 @@ use punctual_core::lane::LaneId;
 use punctual_core::store::Claimed;
 use punctual_core::time::Timestamp;
 
-use super::flights::Split;
-use crate::board::{Board, Rank};
 use crate::fairness::{Aging, Band, BandWeights, Credits};
+use crate::lanes::{Lanes, Rank};
 
-/// A lane that may be claimed from, and how urgent it is by now.
+/// A lane that may be claimed from, and how urgent it is by now, aging counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Candidate {
     less_urgent: u8,
@@ -29,30 +31,40 @@ impl Candidate {
     }
 }
 
+/// How a claim is split between the bands of its tenant.
+pub(super) struct BandSplit {
+    pub tenant: String,
+    /// The lanes of the claim and their bands.
+    pub bands: HashMap<LaneId, Band>,
+    /// None: all lanes are of one band, and there is nothing to split.
+    pub shares: Option<[usize; 3]>,
+}
+
 /// The credits of the tenants that have more than one band waiting.
 #[derive(Debug, Default)]
-pub(super) struct Bands {
+pub(super) struct BandShares {
     weights: BandWeights,
     credits: HashMap<String, Credits>,
 }
 
-impl Bands {
+impl BandShares {
     pub fn new(weights: BandWeights) -> Self {
         Self { weights, credits: HashMap::new() }
     }
 
-    /// The lanes of a claim of up to `limit` tasks, from candidates in their order, and of each band at most so many.
+    /// The lanes of a claim of up to `limit` tasks, from candidates in their order. Each band gets at most
+    /// what `band_max` says.
     pub fn split(
         &mut self,
         tenant: &str,
         candidates: &[Candidate],
         limit: usize,
-        most: [usize; 3],
-    ) -> (Vec<(LaneId, usize)>, Split) {
+        band_max: [usize; 3],
+    ) -> (Vec<(LaneId, usize)>, BandSplit) {
         let bands: HashMap<LaneId, Band> = candidates.iter().map(|one| (one.lane, one.band())).collect();
         let count = Band::ALL.map(|band| candidates.iter().filter(|one| one.band() == band).count());
-        let unbounded = candidates.iter().map(|one| (one.lane, limit.min(most[one.band() as usize])));
-        let split = |shares| Split { tenant: tenant.to_owned(), bands, shares };
+        let unbounded = candidates.iter().map(|one| (one.lane, limit.min(band_max[one.band() as usize])));
+        let split = |shares| BandSplit { tenant: tenant.to_owned(), bands, shares };
         let waiting = count.map(|lanes| lanes > 0);
         if waiting.iter().filter(|waits| **waits).count() < 2 {
             return (unbounded.collect(), split(None));
@@ -61,21 +73,21 @@ impl Bands {
         let shares = credits.split(self.weights, limit, waiting);
         let share = |one: &Candidate| {
             let band = one.band() as usize;
-            (one.lane, shares[band].div_ceil(count[band]).min(most[band]))
+            (one.lane, shares[band].div_ceil(count[band]).min(band_max[band]))
         };
         let first = candidates.iter().map(share).filter(|(_, share)| *share > 0);
         (first.chain(unbounded).collect(), split(Some(shares)))
     }
 
-    /// Nothing came of claims.
-    pub fn settle_failed(&mut self, splits: &[Split], board: &Board) {
+    /// Claims failed: nothing was taken.
+    pub fn settle_failed(&mut self, splits: &[BandSplit], lanes: &Lanes) {
         for split in splits {
-            self.settle(split, None, board);
+            self.settle(split, None, lanes);
         }
     }
 
-    /// What came of a claim. The board has learned from it.
-    pub fn settle(&mut self, split: &Split, claimed: Option<&Claimed>, board: &Board) {
+    /// Settles what a claim took against its shares. The lanes have taken in its answer already.
+    pub fn settle(&mut self, split: &BandSplit, claimed: Option<&Claimed>, lanes: &Lanes) {
         let Some(shares) = split.shares else { return };
         let Some(credits) = self.credits.get_mut(&split.tenant) else { return };
         let (mut taken, mut waiting) = ([0; 3], [false; 3]);
@@ -85,7 +97,7 @@ impl Bands {
             }
         }
         for (lane, band) in &split.bands {
-            waiting[*band as usize] |= board.is_ready(*lane);
+            waiting[*band as usize] |= lanes.is_ready(*lane);
         }
         credits.settle(shares, taken, waiting);
         if credits.is_even() {
@@ -129,7 +141,7 @@ mod tests {
 
     #[test]
     fn lanes_of_one_band_are_named_once() {
-        let (lanes, split) = Bands::default().split("t", &candidates(&[(1, 5), (2, 6)]), 10, ANY);
+        let (lanes, split) = BandShares::default().split("t", &candidates(&[(1, 5), (2, 6)]), 10, ANY);
         assert_eq!(numbers(&lanes), [(2, 10), (1, 10)]);
         assert!(split.shares.is_none());
     }
@@ -137,15 +149,15 @@ mod tests {
     #[test]
     fn every_band_is_named_with_its_share_and_then_without_bound() {
         let lanes = candidates(&[(1, 1), (2, 5), (3, 9), (4, 9)]);
-        let (lanes, split) = Bands::default().split("t", &lanes, 100, ANY);
+        let (lanes, split) = BandShares::default().split("t", &lanes, 100, ANY);
         let shares = [(3, 35), (4, 35), (2, 25), (1, 5)];
         assert_eq!(numbers(&lanes), [&shares[..], &[(3, 100), (4, 100), (2, 100), (1, 100)]].concat());
         assert_eq!(split.shares, Some([70, 25, 5]));
     }
 
     #[test]
-    fn no_more_of_a_band_than_it_may_have() {
-        let (lanes, _) = Bands::default().split("t", &candidates(&[(1, 5), (2, 9)]), 100, [3, usize::MAX, 0]);
+    fn a_band_gets_no_more_than_it_may_have() {
+        let (lanes, _) = BandShares::default().split("t", &candidates(&[(1, 5), (2, 9)]), 100, [3, usize::MAX, 0]);
         assert_eq!(numbers(&lanes), [(2, 3), (1, 26), (2, 3), (1, 100)]);
     }
 }

@@ -1,0 +1,333 @@
+//! Where every lane is: the one structure that answers that question. Pure.
+//!
+//! The dispatcher is the only caller. A lane that has something due soon has exactly one [`Home`].
+//! Lanes that are due later than the prefetch window are not kept: the sweep brings them when their
+//! time comes near. So the size of this is the number of lanes that are due soon, not of tasks.
+//!
+//! Two things go across the homes. A lane may have a *backlog* beside its home: pushed tasks that
+//! were due before this node owned the lane's partition. And a lane stays at home while a *claim*
+//! ([`LaneClaims`]) is under way at it; hints about it wait for the claim's answer.
+//!
+//! Invariants: a lane is in the index of its home and in no other. A lane is under a breaker if and
+//! only if an open breaker is over it, unless it is limited. A head is never later than the lane's
+//! true head, unless a hint or the next sweep is on its way to correct it.
+
+use std::collections::{HashMap, HashSet, hash_map};
+use std::sync::Arc;
+
+use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
+use punctual_core::time::Timestamp;
+
+use crate::breakers::OpenSet;
+use crate::fairness::Band;
+
+mod backlog;
+mod claims;
+mod index;
+mod limits;
+mod ranks;
+mod ready;
+#[cfg(test)]
+mod tests;
+mod under_breaker;
+
+pub(crate) use claims::{ClaimScope, LaneClaims};
+use index::HomeIndex;
+use limits::ChangedLimits;
+pub(crate) use ranks::{Rank, Ranks, TenantRanks, by_priority};
+pub(crate) use ready::{PollKey, ReadyLanes};
+
+/// Where a lane is. The `head` is the instant at which its first waiting task is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// It waits for its time.
+    Waiting {
+        /// When its first task is due.
+        head: Timestamp,
+        /// When it becomes ready.
+        ready_at: Timestamp,
+    },
+    /// Its head is due, or nearly due if it is pulled: tasks may be claimed.
+    Ready {
+        /// When its first task is due.
+        head: Timestamp,
+    },
+    /// Nothing but its backlog is known.
+    Backlog,
+    /// Its queue is paused or at a limit.
+    Limited {
+        /// When its first task is due.
+        head: Timestamp,
+        /// When it is tried again.
+        until: Timestamp,
+    },
+    /// An open breaker is over it.
+    UnderBreaker {
+        /// When its first task is due.
+        head: Timestamp,
+    },
+}
+
+#[derive(Debug)]
+struct LaneEntry {
+    lane: Arc<Lane>,
+    home: Home,
+    /// When the first task of its backlog is due, if it has one.
+    backlog: Option<Timestamp>,
+}
+
+/// All lanes that are due soon (see the module).
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    window_millis: i64,
+    /// Lanes that are pulled become ready so long before they are due.
+    ahead_millis: i64,
+    entries: HashMap<LaneId, LaneEntry>,
+    index: HomeIndex,
+    breakers: Arc<OpenSet>,
+    claims: LaneClaims,
+    /// Limits that changed while claims were under way, whose answers may be older.
+    changed_limits: ChangedLimits,
+}
+
+impl Lanes {
+    /// No lanes yet. Keeps those due within `window_millis`; those that are pulled become ready
+    /// `ahead_millis` before they are due.
+    pub fn new(window_millis: i64, ahead_millis: i64) -> Self {
+        Self {
+            window_millis,
+            ahead_millis,
+            entries: HashMap::new(),
+            index: HomeIndex::default(),
+            breakers: Arc::default(),
+            claims: LaneClaims::default(),
+            changed_limits: ChangedLimits::default(),
+        }
+    }
+
+    /// Where a lane is, if it is kept.
+    pub fn home(&self, id: LaneId) -> Option<Home> {
+        self.entries.get(&id).map(|entry| entry.home)
+    }
+
+    /// Whether a lane is ready.
+    pub fn is_ready(&self, id: LaneId) -> bool {
+        matches!(self.home(id), Some(Home::Ready { .. }))
+    }
+
+    /// The lane with this id, if it is kept.
+    pub fn lane(&self, id: LaneId) -> Option<&Arc<Lane>> {
+        self.entries.get(&id).map(|entry| &entry.lane)
+    }
+
+    /// Whether a lane has a backlog.
+    pub fn has_backlog(&self, id: LaneId) -> bool {
+        self.entries.get(&id).is_some_and(|entry| entry.backlog.is_some())
+    }
+
+    /// The lanes that tasks may be claimed from.
+    pub fn ready(&self) -> &ReadyLanes {
+        &self.index.ready
+    }
+
+    /// The lanes with a backlog, in the order of their backlogs.
+    pub fn backlog(&self) -> &TenantRanks {
+        &self.index.backlog
+    }
+
+    /// The claims under way.
+    pub fn claims(&self) -> &LaneClaims {
+        &self.claims
+    }
+
+    /// The open breakers that the lanes are sorted by.
+    pub fn breakers(&self) -> &Arc<OpenSet> {
+        &self.breakers
+    }
+
+    /// The keys that got a ready lane since the last call.
+    pub fn take_newly_ready(&mut self) -> Vec<PollKey> {
+        self.index.ready.take_newly_ready()
+    }
+
+    /// When the oldest head of a band was due, of the ready lanes and the backlog.
+    pub fn waits_since(&self, band: Band) -> Option<Timestamp> {
+        let levels = self.index.backlog.tenants().values().flat_map(by_priority);
+        let firsts = levels.filter_map(|mut level| level.next()).filter(|rank| Band::of(rank.priority()) == band);
+        self.index.ready.waits_since(band).into_iter().chain(firsts.map(|rank| rank.due_at)).min()
+    }
+
+    /// When to call [`Lanes::advance`] and [`Lanes::release_limited`] next, at the latest.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.index.next_wakeup()
+    }
+
+    /// A task of `lane` waits and is due at `due_at`. Only ever makes a lane's head earlier.
+    pub fn note(&mut self, lane: &Arc<Lane>, due_at: Timestamp, now: Timestamp) {
+        match self.entries.get_mut(&lane.id).map(|entry| &mut entry.home) {
+            Some(Home::Limited { head, .. } | Home::UnderBreaker { head }) => *head = due_at.min(*head),
+            Some(Home::Waiting { head, .. } | Home::Ready { head }) if *head <= due_at => {}
+            Some(_) => self.place(lane, due_at, now),
+            None if !self.breakers.is_over(&lane.key) => self.place(lane, due_at, now),
+            None if due_at <= now.plus_millis(self.window_millis) => {
+                self.set_home(lane, Home::UnderBreaker { head: due_at });
+            }
+            None => {}
+        }
+    }
+
+    /// Keeps a hint until the claim at its lane has been answered; false if no claim is.
+    pub fn defer(&mut self, lane: &Arc<Lane>, due_at: Timestamp) -> bool {
+        self.claims.defer(lane, due_at)
+    }
+
+    /// The hints that were kept. Those at whose lanes claims are still under way must be deferred again.
+    pub fn take_deferred(&mut self) -> impl Iterator<Item = (Arc<Lane>, Timestamp)> + use<> {
+        self.claims.take_deferred()
+    }
+
+    /// The sweep found this head. Unlike a hint it may make the head of a ready lane later.
+    pub fn found(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
+        match self.home(lane.id) {
+            Some(Home::Ready { head: known }) if known < head => self.place(lane, head, now),
+            _ => self.note(lane, head, now),
+        }
+    }
+
+    /// The sweep has read all lanes and found only these: forgets ready lanes without tasks. Lanes in
+    /// a claim are spared, since they may have changed meanwhile.
+    pub fn found_no_others(&mut self, found: &HashSet<LaneId>) {
+        let is_gone = |entry: &LaneEntry| {
+            matches!(entry.home, Home::Ready { .. })
+                && !found.contains(&entry.lane.id)
+                && !self.claims.is_at(&entry.lane.key)
+        };
+        for id in self.ids(is_gone) {
+            self.leave(id);
+        }
+    }
+
+    /// A claim was answered with a lane's true head. Changes only lanes that wait or are ready: the
+    /// answer may be about the tasks since some instant only, and a lane that has moved meanwhile
+    /// has a backlog or another reason of its own.
+    pub fn correct(&mut self, id: LaneId, head: Option<Timestamp>, now: Timestamp) {
+        let Some(entry) = self.entries.get(&id) else { return };
+        if matches!(entry.home, Home::Waiting { .. } | Home::Ready { .. }) {
+            let lane = Arc::clone(&entry.lane);
+            match head {
+                Some(head) => self.place(&lane, head, now),
+                None => self.leave(id),
+            }
+        }
+    }
+
+    /// A probe was answered with a lane's true head. The breaker may have closed meanwhile.
+    pub fn correct_probed(&mut self, id: LaneId, head: Option<Timestamp>, now: Timestamp) {
+        match (self.entries.get_mut(&id).map(|entry| &mut entry.home), head) {
+            (Some(Home::UnderBreaker { head: known }), Some(head)) => *known = head,
+            (Some(Home::UnderBreaker { .. }), None) => drop(self.remove(id)),
+            _ => self.correct(id, head, now),
+        }
+    }
+
+    /// Makes every lane ready whose time has come.
+    pub fn advance(&mut self, now: Timestamp) {
+        while let Some(id) = self.index.first_waiting(now) {
+            let Some(entry) = self.entries.get(&id) else { break };
+            let Home::Waiting { head, .. } = entry.home else { break };
+            let lane = Arc::clone(&entry.lane);
+            self.set_home(&lane, Home::Ready { head });
+        }
+    }
+
+    /// Keeps the lanes that `concern` this node, and forgets the others.
+    pub fn retain(&mut self, concern: impl Fn(&LaneKey) -> bool) {
+        for id in self.ids(|entry| !concern(&entry.lane.key)) {
+            self.remove(id);
+        }
+    }
+
+    /// A claim has begun.
+    pub fn begin_claim(&mut self, scope: &ClaimScope) {
+        self.claims.begin(scope);
+    }
+
+    /// A claim's answer is about to be taken in.
+    pub fn end_claim(&mut self, scope: &ClaimScope) {
+        self.claims.end(scope);
+    }
+
+    /// Puts a lane where its head says: waiting, ready, or, beyond the window, nowhere.
+    fn place(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
+        if head > now.plus_millis(self.window_millis) {
+            self.leave(lane.id);
+            return;
+        }
+        let ready_at = match lane.key.route {
+            Route::Pull => head.plus_millis(-self.ahead_millis),
+            Route::Push(_) => head,
+        };
+        let home = if ready_at <= now { Home::Ready { head } } else { Home::Waiting { head, ready_at } };
+        self.set_home(lane, home);
+    }
+
+    /// Takes a lane out of its home; what is left is its backlog, if it has one.
+    fn leave(&mut self, id: LaneId) {
+        match self.entries.get(&id).map(|entry| (entry.backlog, Arc::clone(&entry.lane))) {
+            Some((Some(_), lane)) => self.set_home(&lane, Home::Backlog),
+            _ => drop(self.remove(id)),
+        }
+    }
+
+    fn set_home(&mut self, lane: &Arc<Lane>, home: Home) {
+        match self.entries.entry(lane.id) {
+            hash_map::Entry::Occupied(mut occupied) => {
+                let entry = occupied.get_mut();
+                self.index.remove(&entry.lane, entry.home);
+                entry.home = home;
+                self.index.insert(&entry.lane, home);
+            }
+            hash_map::Entry::Vacant(vacant) => {
+                self.index.insert(lane, home);
+                vacant.insert(LaneEntry { lane: Arc::clone(lane), home, backlog: None });
+            }
+        }
+        self.assert_one_home(lane.id);
+    }
+
+    fn remove(&mut self, id: LaneId) -> Option<LaneEntry> {
+        let entry = self.entries.remove(&id)?;
+        self.index.remove(&entry.lane, entry.home);
+        if let Some(due_at) = entry.backlog {
+            self.index.backlog.remove(&entry.lane, due_at);
+        }
+        self.assert_one_home(id);
+        Some(entry)
+    }
+
+    fn ids(&self, wanted: impl Fn(&LaneEntry) -> bool) -> Vec<LaneId> {
+        self.entries.values().filter(|entry| wanted(entry)).map(|entry| entry.lane.id).collect()
+    }
+
+    /// Every lane is in the index of its home, and the indexes have no others.
+    fn assert_one_home(&self, id: LaneId) {
+        debug_assert_eq!(self.index.len(), self.entries.len(), "every lane has exactly one home");
+        debug_assert!(
+            self.entries.get(&id).is_none_or(|entry| self.index.contains(&entry.lane, entry.home)),
+            "{id:?} is not where it should be"
+        );
+    }
+}
+
+impl Home {
+    /// When the first waiting task is due, the backlog apart.
+    pub fn head(self) -> Option<Timestamp> {
+        match self {
+            Home::Waiting { head, .. }
+            | Home::Ready { head }
+            | Home::Limited { head, .. }
+            | Home::UnderBreaker { head } => Some(head),
+            Home::Backlog => None,
+        }
+    }
+}
