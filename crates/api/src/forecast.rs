@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use punctual_client as wire;
-use punctual_core::forecast::{Forecast, Instants, Minute, Upcoming, Window, instants};
+use punctual_core::forecast::{Instants, Minute, Upcoming, Window, instants};
+use punctual_core::insight::Insight;
 use punctual_core::store::StoreError;
 use tokio::sync::Semaphore;
 
@@ -25,7 +26,7 @@ const AT_ONCE: usize = 2;
 
 /// Makes forecasts.
 pub struct Forecasts {
-    port: Arc<dyn Forecast>,
+    port: Arc<dyn Insight>,
     turns: Arc<Semaphore>,
 }
 
@@ -38,7 +39,7 @@ struct Schedules {
 
 impl Forecasts {
     /// Forecasts of what this port tells.
-    pub fn new(port: Arc<dyn Forecast>) -> Self {
+    pub fn new(port: Arc<dyn Insight>) -> Self {
         Self { port, turns: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 

@@ -153,7 +153,7 @@ impl PresenceFlusher {
             return Ok(0);
         }
         let count = sightings.len();
-        match self.api.registry.saw_workers(sightings.clone()).await {
+        match self.api.database.record_workers(sightings.clone()).await {
             Ok(()) => Ok(count),
             Err(error) => {
                 self.api.presence.put_back(sightings);

@@ -8,18 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use punctual_core::breakers::Breakers;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
-use punctual_core::forecast::Forecast;
+use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
-use punctual_core::obstacles::Obstacles;
-use punctual_core::partitions::Partitions;
-use punctual_core::queues::Queues;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
-use punctual_core::workers::Registry;
 use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::Settler;
@@ -39,44 +34,15 @@ use crate::schedules as scheduled;
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
 
-/// What an [`Api`] holds.
+/// What an [`Api`] holds: the parts it was given, and what it makes of them.
 pub struct Inner {
-    /// The durable truth.
-    pub store: Arc<dyn Store>,
-    /// Who was seen, and when.
-    pub registry: Arc<dyn Registry>,
-    /// Who leads.
-    pub coordinator: Arc<dyn Coordinator>,
-    /// Who dispatches what.
-    pub partitions: Arc<dyn Partitions>,
-    /// What queues are set to.
-    pub queues: Arc<dyn Queues>,
-    /// The circuit breakers.
-    pub breakers: Arc<dyn Breakers>,
-    /// What keeps tasks from being claimed.
-    pub obstacles: Arc<dyn Obstacles>,
-    /// What this node can tell of the dispatch of webhooks.
-    pub outlook: Outlook,
-    /// The recurring schedules.
-    pub schedules: Arc<dyn Schedules>,
+    parts: Parts,
     /// What will be due.
     pub forecasts: Forecasts,
-    /// Carries out what is asked of them.
+    /// Carries out what is asked of schedules.
     pub occurrences: Occurrences,
-    /// Where those who write one take turns.
+    /// Where those who write a schedule wait for each other.
     pub doors: scheduled::Doors,
-    /// Where pull workers wait.
-    pub polls: PollQueue,
-    /// Settles what pull workers hold.
-    pub settler: Settler,
-    /// The store's time.
-    pub clock: Arc<dyn Clock>,
-    /// This process.
-    pub node: NodeId,
-    /// The bounds.
-    pub config: ApiConfig,
-    /// What is counted.
-    pub metrics: Metrics,
     /// The tasks by state, for the metrics, at most a few seconds old.
     pub counts: TaskCounts,
     /// Pull workers seen since the last flush.
@@ -94,26 +60,16 @@ pub struct Inner {
 
 /// What the binary hands over.
 pub struct Parts {
-    /// The durable truth.
+    /// The tasks. Every write of tasks goes through here, so that the dispatcher gets a hint.
     pub store: Arc<dyn Store>,
-    /// Who was seen, and when.
-    pub registry: Arc<dyn Registry>,
-    /// Who leads.
-    pub coordinator: Arc<dyn Coordinator>,
-    /// Who dispatches what.
-    pub partitions: Arc<dyn Partitions>,
-    /// What queues are set to.
-    pub queues: Arc<dyn Queues>,
-    /// The circuit breakers.
-    pub breakers: Arc<dyn Breakers>,
-    /// What keeps tasks from being claimed.
-    pub obstacles: Arc<dyn Obstacles>,
-    /// What this node can tell of the dispatch of webhooks.
-    pub outlook: Outlook,
-    /// The recurring schedules.
+    /// The recurring schedules. Every write of schedules goes through here, so that the cron loop gets a hint.
     pub schedules: Arc<dyn Schedules>,
-    /// What will be due.
-    pub forecast: Arc<dyn Forecast>,
+    /// Who leads, and who owns which partition.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// The other ports of the store.
+    pub database: Arc<dyn Database>,
+    /// What this node knows of the dispatch of webhooks.
+    pub outlook: Outlook,
     /// Where pull workers wait.
     pub polls: PollQueue,
     /// Settles what pull workers hold.
@@ -190,57 +146,20 @@ impl Default for ApiConfig {
 impl Api {
     /// The interface over these parts.
     pub fn new(parts: Parts) -> Self {
-        let Parts {
-            store,
-            registry,
-            coordinator,
-            partitions,
-            queues,
-            breakers,
-            obstacles,
-            outlook,
-            schedules,
-            forecast,
-            polls,
-            settler,
-            clock,
-            node,
-            config,
-            metrics,
-            probes,
-        } = parts;
-        let admission = Admission::new(&config, &metrics);
-        let readiness = Readiness::new(Arc::clone(&store), probes);
-        let counts = TaskCounts::new(Arc::clone(&store), &metrics);
-        let factory = TaskFactory::new(config.submission.clone(), node);
-        let occurrences = Occurrences::new(Arc::clone(&store), factory, node);
-        let (presence, draining) = (WorkerPresence::default(), AtomicBool::new(false));
+        let Parts { store, config, metrics, node, .. } = &parts;
+        let factory = TaskFactory::new(config.submission.clone(), *node);
         Self(Arc::new(Inner {
-            store,
-            registry,
-            coordinator,
-            partitions,
-            queues,
-            breakers,
-            obstacles,
-            outlook,
-            schedules,
-            forecasts: Forecasts::new(forecast),
-            occurrences,
+            forecasts: Forecasts::new(parts.database.clone()),
+            occurrences: Occurrences::new(Arc::clone(store), factory, *node),
             doors: scheduled::Doors::default(),
-            polls,
-            settler,
-            clock,
-            node,
-            config,
-            metrics,
-            counts,
-            presence,
-            readiness,
-            admission,
+            counts: TaskCounts::new(Arc::clone(store), metrics),
+            presence: WorkerPresence::default(),
+            readiness: Readiness::new(Arc::clone(store), parts.probes.clone()),
+            admission: Admission::new(config, metrics),
             cpu_pool: CpuPool::default(),
             beats: RecentBeats::default(),
-            draining,
+            draining: AtomicBool::new(false),
+            parts,
         }))
     }
 
@@ -260,5 +179,13 @@ impl Deref for Api {
 
     fn deref(&self) -> &Inner {
         &self.0
+    }
+}
+
+impl Deref for Inner {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
     }
 }

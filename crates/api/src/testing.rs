@@ -70,12 +70,8 @@ impl World {
         let polls = polls(store.clone(), clock.clone(), hints, shutdown.clone());
         let parts = Parts {
             store: store.clone(),
-            registry: sqlite.clone(),
             coordinator: sqlite.clone(),
-            partitions: sqlite.clone(),
-            queues: sqlite.clone(),
-            breakers: sqlite.clone(),
-            obstacles: sqlite.clone(),
+            database: sqlite.clone(),
             outlook: Outlook::new(
                 Arc::new(Owned::nothing(1)),
                 Arc::new(Targets::new(1, 1_000)),
@@ -83,7 +79,6 @@ impl World {
                 Aging::new(Duration::ZERO),
             ),
             schedules: sqlite.clone(),
-            forecast: sqlite.clone(),
             polls,
             settler: Settler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),

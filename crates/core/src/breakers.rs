@@ -198,9 +198,6 @@ pub trait Breakers: Send + Sync {
     /// The runs of every key that has counts in slots from `since` on and no open breaker, in order.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError>;
 
-    /// Removes the counts of slots before an instant.
-    async fn prune_counts(&self, before: Timestamp) -> Result<(), StoreError>;
-
     /// Opens a breaker; false when it is open already.
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError>;
 

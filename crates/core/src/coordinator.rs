@@ -1,4 +1,8 @@
-//! The coordinator: named leases, each with a term that only grows.
+//! The coordinator: who leads, and who owns which partition.
+//!
+//! A lease and the ownership of a partition are the same thing: a right of one node for a limited
+//! time, with a term that only grows. Every store serves this port; it is apart from the others so
+//! that another service can serve it instead. The elector and the owner of partitions call it.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::coordinator`.
@@ -9,10 +13,20 @@
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
 //! - `the_holder_is_told_to_everybody`: while it holds the lease.
+//!
+//! Partitions (see [`partitions`](crate::partitions)) are tested in `testkit::partitions`:
+//!
+//! - `a_lone_node_owns_everything`: at once.
+//! - `a_newcomer_gets_its_share`: after both have taken their shares; nothing else changes hands.
+//! - `what_a_silent_node_owned_is_taken`: once its ownership has run out, by the store's clock.
+//! - `a_leaving_node_frees_what_it_owned`: at once.
+//! - `terms_grow_with_every_new_owner`: and stay with the same one.
+//! - `nobody_owns_what_another_owns`.
 
 use async_trait::async_trait;
 
 use crate::ids::NodeId;
+use crate::partitions::Ownership;
 use crate::store::StoreError;
 
 /// The name of the leader's lease.
@@ -29,7 +43,7 @@ pub struct Lease {
     pub term: u64,
 }
 
-/// Gives out named leases (see the module's contract).
+/// Gives out named leases and partitions (see the module's contract).
 #[async_trait]
 pub trait Coordinator: Send + Sync {
     /// Takes the lease if it is free, for `ttl_millis`.
@@ -43,4 +57,15 @@ pub trait Coordinator: Send + Sync {
 
     /// Gives the lease up.
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+
+    /// Brings a node to its share of `count` partitions, in one transaction: it is a member from now on for
+    /// `ttl_millis`, renews what it owns, gives up what is more than its share, and takes what is free up to it.
+    /// Returns what it owns then.
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
+
+    /// Ends the membership of a node: it owns nothing any more.
+    async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
+
+    /// Every partition that was ever owned, by number.
+    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError>;
 }

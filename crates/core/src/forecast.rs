@@ -25,9 +25,6 @@
 
 mod instants;
 
-use async_trait::async_trait;
-
-use crate::store::StoreError;
 use crate::time::Timestamp;
 
 pub use instants::{Instants, Upcoming, Window, instants};
@@ -74,20 +71,6 @@ pub struct UpcomingPage {
     pub schedules: Vec<Upcoming>,
     /// The name behind which the next page begins; none at the end.
     pub next: Option<String>,
-}
-
-/// Tells what will be due (see the module's contract).
-#[async_trait]
-pub trait Forecast: Send + Sync {
-    /// The minutes from `from` to before `to` in which waiting tasks of a tenant are due, in order, and how many. Of the
-    /// minute that lasts, and of those before it, nothing true is told.
-    async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError>;
-
-    /// The schedules of a tenant that will fire, by name, strictly after `after`.
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError>;
-
-    /// How many schedules of a tenant will fire.
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError>;
 }
 
 #[cfg(test)]

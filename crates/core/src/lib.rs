@@ -1,9 +1,8 @@
 //! The domain of Punctual and the ports to the outside world.
 //!
-//! Everything here is pure: no I/O, no runtime, no clock of its own. Adapters
-//! (stores, brokers) implement the traits in [`store`], [`broker`] and
-//! [`coordinator`]; services (scheduler, worker, leader, api) call them. Only the
-//! `punctual` binary knows both sides.
+//! Everything here is pure: no I/O, no runtime, no clock of its own. A store implements the ports
+//! that [`database`] names, a broker the one in [`broker`]; services (scheduler, worker, leader,
+//! api) call them. Only the `punctual` binary knows both sides.
 
 pub mod backoff;
 pub mod breakers;
@@ -12,16 +11,16 @@ pub mod callback;
 pub mod clock;
 pub mod condition;
 pub mod coordinator;
+pub mod database;
 pub mod forecast;
 pub mod ids;
+pub mod insight;
 pub mod json;
 pub mod lane;
 pub mod networks;
 pub mod obstacles;
 pub mod partitions;
 pub mod queues;
-pub mod resolver;
-pub mod retention;
 pub mod retry;
 pub mod schedule;
 pub mod schedules;
@@ -30,4 +29,5 @@ pub mod store;
 pub mod task;
 pub mod time;
 pub mod trail;
+pub mod upkeep;
 pub mod workers;

@@ -1,8 +1,8 @@
 //! Obstacles: what keeps a task from being claimed, as far as the store has it.
 //!
-//! Read to explain a task to somebody, and by nothing that decides anything. Every call is
-//! bounded, however many tasks wait; each tells of one moment, and the next call of another.
-//! Limits and pauses of queues are told by [`queues`](crate::queues).
+//! Half of the port [`Insight`](crate::insight::Insight); the API reads it to explain a task. Every
+//! call is bounded, however many tasks wait. Each call shows one moment, and the next call another.
+//! [`queues`](crate::queues) returns the limits and pauses of queues.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::obstacles`.
@@ -23,13 +23,8 @@
 //! - `workers_that_hold_tasks_are_told`: the pull workers of a tenant whose leases have not run out, how many tasks each has
 //!   and when it was last heard of; as many leases are looked at as are asked for, and it is told whether there may be more.
 
-use async_trait::async_trait;
-
 use crate::ids::TaskId;
-use crate::queues::Bucket;
 use crate::state::State;
-use crate::store::StoreError;
-use crate::task::Task;
 use crate::time::Timestamp;
 
 /// Those that a task depends on and still waits for.
@@ -54,7 +49,7 @@ pub struct Blocker {
 
 /// Whose turn it is among the tasks of an ordering key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct KeyTurn {
     /// Whether the task has it.
     pub is_own: bool,
     /// The live task that has it; none: it is about to be decided, or nobody may have it.
@@ -92,25 +87,4 @@ pub struct Holder {
     pub tasks: u64,
     /// When it last took one, or extended its lease on one: not later than it really did.
     pub seen_at: Timestamp,
-}
-
-/// Tells what keeps tasks from being claimed (see the module's contract).
-#[async_trait]
-pub trait Obstacles: Send + Sync {
-    /// Whom a task waits for: the first `first` of them, and how many.
-    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError>;
-
-    /// Whose turn it is among the tasks of the key of a task that waits or is blocked; none: it has no key, or is neither.
-    /// At most `most` are counted.
-    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError>;
-
-    /// How many due tasks of its queue go before a task, where waiting for `aging_millis` counts as one priority more, up to
-    /// the highest; zero: it does not count. At most `most` are counted.
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError>;
-
-    /// The bucket of a queue with a rate limit, if anybody has taken from it.
-    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;
-
-    /// The pull workers of a tenant that hold tasks; at most `most` leases are looked at, of all tenants.
-    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError>;
 }

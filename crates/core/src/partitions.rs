@@ -6,23 +6,13 @@
 //! node they ask, whoever owns what they take. Ownership only keeps nodes from doing the same
 //! work: what a task's row says decides, so two owners for a moment would do no harm.
 //!
-//! # Contract
-//! Each sentence is a test of the same name in `testkit::partitions`.
-//!
-//! - `a_lone_node_owns_everything`: at once.
-//! - `a_newcomer_gets_its_share`: after both have taken their turns; nothing else changes hands.
-//! - `what_a_silent_node_owned_is_taken`: once its ownership has run out, by the store's clock.
-//! - `a_leaving_node_frees_what_it_owned`: at once.
-//! - `terms_grow_with_every_new_owner`: and stay with the same one.
-//! - `nobody_owns_what_another_owns`.
+//! The port is [`Coordinator`](crate::coordinator::Coordinator). What a node gives up and takes is
+//! decided here, by [`rebalance`].
 
 use std::collections::BTreeMap;
 
-use async_trait::async_trait;
-
 use crate::ids::NodeId;
 use crate::lane::LaneKey;
-use crate::store::StoreError;
 use crate::time::Timestamp;
 
 /// The number of a partition, from zero.
@@ -73,26 +63,12 @@ impl Ownership {
     }
 }
 
-/// Gives partitions to nodes (see the module's contract).
-#[async_trait]
-pub trait Partitions: Send + Sync {
-    /// One turn of a node, in one transaction: it is a member from now on for `ttl_millis`, renews what it owns, gives up
-    /// what is more than its share, and takes what is free up to it. Answers what it owns then.
-    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
-
-    /// The node leaves: it is no member any more and owns nothing.
-    async fn leave(&self, node: NodeId) -> Result<(), StoreError>;
-
-    /// Every partition that was ever owned, by number.
-    async fn ownership(&self) -> Result<Vec<Ownership>, StoreError>;
-}
-
-/// What a turn of `node` makes of `owned` (every partition, by number) at `now`: the rows that change. `members` are the
-/// nodes that take part, this one among them.
+/// What `node` changes of `owned` (every partition, by number) at `now` to come to its share: the rows that change.
+/// `members` are the nodes that take part, this one among them.
 ///
 /// A node's share is the count divided by the members; the first members, by their numbers, take one of the rest each.
 /// Nothing moves but what is over somebody's share, and that only by its owner giving it up.
-pub fn turn(
+pub fn rebalance(
     node: NodeId,
     owned: &[Ownership],
     members: &[NodeId],
@@ -166,9 +142,9 @@ mod tests {
         NodeId::new(number)
     }
 
-    /// Everybody takes a turn at `now`, in order; gives how many rows changed hands.
+    /// Every member comes to its share at `now`, in order; returns how many rows changed hands.
     fn round(owned: &mut [Ownership], members: &[NodeId], now: i64) -> usize {
-        members.iter().map(|member| apply(owned, turn(*member, owned, members, at(now), at(now + TTL)))).sum()
+        members.iter().map(|member| apply(owned, rebalance(*member, owned, members, at(now), at(now + TTL)))).sum()
     }
 
     fn holdings(owned: &[Ownership], now: i64) -> HashMap<NodeId, usize> {
@@ -200,7 +176,10 @@ mod tests {
         round(&mut owned, &[node(1)], TTL);
         assert_eq!(holdings(&owned, TTL), HashMap::from([(node(1), 8)]));
         assert!(owned.iter().all(|row| (1..=2).contains(&row.term)));
-        assert!(turn(node(2), &owned, &[node(1)], at(TTL), at(2 * TTL)).is_empty(), "who is no member takes nothing");
+        assert!(
+            rebalance(node(2), &owned, &[node(1)], at(TTL), at(2 * TTL)).is_empty(),
+            "who is no member takes nothing"
+        );
     }
 
     #[test]

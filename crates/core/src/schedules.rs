@@ -45,7 +45,6 @@ use crate::coordinator::Lease;
 use crate::ids::{ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::Lane;
-use crate::retention::Pruned;
 use crate::schedule::plan::{Buffered, Covers, Origin, Overlap, Spec};
 use crate::state::State;
 use crate::store::StoreError;
@@ -495,7 +494,4 @@ pub trait Schedules: Send + Sync {
         before: Option<Timestamp>,
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError>;
-
-    /// Removes at most `limit` records that were decided before `before`, of removed schedules too.
-    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
 }

@@ -6,7 +6,7 @@
 //! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
 //! - `a_sign_of_life_keeps_what_was_asked_for`: a sighting that asks for nothing changes the last instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
-//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are buried.
+//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are removed.
 //! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
 //! - `a_buried_node_is_forgotten`.
 
@@ -69,9 +69,9 @@ pub struct NodeSighting {
 /// Remembers workers and nodes (see the module's contract).
 #[async_trait]
 pub trait Registry: Send + Sync {
-    /// Remembers workers; of an existing one the first sighting is kept, and of one that asks for nothing what it asked
-    /// for before.
-    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
+    /// Records that workers were seen; of an existing one the first sighting is kept, and of one that asks for nothing
+    /// what it asked for before.
+    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
 
     /// The workers of a tenant, by name, strictly after `after`.
     async fn workers(
@@ -81,18 +81,15 @@ pub trait Registry: Send + Sync {
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError>;
 
-    /// Forgets workers last seen before the cutoff.
-    async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError>;
+    /// Records that a node lives; of a known one the first sighting is kept. The instants are the store's own.
+    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError>;
 
-    /// Remembers that a node lives; of a known one the first sighting is kept. The instants are the store's own.
-    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError>;
-
-    /// The nodes that were not buried, by the instant they were first seen.
+    /// The nodes that were not removed, by the instant they were first seen.
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError>;
 
     /// Nodes last seen before the cutoff.
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError>;
 
-    /// Forgets a node that holds nothing any more.
-    async fn bury(&self, node: NodeId) -> Result<(), StoreError>;
+    /// Removes a node that holds nothing any more.
+    async fn remove_node(&self, node: NodeId) -> Result<(), StoreError>;
 }

@@ -13,6 +13,7 @@ use punctual_core::coordinator::Lease;
 use punctual_core::schedules::{AT_EVERY_LOOK, Outcome, Schedules, Switch, Turn, Turned};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Upkeep};
 use punctual_scheduler::cron_call::CronCall;
 use punctual_submission::occurrences::{Occurrences, Prepared};
 use tokio::time::Instant;
@@ -50,6 +51,8 @@ pub type Counted = Arc<dyn Fn(Outcome, u64) + Send + Sync>;
 pub struct Deps {
     /// The schedules.
     pub schedules: Arc<dyn Schedules>,
+    /// Removes the records of what is over.
+    pub upkeep: Arc<dyn Upkeep>,
     /// Makes and ends their tasks.
     pub occurrences: Occurrences,
     /// The store's time.
@@ -227,7 +230,7 @@ impl Cron {
         let Some(kept) = self.config.kept else { return false };
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let before = self.deps.clock.now().plus_millis(kept.saturating_neg());
-        match self.deps.schedules.prune_occurrences(before, PRUNED).await {
+        match self.deps.upkeep.prune(Prunable::Occurrences, before, PRUNED).await {
             Ok(pruned) => pruned.more,
             Err(error) => {
                 tracing::warn!(error = %error, "records of schedules that are over could not be removed");

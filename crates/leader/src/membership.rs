@@ -86,7 +86,7 @@ impl Membership {
         while !shutdown.is_cancelled() {
             let sighting = NodeSighting { skew_millis: (self.skew)(), ..self.me.clone() };
             let mut pause = self.interval;
-            match self.registry.saw_node(sighting).await {
+            match self.registry.record_node(sighting).await {
                 Ok(()) => self.pulse.beat(),
                 Err(error) => {
                     tracing::warn!(error = %error, "could not give a sign of life");

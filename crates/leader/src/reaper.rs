@@ -127,7 +127,7 @@ impl Reaper {
         };
         // With a page still full of lost races a dead node may hold more: bury it in a later round.
         for node in dead.into_iter().filter(|_| all_seen) {
-            self.registry.bury(node).await?;
+            self.registry.remove_node(node).await?;
             report.buried += 1;
         }
         Ok(Some(report))

@@ -11,9 +11,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::clock::Clock;
-use punctual_core::retention::Retention;
 use punctual_core::store::StoreError;
-use punctual_core::workers::Registry;
+use punctual_core::upkeep::{Prunable, Upkeep};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,6 +30,8 @@ pub struct Config {
     pub history: Option<Duration>,
     /// How long an idempotency key is kept after it was used; none means for ever.
     pub keys: Option<Duration>,
+    /// How long a worker is listed after it was last seen; none means for ever.
+    pub workers: Option<Duration>,
     /// How often it is looked whether something is over.
     pub interval: Duration,
     /// How often all keys are looked at: there may be many, and they live for days.
@@ -39,9 +40,7 @@ pub struct Config {
 
 /// See the module.
 pub struct Pruner {
-    retention: Arc<dyn Retention>,
-    /// Where workers are listed, and for how long after they were last seen.
-    workers: Option<(Arc<dyn Registry>, Duration)>,
+    upkeep: Arc<dyn Upkeep>,
     clock: Arc<dyn Clock>,
     config: Config,
     /// When the keys are looked at next.
@@ -82,14 +81,8 @@ impl Report {
 
 impl Pruner {
     /// Removes what is over by `clock`.
-    pub fn new(retention: Arc<dyn Retention>, clock: Arc<dyn Clock>, config: Config) -> Self {
-        Self { retention, workers: None, clock, config, keys_at: Mutex::new(Instant::now()) }
-    }
-
-    /// The same, and forgets the workers in `registry` that were not seen for so long.
-    #[must_use]
-    pub fn forgetting_workers(self, registry: Arc<dyn Registry>, after: Duration) -> Self {
-        Self { workers: Some((registry, after)), ..self }
+    pub fn new(upkeep: Arc<dyn Upkeep>, clock: Arc<dyn Clock>, config: Config) -> Self {
+        Self { upkeep, clock, config, keys_at: Mutex::new(Instant::now()) }
     }
 
     /// Removes until told to stop.
@@ -123,29 +116,28 @@ impl Pruner {
         let now = self.clock.now();
         let mut report = Report::default();
         if let Some(kept) = self.config.history {
-            let pruned = self.retention.prune_history(now.minus(kept), STEP).await?;
+            let pruned = self.upkeep.prune(Prunable::History, now.minus(kept), STEP).await?;
             report.tasks = pruned.removed;
             report.more |= pruned.more;
         }
         if let Some(kept) = self.config.keys
             && *self.keys_at.lock() <= Instant::now()
         {
-            let pruned = self.retention.prune_keys(now.minus(kept), STEP).await?;
+            let pruned = self.upkeep.prune(Prunable::Keys, now.minus(kept), STEP).await?;
             report.keys = pruned.removed;
             report.more |= pruned.more;
             if !pruned.more {
                 *self.keys_at.lock() = Instant::now() + self.config.keys_interval;
             }
         }
-        let pruned = self.retention.prune_ledger(now, STEP).await?;
+        let pruned = self.upkeep.prune(Prunable::Ledger, now, STEP).await?;
         report.ledger = pruned.removed;
         report.more |= pruned.more;
-        let pruned = self.retention.prune_forecast(now, STEP).await?;
+        let pruned = self.upkeep.prune(Prunable::Forecast, now, STEP).await?;
         report.minutes = pruned.removed;
         report.more |= pruned.more;
-        if let Some((registry, after)) = &self.workers {
-            // All at once: a fleet of workers is small beside its tasks.
-            report.workers = registry.forget_workers(now.minus(*after)).await?;
+        if let Some(kept) = self.config.workers {
+            report.workers = self.upkeep.prune(Prunable::Workers, now.minus(kept), STEP).await?.removed;
         }
         Ok(report)
     }

@@ -95,7 +95,7 @@ impl Bench {
     }
 
     async fn saw(&self, node: NodeId) {
-        self.store.saw_node(sighting(node)).await.unwrap();
+        self.store.record_node(sighting(node)).await.unwrap();
         if let Some(pulse) = self.pulse.as_ref().filter(|_| node == NODE) {
             pulse.beat();
         }

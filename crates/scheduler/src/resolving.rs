@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::store::StoreError;
+use punctual_core::upkeep::{Resolved, Upkeep};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -22,14 +22,14 @@ const REVIEW: Duration = Duration::from_secs(2);
 
 /// See the module.
 pub struct Resolving {
-    resolver: Arc<dyn Resolver>,
+    upkeep: Arc<dyn Upkeep>,
     hints: Arc<Hints>,
 }
 
 impl Resolving {
     /// Works off what is left in the store, and tells `hints` what waits then.
-    pub fn new(resolver: Arc<dyn Resolver>, hints: Arc<Hints>) -> Self {
-        Self { resolver, hints }
+    pub fn new(upkeep: Arc<dyn Upkeep>, hints: Arc<Hints>) -> Self {
+        Self { upkeep, hints }
     }
 
     /// Runs until told to stop.
@@ -40,7 +40,7 @@ impl Resolving {
             let mut done = self.run_once().await.map(drop);
             if done.is_ok() && reviewed_at.elapsed() >= REVIEW {
                 reviewed_at = Instant::now();
-                done = self.resolver.review().await;
+                done = self.upkeep.review().await;
             }
             match done {
                 Ok(()) => is_failing = false,
@@ -53,7 +53,7 @@ impl Resolving {
                 if is_failing {
                     std::future::pending::<()>().await;
                 }
-                self.resolver.left().await;
+                self.upkeep.wait_for_notes().await;
             };
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -67,7 +67,7 @@ impl Resolving {
     pub async fn run_once(&self) -> Result<usize, StoreError> {
         let mut tasks = 0;
         loop {
-            let Resolved { waiting, tasks: some, more } = self.resolver.resolve().await?;
+            let Resolved { waiting, tasks: some, more } = self.upkeep.resolve().await?;
             self.hints.add(waiting.iter().map(|(lane, due_at)| (lane, *due_at)));
             tasks += some;
             if !more {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::ScheduleId;
-use punctual_core::retention::Pruned;
 use punctual_core::schedules::{
     Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned,
 };
@@ -89,8 +88,5 @@ impl Schedules for WakingSchedules {
         limit: usize,
     ) -> Result<Vec<Occurrence>, StoreError> {
         self.inner.occurrences(id, before, limit).await
-    }
-    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.inner.prune_occurrences(before, limit).await
     }
 }

@@ -1,12 +1,12 @@
 //! A node's turn at the partitions, whatever the database.
 //!
 //! The stores read the rows and the members inside a transaction, ask here what changes, and
-//! write it. The balance itself is made by [`punctual_core::partitions::turn`]; here is what a
+//! write it. The balance itself is made by [`punctual_core::partitions::rebalance`]; here is what a
 //! table knows beyond it: how its columns are spelled, and rows of a time when there were more
 //! partitions.
 
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::{Ownership, Partition, turn};
+use punctual_core::partitions::{Ownership, Partition, rebalance};
 use punctual_core::time::Timestamp;
 
 use crate::columns::{node_from_column, number_column};
@@ -31,7 +31,7 @@ impl PartitionRound {
     /// up, and nobody's share.
     pub(crate) fn changes(&self, rows: &[Ownership], members: &[NodeId], now: Timestamp) -> Vec<Ownership> {
         let (counted, beyond) = rows.split_at(rows.partition_point(|row| row.partition.number() < self.count));
-        let mut changes = turn(self.node, counted, members, now, self.expires_at(now));
+        let mut changes = rebalance(self.node, counted, members, now, self.expires_at(now));
         let freed = |row: &Ownership| Ownership { owner: None, expires_at: now, ..*row };
         changes.extend(beyond.iter().filter(|row| row.owner == Some(self.node)).map(freed));
         changes

@@ -23,6 +23,7 @@ mod get;
 mod held_rows;
 mod inbox;
 mod insert;
+mod insight;
 mod lanes;
 mod leases;
 mod ledger;

@@ -22,6 +22,7 @@ mod fullness;
 mod get;
 mod heads;
 mod insert;
+mod insight;
 mod job;
 mod job_queue;
 mod lanes;
@@ -221,7 +222,7 @@ impl SqliteStore {
             .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
         let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
         let damage = Damage::new(directory.database(), options.clone());
-        registry::bury_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
+        registry::forget_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
             .map_err(|reason| fault(reason.tell().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 

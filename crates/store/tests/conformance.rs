@@ -6,9 +6,10 @@ mod sqlite {
 
     use async_trait::async_trait;
     use punctual_core::clock::ManualClock;
+    use punctual_core::database::Database;
     use punctual_core::ids::NodeId;
     use punctual_store::sqlite::{Options, SqliteStore};
-    use punctual_testkit::store::{Ports, StoreFactory};
+    use punctual_testkit::store::StoreFactory;
     use rusqlite::Connection;
     use tempfile::TempDir;
 
@@ -22,22 +23,9 @@ mod sqlite {
 
     #[async_trait]
     impl StoreFactory for Sqlite {
-        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
+        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database> {
             let store = SqliteStore::open(self.0.path(), clock, node, Options::default()).expect("the store opens");
-            let store = Arc::new(store);
-            Ports {
-                store: store.clone(),
-                coordinator: store.clone(),
-                partitions: store.clone(),
-                queues: store.clone(),
-                breakers: store.clone(),
-                obstacles: store.clone(),
-                schedules: store.clone(),
-                forecast: store.clone(),
-                registry: store.clone(),
-                resolver: store.clone(),
-                retention: store,
-            }
+            Arc::new(store)
         }
 
         async fn refuse_tasks(&self, refused: bool) {
@@ -114,10 +102,11 @@ mod postgres {
 
     use async_trait::async_trait;
     use punctual_core::clock::{Clock, ManualClock};
+    use punctual_core::database::Database;
     use punctual_core::ids::NodeId;
-    use punctual_store::postgres::{Database, Options, PostgresStore};
+    use punctual_store::postgres::{Options, PostgresStore};
     use punctual_testkit::postgres::{Postgres, execute};
-    use punctual_testkit::store::{Ports, StoreFactory};
+    use punctual_testkit::store::StoreFactory;
 
     /// A database on a server of its own.
     struct OnServer {
@@ -135,26 +124,13 @@ mod postgres {
 
     #[async_trait]
     impl StoreFactory for OnServer {
-        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports {
-            let database = Database::connect(&self.url).await.expect("the server answers");
+        async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database> {
+            let database = punctual_store::postgres::Database::connect(&self.url).await.expect("the server answers");
             database.up(clock.now()).await.expect("the schema is made");
             // What another store writes is found at once, however slow the machine is.
             let options = Options { quick_look: std::time::Duration::from_hours(1), ..Options::default() };
             let store = PostgresStore::connect(&self.url, clock, node, options).await;
-            let store = Arc::new(store.expect("the store opens"));
-            Ports {
-                store: store.clone(),
-                coordinator: store.clone(),
-                partitions: store.clone(),
-                queues: store.clone(),
-                breakers: store.clone(),
-                obstacles: store.clone(),
-                schedules: store.clone(),
-                forecast: store.clone(),
-                registry: store.clone(),
-                resolver: store.clone(),
-                retention: store,
-            }
+            Arc::new(store.expect("the store opens"))
         }
 
         async fn refuse_tasks(&self, refused: bool) {

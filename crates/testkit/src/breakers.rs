@@ -6,6 +6,7 @@ use std::sync::Arc;
 use punctual_core::breakers::{Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -56,11 +57,11 @@ fn key() -> Key {
 }
 
 async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<Counted>) {
-    fixture.breakers.tell_counts(NodeId::new(node), counts).await.expect("counts can be told");
+    fixture.database.tell_counts(NodeId::new(node), counts).await.expect("counts can be told");
 }
 
 async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(Key, Runs)> {
-    fixture.breakers.counts_since(since).await.expect("counts can be read")
+    fixture.database.counts_since(since).await.expect("counts can be read")
 }
 
 fn breaker(key: Key) -> OpenBreaker {
@@ -78,11 +79,11 @@ fn breaker(key: Key) -> OpenBreaker {
 }
 
 async fn open(fixture: &StoreFixture<'_>, key: Key) -> bool {
-    fixture.breakers.open_breaker(breaker(key)).await.expect("a breaker can be opened")
+    fixture.database.open_breaker(breaker(key)).await.expect("a breaker can be opened")
 }
 
 async fn all(fixture: &StoreFixture<'_>) -> Vec<OpenBreaker> {
-    fixture.breakers.open_breakers(None, 1_000).await.expect("breakers can be listed")
+    fixture.database.open_breakers(None, 1_000).await.expect("breakers can be listed")
 }
 
 async fn only(fixture: &StoreFixture<'_>) -> OpenBreaker {
@@ -92,24 +93,24 @@ async fn only(fixture: &StoreFixture<'_>) -> OpenBreaker {
 }
 
 async fn permit(fixture: &StoreFixture<'_>, now: i64, next: i64) -> Permission {
-    fixture.breakers.permit_probe(&key(), at(now), at(next)).await.expect("a permission can be asked for")
+    fixture.database.permit_probe(&key(), at(now), at(next)).await.expect("a permission can be asked for")
 }
 
 async fn name(fixture: &StoreFixture<'_>, next: i64, probe: Result<TaskId, Timestamp>) {
-    fixture.breakers.name_probe(&key(), at(next), probe).await.expect("a probe can be named");
+    fixture.database.name_probe(&key(), at(next), probe).await.expect("a probe can be named");
 }
 
 async fn close(fixture: &StoreFixture<'_>, probe: TaskId) -> bool {
-    fixture.breakers.close_breaker(&key(), probe).await.expect("a breaker can be closed")
+    fixture.database.close_breaker(&key(), probe).await.expect("a breaker can be closed")
 }
 
 async fn fail(fixture: &StoreFixture<'_>, probe: TaskId, seconds: i64, error: &str) {
     let failed = FailedProbe::new(at(seconds), error);
-    fixture.breakers.probe_failed(&key(), probe, failed).await.expect("a failure can be told");
+    fixture.database.probe_failed(&key(), probe, failed).await.expect("a failure can be told");
 }
 
 async fn give_back(fixture: &StoreFixture<'_>, probe: TaskId, again_at: i64) {
-    fixture.breakers.return_probe(&key(), probe, at(again_at)).await.expect("a probe can be given back");
+    fixture.database.return_probe(&key(), probe, at(again_at)).await.expect("a probe can be given back");
 }
 
 /// A task that is the probe from `now` on; the next one is made at `next`.
@@ -164,7 +165,7 @@ pub async fn old_counts_are_pruned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let slots = [59, 60, 61].map(|slot| counted(key(), at(slot), runs(0, 1)));
     tell(&fixture, 1, slots.to_vec()).await;
-    fixture.breakers.prune_counts(at(60)).await.expect("counts can be pruned");
+    fixture.database.prune(Prunable::BreakerCounts, at(60), 1).await.expect("counts can be pruned");
     assert_eq!(sums(&fixture, at(0)).await, [(key(), runs(0, 2))]);
 }
 
@@ -175,7 +176,7 @@ pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     let together = Arc::new(Barrier::new(NODES));
     let mut nodes = JoinSet::new();
     for _ in 0..NODES {
-        let (breakers, together) = (Arc::clone(&fixture.breakers), Arc::clone(&together));
+        let (breakers, together) = (Arc::clone(&fixture.database), Arc::clone(&together));
         nodes.spawn(async move {
             together.wait().await;
             breakers.open_breaker(breaker(key())).await.expect("a breaker can be opened")
@@ -183,7 +184,7 @@ pub async fn opening_succeeds_once(factory: &dyn StoreFactory) {
     }
     assert_eq!(nodes.join_all().await.into_iter().filter(|opened| *opened).count(), 1);
     let later = OpenBreaker { opened_at: at(200), reason: "another".to_owned(), ..breaker(key()) };
-    assert!(!fixture.breakers.open_breaker(later).await.expect("it answers"));
+    assert!(!fixture.database.open_breaker(later).await.expect("it answers"));
     assert_eq!(only(&fixture).await, breaker(key()));
 }
 
@@ -202,7 +203,7 @@ pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     keys.sort_unstable();
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = fixture.breakers.open_breakers(after.clone(), 5).await.expect("breakers can be listed");
+        let page = fixture.database.open_breakers(after.clone(), 5).await.expect("breakers can be listed");
         assert!(page.len() <= 5);
         listed.extend(page.iter().map(|breaker| breaker.key.clone()));
         if page.is_empty() {
@@ -217,7 +218,7 @@ pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
 pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let over = async |tenant: &str, target: &str| {
-        let found = fixture.breakers.breaker_over(tenant, target).await.expect("breakers can be read");
+        let found = fixture.database.breaker_over(tenant, target).await.expect("breakers can be read");
         found.map(|breaker| breaker.key)
     };
     open(&fixture, key()).await;
@@ -243,7 +244,7 @@ pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
     let together = Arc::new(Barrier::new(NODES));
     let mut nodes = JoinSet::new();
     for _ in 0..NODES {
-        let (breakers, together) = (Arc::clone(&fixture.breakers), Arc::clone(&together));
+        let (breakers, together) = (Arc::clone(&fixture.database), Arc::clone(&together));
         nodes.spawn(async move {
             together.wait().await;
             breakers.permit_probe(&key(), at(160), at(220)).await.expect("a permission can be asked for")
@@ -364,14 +365,14 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     let last_probe = Some(FailedProbe { at: at(162), error: "br\u{f6}ken ".to_owned() });
     let expected = OpenBreaker { next_probe_at: at(220), last_probe: last_probe.clone(), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);
-    assert_eq!(fixture.breakers.breaker_over(TENANT, TARGET).await.expect("it answers"), Some(expected));
+    assert_eq!(fixture.database.breaker_over(TENANT, TARGET).await.expect("it answers"), Some(expected));
     assert!(!close(&fixture, first).await);
     let second = probe(&fixture, 220, 280).await;
     assert_eq!(only(&fixture).await.last_probe, last_probe, "it is told until the next one has failed");
     fail(&fixture, second, 221, "refused").await;
     let last_probe = FailedProbe { at: at(221), error: "refused".to_owned() };
     assert_eq!(only(&fixture).await.last_probe, Some(last_probe));
-    assert!(fixture.breakers.reset_breaker(&key()).await.expect("it answers"));
+    assert!(fixture.database.reset_breaker(&key()).await.expect("it answers"));
     open(&fixture, key()).await;
     assert_eq!(only(&fixture).await, breaker(key()));
 }
@@ -392,14 +393,14 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     assert!(close(&fixture, probe).await);
     assert_eq!(left().await, [keys[0].clone(), keys[2].clone(), other.clone()]);
     open(&fixture, of_tenant.clone()).await;
-    assert!(fixture.breakers.reset_breaker(&of_tenant).await.expect("it answers"));
+    assert!(fixture.database.reset_breaker(&of_tenant).await.expect("it answers"));
     assert_eq!(left().await, [other]);
 }
 
 /// Whether or not a probe is under way; others stay.
 pub async fn resetting_closes_whatever_it_is(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let reset = async |key: Key| fixture.breakers.reset_breaker(&key).await.expect("a breaker can be reset");
+    let reset = async |key: Key| fixture.database.reset_breaker(&key).await.expect("a breaker can be reset");
     assert!(!reset(key()).await);
     open(&fixture, key()).await;
     open(&fixture, Key::of_tenant(TENANT)).await;

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::fixtures::START;
-use crate::store::{Ports, StoreFactory};
+use crate::store::StoreFactory;
 
 const TTL: u64 = 10_000;
 
@@ -47,9 +47,9 @@ impl<F: StoreFactory> CoordinatorFactory for OverStore<F> {
         if let Some(store) = opened.take() {
             store.close().await.expect("a store closes");
         }
-        let Ports { store, coordinator, .. } = self.factory.open(Arc::clone(&self.clock), NodeId::random()).await;
-        *opened = Some(store);
-        coordinator
+        let database = self.factory.open(Arc::clone(&self.clock), NodeId::random()).await;
+        *opened = Some(database.clone());
+        database
     }
 
     async fn pass(&self, millis: u64) {

@@ -1,4 +1,4 @@
-//! The conformance suite of [`punctual_core::forecast::Forecast`]: each sentence of its contract is a
+//! The conformance suite of [`punctual_core::forecast`]: each sentence of its contract is a
 //! function here of the same name, and beside them stand random histories against a count of what waits.
 
 mod random;
@@ -52,7 +52,7 @@ macro_rules! forecast_conformance {
 /// Minutes after [`START`] and how many tasks of a tenant are due in them, from the next one on.
 async fn of_tenant(fixture: &StoreFixture<'_>, tenant: &str) -> Vec<(i64, u64)> {
     let (start, next) = (Minute::of(START), Minute::of(fixture.now()).plus(1));
-    let waiting = fixture.forecast.waiting(tenant, next, start.plus(1_000_000)).await.expect("waiting answers");
+    let waiting = fixture.database.waiting(tenant, next, start.plus(1_000_000)).await.expect("waiting answers");
     waiting.into_iter().map(|(minute, tasks)| (minute.number() - start.number(), tasks)).collect()
 }
 
@@ -244,9 +244,9 @@ pub async fn tenants_are_counted_apart(factory: &dyn StoreFactory) {
     assert_eq!(of_tenant(&fixture, "a").await, [(3, 1), (4, 1), (5, 1)]);
     assert_eq!(of_tenant(&fixture, "b").await.len(), 4);
     let start = Minute::of(START);
-    let some = fixture.forecast.waiting("a", start.plus(3), start.plus(5)).await.expect("waiting answers");
+    let some = fixture.database.waiting("a", start.plus(3), start.plus(5)).await.expect("waiting answers");
     assert_eq!(some, [(start.plus(3), 1), (start.plus(4), 1)]);
-    assert_eq!(fixture.forecast.waiting("a", start.plus(5), start.plus(5)).await.expect("waiting answers"), []);
+    assert_eq!(fixture.database.waiting("a", start.plus(5), start.plus(5)).await.expect("waiting answers"), []);
 }
 
 /// What is taken away after a restart was added before it.
@@ -289,7 +289,7 @@ pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreF
     for limit in [1, 2, 3, 4] {
         let (mut told, mut after) = (Vec::new(), None);
         loop {
-            let page = fixture.forecast.upcoming(TENANT, after, limit).await.expect("upcoming answers");
+            let page = fixture.database.upcoming(TENANT, after, limit).await.expect("upcoming answers");
             assert!(page.schedules.len() <= limit);
             told.extend(page.schedules);
             after = page.next;
@@ -299,8 +299,8 @@ pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreF
         }
         assert_eq!(told, expected, "in pages of {limit}");
     }
-    assert_eq!(fixture.forecast.upcoming_count(TENANT).await.expect("it is counted"), 3);
-    assert_eq!(fixture.forecast.upcoming_count("nobody").await.expect("it is counted"), 0);
+    assert_eq!(fixture.database.upcoming_count(TENANT).await.expect("it is counted"), 3);
+    assert_eq!(fixture.database.upcoming_count("nobody").await.expect("it is counted"), 0);
 }
 
 /// Submissions and cancellations of the same minutes, by many at once.

@@ -1,10 +1,10 @@
-//! The conformance suite of [`punctual_core::obstacles::Obstacles`]: each sentence of its contract
+//! The conformance suite of [`punctual_core::obstacles`]: each sentence of its contract
 //! is a function here of the same name.
 
 mod workers;
 
 use punctual_core::ids::TaskId;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Turn};
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, KeyTurn};
 use punctual_core::queues::{Change, OnDeadLetter, RateLimit, Settings};
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;
@@ -37,16 +37,16 @@ macro_rules! obstacles_conformance {
 }
 
 async fn blockers(fixture: &StoreFixture<'_>, task: &Task, first: usize) -> (Vec<(TaskId, State, bool)>, u64) {
-    let Blockers { first, count } = fixture.obstacles.blockers(task, first).await.expect("blockers answers");
+    let Blockers { first, count } = fixture.database.blockers(task, first).await.expect("blockers answers");
     (first.into_iter().map(|Blocker { id, state, holds }| (id, state, holds)).collect(), count)
 }
 
-async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<Turn> {
-    fixture.obstacles.turn(task, most).await.expect("turn answers")
+async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<KeyTurn> {
+    fixture.database.key_turn(task, most).await.expect("turn answers")
 }
 
 async fn ahead(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> (u64, bool) {
-    let Ahead { tasks, or_more } = fixture.obstacles.ahead(task, 0, most).await.expect("ahead answers");
+    let Ahead { tasks, or_more } = fixture.database.ahead(task, 0, most).await.expect("ahead answers");
     (tasks, or_more)
 }
 
@@ -55,7 +55,7 @@ fn exactly(tasks: u64) -> Ahead {
 }
 
 async fn set(fixture: &StoreFixture<'_>, settings: Settings) {
-    fixture.queues.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture.database.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
 }
 
 async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {
@@ -114,11 +114,11 @@ pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..5).map(|n| keyed(n - 5).build()).collect()).await;
     fixture.insert((0..3).map(|n| keyed(n - 9).ordering_key("other").build()).collect()).await;
-    let undecided = Turn { is_own: false, holder: None, held_by: None, ahead: exactly(3) };
+    let undecided = KeyTurn { is_own: false, holder: None, held_by: None, ahead: exactly(3) };
     assert_eq!(turn(&fixture, &tasks[3], 10).await, Some(undecided), "before the turn is decided");
     fixture.resolve().await;
     let first = Some((tasks[0].id, State::Pending));
-    let waits = |holder, ahead| Some(Turn { is_own: false, holder, held_by: None, ahead });
+    let waits = |holder, ahead| Some(KeyTurn { is_own: false, holder, held_by: None, ahead });
     assert_eq!(turn(&fixture, &tasks[3], 10).await, waits(first, exactly(2)));
     assert_eq!(turn(&fixture, &tasks[1], 10).await, waits(first, exactly(0)));
     assert_eq!(turn(&fixture, &tasks[3], 2).await, waits(first, exactly(2)));
@@ -144,7 +144,7 @@ pub async fn the_turn_is_told_of_a_blocked_task(factory: &dyn StoreFactory) {
     fixture.insert_one(keyed(0)).await;
     fixture.resolve().await;
     let holder = Some((tasks[0].id, State::Pending));
-    let waits = Turn { is_own: false, holder, held_by: None, ahead: exactly(2) };
+    let waits = KeyTurn { is_own: false, holder, held_by: None, ahead: exactly(2) };
     assert_eq!(turn(&fixture, &child, 10).await, Some(waits));
     let without = fixture.insert_one(task().depends_on(&[parent.id])).await;
     assert_eq!(turn(&fixture, &without, 10).await, None);
@@ -159,14 +159,14 @@ pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory
     let running = fixture.lease(tasks[0].lane.id, 1).await.remove(0);
     let dead = fixture.apply(&running, fail_for_good(&running)).await;
     fixture.resolve().await;
-    let held = Turn { is_own: false, holder: None, held_by: Some(tasks[0].id), ahead: exactly(0) };
+    let held = KeyTurn { is_own: false, holder: None, held_by: Some(tasks[0].id), ahead: exactly(0) };
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(held));
     set(&fixture, Settings::default()).await;
     assert_eq!(turn(&fixture, &tasks[1], 10).await.and_then(|turn| turn.held_by), None);
     hold_behind_dead_letters(&fixture).await;
     fixture.apply(&dead, Event::Redrive(None)).await;
     fixture.resolve().await;
-    let first = Turn { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
+    let first = KeyTurn { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(first));
 }
 
@@ -176,7 +176,7 @@ pub async fn who_has_waited_counts_as_more_urgent(factory: &dyn StoreFactory) {
     let old = fixture.insert_one(task().priority(0).due(at(-1_000))).await;
     let fresh = fixture.insert((0..3).map(|n| task().priority(8).due(at(n - 5)).build()).collect()).await;
     let ahead = async |task: &Task, aging_millis: i64| {
-        fixture.obstacles.ahead(task, aging_millis, 100).await.expect("ahead answers")
+        fixture.database.ahead(task, aging_millis, 100).await.expect("ahead answers")
     };
     for (aging_millis, of_old, of_fresh) in [(0, 3, 0), (200, 3, 0), (100, 0, 1), (1, 0, 1)] {
         assert_eq!(ahead(&old, aging_millis).await, exactly(of_old), "{aging_millis}");
@@ -242,14 +242,14 @@ pub async fn a_queue_of_many_lanes_is_counted_from_the_own_lane_on(factory: &dyn
 pub async fn the_bucket_is_told_as_claims_left_it(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(task().times(5)).await[0].lane.id;
-    let bucket = async || fixture.obstacles.bucket(TENANT, "default").await.expect("bucket answers");
+    let bucket = async || fixture.database.bucket(TENANT, "default").await.expect("bucket answers");
     assert_eq!(bucket().await, None);
     set(&fixture, Settings { rate_limit: Some(RateLimit { per_second: 1.0, burst: 5 }), ..Settings::default() }).await;
     assert_eq!(bucket().await, None);
     assert_eq!(fixture.lease(lane, 3).await.len(), 3);
     let left = bucket().await.expect("somebody has taken from it");
     assert!((left.tokens - 2.0).abs() < 1e-9 && left.refilled_at == fixture.now(), "{left:?}");
-    assert_eq!(fixture.obstacles.bucket("other", "default").await.expect("bucket answers"), None);
+    assert_eq!(fixture.database.bucket("other", "default").await.expect("bucket answers"), None);
     set(&fixture, Settings::default()).await;
     assert_eq!(bucket().await, None);
 }

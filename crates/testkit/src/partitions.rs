@@ -1,4 +1,4 @@
-//! The conformance suite of [`punctual_core::partitions::Partitions`]: each sentence of its
+//! The conformance suite of the partitions of [`punctual_core::coordinator::Coordinator`]: each sentence of its
 //! contract is a function here of the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,7 +177,7 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     let together = Arc::new(Barrier::new(6));
     let mut members = JoinSet::new();
     for number in 0..6_u64 {
-        let (partitions, together) = (Arc::clone(&fixture.partitions), Arc::clone(&together));
+        let (partitions, together) = (Arc::clone(&fixture.database), Arc::clone(&together));
         let clock = Arc::clone(&fixture.clock);
         members.spawn(async move {
             let node = NodeId::new(1 + number);
@@ -188,7 +188,7 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
                     5 => partitions.leave(node).await.expect("leave answers"),
                     6 if number % 2 == 0 => clock.advance_millis(i64::try_from(TTL).expect("a short time") / 2),
                     _ => {
-                        let owned = partitions.take_turn(node, 16, TTL).await.expect("take_turn answers");
+                        let owned = partitions.take_share(node, 16, TTL).await.expect("take_share answers");
                         assert!(owned.iter().all(|row| row.owner == Some(node)));
                         told.extend(owned.iter().map(|row| (row.partition, row.term)));
                     }
@@ -215,7 +215,7 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
     let take = async |node, count| {
-        let owned = fixture.partitions.take_turn(node, count, TTL).await.expect("take_turn answers");
+        let owned = fixture.database.take_share(node, count, TTL).await.expect("take_share answers");
         numbers(&owned).iter().map(|partition| partition.number()).collect::<Vec<_>>()
     };
     assert_eq!(take(a, 4).await, [0, 1, 2, 3]);
@@ -254,18 +254,18 @@ fn nodes() -> [NodeId; 3] {
 }
 
 async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<Ownership> {
-    let owned = fixture.partitions.take_turn(node, COUNT, TTL).await.expect("take_turn answers");
+    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers");
     assert!(owned.iter().all(|row| row.owner == Some(node) && row.expires_at == later(fixture.now())), "{owned:?}");
     assert!(owned.is_sorted_by_key(|row| row.partition));
     owned
 }
 
 async fn leave(fixture: &StoreFixture<'_>, node: NodeId) {
-    fixture.partitions.leave(node).await.expect("leave answers");
+    fixture.database.leave(node).await.expect("leave answers");
 }
 
 async fn ownership(fixture: &StoreFixture<'_>) -> Vec<Ownership> {
-    let told = fixture.partitions.ownership().await.expect("ownership answers");
+    let told = fixture.database.ownership().await.expect("ownership answers");
     assert!(told.is_sorted_by_key(|row| row.partition) && told.iter().all(|row| row.term > 0), "{told:?}");
     told
 }

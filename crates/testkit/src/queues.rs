@@ -61,7 +61,7 @@ fn mail() -> TaskBuilder {
 }
 
 async fn change(fixture: &StoreFixture<'_>, change: Change) -> Queue {
-    fixture.queues.change_queue(TENANT, QUEUE, change).await.expect("a queue can be changed")
+    fixture.database.change_queue(TENANT, QUEUE, change).await.expect("a queue can be changed")
 }
 
 async fn put(fixture: &StoreFixture<'_>, settings: Settings) -> Queue {

@@ -3,6 +3,7 @@
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
 use punctual_core::workers::{NodeSighting, WorkerSighting};
 
 use crate::fixtures::{START, at};
@@ -30,20 +31,20 @@ macro_rules! registry_conformance {
 pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = saw("w-é", &["q1", "äöü, \"x\""], &["k1"], START);
-    fixture.registry.saw_workers(vec![first.clone(), saw("v", &[], &[], START)]).await.expect("it is remembered");
+    fixture.database.record_workers(vec![first.clone(), saw("v", &[], &[], START)]).await.expect("it is remembered");
     assert_eq!(one(&fixture, "w-é").await, first);
     assert_eq!(one(&fixture, "v").await, saw("v", &[], &[], START));
 
     let second = saw("w-é", &["q2"], &["k2", "k3"], at(5_000));
-    fixture.registry.saw_workers(vec![second.clone()]).await.expect("it is remembered");
+    fixture.database.record_workers(vec![second.clone()]).await.expect("it is remembered");
     let known = WorkerSighting { first_seen_at: START, ..second };
     assert_eq!(one(&fixture, "w-é").await, known);
 
     let twice = vec![saw("w-é", &["q3"], &[], at(6_000)), saw("w-é", &["q4"], &[], at(7_000))];
-    fixture.registry.saw_workers(twice).await.expect("twice in one batch is no fault");
+    fixture.database.record_workers(twice).await.expect("twice in one batch is no fault");
     let known = WorkerSighting { first_seen_at: START, ..saw("w-é", &["q4"], &[], at(7_000)) };
     assert_eq!(one(&fixture, "w-é").await, known);
-    fixture.registry.saw_workers(vec![]).await.expect("nobody was seen");
+    fixture.database.record_workers(vec![]).await.expect("nobody was seen");
 
     let fixture = fixture.reopen().await;
     assert_eq!(one(&fixture, "w-é").await, known);
@@ -52,7 +53,7 @@ pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
 /// Also twice in a batch; whoever only ever showed a sign of life asks for nothing.
 pub async fn a_sign_of_life_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let saw_all = async |seen| fixture.registry.saw_workers(seen).await.expect("they are remembered");
+    let saw_all = async |seen| fixture.database.record_workers(seen).await.expect("they are remembered");
     saw_all(vec![saw("queues", &["q"], &[], START), saw("types", &[], &["k"], START)]).await;
     let signs = ["queues", "types", "new"].map(|name| saw(name, &[], &[], at(5_000)));
     saw_all(signs.to_vec()).await;
@@ -73,14 +74,14 @@ pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
     };
     let tenants = ["acme", "ACME", "", "ünï"];
     for tenant in tenants {
-        fixture.registry.saw_workers(sightings(tenant)).await.expect("they are remembered");
+        fixture.database.record_workers(sightings(tenant)).await.expect("they are remembered");
     }
     let mut sorted = names.clone();
     sorted.sort_unstable();
     for tenant in tenants {
         let (mut listed, mut after) = (Vec::new(), None);
         loop {
-            let page = fixture.registry.workers(tenant, after.clone(), 4).await.expect("workers answers");
+            let page = fixture.database.workers(tenant, after.clone(), 4).await.expect("workers answers");
             assert!(page.len() <= 4);
             let Some(last) = page.last() else { break };
             after = Some(last.name.clone());
@@ -89,7 +90,7 @@ pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
         assert!(listed.iter().all(|worker| worker.tenant == tenant && worker.queues == [tenant]));
         assert_eq!(listed.into_iter().map(|worker| worker.name).collect::<Vec<_>>(), sorted);
     }
-    assert!(fixture.registry.workers("nobody", None, 10).await.expect("workers answers").is_empty());
+    assert!(fixture.database.workers("nobody", None, 10).await.expect("workers answers").is_empty());
 }
 
 /// Workers last seen before the cutoff are forgotten and counted; one seen at it stays.
@@ -97,13 +98,17 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let elsewhere = WorkerSighting { tenant: "other".into(), ..saw("old", &[], &[], START) };
     let seen = vec![saw("old", &[], &[], at(-1)), saw("edge", &[], &[], START), saw("new", &[], &[], at(1)), elsewhere];
-    fixture.registry.saw_workers(seen).await.expect("they are remembered");
-    assert_eq!(fixture.registry.forget_workers(START).await.expect("forget answers"), 1);
+    fixture.database.record_workers(seen).await.expect("they are remembered");
+    assert_eq!(fixture.database.prune(Prunable::Workers, START, 1).await.expect("prune answers").removed, 1);
     assert_eq!(names(&fixture, "acme").await, ["edge", "new"]);
-    assert_eq!(fixture.registry.forget_workers(at(1)).await.expect("forget answers"), 2, "of every tenant");
+    assert_eq!(
+        fixture.database.prune(Prunable::Workers, at(1), 1).await.expect("prune answers").removed,
+        2,
+        "of every tenant"
+    );
     assert_eq!(names(&fixture, "acme").await, ["new"]);
     assert_eq!(names(&fixture, "other").await, Vec::<String>::new());
-    fixture.registry.saw_workers(vec![saw("old", &[], &[], at(9))]).await.expect("it is remembered");
+    fixture.database.record_workers(vec![saw("old", &[], &[], at(9))]).await.expect("it is remembered");
     assert_eq!(one(&fixture, "old").await.first_seen_at, at(9), "who was forgotten is new");
 }
 
@@ -126,7 +131,7 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
         ..sighting.clone()
     };
     let saw = async |sighting: &NodeSighting| {
-        fixture.registry.saw_node(sighting.clone()).await.expect("it is remembered");
+        fixture.database.record_node(sighting.clone()).await.expect("it is remembered");
     };
     let (old, young) = (said(u64::MAX >> 1, "a", i64::MIN), said(2, "", 7));
     saw(&old).await;
@@ -144,7 +149,7 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
     let known = [seen(&again, 0, 2_000), seen(&young, 1_000, 3_000), seen(&same_time, 2_000, 2_000)];
     assert_eq!(nodes(&fixture).await, known);
 
-    fixture.registry.bury(young.id).await.expect("it is forgotten");
+    fixture.database.remove_node(young.id).await.expect("it is forgotten");
     assert_eq!(nodes(&fixture).await, [known[0].clone(), known[2].clone()]);
     saw(&young).await;
     assert_eq!(nodes(&fixture).await.last(), Some(&seen(&young, 3_000, 3_000)), "who was forgotten is new");
@@ -157,14 +162,14 @@ pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(1), NodeId::new(u64::MAX >> 1), NodeId::random()];
     for node in nodes {
-        fixture.registry.saw_node(bare(node)).await.expect("it is remembered");
+        fixture.database.record_node(bare(node)).await.expect("it is remembered");
         fixture.advance(1_000);
     }
     assert_eq!(dead(&fixture, &nodes, START).await, []);
     assert_eq!(dead(&fixture, &nodes, at(1)).await, [nodes[0]]);
     assert_eq!(dead(&fixture, &nodes, at(1_000)).await, [nodes[0]], "at the cutoff it is not silent");
     assert_eq!(dead(&fixture, &nodes, at(10_000)).await, nodes);
-    fixture.registry.saw_node(bare(nodes[0])).await.expect("it is remembered");
+    fixture.database.record_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..]);
     let fixture = fixture.reopen().await;
     assert_eq!(dead(&fixture, &nodes, at(2_500)).await, nodes[1..], "who was silent is known after a restart");
@@ -175,14 +180,14 @@ pub async fn a_buried_node_is_forgotten(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(11), NodeId::new(12)];
     for node in nodes {
-        fixture.registry.saw_node(bare(node)).await.expect("it is remembered");
+        fixture.database.record_node(bare(node)).await.expect("it is remembered");
     }
     fixture.advance(1_000);
-    fixture.registry.bury(nodes[0]).await.expect("it is forgotten");
-    fixture.registry.bury(nodes[0]).await.expect("twice is no fault");
-    fixture.registry.bury(NodeId::random()).await.expect("nobody knew it");
+    fixture.database.remove_node(nodes[0]).await.expect("it is forgotten");
+    fixture.database.remove_node(nodes[0]).await.expect("twice is no fault");
+    fixture.database.remove_node(NodeId::random()).await.expect("nobody knew it");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
-    fixture.registry.saw_node(bare(nodes[0])).await.expect("it is remembered");
+    fixture.database.record_node(bare(nodes[0])).await.expect("it is remembered");
     assert_eq!(dead(&fixture, &nodes, at(500)).await, nodes[1..]);
     assert_eq!(dead(&fixture, &nodes, at(5_000)).await, nodes);
 }
@@ -215,23 +220,23 @@ fn bare(id: NodeId) -> NodeSighting {
 
 /// The nodes of a test. (The store may know of its own process too.)
 async fn nodes(fixture: &StoreFixture<'_>) -> Vec<NodeSighting> {
-    let mut nodes = fixture.registry.nodes().await.expect("nodes answers");
+    let mut nodes = fixture.database.nodes().await.expect("nodes answers");
     nodes.retain(|node| node.id != fixture.node);
     nodes
 }
 
 async fn one(fixture: &StoreFixture<'_>, name: &str) -> WorkerSighting {
-    let workers = fixture.registry.workers("acme", None, 100).await.expect("workers answers");
+    let workers = fixture.database.workers("acme", None, 100).await.expect("workers answers");
     workers.into_iter().find(|worker| worker.name == name).expect("it was seen")
 }
 
 async fn names(fixture: &StoreFixture<'_>, tenant: &str) -> Vec<String> {
-    let workers = fixture.registry.workers(tenant, None, 100).await.expect("workers answers");
+    let workers = fixture.database.workers(tenant, None, 100).await.expect("workers answers");
     workers.into_iter().map(|worker| worker.name).collect()
 }
 
 /// Which of these nodes are dead. (The store may know of its own process too.)
 async fn dead(fixture: &StoreFixture<'_>, of: &[NodeId], before: Timestamp) -> Vec<NodeId> {
-    let dead = fixture.registry.dead_nodes(before).await.expect("dead_nodes answers");
+    let dead = fixture.database.dead_nodes(before).await.expect("dead_nodes answers");
     of.iter().copied().filter(|node| dead.contains(node)).collect()
 }

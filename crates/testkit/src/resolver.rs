@@ -1,4 +1,4 @@
-//! The conformance suite of [`punctual_core::resolver::Resolver`]: each sentence of its contract
+//! The conformance suite of resolving by [`punctual_core::upkeep::Upkeep`]: each sentence of its contract
 //! is a function here of the same name, and beside them stand random histories against a model.
 
 mod children;
@@ -55,7 +55,7 @@ macro_rules! resolver_conformance {
 /// Sets what becomes of those behind dead letters of the queue `default`.
 async fn set(fixture: &StoreFixture<'_>, on_dead_letter: OnDeadLetter) {
     let settings = Settings { on_dead_letter, ..Settings::default() };
-    fixture.queues.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture.database.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
 }
 
 /// What can be claimed of a lane right now, after everything is resolved.

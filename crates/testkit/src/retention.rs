@@ -1,4 +1,4 @@
-//! The conformance suite of [`punctual_core::retention::Retention`]: each sentence of its
+//! The conformance suite of pruning by [`punctual_core::upkeep::Upkeep`]: each sentence of its
 //! contract is a function here of the same name.
 
 use std::collections::BTreeSet;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use punctual_core::forecast::Minute;
 use punctual_core::ids::TaskId;
-use punctual_core::retention::Pruned;
 use punctual_core::state::{Event, State};
 use punctual_core::store::{Applied, Inserted};
 use punctual_core::task::{NewTask, Task};
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Pruned};
 
 use crate::fixtures::{TENANT, TaskBuilder, at, task};
 use crate::store::{
@@ -185,7 +185,7 @@ pub async fn minutes_that_are_past_go(factory: &dyn StoreFactory) {
     fixture.advance(10 * 60_000 + 30_000);
     let mut removed = 0;
     for _ in 0..100 {
-        let pruned = fixture.retention.prune_forecast(fixture.now(), 2).await.expect("prune answers");
+        let pruned = fixture.database.prune(Prunable::Forecast, fixture.now(), 2).await.expect("prune answers");
         assert!(pruned.removed <= 2, "{pruned:?}");
         removed += pruned.removed;
         if !pruned.more {
@@ -195,11 +195,11 @@ pub async fn minutes_that_are_past_go(factory: &dyn StoreFactory) {
     assert_eq!(removed, 9);
     let start = Minute::of(at(0));
     for (tenant, left) in [("a", vec![11, 13, 15, 17, 19]), ("b", vec![10, 12, 14, 16, 18, 20])] {
-        let told = fixture.forecast.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
+        let told = fixture.database.waiting(tenant, start, start.plus(100)).await.expect("waiting answers");
         let minutes: Vec<i64> = told.iter().map(|(minute, _)| minute.number() - start.number()).collect();
         assert_eq!(minutes, left, "the minute that lasts, and those to come");
     }
-    let pruned = fixture.retention.prune_forecast(fixture.now(), 2).await.expect("prune answers");
+    let pruned = fixture.database.prune(Prunable::Forecast, fixture.now(), 2).await.expect("prune answers");
     assert_eq!(pruned, Pruned::default(), "there is no more");
 }
 
@@ -321,12 +321,16 @@ async fn submit(fixture: &StoreFixture<'_>, task: TaskBuilder) -> Inserted {
 
 /// Steps until there is no more; how many were removed.
 async fn prune_history(fixture: &StoreFixture<'_>, before: Timestamp, limit: usize) -> u64 {
-    steps(limit, async || fixture.retention.prune_history(before, limit).await.expect("prune_history answers")).await
+    steps(limit, async || {
+        fixture.database.prune(Prunable::History, before, limit).await.expect("prune_history answers")
+    })
+    .await
 }
 
 /// The same of keys.
 async fn prune_keys(fixture: &StoreFixture<'_>, before: Timestamp, limit: usize) -> u64 {
-    steps(limit, async || fixture.retention.prune_keys(before, limit).await.expect("prune_keys answers")).await
+    steps(limit, async || fixture.database.prune(Prunable::Keys, before, limit).await.expect("prune_keys answers"))
+        .await
 }
 
 async fn steps(limit: usize, step: impl AsyncFn() -> Pruned) -> u64 {

@@ -12,6 +12,7 @@ use punctual_core::schedules::{
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -149,7 +150,11 @@ pub async fn remove_needs_the_revision_and_frees_the_name(factory: &dyn StoreFac
     assert!(!fixture.schedules.remove(was.id, 1).await.unwrap(), "a turn has moved the revision");
     assert!(fixture.schedules.remove(was.id, 2).await.unwrap());
     assert_eq!(occurrences(&fixture, &was).await.len(), 1, "what waits goes with it");
-    assert_eq!(fixture.schedules.prune_occurrences(at(MINUTE), 10).await.unwrap().removed, 1, "the rest in its time");
+    assert_eq!(
+        fixture.database.prune(Prunable::Occurrences, at(MINUTE), 10).await.unwrap().removed,
+        1,
+        "the rest in its time"
+    );
     assert!(!fixture.schedules.remove(was.id, 2).await.unwrap());
     assert_eq!(get(&fixture, &was).await, None);
     assert_eq!(fixture.schedules.named(TENANT, "nightly").await.unwrap(), None);
@@ -479,7 +484,7 @@ pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
     done(&fixture, turn(&was, old)).await;
     let young = Turn { revision: 2, now: at(1_000), ..turn(&was, vec![record(at(5), Recorded::Skipped)]) };
     done(&fixture, young).await;
-    let prune = async || fixture.schedules.prune_occurrences(at(1_000), 2).await.unwrap();
+    let prune = async || fixture.database.prune(Prunable::Occurrences, at(1_000), 2).await.unwrap();
     let first = prune().await;
     assert_eq!((first.removed, first.more), (2, true));
     assert_eq!(prune().await.removed, 1);

@@ -36,19 +36,9 @@ mod tokens;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use punctual_core::breakers::Breakers;
 use punctual_core::clock::ManualClock;
-use punctual_core::coordinator::Coordinator;
-use punctual_core::forecast::Forecast;
+use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
-use punctual_core::obstacles::Obstacles;
-use punctual_core::partitions::Partitions;
-use punctual_core::queues::Queues;
-use punctual_core::resolver::Resolver;
-use punctual_core::retention::Retention;
-use punctual_core::schedules::Schedules;
-use punctual_core::store::Store;
-use punctual_core::workers::Registry;
 
 pub use apply::*;
 pub use batches::*;
@@ -80,39 +70,13 @@ pub use tokens::*;
 /// A place for data of its own, empty at first, that a store is opened over. Every test makes one.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
-    /// Opens the ports over the data of this place, as the process `node`, with `clock` as the store's clock. The
-    /// ports that were opened over it before have been closed.
-    async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Ports;
+    /// Opens a store over the data of this place, as the process `node`, with `clock` as the store's clock. The store
+    /// that was opened over it before has been closed.
+    async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database>;
 
     /// Has the database refuse every new task from now on, or none any more: a write of several things that fails at
     /// the task, whatever was written before it.
     async fn refuse_tasks(&self, refused: bool);
-}
-
-/// The ports that a store implements.
-pub struct Ports {
-    /// The tasks.
-    pub store: Arc<dyn Store>,
-    /// The leases.
-    pub coordinator: Arc<dyn Coordinator>,
-    /// The partitions.
-    pub partitions: Arc<dyn Partitions>,
-    /// The queues.
-    pub queues: Arc<dyn Queues>,
-    /// The breakers.
-    pub breakers: Arc<dyn Breakers>,
-    /// What keeps tasks from being claimed.
-    pub obstacles: Arc<dyn Obstacles>,
-    /// The recurring schedules.
-    pub schedules: Arc<dyn Schedules>,
-    /// What will be due.
-    pub forecast: Arc<dyn Forecast>,
-    /// The workers and nodes.
-    pub registry: Arc<dyn Registry>,
-    /// What removes what is over.
-    pub retention: Arc<dyn Retention>,
-    /// Who decides whose turn it is, and who has nothing left to wait for.
-    pub resolver: Arc<dyn Resolver>,
 }
 
 /// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use punctual_core::breakers::{OpenBreaker, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
-use punctual_core::obstacles::{Ahead, Blockers, Turn};
+use punctual_core::obstacles::{Ahead, Blockers, KeyTurn};
 use punctual_core::queues::{Bucket, Queue};
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     /// Whom it waits for, while it is `BLOCKED`.
     pub blockers: Blockers,
     /// Whose turn it is, if it has an ordering key and is `BLOCKED` or `PENDING`.
-    pub turn: Option<Turn>,
+    pub turn: Option<KeyTurn>,
     /// Live tasks that it waits for, as they stand: the first of those it depends on, and whoever has the turn. Of a task
     /// that expires all those that it depends on and that are named, since one of them may last longer than that.
     pub in_the_way: Vec<Task>,
@@ -92,19 +92,19 @@ impl Facts {
 pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
     let mut facts = Facts::of(task, api.clock.now());
     match facts.task.state() {
-        State::Blocked => facts.blockers = api.obstacles.blockers(&facts.task, TASKS).await?,
+        State::Blocked => facts.blockers = api.database.blockers(&facts.task, TASKS).await?,
         State::Pending => {}
         _ => return Ok(facts),
     }
     if facts.task.body.ordering_key.is_some() {
-        facts.turn = api.obstacles.turn(&facts.task, OF_KEY).await?;
+        facts.turn = api.database.key_turn(&facts.task, OF_KEY).await?;
     }
     let in_the_way = facts.those_in_the_way();
     if !in_the_way.is_empty() {
         facts.in_the_way = api.store.get(facts.task.tenant(), in_the_way).await?.into_iter().flatten().collect();
     }
     let key = &facts.task.lane.key;
-    if let Some(told) = api.queues.queue(&key.tenant, &key.queue).await? {
+    if let Some(told) = api.database.queue(&key.tenant, &key.queue).await? {
         facts.held = told.live.queued + told.live.running;
         facts.queue = told.queue;
     }
@@ -112,9 +112,9 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
         facts.breakers = breakers_over(api, key).await?;
     }
     if facts.is_claimable() {
-        facts.ahead = api.obstacles.ahead(&facts.task, api.outlook.aging().millis_for_one(), OF_QUEUE).await?;
+        facts.ahead = api.database.ahead(&facts.task, api.outlook.aging().millis_for_one(), OF_QUEUE).await?;
         if facts.queue.settings.rate_limit.is_some() {
-            facts.bucket = api.obstacles.bucket(&facts.queue.tenant, &facts.queue.name).await?;
+            facts.bucket = api.database.bucket(&facts.queue.tenant, &facts.queue.name).await?;
         }
         facts.taker = Some(taker::taker(api, &facts.task, facts.now).await?);
     }
@@ -123,9 +123,9 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
 
 /// The target's own, and the tenant's: a task that is under both is taken when neither minds.
 async fn breakers_over(api: &Api, key: &LaneKey) -> Result<Vec<OpenBreaker>, StoreError> {
-    let first = api.breakers.breaker_over(&key.tenant, target_of(key)).await?;
+    let first = api.database.breaker_over(&key.tenant, target_of(key)).await?;
     let is_of_target = first.as_ref().is_some_and(|breaker| !breaker.key.is_of_tenant());
-    let second = if is_of_target { api.breakers.breaker_over(&key.tenant, "").await? } else { None };
+    let second = if is_of_target { api.database.breaker_over(&key.tenant, "").await? } else { None };
     let mut breakers: Vec<OpenBreaker> = first.into_iter().chain(second).collect();
     breakers.sort_by_key(|breaker| Reverse(breaker.next_probe_at));
     Ok(breakers)

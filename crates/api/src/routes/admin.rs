@@ -52,10 +52,10 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
     let leader = api.coordinator.holder(LEADER).await?.map(|lease| lease.holder);
     let now = api.clock.now();
     let mut owned: HashMap<NodeId, usize> = HashMap::new();
-    for owner in api.partitions.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {
+    for owner in api.coordinator.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {
         *owned.entry(owner).or_default() += 1;
     }
-    let nodes = api.registry.nodes().await?;
+    let nodes = api.database.nodes().await?;
     let (nodes, next_cursor) = paging.page(nodes, |node| {
         let seen = u64::try_from(node.first_seen_at.as_millis()).unwrap_or(0);
         (seen, node.id.number())
@@ -96,8 +96,8 @@ async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Respons
     let paging = Paging::read("partitions", query)?;
     let now = api.clock.now();
     let names: HashMap<NodeId, String> =
-        api.registry.nodes().await?.into_iter().map(|node| (node.id, node.name)).collect();
-    let rows = api.partitions.ownership().await?;
+        api.database.nodes().await?.into_iter().map(|node| (node.id, node.name)).collect();
+    let rows = api.coordinator.ownership().await?;
     let (rows, next_cursor) = paging.page(rows, |row| (u64::from(row.partition.number()), 0));
     let partitions = rows.into_iter().map(|row| {
         let owner = row.owner_at(now);

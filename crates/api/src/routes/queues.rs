@@ -63,7 +63,7 @@ async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: 
     let listing = Listing { kind: "queues", scope: &tenant };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
     // One more than the page holds tells whether there is a next one.
-    let mut queues = api.queues.queues(&tenant, after, limit + 1).await?;
+    let mut queues = api.database.queues(&tenant, after, limit + 1).await?;
     let more = queues.len() > limit;
     queues.truncate(limit);
     let items: Vec<wire::Queue> = queues.into_iter().map(|told| shown(&api, told)).collect();
@@ -246,7 +246,7 @@ async fn change(api: &Api, tenant: &str, name: &str, condition: &If, change: Cha
 }
 
 async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<(), Problem> {
-    match api.queues.change_queue_at(tenant, name, &condition.0, change).await? {
+    match api.database.change_queue_at(tenant, name, &condition.0, change).await? {
         Changed::Done(queue) => {
             // Whoever submits to this node next finds it; of one that is only used there is nothing to find.
             api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
@@ -257,7 +257,7 @@ async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Chan
 }
 
 async fn find(api: &Api, tenant: &str, name: &str) -> Result<QueueWithCounts, Problem> {
-    api.queues.queue(tenant, name).await?.ok_or_else(|| {
+    api.database.queue(tenant, name).await?.ok_or_else(|| {
         Problem::new(Code::NotFound, "there is no queue with this name: it exists from its first task or setting on")
     })
 }

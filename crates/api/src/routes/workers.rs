@@ -48,13 +48,13 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query:
     // One more than the page holds tells whether there is a next one.
     let mut workers = BTreeMap::new();
     let unwritten = api.presence.of(&tenant, after.as_deref(), limit + 1);
-    for sighting in api.registry.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
+    for sighting in api.database.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
         merge(&mut workers, sighting);
     }
     let more = workers.len() > limit;
     let lost_before = lost_before(&api);
     let held: HashMap<String, Holder> = api
-        .obstacles
+        .database
         .holders(&tenant, LEASES_MAX)
         .await?
         .workers

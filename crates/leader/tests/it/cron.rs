@@ -49,6 +49,7 @@ impl Bench {
         let (store, call) = (Arc::new(store.unwrap()), Arc::<CronCall>::default());
         let deps = Deps {
             schedules: Arc::clone(&store) as _,
+            upkeep: Arc::clone(&store) as _,
             occurrences: Occurrences::new(Arc::clone(&store) as _, factory, NODE),
             clock: Arc::clone(&clock) as _,
             call: Arc::clone(&call),

@@ -6,14 +6,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::forecast::{Forecast, Minute};
+use punctual_core::forecast::Minute;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::retention::{Pruned, Retention};
+use punctual_core::insight::Insight;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Claim, Claimant, Inserted, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
 use punctual_core::workers::{Registry, WorkerSighting};
 use punctual_leader::retention::{Config, Pruner, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -42,7 +43,6 @@ impl Bench {
 
     fn pruner(&self, config: Config) -> Pruner {
         Pruner::new(Arc::clone(&self.store) as _, Arc::clone(&self.clock) as _, config)
-            .forgetting_workers(Arc::clone(&self.store) as _, DAY)
     }
 
     fn pass(&self, time: Duration) {
@@ -71,7 +71,8 @@ impl Bench {
 }
 
 fn config(history: Option<Duration>, keys: Option<Duration>) -> Config {
-    Config { history, keys, interval: Duration::from_hours(1), keys_interval: Duration::from_hours(1) }
+    let hour = Duration::from_hours(1);
+    Config { history, keys, workers: Some(DAY), interval: hour, keys_interval: hour }
 }
 
 #[tokio::test]
@@ -115,7 +116,7 @@ async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
         first_seen_at: START,
         last_seen_at: at,
     };
-    bench.store.saw_workers(vec![seen("gone", START), seen("there", START.plus_millis(1))]).await.unwrap();
+    bench.store.record_workers(vec![seen("gone", START), seen("there", START.plus_millis(1))]).await.unwrap();
     bench.pass(DAY);
     let pruner = bench.pruner(config(None, None));
     assert_eq!(pruner.run_once().await.unwrap(), Report::default());
@@ -184,21 +185,22 @@ impl Counting {
 }
 
 #[async_trait]
-impl Retention for Counting {
-    async fn prune_history(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        Ok(self.step(0))
+impl Upkeep for Counting {
+    async fn prune(&self, what: Prunable, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
+        let kinds = [Prunable::History, Prunable::Keys, Prunable::Ledger, Prunable::Forecast];
+        Ok(self.step(kinds.iter().position(|kind| *kind == what).expect("nothing else is configured")))
     }
 
-    async fn prune_keys(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        Ok(self.step(1))
+    async fn resolve(&self) -> Result<Resolved, StoreError> {
+        unreachable!("a pruner resolves nothing")
     }
 
-    async fn prune_ledger(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        Ok(self.step(2))
+    async fn review(&self) -> Result<(), StoreError> {
+        unreachable!("a pruner resolves nothing")
     }
 
-    async fn prune_forecast(&self, _: Timestamp, _: usize) -> Result<Pruned, StoreError> {
-        Ok(self.step(3))
+    async fn wait_for_notes(&self) {
+        unreachable!("a pruner resolves nothing")
     }
 }
 
@@ -207,7 +209,8 @@ async fn keys_are_looked_at_less_often() {
     let counting = Arc::new(Counting::default());
     let clock = Arc::new(ManualClock::new(START));
     let minute = Duration::from_mins(1);
-    let config = Config { history: Some(DAY), keys: Some(DAY), interval: minute, keys_interval: 10 * minute };
+    let config =
+        Config { history: Some(DAY), keys: Some(DAY), workers: None, interval: minute, keys_interval: 10 * minute };
     let pruner = Pruner::new(Arc::clone(&counting) as _, clock, config);
     // The clock is paused, and goes on to this instant when nobody has anything to do before it: between the last look of
     // the first ten minutes and the next.

@@ -87,14 +87,15 @@ fn reaper(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Reaper {
         // The embedded store is locked by one process: whoever else is in its registry is dead.
         pulse: (config.store != StoreChoice::Sqlite).then_some(pulse),
     };
-    let (store, registry, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.registry), Arc::clone(&parts.clock));
-    Reaper::new(store, registry, clock, parts.node, config).with_circuits(Arc::clone(&parts.circuits))
+    let (store, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
+    Reaper::new(store, parts.database.clone(), clock, parts.node, config).with_circuits(Arc::clone(&parts.circuits))
 }
 
 fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
     let metrics = parts.metrics.clone();
     let deps = cron::Deps {
         schedules: Arc::clone(&parts.schedules),
+        upkeep: parts.database.clone(),
         occurrences,
         clock: Arc::clone(&parts.clock),
         call: Arc::clone(&parts.cron_call),
@@ -113,9 +114,9 @@ fn pruner(config: &Config, parts: &Parts) -> Pruner {
     let config = retention::Config {
         history: config.retention.history,
         keys: config.retention.keys,
+        workers: Some(WORKERS_KEPT),
         interval: PRUNE_INTERVAL,
         keys_interval: KEYS_INTERVAL,
     };
-    Pruner::new(Arc::clone(&parts.retention), Arc::clone(&parts.clock), config)
-        .forgetting_workers(Arc::clone(&parts.registry), WORKERS_KEPT)
+    Pruner::new(parts.database.clone(), Arc::clone(&parts.clock), config)
 }

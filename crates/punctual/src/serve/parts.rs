@@ -8,16 +8,10 @@ use punctual_core::breakers::Breakers;
 use punctual_core::broker::Broker;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
-use punctual_core::forecast::Forecast;
+use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
-use punctual_core::obstacles::Obstacles;
-use punctual_core::partitions::Partitions;
-use punctual_core::queues::Queues;
-use punctual_core::resolver::Resolver;
-use punctual_core::retention::Retention;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
-use punctual_core::workers::Registry;
 use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_call::CronCall;
@@ -40,21 +34,18 @@ pub struct Parts {
     pub node: NodeId,
     pub clock: Arc<dyn Clock>,
     pub skew: Skew,
+    /// The tasks, with hints to the dispatcher. Every write of tasks goes through here.
     pub store: Arc<dyn Store>,
-    pub coordinator: Arc<dyn Coordinator>,
-    pub partitions: Arc<dyn Partitions>,
-    pub queues: Arc<dyn Queues>,
-    pub breakers: Arc<dyn Breakers>,
-    pub circuits: Arc<Circuits>,
-    pub obstacles: Arc<dyn Obstacles>,
-    pub known_queues: KnownQueues,
+    /// The schedules, with hints to the cron loop. Every write of schedules goes through here.
     pub schedules: Arc<dyn Schedules>,
-    pub forecast: Arc<dyn Forecast>,
+    /// Who leads, and who owns which partition.
+    pub coordinator: Arc<dyn Coordinator>,
+    /// The other ports of the store.
+    pub database: Arc<dyn Database>,
+    pub circuits: Arc<Circuits>,
+    pub known_queues: KnownQueues,
     /// Calls the cron loop of this node.
     pub cron_call: Arc<CronCall>,
-    pub registry: Arc<dyn Registry>,
-    pub retention: Arc<dyn Retention>,
-    pub resolver: Arc<dyn Resolver>,
     pub shared: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
@@ -69,27 +60,14 @@ pub struct Parts {
 impl Parts {
     /// Opens what the configuration names.
     pub async fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
-        let Opened {
-            clock,
-            skew,
-            store,
-            coordinator,
-            partitions,
-            queues,
-            breakers,
-            obstacles,
-            schedules,
-            forecast,
-            registry,
-            retention,
-            resolver,
-            shared,
-        } = store::open(config, node).await?;
-        let CoordinatorChoice::Store = config.coordinator;
+        let Opened { clock, skew, database, shared } = store::open(config, node).await?;
+        let coordinator: Arc<dyn Coordinator> = match config.coordinator {
+            CoordinatorChoice::Store => database.clone(),
+        };
         let hints = Arc::new(Hints::default());
-        let inner = around(store);
+        let inner = around(database.clone());
         let cron_call = Arc::<CronCall>::default();
-        let schedules = WakingSchedules::new(schedules, Arc::clone(&hints), Arc::clone(&cron_call));
+        let schedules = WakingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_call));
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
@@ -98,18 +76,11 @@ impl Parts {
             store: Arc::new(WakingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_call))),
             skew,
             coordinator,
-            partitions,
-            queues,
-            circuits: Arc::new(circuits(config, &breakers)),
-            breakers,
-            obstacles,
+            circuits: Arc::new(circuits(config, database.clone())),
+            database,
             known_queues: KnownQueues::default(),
             schedules: Arc::new(schedules),
-            forecast,
             cron_call,
-            registry,
-            retention,
-            resolver,
             shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
@@ -134,12 +105,8 @@ impl Parts {
     }
 }
 
-fn circuits(config: &Config, breakers: &Arc<dyn Breakers>) -> Circuits {
-    if config.breakers.enabled {
-        Circuits::new(Arc::clone(breakers), config.breakers.probe_millis())
-    } else {
-        Circuits::off()
-    }
+fn circuits(config: &Config, breakers: Arc<dyn Breakers>) -> Circuits {
+    if config.breakers.enabled { Circuits::new(breakers, config.breakers.probe_millis()) } else { Circuits::off() }
 }
 
 fn targets(config: &Config) -> Targets {

@@ -97,7 +97,7 @@ impl Running {
             let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
             claiming.spawn("listener", |stop| cluster::listen(store, hints, owned, stop));
         }
-        let watch = QueueWatch::new(Arc::clone(&parts.queues), parts.known_queues.clone(), Arc::clone(&parts.hints));
+        let watch = QueueWatch::new(parts.database.clone(), parts.known_queues.clone(), Arc::clone(&parts.hints));
         // Before the first submission, so that it finds what its queue is set to.
         if let Err(error) = watch.run_once().await {
             tracing::warn!(error = %error, "the settings of the queues could not be read yet");
@@ -121,14 +121,14 @@ impl Running {
             let flusher = PresenceFlusher::new(api.clone());
             serving.spawn("presence", |stop| flusher.run(stop));
         }
-        let resolving = Resolving::new(Arc::clone(&parts.resolver), Arc::clone(&parts.hints));
+        let resolving = Resolving::new(parts.database.clone(), Arc::clone(&parts.hints));
         // As long as anybody settles: whoever waits for that is told.
         leading.spawn("resolver", |stop| resolving.run(stop));
         let tally = Tally::new(&parts);
         serving.spawn("tally", |stop| tally.run(stop));
-        let (registry, skew) = (Arc::clone(&parts.registry), Arc::clone(&parts.skew));
+        let skew = Arc::clone(&parts.skew);
         let pulse = Arc::new(Pulse::new(config.leader.lease, config.leader.renewal));
-        let membership = Membership::new(registry, me, skew, config.leader.renewal, Arc::clone(&pulse));
+        let membership = Membership::new(parts.database.clone(), me, skew, config.leader.renewal, Arc::clone(&pulse));
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
@@ -219,7 +219,7 @@ impl Group {
 /// With different numbers of partitions some queues would be dispatched by nobody.
 async fn check_partitions(config: &Config, parts: &Parts) -> anyhow::Result<()> {
     let count = config.scheduler.partitions;
-    let Ok(rows) = parts.partitions.ownership().await else { return Ok(()) };
+    let Ok(rows) = parts.coordinator.ownership().await else { return Ok(()) };
     if let Some(theirs) = ownership::another_count(&rows, count, parts.clock.now()) {
         anyhow::bail!(
             "scheduler.partitions is {count} here, but {theirs} on the nodes that run on this store: it must be the same \
@@ -258,8 +258,8 @@ fn owner(config: &Config, parts: &Parts) -> Owner {
         lease: config.leader.lease,
         renewal: config.leader.renewal,
     };
-    let (partitions, owned) = (Arc::clone(&parts.partitions), Arc::clone(&parts.owned));
-    Owner::new(partitions, owned, Arc::clone(&parts.clock), parts.node, config)
+    let (coordinator, owned) = (Arc::clone(&parts.coordinator), Arc::clone(&parts.owned));
+    Owner::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
 }
 
 /// How long it must be seen that a breaker has to open, where several nodes count: each tells what it has every second.
@@ -271,7 +271,7 @@ fn breaker_watch(config: &Config, parts: &Parts) -> BreakerWatch {
         probe_millis: config.breakers.probe_millis(),
         confirm: if parts.shared.is_some() { CONFIRM } else { Duration::ZERO },
     };
-    let (store, circuits, hints) = (Arc::clone(&parts.breakers), Arc::clone(&parts.circuits), Arc::clone(&parts.hints));
+    let (store, circuits, hints) = (Arc::clone(&parts.database), Arc::clone(&parts.circuits), Arc::clone(&parts.hints));
     BreakerWatch::new(store, circuits, hints, Arc::clone(&parts.clock), parts.node, config)
 }
 
@@ -347,15 +347,10 @@ fn api(config: &Config, parts: &Parts, polls: PollQueue) -> Api {
     });
     Api::new(punctual_api::Parts {
         store: Arc::clone(&parts.store),
-        registry: Arc::clone(&parts.registry),
         coordinator: Arc::clone(&parts.coordinator),
-        partitions: Arc::clone(&parts.partitions),
-        queues: Arc::clone(&parts.queues),
-        breakers: Arc::clone(&parts.breakers),
-        obstacles: Arc::clone(&parts.obstacles),
+        database: Arc::clone(&parts.database),
         outlook: outlook(config, parts),
         schedules: Arc::clone(&parts.schedules),
-        forecast: Arc::clone(&parts.forecast),
         polls,
         settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
             .with_circuits(Arc::clone(&parts.circuits)),

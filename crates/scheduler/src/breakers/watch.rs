@@ -10,11 +10,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, Windows};
-use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
+use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +43,8 @@ pub struct Config {
 
 /// See the module.
 pub struct BreakerWatch {
-    store: Arc<dyn Breakers>,
+    /// The breakers, and what prunes their counts.
+    store: Arc<dyn Database>,
     circuits: Arc<Circuits>,
     hints: Arc<Hints>,
     clock: Arc<dyn Clock>,
@@ -60,7 +63,7 @@ pub struct BreakerWatch {
 impl BreakerWatch {
     /// Keeps `circuits` in step with `store`; those who take `hints` are told when something opens or closes.
     pub fn new(
-        store: Arc<dyn Breakers>,
+        store: Arc<dyn Database>,
         circuits: Arc<Circuits>,
         hints: Arc<Hints>,
         clock: Arc<dyn Clock>,
@@ -261,7 +264,7 @@ impl BreakerWatch {
     async fn prune(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let since = self.config.rules.since(now);
         if self.pruned != Some(since) {
-            self.store.prune_counts(since).await?;
+            self.store.prune(Prunable::BreakerCounts, since, PAGE).await?;
             self.pruned = Some(since);
         }
         Ok(())

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::{Ownership, Partitions};
+use punctual_core::partitions::Ownership;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use tokio::time::Instant;
@@ -30,7 +31,7 @@ pub struct Config {
 
 /// Keeps this node's share of the partitions (see the module).
 pub struct Owner {
-    partitions: Arc<dyn Partitions>,
+    coordinator: Arc<dyn Coordinator>,
     owned: Arc<Owned>,
     clock: Arc<dyn Clock>,
     node: NodeId,
@@ -47,13 +48,13 @@ const LEAVES_WITHIN: Duration = Duration::from_secs(2);
 impl Owner {
     /// An owner for this node; what it owns is told to `owned`.
     pub fn new(
-        partitions: Arc<dyn Partitions>,
+        coordinator: Arc<dyn Coordinator>,
         owned: Arc<Owned>,
         clock: Arc<dyn Clock>,
         node: NodeId,
         config: Config,
     ) -> Self {
-        Self { partitions, owned, clock, node, config }
+        Self { coordinator, owned, clock, node, config }
     }
 
     /// Takes turns until told to stop; then gives everything up.
@@ -91,7 +92,7 @@ impl Owner {
             }
         }
         self.owned.set(&[], self.config.lease, Instant::now());
-        match tokio::time::timeout(LEAVES_WITHIN, self.partitions.leave(self.node)).await {
+        match tokio::time::timeout(LEAVES_WITHIN, self.coordinator.leave(self.node)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!(error = %error, "could not give up the partitions; they will run out"),
             Err(_) => tracing::debug!("could not give up the partitions in time; they will run out"),
@@ -102,7 +103,7 @@ impl Owner {
     pub async fn run_once(&self) -> Result<(), StoreError> {
         let asked_at = Instant::now();
         let lease = u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX);
-        let owned = self.partitions.take_turn(self.node, self.config.count, lease).await?;
+        let owned = self.coordinator.take_share(self.node, self.config.count, lease).await?;
         self.owned.set(&owned, self.config.lease, asked_at + self.config.lease.mul_f64(2.0 / 3.0));
         Ok(())
     }
@@ -111,7 +112,7 @@ impl Owner {
     /// notices, since the other one owns what is beyond.
     async fn look_around(&self, was_told: bool) -> bool {
         // The next turn must not be late for it.
-        let asked = tokio::time::timeout(self.config.renewal / 4, self.partitions.ownership());
+        let asked = tokio::time::timeout(self.config.renewal / 4, self.coordinator.ownership());
         let Ok(Ok(rows)) = asked.await else { return was_told };
         let beyond = beyond(&rows, self.config.count, self.clock.now());
         if let (Some(row), false) = (beyond, was_told) {

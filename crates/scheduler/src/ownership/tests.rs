@@ -4,8 +4,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
+use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::{Partitions, turn};
+use punctual_core::partitions::rebalance;
 use punctual_core::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
@@ -33,8 +34,8 @@ impl Table {
 }
 
 #[async_trait]
-impl Partitions for Table {
-    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+impl Coordinator for Table {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         *self.turns.lock() += 1;
         if *self.broken.lock() {
             return Err(StoreError::Unavailable("broken".into()));
@@ -48,7 +49,7 @@ impl Partitions for Table {
             members.push(node);
         }
         let until = now.plus_millis(i64::try_from(ttl_millis).unwrap());
-        for change in turn(node, &rows, &members, now, until) {
+        for change in rebalance(node, &rows, &members, now, until) {
             rows[usize::from(change.partition.number())] = change;
         }
         Ok(rows.iter().filter(|row| row.owner == Some(node)).copied().collect())
@@ -64,6 +65,22 @@ impl Partitions for Table {
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
         Ok(self.rows.lock().clone())
+    }
+
+    async fn acquire(&self, _: &str, _: NodeId, _: u64) -> Result<Option<Lease>, StoreError> {
+        unreachable!("the owner of partitions needs no lease")
+    }
+
+    async fn renew(&self, _: &Lease, _: u64) -> Result<bool, StoreError> {
+        unreachable!("the owner of partitions needs no lease")
+    }
+
+    async fn holder(&self, _: &str) -> Result<Option<Lease>, StoreError> {
+        unreachable!("the owner of partitions needs no lease")
+    }
+
+    async fn release(&self, _: &Lease) -> Result<(), StoreError> {
+        unreachable!("the owner of partitions needs no lease")
     }
 }
 

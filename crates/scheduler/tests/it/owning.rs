@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Partitions;
 use punctual_core::state::State;
 use punctual_core::store::Claimant;
 use punctual_testkit::fixtures::task;
@@ -68,7 +68,7 @@ async fn what_somebody_else_owns_by_now_is_forgotten_and_not_taken() {
     let millis = i64::try_from(LEASE.as_millis()).unwrap();
     harness.clock.advance_millis(millis);
     // By its own clock this node still owns everything; by the store's it is late.
-    let taken = harness.sqlite.take_turn(OTHER, PARTITIONS, 60_000).await.unwrap();
+    let taken = harness.sqlite.take_share(OTHER, PARTITIONS, 60_000).await.unwrap();
     assert_eq!(taken.len(), usize::from(PARTITIONS));
     let id = harness.submit(task().push("http://a.example:80")).await;
     harness.passes().await;

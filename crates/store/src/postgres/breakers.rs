@@ -23,10 +23,6 @@ impl Breakers for PostgresStore {
         self.reads().call(async |session| counts_since(session, since).await).await
     }
 
-    async fn prune_counts(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.reads().call(async |session| prune_counts(session, before).await).await
-    }
-
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError> {
         self.reads().call(async |session| open(session, &breaker).await).await
     }
@@ -84,12 +80,6 @@ async fn counts_since(session: &Session, since: Timestamp) -> Result<Vec<(Key, R
         (Key { tenant: row.get(0), target: row.get(1) }, runs)
     };
     Ok(rows.iter().map(counted).collect())
-}
-
-/// Removes old counts.
-async fn prune_counts(session: &Session, before: Timestamp) -> Result<(), Fault> {
-    session.execute(Sql::BreakerCountsPrune, &[&before.as_millis()]).await?;
-    Ok(())
 }
 
 /// Opens a breaker; whether it was closed.

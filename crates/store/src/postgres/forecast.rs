@@ -1,40 +1,15 @@
 //! What will be due in which minute: the counts that every transaction keeps (see `ahead.rs`), and the schedules that
 //! will fire.
 
-use async_trait::async_trait;
-use punctual_core::forecast::{Forecast, Minute, UpcomingPage};
-use punctual_core::store::StoreError;
 use tokio_postgres::Row;
 
-use super::PostgresStore;
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
 use crate::ahead::Ahead;
-use crate::schedule_columns::{UpcomingColumns, upcoming_page};
+use crate::schedule_columns::UpcomingColumns;
 
-#[async_trait]
-impl Forecast for PostgresStore {
-    async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError> {
-        let (from, to) = (from.number(), to.number());
-        let read = async |session: &Session| session.query(Sql::ForecastList, &[&tenant, &from, &to]).await;
-        let counted = |row: &Row| (Minute::numbered(row.get(0)), row.get::<_, i64>(1).cast_unsigned());
-        Ok(self.reads().call(read).await?.iter().map(counted).collect())
-    }
-
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
-        let (after, most) = (after.unwrap_or_default(), i64::try_from(limit).unwrap_or(i64::MAX));
-        let read = async |session: &Session| session.query(Sql::ForecastSchedules, &[&tenant, &after, &most]).await;
-        Ok(upcoming_page(self.reads().call(read).await?.iter().map(upcoming_columns).collect(), limit))
-    }
-
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
-        let read = async |session: &Session| session.query(Sql::ForecastSchedulesCount, &[&tenant]).await;
-        Ok(self.reads().call(read).await?.first().map_or(0, |row| row.get::<_, i64>(0).cast_unsigned()))
-    }
-}
-
-fn upcoming_columns(row: &Row) -> UpcomingColumns {
+pub(super) fn upcoming_columns(row: &Row) -> UpcomingColumns {
     UpcomingColumns {
         id: row.get(0),
         name: row.get(1),

@@ -2,19 +2,15 @@
 
 use std::collections::HashMap;
 
-use async_trait::async_trait;
 use punctual_core::ids::TaskId;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, Obstacles, Turn};
-use punctual_core::queues::Bucket;
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, KeyTurn};
 use punctual_core::state::State;
-use punctual_core::store::StoreError;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use super::PostgresStore;
 use super::connection::Session;
 use super::fault::Fault;
 use super::resolve::holding;
@@ -23,35 +19,7 @@ use super::statements::Sql;
 use crate::columns::count_column;
 use crate::obstacles::{LANES, LanePlace, RankedTask, counted};
 
-#[async_trait]
-impl Obstacles for PostgresStore {
-    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
-        self.reads().call(async |session| blockers(session, task, first).await).await
-    }
-
-    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError> {
-        self.reads().call(async |session| turn(session, task.id, most).await).await
-    }
-
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
-        let (cursors, now) = (&self.writers().cursors, self.now());
-        self.reads().call(async |session| ahead(session, cursors, task, (aging_millis, now), most).await).await
-    }
-
-    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
-        let read = async |session: &Session| session.query(Sql::BucketGet, &[&tenant, &queue]).await;
-        let rows = self.reads().call(read).await?;
-        let bucket = |row: &Row| Bucket { tokens: row.get(0), refilled_at: Timestamp::from_millis(row.get(1)) };
-        Ok(rows.first().map(bucket))
-    }
-
-    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
-        let now = self.now();
-        self.reads().call(async |session| holders(session, tenant, now, most).await).await
-    }
-}
-
-async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blockers, Fault> {
+pub(super) async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blockers, Fault> {
     let (child, parents) = (task.id.uuid(), &task.body.dependencies.ids);
     let rows = session.query(Sql::ChildBlockers, &[&child]).await?;
     let blocked = rows.first().filter(|row| state_of(row, 0) == Some(State::Blocked));
@@ -72,7 +40,7 @@ async fn blockers(session: &Session, task: &Task, most: usize) -> Result<Blocker
     Ok(Blockers { first: waited_for.iter().filter_map(blocker).collect(), count })
 }
 
-async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>, Fault> {
+pub(super) async fn key_turn(session: &Session, id: TaskId, most: usize) -> Result<Option<KeyTurn>, Fault> {
     let own = id.uuid();
     let rows = session.query(Sql::TurnLook, &[&own]).await?;
     let waiting = rows.first().filter(|row| matches!(state_of(row, 0), Some(State::Pending | State::Blocked)));
@@ -93,7 +61,7 @@ async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>
         let before = session.query(Sql::TurnBefore, &[&ordering, &execute_at, &seq, &limit]).await?;
         ahead = counted(before.iter().filter(|row| Some(row.get::<_, Uuid>(0)) != head).count(), most);
     }
-    Ok(Some(Turn {
+    Ok(Some(KeyTurn {
         is_own,
         holder: holder.filter(|(_, state)| !state.is_final()),
         held_by: letter.filter(|letter| holding.contains(letter)).map(TaskId::from_uuid),
@@ -102,7 +70,7 @@ async fn turn(session: &Session, id: TaskId, most: usize) -> Result<Option<Turn>
 }
 
 /// Each lane is read from its mark on: what was taken before it leaves dead entries.
-async fn ahead(
+pub(super) async fn ahead(
     session: &Session,
     cursors: &ScanCursors,
     task: &Task,
@@ -137,7 +105,7 @@ async fn ahead(
 }
 
 /// One more lease than `most` is enough to know that there are more.
-async fn holders(session: &Session, tenant: &str, now: Timestamp, most: usize) -> Result<Holders, Fault> {
+pub(super) async fn holders(session: &Session, tenant: &str, now: Timestamp, most: usize) -> Result<Holders, Fault> {
     let limit = count_column(most.saturating_add(1));
     let rows = session.query(Sql::WorkerHolds, &[&tenant, &now.as_millis(), &limit]).await?;
     let mut holders = Holders::default();

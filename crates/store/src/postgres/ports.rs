@@ -8,9 +8,8 @@ use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
-use punctual_core::partitions::{Ownership, Partitions};
+use punctual_core::partitions::Ownership;
 use punctual_core::queues::{Change as QueueChange, Changed, LimitChanges, Queue, QueueWithCounts, Queues};
-use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -23,7 +22,6 @@ use super::apply::Led;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};
 use super::connection::Session;
 use super::queues::QueueWrite;
-use super::resolve::ResolverStep;
 use super::writer::Weight;
 use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
 use crate::partition_round::PartitionRound;
@@ -151,71 +149,8 @@ impl Coordinator for PostgresStore {
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         self.leases().call(async |session| leases::release(session, lease).await).await
     }
-}
 
-#[async_trait]
-impl Resolver for PostgresStore {
-    async fn resolve(&self) -> Result<Resolved, StoreError> {
-        self.resolving(ResolverStep::Resolve).await
-    }
-
-    async fn review(&self) -> Result<(), StoreError> {
-        self.resolving(ResolverStep::Review).await.map(drop)
-    }
-
-    async fn left(&self) {
-        self.writers().outbox.wait().await;
-    }
-}
-
-impl PostgresStore {
-    async fn resolving(&self, step: ResolverStep) -> Result<Resolved, StoreError> {
-        let weight = Weight { bytes: 0, rows: 1 };
-        let mut answers = self.write_queues().call(|verbs| &mut verbs.resolve, vec![step], weight).await?;
-        Ok(answers.pop().unwrap_or_default())
-    }
-}
-
-#[async_trait]
-impl Registry for PostgresStore {
-    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        self.reads().call(async |session| registry::saw_workers(session, &sightings).await).await
-    }
-
-    async fn workers(
-        &self,
-        tenant: &str,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError> {
-        self.reads().call(async |session| registry::workers(session, tenant, after.as_deref(), limit).await).await
-    }
-
-    async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError> {
-        self.reads().call(async |session| registry::forget_workers(session, before).await).await
-    }
-
-    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
-        let now = self.now();
-        self.leases().call(async |session| registry::saw_node(session, now, &sighting).await).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.reads().call(async |session| registry::nodes(session).await).await
-    }
-
-    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.leases().call(async |session| registry::dead_nodes(session, before).await).await
-    }
-
-    async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
-        self.leases().call(async |session| registry::bury(session, node).await).await
-    }
-}
-
-#[async_trait]
-impl Partitions for PostgresStore {
-    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let (turn, news) = (PartitionRound { node, count, ttl_millis }, partitions_are_free(self.node()));
         let clock = &*self.shared.writers.clock;
         let mut turns = 1;
@@ -237,6 +172,39 @@ impl Partitions for PostgresStore {
 
     async fn ownership(&self) -> Result<Vec<Ownership>, StoreError> {
         self.reads().call(async |session| partitions::ownership(session).await).await
+    }
+}
+
+#[async_trait]
+impl Registry for PostgresStore {
+    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
+        self.reads().call(async |session| registry::record_workers(session, &sightings).await).await
+    }
+
+    async fn workers(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<WorkerSighting>, StoreError> {
+        self.reads().call(async |session| registry::workers(session, tenant, after.as_deref(), limit).await).await
+    }
+
+    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
+        let now = self.now();
+        self.leases().call(async |session| registry::record_node(session, now, &sighting).await).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+        self.reads().call(async |session| registry::nodes(session).await).await
+    }
+
+    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
+        self.leases().call(async |session| registry::dead_nodes(session, before).await).await
+    }
+
+    async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
+        self.leases().call(async |session| registry::remove_node(session, node).await).await
     }
 }
 

@@ -1,4 +1,4 @@
-//! Remembers workers and nodes. Each call is one statement.
+//! The presence of workers and nodes. Each call is one statement.
 
 use std::collections::BTreeMap;
 
@@ -11,9 +11,9 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::columns::{names, names_column, node_column, node_from_column};
 
-/// Remembers workers. Of one that was seen several times the last wishes count; they come sorted, so that nobody waits
+/// Records that workers were seen. Of one that was seen several times the last wishes count; they come sorted, so that nobody waits
 /// in a circle.
-pub(crate) async fn saw_workers(session: &Session, sightings: &[WorkerSighting]) -> Result<(), Fault> {
+pub(crate) async fn record_workers(session: &Session, sightings: &[WorkerSighting]) -> Result<(), Fault> {
     let mut last: BTreeMap<(&str, &str), WorkerSighting> = BTreeMap::new();
     for sighting in sightings {
         let key = (sighting.tenant.as_str(), sighting.name.as_str());
@@ -53,20 +53,15 @@ pub(crate) async fn workers(
     Ok(rows.iter().map(worker).collect())
 }
 
-/// Forgets workers last seen before the cutoff.
-pub(crate) async fn forget_workers(session: &Session, before: Timestamp) -> Result<u64, Fault> {
-    session.execute(Sql::WorkerForget, &[&before.as_millis()]).await
-}
-
-/// Remembers that a node lives.
-pub(crate) async fn saw_node(session: &Session, now: Timestamp, node: &NodeSighting) -> Result<(), Fault> {
+/// Records that a node lives.
+pub(crate) async fn record_node(session: &Session, now: Timestamp, node: &NodeSighting) -> Result<(), Fault> {
     let NodeSighting { name, address, version, skew_millis, .. } = node;
     let (id, roles) = (node_column(node.id), names_column(&node.roles));
     session.execute(Sql::NodeSaw, &[&id, name, address, &roles, version, skew_millis, &now.as_millis()]).await?;
     Ok(())
 }
 
-/// The nodes that were not buried, by the instant they were first seen.
+/// The nodes that were not removed, by the instant they were first seen.
 pub(crate) async fn nodes(session: &Session) -> Result<Vec<NodeSighting>, Fault> {
     let node = |row: &tokio_postgres::Row| NodeSighting {
         id: node_from_column(row.get(0)),
@@ -87,8 +82,8 @@ pub(crate) async fn dead_nodes(session: &Session, before: Timestamp) -> Result<V
     Ok(rows.iter().map(|row| node_from_column(row.get(0))).collect())
 }
 
-/// Forgets a node that holds nothing.
-pub(crate) async fn bury(session: &Session, node: NodeId) -> Result<(), Fault> {
+/// Removes a node that holds nothing.
+pub(crate) async fn remove_node(session: &Session, node: NodeId) -> Result<(), Fault> {
     session.execute(Sql::NodeBury, &[&node_column(node)]).await?;
     Ok(())
 }

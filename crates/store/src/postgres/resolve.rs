@@ -8,9 +8,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use punctual_core::lane::Lane;
-use punctual_core::resolver::Resolved;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Resolved;
 use tokio_postgres::Row;
 use uuid::Uuid;
 

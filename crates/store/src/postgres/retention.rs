@@ -8,17 +8,19 @@
 
 use async_trait::async_trait;
 use punctual_core::forecast::Minute;
-use punctual_core::retention::{Pruned, Retention};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::PostgresStore;
 use super::connection::Session;
+use super::resolve::ResolverStep;
 use super::statements::Sql;
 use super::tid::Tid;
 use super::upkeep::{self, Month};
+use super::writer::Weight;
 
 /// Rows that a step looks at.
 const LOOK: i64 = 2_000;
@@ -48,7 +50,56 @@ enum Walk {
 }
 
 #[async_trait]
-impl Retention for PostgresStore {
+impl Upkeep for PostgresStore {
+    async fn prune(&self, what: Prunable, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        match what {
+            Prunable::History => self.prune_history(before, limit).await,
+            Prunable::Keys => self.prune_keys(before, limit).await,
+            Prunable::Ledger => {
+                let removed = self.prune_ledger(before, limit).await?;
+                Ok(Pruned { removed, more: is_all(removed, limit) })
+            }
+            Prunable::Forecast => self.prune_rows(Sql::ForecastPrune, Minute::of(before).number(), limit).await,
+            Prunable::Occurrences => self.prune_rows(Sql::OccurrencePrune, before.as_millis(), limit).await,
+            Prunable::BreakerCounts => self.prune_all(Sql::BreakerCountsPrune, before).await,
+            Prunable::Workers => self.prune_all(Sql::WorkerForget, before).await,
+        }
+    }
+
+    async fn resolve(&self) -> Result<Resolved, StoreError> {
+        self.resolving(ResolverStep::Resolve).await
+    }
+
+    async fn review(&self) -> Result<(), StoreError> {
+        self.resolving(ResolverStep::Review).await.map(drop)
+    }
+
+    async fn wait_for_notes(&self) {
+        self.writers().outbox.wait().await;
+    }
+}
+
+impl PostgresStore {
+    async fn resolving(&self, step: ResolverStep) -> Result<Resolved, StoreError> {
+        let weight = Weight { bytes: 0, rows: 1 };
+        let mut answers = self.write_queues().call(|verbs| &mut verbs.resolve, vec![step], weight).await?;
+        Ok(answers.pop().unwrap_or_default())
+    }
+
+    /// Removes at most `limit` rows whose number is smaller, by a statement.
+    async fn prune_rows(&self, sql: Sql, before: i64, limit: usize) -> Result<Pruned, StoreError> {
+        let most = column(limit);
+        let prune = async |session: &Session| session.execute(sql, &[&before, &most]).await;
+        let removed = self.reads().call(prune).await?;
+        Ok(Pruned { removed, more: is_all(removed, limit) })
+    }
+
+    /// Removes all that is over, by a statement: of what there is little.
+    async fn prune_all(&self, sql: Sql, before: Timestamp) -> Result<Pruned, StoreError> {
+        let prune = async |session: &Session| session.execute(sql, &[&before.as_millis()]).await;
+        Ok(Pruned { removed: self.reads().call(prune).await?, more: false })
+    }
+
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let walk = self.walks().lock().history;
         let (walk, removed) = match walk {
@@ -86,20 +137,6 @@ impl Retention for PostgresStore {
         Ok(Pruned { removed: freed + of_inbox, more })
     }
 
-    async fn prune_ledger(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let removed = PostgresStore::prune_ledger(self, now, limit).await?;
-        Ok(Pruned { removed, more: is_all(removed, limit) })
-    }
-
-    async fn prune_forecast(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let (minute, most) = (Minute::of(now).number(), column(limit));
-        let prune = async |session: &Session| session.execute(Sql::ForecastPrune, &[&minute, &most]).await;
-        let removed = self.reads().call(prune).await?;
-        Ok(Pruned { removed, more: is_all(removed, limit) })
-    }
-}
-
-impl PostgresStore {
     /// Removes the months that are past, and what was put in quarantine as long ago.
     async fn begin(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
         let mut past = self.reads().call(upkeep::months).await?;

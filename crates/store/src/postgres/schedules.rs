@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::retention::Pruned;
 use punctual_core::schedule::plan::{Buffered, TURN};
 use punctual_core::schedules::{
     Due, Inserted, KeyOwner, LookedAt, Occurrence, Promise, Replaced, Schedule, Schedules, Standing, Turn, Turned,
@@ -140,13 +139,6 @@ impl Schedules for PostgresStore {
             rows.iter().map(|row| occurrence_columns(row).read().map_err(unreadable)).collect()
         };
         self.reads().call(list).await
-    }
-
-    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let (before, most) = (before.as_millis(), count(limit));
-        let prune = async |session: &Session| session.execute(Sql::OccurrencePrune, &[&before, &most]).await;
-        let removed = self.reads().call(prune).await?;
-        Ok(Pruned { removed, more: removed >= limit as u64 })
     }
 }
 

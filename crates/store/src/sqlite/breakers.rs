@@ -28,10 +28,6 @@ impl Breakers for SqliteStore {
         self.readers().call(move |session| counts_since(session, since)).await
     }
 
-    async fn prune_counts(&self, before: Timestamp) -> Result<(), StoreError> {
-        self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| prune_counts(session, before)).await
-    }
-
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError> {
         self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| open(session, &breaker)).await
     }
@@ -99,12 +95,6 @@ fn counts_since(session: &mut Session<'_>, since: Timestamp) -> Result<Vec<(Key,
         Ok((Key { tenant: row.get(0)?, target: row.get(1)? }, runs))
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
-}
-
-/// Removes old counts.
-fn prune_counts(session: &mut Session<'_>, before: Timestamp) -> Result<(), Fault> {
-    session.statements.get(Sql::BreakerCountsPrune)?.execute([before.as_millis()])?;
-    Ok(())
 }
 
 /// Opens a breaker; whether it was closed.

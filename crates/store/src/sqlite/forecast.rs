@@ -4,12 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use punctual_core::forecast::{Forecast, Minute, UpcomingPage};
+use punctual_core::forecast::Minute;
 use punctual_core::lane::Lane;
-use punctual_core::retention::Pruned;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Pruned;
 use rusqlite::Row;
 use uuid::Uuid;
 
@@ -19,41 +18,7 @@ use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
-use crate::schedule_columns::{UpcomingColumns, upcoming_page};
-
-#[async_trait]
-impl Forecast for SqliteStore {
-    async fn waiting(&self, tenant: &str, from: Minute, to: Minute) -> Result<Vec<(Minute, u64)>, StoreError> {
-        let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastList)?;
-            let rows = query.query_map((tenant, from.number(), to.number()), |row| {
-                Ok((Minute::numbered(row.get(0)?), row.get::<_, i64>(1)?.cast_unsigned()))
-            })?;
-            Ok(rows.collect::<Result<_, _>>()?)
-        };
-        self.readers().call(work).await
-    }
-
-    async fn upcoming(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<UpcomingPage, StoreError> {
-        let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastSchedules)?;
-            let rows = query.query_map((tenant, after.unwrap_or_default(), column(limit)), upcoming_columns)?;
-            Ok(upcoming_page(rows.collect::<Result<_, _>>()?, limit))
-        };
-        self.readers().call(work).await
-    }
-
-    async fn upcoming_count(&self, tenant: &str) -> Result<u64, StoreError> {
-        let tenant = tenant.to_owned();
-        let work = move |session: &mut Session<'_>| {
-            let query = session.statements.get(Sql::ForecastSchedulesCount)?;
-            Ok(query.query_row([tenant], |row| row.get::<_, i64>(0))?.cast_unsigned())
-        };
-        self.readers().call(work).await
-    }
-}
+use crate::schedule_columns::UpcomingColumns;
 
 impl SqliteStore {
     /// Removes some minutes that are past. A reader looks first: mostly there are none, or few.
@@ -89,7 +54,7 @@ pub(super) fn write(session: &mut Session<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-fn upcoming_columns(row: &Row<'_>) -> rusqlite::Result<UpcomingColumns> {
+pub(super) fn upcoming_columns(row: &Row<'_>) -> rusqlite::Result<UpcomingColumns> {
     Ok(UpcomingColumns {
         id: Uuid::from_bytes(row.get(0)?),
         name: row.get(1)?,
@@ -100,6 +65,6 @@ fn upcoming_columns(row: &Row<'_>) -> rusqlite::Result<UpcomingColumns> {
     })
 }
 
-fn column(count: usize) -> i64 {
+pub(super) fn column(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

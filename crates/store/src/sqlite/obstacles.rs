@@ -1,57 +1,30 @@
 //! What keeps tasks from being claimed, told by a reader: each call sees one state of the database.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use async_trait::async_trait;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Lane;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, Obstacles, Turn};
+use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, KeyTurn};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
-use punctual_core::store::StoreError;
-use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use rusqlite::{OptionalExtension, Params};
 use uuid::Uuid;
 
 use super::fault::Fault;
 use super::outbox::Ordering;
+use super::resolve;
 use super::session::Session;
 use super::statements::Sql;
-use super::{SqliteStore, resolve};
 use crate::columns::count_column;
 use crate::obstacles::{LANES, RankedTask, counted};
 
-#[async_trait]
-impl Obstacles for SqliteStore {
-    async fn blockers(&self, task: &Task, first: usize) -> Result<Blockers, StoreError> {
-        let (child, parents) = (task.id, task.body.dependencies.ids.clone());
-        self.readers().call(move |session| blockers(session, child, &parents, first)).await
-    }
-
-    async fn turn(&self, task: &Task, most: usize) -> Result<Option<Turn>, StoreError> {
-        let id = task.id;
-        self.readers().call(move |session| turn(session, id, most)).await
-    }
-
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
-        let (id, lane) = (task.id, Arc::clone(&task.lane));
-        self.readers().call(move |session| ahead(session, id, &lane, aging_millis, most)).await
-    }
-
-    async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError> {
-        let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
-        self.readers().call(move |session| bucket(session, &tenant, &queue)).await
-    }
-
-    async fn holders(&self, tenant: &str, most: usize) -> Result<Holders, StoreError> {
-        let tenant = tenant.to_owned();
-        self.readers().call(move |session| holders(session, &tenant, most)).await
-    }
-}
-
-fn blockers(session: &mut Session<'_>, child: TaskId, parents: &[TaskId], most: usize) -> Result<Blockers, Fault> {
+pub(super) fn blockers(
+    session: &mut Session<'_>,
+    child: TaskId,
+    parents: &[TaskId],
+    most: usize,
+) -> Result<Blockers, Fault> {
     let Some(seq) = number_of(session, child)? else { return Ok(Blockers::default()) };
     let query = session.statements.get(Sql::ChildGet)?;
     let count = query.query_row([seq], |row| row.get::<_, Option<i64>>(6)).optional()?.flatten().unwrap_or(0);
@@ -75,7 +48,7 @@ fn blockers(session: &mut Session<'_>, child: TaskId, parents: &[TaskId], most: 
     Ok(blockers)
 }
 
-fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Turn>, Fault> {
+pub(super) fn key_turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<KeyTurn>, Fault> {
     let query = session.statements.get(Sql::TurnLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| {
         let (seq, ordering): (i64, Ordering) = (row.get(0)?, row.get(1)?);
@@ -85,7 +58,7 @@ fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Tur
     let query = session.statements.get(Sql::OrderGet)?;
     let order = query.query_row([ordering], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (head, letter): (Option<i64>, Option<i64>) = order.unwrap_or_default();
-    let mut turn = Turn { is_own, holder: None, held_by: None, ahead: Ahead::default() };
+    let mut turn = KeyTurn { is_own, holder: None, held_by: None, ahead: Ahead::default() };
     if let Some(head) = head.filter(|head| *head != seq) {
         turn.holder = stands(session, head)?.filter(|(_, state)| !state.is_final());
     }
@@ -103,7 +76,13 @@ fn turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<Tur
     Ok(Some(turn))
 }
 
-fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, aging_millis: i64, most: usize) -> Result<Ahead, Fault> {
+pub(super) fn ahead(
+    session: &mut Session<'_>,
+    id: TaskId,
+    lane: &Lane,
+    aging_millis: i64,
+    most: usize,
+) -> Result<Ahead, Fault> {
     let key = &lane.key;
     let query = session.statements.get(Sql::TaskLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
@@ -133,7 +112,7 @@ fn ahead(session: &mut Session<'_>, id: TaskId, lane: &Lane, aging_millis: i64, 
     Ok(Ahead { or_more: ahead.or_more || is_cut_off, ..ahead })
 }
 
-fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Bucket>, Fault> {
+pub(super) fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Bucket>, Fault> {
     let found = session.statements.get(Sql::BucketGet)?.query_row((tenant, queue), |row| {
         Ok(Bucket { tokens: row.get(0)?, refilled_at: Timestamp::from_millis(row.get(1)?) })
     });
@@ -141,7 +120,7 @@ fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option
 }
 
 /// One more lease than `most` is enough to know that there are more.
-fn holders(session: &mut Session<'_>, tenant: &str, most: usize) -> Result<Holders, Fault> {
+pub(super) fn holders(session: &mut Session<'_>, tenant: &str, most: usize) -> Result<Holders, Fault> {
     let (now, limit) = (session.now().as_millis(), count_column(most.saturating_add(1)));
     let mut rows = session.statements.get(Sql::WorkerHolds)?.query((now, limit))?;
     let (mut leases, mut held) = (0, BTreeMap::new());

@@ -5,9 +5,8 @@ use punctual_core::condition::Condition;
 use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::partitions::{Ownership, Partitions};
+use punctual_core::partitions::Ownership;
 use punctual_core::queues::{Change as QueueChange, Changed, LimitChanges, Queue, QueueWithCounts, Queues};
-use punctual_core::resolver::{Resolved, Resolver};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
@@ -21,7 +20,7 @@ use super::session::Session;
 use super::writer::Weight;
 use super::{
     SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, quarantine,
-    queues, registry, resolve, start,
+    queues, registry, start,
 };
 use crate::partition_round::PartitionRound;
 
@@ -131,52 +130,8 @@ impl Coordinator for SqliteStore {
         let lease = lease.clone();
         self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
     }
-}
 
-#[async_trait]
-impl Registry for SqliteStore {
-    async fn saw_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
-        let work = move |session: &mut Session<'_>| registry::saw_workers(session, &sightings);
-        self.writer().call(WriteClass::Progress, weight, work).await
-    }
-
-    async fn workers(
-        &self,
-        tenant: &str,
-        after: Option<String>,
-        limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError> {
-        let tenant = tenant.to_owned();
-        self.readers().call(move |session| registry::workers(session, &tenant, after.as_deref(), limit)).await
-    }
-
-    async fn forget_workers(&self, before: Timestamp) -> Result<u64, StoreError> {
-        let work = move |session: &mut Session<'_>| registry::forget_workers(session, before);
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn saw_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
-        let work = move |session: &mut Session<'_>| registry::saw_node(session, &sighting);
-        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
-    }
-
-    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.readers().call(registry::nodes).await
-    }
-
-    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.readers().call(move |session| registry::dead_nodes(session, before)).await
-    }
-
-    async fn bury(&self, node: NodeId) -> Result<(), StoreError> {
-        self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| registry::bury(session, node)).await
-    }
-}
-
-#[async_trait]
-impl Partitions for SqliteStore {
-    async fn take_turn(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
+    async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
         let weight = Weight { rows: usize::from(count), ..Weight::SMALL };
         let turn = PartitionRound { node, count, ttl_millis };
         self.writer().call(WriteClass::Urgent, weight, move |session| partitions::take_round(session, turn)).await
@@ -192,20 +147,40 @@ impl Partitions for SqliteStore {
 }
 
 #[async_trait]
-impl Resolver for SqliteStore {
-    async fn resolve(&self) -> Result<Resolved, StoreError> {
-        self.writer().call(WriteClass::Progress, Weight::SMALL, resolve::resolve).await
+impl Registry for SqliteStore {
+    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
+        let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
+        let work = move |session: &mut Session<'_>| registry::record_workers(session, &sightings);
+        self.writer().call(WriteClass::Progress, weight, work).await
     }
 
-    async fn review(&self) -> Result<(), StoreError> {
-        let reviewed = *self.shared.reviewed.lock();
-        let work = move |session: &mut Session<'_>| resolve::review(session, reviewed);
-        *self.shared.reviewed.lock() = self.writer().call(WriteClass::Progress, Weight::SMALL, work).await?.or_front();
-        Ok(())
+    async fn workers(
+        &self,
+        tenant: &str,
+        after: Option<String>,
+        limit: usize,
+    ) -> Result<Vec<WorkerSighting>, StoreError> {
+        let tenant = tenant.to_owned();
+        self.readers().call(move |session| registry::workers(session, &tenant, after.as_deref(), limit)).await
     }
 
-    async fn left(&self) {
-        self.shared.left.notified().await;
+    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
+        let work = move |session: &mut Session<'_>| registry::record_node(session, &sighting);
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
+    }
+
+    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+        self.readers().call(registry::nodes).await
+    }
+
+    async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
+        self.readers().call(move |session| registry::dead_nodes(session, before)).await
+    }
+
+    async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
+        self.writer()
+            .call(WriteClass::Progress, Weight::SMALL, move |session| registry::remove_node(session, node))
+            .await
     }
 }
 

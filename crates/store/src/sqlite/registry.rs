@@ -1,4 +1,4 @@
-//! Remembers workers and nodes.
+//! The presence of workers and nodes.
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
@@ -11,8 +11,8 @@ use super::overdue::holders;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Remembers workers.
-pub(crate) fn saw_workers(session: &mut Session<'_>, sightings: &[WorkerSighting]) -> Result<(), Fault> {
+/// Records that workers were seen.
+pub(crate) fn record_workers(session: &mut Session<'_>, sightings: &[WorkerSighting]) -> Result<(), Fault> {
     let saw = session.statements.get(Sql::WorkerSaw)?;
     for sighting in sightings {
         saw.execute((
@@ -50,14 +50,8 @@ pub(crate) fn workers(
     Ok(workers)
 }
 
-/// Forgets workers last seen before the cutoff.
-pub(crate) fn forget_workers(session: &mut Session<'_>, before: Timestamp) -> Result<u64, Fault> {
-    let forget = session.statements.get(Sql::WorkerForget)?;
-    Ok(forget.execute([before.as_millis()])? as u64)
-}
-
-/// Remembers that a node lives.
-pub(crate) fn saw_node(session: &mut Session<'_>, node: &NodeSighting) -> Result<(), Fault> {
+/// Records that a node lives.
+pub(crate) fn record_node(session: &mut Session<'_>, node: &NodeSighting) -> Result<(), Fault> {
     let now = session.now().as_millis();
     let (id, roles) = (node_column(node.id), names_column(&node.roles));
     let saw = session.statements.get(Sql::NodeSaw)?;
@@ -65,7 +59,7 @@ pub(crate) fn saw_node(session: &mut Session<'_>, node: &NodeSighting) -> Result
     Ok(())
 }
 
-/// The nodes that were not buried, by the instant they were first seen.
+/// The nodes that were not removed, by the instant they were first seen.
 pub(crate) fn nodes(session: &mut Session<'_>) -> Result<Vec<NodeSighting>, Fault> {
     let mut rows = session.statements.get(Sql::NodeList)?.query([])?;
     let mut nodes = Vec::new();
@@ -92,8 +86,8 @@ pub(crate) fn dead_nodes(session: &mut Session<'_>, before: Timestamp) -> Result
     Ok(nodes.collect::<Result<_, _>>()?)
 }
 
-/// Forgets a node that holds nothing.
-pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
+/// Removes a node that holds nothing.
+pub(crate) fn remove_node(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault> {
     let bury = session.statements.get(Sql::NodeBury)?;
     bury.execute([node_column(node)])?;
     Ok(())
@@ -101,7 +95,7 @@ pub(crate) fn bury(session: &mut Session<'_>, node: NodeId) -> Result<(), Fault>
 
 /// Declares every other node that holds something dead, and frees every lease and every partition. Whoever opens the store
 /// has the lock of its directory: no process that took any of it before is alive, and nothing need run out first.
-pub(crate) fn bury_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
+pub(crate) fn forget_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     let own = node_column(session.node);
     for node in holders(session)?.into_iter().flatten().filter(|node| *node != own) {
         session.statements.get(Sql::NodeDied)?.execute([node])?;

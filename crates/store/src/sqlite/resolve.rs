@@ -4,8 +4,8 @@
 mod parents;
 mod turns;
 
-use punctual_core::resolver::Resolved;
 use punctual_core::state::State;
+use punctual_core::upkeep::Resolved;
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;

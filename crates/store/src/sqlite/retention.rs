@@ -6,17 +6,17 @@
 //! the last step ended; one that is forgotten, as at a restart, begins anew.
 
 use async_trait::async_trait;
-use punctual_core::retention::{Pruned, Retention};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
 use rusqlite::OptionalExtension;
 
-use super::SqliteStore;
 use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
 use super::writer::Weight;
+use super::{SqliteStore, resolve};
 
 /// Rows that a step looks at: reading them takes a few milliseconds.
 const LOOK: usize = 1_000;
@@ -35,7 +35,54 @@ pub(crate) struct Walks {
 }
 
 #[async_trait]
-impl Retention for SqliteStore {
+impl Upkeep for SqliteStore {
+    async fn prune(&self, what: Prunable, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        match what {
+            Prunable::History => self.prune_history(before, limit).await,
+            Prunable::Keys => self.prune_keys(before, limit).await,
+            // No worker can keep a ledger in an embedded store.
+            Prunable::Ledger => Ok(Pruned::default()),
+            Prunable::Forecast => self.prune_minutes(before, limit).await,
+            Prunable::Occurrences => self.prune_occurrences(before, limit).await,
+            Prunable::BreakerCounts => self.prune_all(Sql::BreakerCountsPrune, before).await,
+            Prunable::Workers => self.prune_all(Sql::WorkerForget, before).await,
+        }
+    }
+
+    async fn resolve(&self) -> Result<Resolved, StoreError> {
+        self.writer().call(WriteClass::Progress, Weight::SMALL, resolve::resolve).await
+    }
+
+    async fn review(&self) -> Result<(), StoreError> {
+        let reviewed = *self.shared.reviewed.lock();
+        let work = move |session: &mut Session<'_>| resolve::review(session, reviewed);
+        *self.shared.reviewed.lock() = self.writer().call(WriteClass::Progress, Weight::SMALL, work).await?.or_front();
+        Ok(())
+    }
+
+    async fn wait_for_notes(&self) {
+        self.shared.left.notified().await;
+    }
+}
+
+impl SqliteStore {
+    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
+        let work = move |session: &mut Session<'_>| {
+            let removed = session.statements.get(Sql::OccurrencePrune)?.execute((before.as_millis(), column(limit)))?;
+            Ok(Pruned { removed: removed as u64, more: removed >= limit })
+        };
+        self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
+    }
+
+    /// Removes all that is over, by a statement: of what there is little.
+    async fn prune_all(&self, sql: Sql, before: Timestamp) -> Result<Pruned, StoreError> {
+        let work = move |session: &mut Session<'_>| {
+            let removed = session.statements.get(sql)?.execute([before.as_millis()])?;
+            Ok(Pruned { removed: removed as u64, more: false })
+        };
+        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
+    }
+
     async fn prune_history(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
         let after = self.walks().lock().history;
         let Past { tasks, quarantined, next } =
@@ -64,10 +111,6 @@ impl Retention for SqliteStore {
         let more = next.is_some();
         self.walks().lock().keys = next;
         Ok(Pruned { removed, more })
-    }
-
-    async fn prune_forecast(&self, now: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        self.prune_minutes(now, limit).await
     }
 }
 

@@ -7,7 +7,6 @@ mod turn;
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::retention::Pruned;
 use punctual_core::schedule::plan::{Buffered, TURN};
 use punctual_core::schedules::{
     Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
@@ -128,14 +127,6 @@ impl Schedules for SqliteStore {
             columns.into_iter().map(|columns| columns.read().map_err(unreadable)).collect()
         };
         self.readers().call(work).await
-    }
-
-    async fn prune_occurrences(&self, before: Timestamp, limit: usize) -> Result<Pruned, StoreError> {
-        let work = move |session: &mut Session<'_>| {
-            let removed = session.statements.get(Sql::OccurrencePrune)?.execute((before.as_millis(), count(limit)))?;
-            Ok(Pruned { removed: removed as u64, more: removed >= limit })
-        };
-        self.writer().call(WriteClass::Progress, Weight { rows: limit, ..Weight::SMALL }, work).await
     }
 }
 

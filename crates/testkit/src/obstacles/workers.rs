@@ -8,7 +8,7 @@ use crate::fixtures::{START, TENANT, at, task};
 use crate::store::{StoreFactory, StoreFixture, complete, worker};
 
 async fn holders(fixture: &StoreFixture<'_>, tenant: &str, most: usize) -> Holders {
-    fixture.obstacles.holders(tenant, most).await.expect("holders answers")
+    fixture.database.holders(tenant, most).await.expect("holders answers")
 }
 
 fn holder(worker: &str, tasks: u64, seen_at: Timestamp) -> Holder {

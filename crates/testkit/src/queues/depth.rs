@@ -18,7 +18,7 @@ async fn depth(fixture: &StoreFixture<'_>, max_depth: u64) {
 
 async fn depth_of(fixture: &StoreFixture<'_>, tenant: &str, max_depth: u64) {
     let settings = Settings { max_depth: Some(max_depth), ..Settings::default() };
-    fixture.queues.change_queue(tenant, QUEUE, Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture.database.change_queue(tenant, QUEUE, Change::Put(settings, None)).await.expect("a queue can be set");
 }
 
 async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted> {
@@ -26,7 +26,7 @@ async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted
 }
 
 async fn live(fixture: &StoreFixture<'_>) -> u64 {
-    let told = fixture.queues.queue(TENANT, QUEUE).await.expect("it answers").expect("it is set");
+    let told = fixture.database.queue(TENANT, QUEUE).await.expect("it answers").expect("it is set");
     told.live.blocked + told.live.pending + told.live.queued + told.live.running
 }
 

@@ -141,21 +141,21 @@ pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
     limit(&fixture, 1).await;
-    assert!(fixture.queues.wait_for_limit_changes().await.changed);
+    assert!(fixture.database.wait_for_limit_changes().await.changed);
     let task = taken(&fixture, lane).await.remove(0);
     let free = fixture.running(mail().queue("free")).await;
     fixture.apply(&free, complete(None)).await;
     fixture.apply(&task, complete(None)).await;
     // It may be told once more that anything may have changed: a store that is just open has missed what was told before.
     let freed = loop {
-        let changes = fixture.queues.wait_for_limit_changes().await;
+        let changes = fixture.database.wait_for_limit_changes().await;
         if !changes.freed.is_empty() {
             break changes.freed;
         }
     };
     assert_eq!(freed, [("acme".to_owned(), "mail".to_owned())]);
     change(&fixture, Change::Pause(pause(&fixture, None))).await;
-    assert!(fixture.queues.wait_for_limit_changes().await.changed);
+    assert!(fixture.database.wait_for_limit_changes().await.changed);
     change(&fixture, Change::Resume).await;
-    assert!(fixture.queues.wait_for_limit_changes().await.changed);
+    assert!(fixture.database.wait_for_limit_changes().await.changed);
 }

@@ -30,7 +30,7 @@ fn all() -> Settings {
 }
 
 async fn told(fixture: &StoreFixture<'_>) -> Queue {
-    fixture.queues.queue(TENANT, QUEUE).await.expect("a queue can be read").expect("it exists").queue
+    fixture.database.queue(TENANT, QUEUE).await.expect("a queue can be read").expect("it exists").queue
 }
 
 /// Everything is written and read; a second time leaves nothing of the first, but the pause.
@@ -75,7 +75,7 @@ pub async fn what_is_so_already_is_not_written(factory: &dyn StoreFactory) {
     assert_eq!(told(&fixture).await.version, paused.version + 1);
 
     fixture.insert_one(mail().queue("used")).await;
-    let put = |settings| fixture.queues.change_queue(TENANT, "used", Change::Put(settings, None));
+    let put = |settings| fixture.database.change_queue(TENANT, "used", Change::Put(settings, None));
     assert_eq!(put(Settings::default()).await.expect("it answers"), Queue::unset(TENANT, "used"));
     assert_eq!(put(all()).await.expect("it answers").version, 1);
     let removed = change(&fixture, Change::Remove).await;
@@ -104,7 +104,7 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
 /// A task, a setting or a pause: each is a first use.
 pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let exists = async |name: &str| fixture.queues.queue(TENANT, name).await.expect("it answers").is_some();
+    let exists = async |name: &str| fixture.database.queue(TENANT, name).await.expect("it answers").is_some();
     for name in ["used", "set", "paused", "resumed"] {
         assert!(!exists(name).await, "{name}");
     }
@@ -114,9 +114,9 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
         ("paused", Change::Pause(pause(&fixture, None))),
         ("resumed", Change::Resume),
     ] {
-        fixture.queues.change_queue(TENANT, name, made).await.expect("it answers");
+        fixture.database.change_queue(TENANT, name, made).await.expect("it answers");
     }
-    let used = fixture.queues.queue(TENANT, "used").await.expect("it answers").expect("it is there");
+    let used = fixture.database.queue(TENANT, "used").await.expect("it answers").expect("it is there");
     assert_eq!(used.queue, Queue::unset(TENANT, "used"));
     assert_eq!(used.live, Live { pending: 1, ..Live::default() });
     for name in ["set", "paused", "resumed"] {
@@ -129,15 +129,15 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
 pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names = async || {
-        let queues = fixture.queues.queues(TENANT, None, 10).await.expect("it answers");
+        let queues = fixture.database.queues(TENANT, None, 10).await.expect("it answers");
         queues.into_iter().map(|told| told.queue.name).collect::<Vec<_>>()
     };
-    let exists = async |name: &str| fixture.queues.queue(TENANT, name).await.expect("it answers").is_some();
+    let exists = async |name: &str| fixture.database.queue(TENANT, name).await.expect("it answers").is_some();
     put(&fixture, Settings { max_concurrency: Some(1), ..all() }).await;
-    fixture.queues.change_queue(TENANT, "only-set", Change::Put(all(), None)).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "only-set", Change::Put(all(), None)).await.expect("it answers");
     let lane = fixture.insert_one(mail()).await.lane.id;
     assert_eq!(names().await, [QUEUE, "only-set"]);
-    fixture.queues.change_queue(TENANT, "only-set", Change::Remove).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "only-set", Change::Remove).await.expect("it answers");
     assert_eq!((names().await, exists("only-set").await), (vec![QUEUE.to_owned()], false));
 
     let removed = change(&fixture, Change::Remove).await;
@@ -151,7 +151,7 @@ pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn Stor
     assert_eq!((names().await, exists(QUEUE).await), (vec![QUEUE.to_owned()], true));
     let queue = put(&fixture, all()).await;
     assert_eq!((queue.version, queue.removed, queue.settings), (3, false, all()));
-    fixture.queues.change_queue(TENANT, "only-set", Change::Pause(pause(&fixture, None))).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "only-set", Change::Pause(pause(&fixture, None))).await.expect("it answers");
     assert_eq!(names().await, [QUEUE, "only-set"]);
 }
 
@@ -163,12 +163,12 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
         let settings = Settings { max_depth: Some(fixture.now().as_millis().unsigned_abs()), ..all() };
         fixture.advance(1);
         let change = Change::Put(settings, None);
-        fixture.queues.change_queue_at(TENANT, QUEUE, &condition, change).await.expect("it answers")
+        fixture.database.change_queue_at(TENANT, QUEUE, &condition, change).await.expect("it answers")
     };
     for absent in [Condition::at([0, 1]), Condition::there()] {
         assert_eq!(under(absent).await, Changed::AtAnother(None));
     }
-    assert_eq!(fixture.queues.queue(TENANT, QUEUE).await.expect("it answers"), None);
+    assert_eq!(fixture.database.queue(TENANT, QUEUE).await.expect("it answers"), None);
     let lane = fixture.insert_one(mail()).await.lane.id;
     let unset = Some(Queue::unset(TENANT, QUEUE));
     for condition in [Condition::at([1, 2]), Condition::absent()] {
@@ -201,9 +201,9 @@ pub async fn queues_are_listed_by_name_with_their_live_tasks(factory: &dyn Store
     fixture.insert_one(task().tenant("other").queue("aa")).await;
     let lane = fixture.insert_one(mail().queue("b").kind("z")).await.lane.id;
     fixture.lease(lane, 1).await;
-    fixture.queues.change_queue(TENANT, "set", Change::Resume).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "set", Change::Resume).await.expect("it answers");
     let list = async |after: Option<&str>, limit| {
-        let listed = fixture.queues.queues(TENANT, after.map(str::to_owned), limit).await.expect("it answers");
+        let listed = fixture.database.queues(TENANT, after.map(str::to_owned), limit).await.expect("it answers");
         listed.into_iter().map(|told| (told.queue.name, told.live.pending, told.live.running)).collect::<Vec<_>>()
     };
     let whole = [("Z", 1, 0), ("a/b", 1, 0), ("b", 5, 1), ("set", 0, 0)].map(|(name, p, r)| (name.to_owned(), p, r));
@@ -221,7 +221,7 @@ pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
     change(&fixture, Change::Pause(pause(&fixture, None))).await;
     let claimed = claim(&fixture, &[ours, theirs]).await;
     assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [theirs]);
-    let others = fixture.queues.queue("other", QUEUE).await.expect("it answers").expect("it was used");
+    let others = fixture.database.queue("other", QUEUE).await.expect("it answers").expect("it was used");
     assert_eq!(others.queue, Queue::unset("other", QUEUE));
 }
 
@@ -231,9 +231,9 @@ pub async fn special_tells_every_queue_that_is_set_or_paused(factory: &dyn Store
     fixture.insert_one(mail().queue("used")).await;
     let mut expected = Vec::new();
     for (tenant, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
-        expected.push(fixture.queues.change_queue(tenant, name, Change::Put(all(), None)).await.expect("it answers"));
+        expected.push(fixture.database.change_queue(tenant, name, Change::Put(all(), None)).await.expect("it answers"));
     }
-    let mut special = fixture.queues.special_queues().await.expect("it answers");
+    let mut special = fixture.database.special_queues().await.expect("it answers");
     special.sort_unstable_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
     assert_eq!(special, expected);
 }
@@ -296,7 +296,7 @@ pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
         tokio::task::yield_now().await;
         change(&fixture, Change::Pause(pause(&fixture, None))).await;
         let running =
-            async || fixture.queues.queue(TENANT, QUEUE).await.expect("it answers").expect("it is used").live.running;
+            async || fixture.database.queue(TENANT, QUEUE).await.expect("it answers").expect("it is used").live.running;
         let then = running().await;
         while let Some(done) = claimers.join_next().await {
             done.expect("no claimer fails");

@@ -283,7 +283,7 @@ pub async fn thousands_of_children_follow_one_parent(factory: &dyn StoreFactory)
     let parent = parent(&fixture, "parent").await;
     let children = fixture.insert(child_of(&[&parent]).times(CHILDREN)).await;
     end(&fixture, &parent, State::Completed).await;
-    let first = fixture.resolver.resolve().await.expect("resolve answers");
+    let first = fixture.database.resolve().await.expect("resolve answers");
     assert!(first.more && first.tasks <= 1_000, "{} at once", first.tasks);
     assert_eq!(first.tasks + fixture.resolve().await, CHILDREN);
     let lane = children[0].lane.id;

@@ -6,6 +6,7 @@ use punctual_core::queues::OnDeadLetter;
 use punctual_core::state::{Event, State};
 use punctual_core::task::{Edit, Task};
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
 
 use super::{claimable, set, state_of, take};
 use crate::fixtures::{TaskBuilder, at, task};
@@ -166,9 +167,9 @@ pub async fn a_queue_that_holds_no_more_lets_go_at_once(factory: &dyn StoreFacto
     assert_eq!(blocked(&fixture).await, u64::try_from(LETTERS).unwrap());
 
     // What was told before is no news.
-    drop(tokio::time::timeout(Duration::ZERO, fixture.resolver.left()).await);
+    drop(tokio::time::timeout(Duration::ZERO, fixture.database.wait_for_notes()).await);
     set(&fixture, OnDeadLetter::Continue).await;
-    tokio::time::timeout(Duration::from_secs(10), fixture.resolver.left()).await.expect("it is told");
+    tokio::time::timeout(Duration::from_secs(10), fixture.database.wait_for_notes()).await.expect("it is told");
     fixture.resolve().await;
     assert_eq!(fixture.lease(lane, 2 * LETTERS).await.len(), LETTERS);
     assert_eq!(blocked(&fixture).await, 0, "the policy of the children is to be cancelled");
@@ -183,13 +184,13 @@ async fn blocked(fixture: &StoreFixture<'_>) -> u64 {
 /// Looks at all that is held.
 pub(super) async fn review(fixture: &StoreFixture<'_>) {
     fixture.resolve().await;
-    fixture.resolver.review().await.expect("review answers");
+    fixture.database.review().await.expect("review answers");
 }
 
 /// Removes all that has come to rest.
 pub(super) async fn remove_history(fixture: &StoreFixture<'_>) {
     for _ in 0..1_000 {
-        if !fixture.retention.prune_history(fixture.now(), 1_000).await.expect("a step answers").more {
+        if !fixture.database.prune(Prunable::History, fixture.now(), 1_000).await.expect("a step answers").more {
             return;
         }
     }

@@ -40,7 +40,7 @@ pub async fn a_parent_that_ends_meanwhile_wakes_its_child(factory: &dyn StoreFac
             }
         });
         let resolve = tokio::spawn({
-            let (resolver, barrier) = (Arc::clone(&fixture.resolver), Arc::clone(&barrier));
+            let (resolver, barrier) = (Arc::clone(&fixture.database), Arc::clone(&barrier));
             async move {
                 barrier.wait().await;
                 resolver.resolve().await.expect("resolve answers")
@@ -68,7 +68,7 @@ pub async fn resolvers_share_the_work(factory: &dyn StoreFactory) {
         .insert((0..100).map(|n| task().queue("keyed").ordering_key(&format!("k{}", n % 10)).build()).collect())
         .await;
     let workers = (0..4).map(|worker| {
-        let (store, resolver) = (Arc::clone(&fixture.store), Arc::clone(&fixture.resolver));
+        let (store, resolver) = (Arc::clone(&fixture.store), Arc::clone(&fixture.database));
         let (parents, now, node) = (parents.clone(), fixture.now(), fixture.node);
         tokio::spawn(async move {
             let by = By { now, node, actor: Actor::Client };
@@ -120,17 +120,17 @@ pub async fn what_may_be_claimed_now_is_told(factory: &dyn StoreFactory) {
     let answer = fixture.store.insert(vec![task().depends_on(&[parent.id]).due(at(5_000)).build()]).await;
     let Inserted::Created(child) = answer.expect("insert answers").remove(0) else { panic!("it is new") };
     let told = async || {
-        tokio::time::timeout(Duration::from_secs(20), fixture.resolver.left()).await.expect("it is told");
+        tokio::time::timeout(Duration::from_secs(20), fixture.database.wait_for_notes()).await.expect("it is told");
     };
     fixture.apply(&parent, complete(None)).await;
     told().await;
-    let resolved = fixture.resolver.resolve().await.expect("resolve answers");
+    let resolved = fixture.database.resolve().await.expect("resolve answers");
     let waiting: Vec<_> = resolved.waiting.iter().map(|(lane, due_at)| (lane.id, *due_at)).collect();
     assert_eq!(waiting, [(child.lane.id, at(5_000))]);
     let keyed = fixture.insert_one(task().queue("keyed").ordering_key("k")).await;
     told().await;
     eventually("its turn is told", Duration::from_secs(20), async || {
-        let resolved = fixture.resolver.resolve().await.expect("resolve answers");
+        let resolved = fixture.database.resolve().await.expect("resolve answers");
         let waiting: Vec<_> = resolved.waiting.iter().map(|(lane, due_at)| (lane.id, *due_at)).collect();
         if waiting == [(keyed.lane.id, keyed.due_at)] { Ok(()) } else { Err(format!("{waiting:?}")) }
     })

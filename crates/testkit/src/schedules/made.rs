@@ -129,8 +129,8 @@ pub(crate) async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule)
 
 /// The lease as somebody holds it now; whoever held it before is pushed out.
 pub(crate) async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> Lease {
-    if let Some(held) = fixture.coordinator.holder(LEADER).await.unwrap() {
-        fixture.coordinator.release(&held).await.unwrap();
+    if let Some(held) = fixture.database.holder(LEADER).await.unwrap() {
+        fixture.database.release(&held).await.unwrap();
     }
-    fixture.coordinator.acquire(LEADER, node, 10_000).await.unwrap().expect("it is free")
+    fixture.database.acquire(LEADER, node, 10_000).await.unwrap().expect("it is free")
 }

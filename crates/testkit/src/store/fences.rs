@@ -68,11 +68,11 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     assert_lost(&claim(&fixture, &lanes, 8, theirs.clone()).await, &all);
     assert_eq!(ids(&claim(&fixture, &lanes, 1, vec![]).await.tasks), [stored[4].id], "no term is no fence");
 
-    fixture.partitions.leave(other).await.expect("leave answers");
+    fixture.database.leave(other).await.expect("leave answers");
     let again = turn(&fixture, fixture.node).await;
     assert_lost(&claim(&fixture, &lanes, 8, good).await, &all);
     assert_eq!(ids(&claim(&fixture, &lanes, 1, again.clone()).await.tasks), [stored[5].id]);
-    fixture.partitions.leave(fixture.node).await.expect("leave answers");
+    fixture.database.leave(fixture.node).await.expect("leave answers");
     assert_lost(&claim(&fixture, &lanes, 8, again.clone()).await, &all);
 
     let mine = turn(&fixture, fixture.node).await;
@@ -86,7 +86,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(6)).await;
     let acquire = async |name: &str, holder| {
-        let coordinator = Arc::clone(&fixture.coordinator);
+        let coordinator = Arc::clone(&fixture.database);
         coordinator.acquire(name, holder, TTL).await.expect("acquire answers").expect("it is free")
     };
     let cancel = |task: &Task| fixture.change(task, Event::Cancel);
@@ -123,7 +123,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     assert_eq!(counted.values().sum::<u64>(), 2, "{counted:?}");
 
     // The same holder in another term is another.
-    fixture.coordinator.release(&second).await.expect("it is released");
+    fixture.database.release(&second).await.expect("it is released");
     let third = acquire("leader", b).await;
     assert!(apply_as(&fixture, &second, vec![cancel(&stored[4])]).await.is_none());
     let edit = punctual_core::task::Edit { priority: Some(1), ..Default::default() };
@@ -134,7 +134,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
 }
 
 async fn turn(fixture: &StoreFixture<'_>, node: NodeId) -> Vec<(Partition, u64)> {
-    let owned = fixture.partitions.take_turn(node, COUNT, TTL).await.expect("take_turn answers");
+    let owned = fixture.database.take_share(node, COUNT, TTL).await.expect("take_share answers");
     owned.iter().map(|row| (row.partition, row.term)).collect()
 }
 

@@ -4,24 +4,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use punctual_core::breakers::Breakers;
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::Coordinator;
-use punctual_core::forecast::Forecast;
+use punctual_core::database::Database;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::{LaneId, LaneKey};
-use punctual_core::obstacles::Obstacles;
-use punctual_core::partitions::Partitions;
-use punctual_core::queues::Queues;
-use punctual_core::resolver::Resolver;
-use punctual_core::retention::Retention;
 use punctual_core::schedules::Schedules;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Beat, Claim, Claimant, Claimed, Filter, Inserted, Start, Store};
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_core::workers::Registry;
 
 use super::StoreFactory;
 use crate::fixtures::{START, TaskBuilder, json};
@@ -40,28 +32,12 @@ pub const WORKER: &str = "worker-1";
 
 /// A store under test.
 pub struct StoreFixture<'a> {
-    /// The tasks.
+    /// All of its ports.
+    pub database: Arc<dyn Database>,
+    /// The tasks. They and the schedules both have `insert`, `get` and `list`.
     pub store: Arc<dyn Store>,
-    /// The leases.
-    pub coordinator: Arc<dyn Coordinator>,
-    /// The partitions.
-    pub partitions: Arc<dyn Partitions>,
-    /// The queues.
-    pub queues: Arc<dyn Queues>,
-    /// The breakers.
-    pub breakers: Arc<dyn Breakers>,
-    /// What keeps tasks from being claimed.
-    pub obstacles: Arc<dyn Obstacles>,
     /// The recurring schedules.
     pub schedules: Arc<dyn Schedules>,
-    /// What will be due.
-    pub forecast: Arc<dyn Forecast>,
-    /// The workers and nodes.
-    pub registry: Arc<dyn Registry>,
-    /// What removes what is over.
-    pub retention: Arc<dyn Retention>,
-    /// Who decides whose turn it is, and who has nothing left to wait for.
-    pub resolver: Arc<dyn Resolver>,
     /// The store's clock; it stands at [`START`] at first.
     pub clock: Arc<ManualClock>,
     /// The process that has the store open.
@@ -77,23 +53,9 @@ impl<'a> StoreFixture<'a> {
 
     async fn open_with(factory: &'a dyn StoreFactory, clock: Arc<ManualClock>) -> Self {
         let node = NodeId::random();
-        let ports = factory.open(clock.clone(), node).await;
-        Self {
-            store: ports.store,
-            coordinator: ports.coordinator,
-            partitions: ports.partitions,
-            queues: ports.queues,
-            breakers: ports.breakers,
-            obstacles: ports.obstacles,
-            schedules: ports.schedules,
-            forecast: ports.forecast,
-            registry: ports.registry,
-            retention: ports.retention,
-            resolver: ports.resolver,
-            clock,
-            node,
-            factory,
-        }
+        let database = factory.open(clock.clone(), node).await;
+        let (store, schedules) = (database.clone(), database.clone());
+        Self { database, store, schedules, clock, node, factory }
     }
 
     /// Closes the store and opens it again, over the same data, as another process.
@@ -262,7 +224,7 @@ impl<'a> StoreFixture<'a> {
     pub async fn resolve(&self) -> usize {
         let mut tasks = 0;
         loop {
-            let resolved = self.resolver.resolve().await.expect("resolve answers");
+            let resolved = self.database.resolve().await.expect("resolve answers");
             tasks += resolved.tasks;
             if !resolved.more {
                 return tasks;

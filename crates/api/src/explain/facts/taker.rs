@@ -73,13 +73,13 @@ pub(super) async fn taker(api: &Api, task: &Task, now: Timestamp) -> Result<Take
         return Ok(Taker::Here(dispatch));
     }
     let partition = api.outlook.partition(&task.lane.key);
-    let row = api.partitions.ownership().await?.into_iter().find(|row| row.partition == partition);
+    let row = api.coordinator.ownership().await?.into_iter().find(|row| row.partition == partition);
     let Some(node) = row.and_then(|row| row.owner_at(now)) else {
         // Zero: the process that owned it has died, and nobody knows when.
         let since = row.map(|row| row.expires_at).filter(|at| at.as_millis() > 0);
         return Ok(Taker::Nobody { partition, since });
     };
-    let seen = api.registry.nodes().await?.into_iter().find(|known| known.id == node);
+    let seen = api.database.nodes().await?.into_iter().find(|known| known.id == node);
     Ok(Taker::Elsewhere(Owner { partition, node, seen }))
 }
 
@@ -98,7 +98,7 @@ impl Workers {
 /// The workers that ask for tasks such as this one. Nobody looks beyond a page on which one is free.
 async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, StoreError> {
     let tenant = task.tenant();
-    let holders = api.obstacles.holders(tenant, LEASES_MAX).await?;
+    let holders = api.database.holders(tenant, LEASES_MAX).await?;
     let held: HashMap<&str, u64> = holders.workers.iter().map(|held| (held.worker.as_str(), held.tasks)).collect();
     let held = |worker: &WorkerSighting| held.get(worker.name.as_str()).copied();
     let seen_here = api.presence.of(tenant, None, usize::MAX);
@@ -107,7 +107,7 @@ async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, Stor
     let mut workers = Workers { or_more: holders.or_more, ..Workers::default() };
     let mut after = None;
     for page in 1..=PAGES {
-        let mut known = api.registry.workers(tenant, after, PAGE).await?;
+        let mut known = api.database.workers(tenant, after, PAGE).await?;
         let is_last = known.len() < PAGE;
         after = known.last().map(|last| last.name.clone());
         for older in &mut known {

@@ -1,7 +1,6 @@
 use axum::http::StatusCode;
 use punctual_core::coordinator::{Coordinator, LEADER};
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Partitions;
 use punctual_core::store::Store;
 use punctual_core::workers::{NodeSighting, Registry};
 use serde_json::{Value, json};
@@ -32,12 +31,12 @@ async fn nodes_are_shown_with_what_they_lead_and_own() {
         last_seen_at: START,
     };
     let second = NodeSighting { id: SECOND, address: String::new(), roles: vec!["leader".into()], ..first.clone() };
-    world.sqlite.saw_node(first.clone()).await.unwrap();
+    world.sqlite.record_node(first.clone()).await.unwrap();
     world.clock.advance_millis(1_000);
-    world.sqlite.saw_node(second).await.unwrap();
-    world.sqlite.saw_node(first).await.unwrap();
+    world.sqlite.record_node(second).await.unwrap();
+    world.sqlite.record_node(first).await.unwrap();
     world.sqlite.acquire(LEADER, SECOND, 60_000).await.unwrap();
-    world.sqlite.take_turn(FIRST, 3, 30_000).await.unwrap();
+    world.sqlite.take_share(FIRST, 3, 30_000).await.unwrap();
     let shown = |id: &str, rest: Value| {
         let mut node = json!({"id": id, "name": "machine", "version": "1.2.3", "skew_ms": -20,
                               "last_seen_at": START.plus_millis(1_000)});
@@ -76,8 +75,8 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
         first_seen_at: START,
         last_seen_at: START,
     };
-    world.sqlite.saw_node(first).await.unwrap();
-    world.sqlite.take_turn(FIRST, 2, 30_000).await.unwrap();
+    world.sqlite.record_node(first).await.unwrap();
+    world.sqlite.take_share(FIRST, 2, 30_000).await.unwrap();
     let row = |number: u16, (owner, name): (Option<&str>, Option<&str>), term: u64, at: i64| {
         json!({"partition": number, "owner": owner, "owner_name": name, "term": term,
                "expires_at": START.plus_millis(at)})
@@ -89,7 +88,7 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
     let shown = items(&world, "/v1/admin/partitions").await;
     let nobody = (None, None);
     assert_eq!(shown, [row(0, nobody, 1, 30_000), row(1, nobody, 1, 30_000)]);
-    world.sqlite.take_turn(SECOND, 2, 10_000).await.unwrap();
+    world.sqlite.take_share(SECOND, 2, 10_000).await.unwrap();
     let unseen = (Some("node_0000000000000002"), None);
     assert_eq!(items(&world, "/v1/admin/partitions").await[0], row(0, unseen, 2, 40_000));
 }
@@ -108,9 +107,9 @@ async fn both_lists_can_be_read_in_pages() {
             first_seen_at: START,
             last_seen_at: START,
         };
-        world.sqlite.saw_node(node).await.unwrap();
+        world.sqlite.record_node(node).await.unwrap();
     }
-    world.sqlite.take_turn(FIRST, 5, 30_000).await.unwrap();
+    world.sqlite.take_share(FIRST, 5, 30_000).await.unwrap();
     for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
         let all = items(&world, path).await;
         assert_eq!(all.len(), 5);

@@ -7,11 +7,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
-use punctual_core::resolver::Resolved;
 use punctual_core::state::{By, Change, Event, Position, State};
 use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::Resolved;
 use tokio_postgres::Row;
 use uuid::Uuid;
 

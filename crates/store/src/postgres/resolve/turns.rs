@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use punctual_core::resolver::Resolved;
 use punctual_core::state::State;
+use punctual_core::upkeep::Resolved;
 use tokio_postgres::Row;
 use uuid::Uuid;
 

@@ -1,7 +1,8 @@
 //! The forecast on PostgreSQL: what its table holds, who writes to it, and how it is read.
 
-use punctual_core::forecast::{Forecast, Minute};
+use punctual_core::forecast::Minute;
 use punctual_core::ids::NodeId;
+use punctual_core::insight::Insight;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Filter, Store};
 use punctual_core::task::Task;

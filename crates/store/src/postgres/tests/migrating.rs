@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Partitions;
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
@@ -67,8 +67,8 @@ async fn nodes_stay_known_when_they_can_say_more() {
         first_seen_at: START,
         last_seen_at: START,
     };
-    fixture.store.saw_node(sighting(NodeId::new(7))).await.unwrap();
-    assert_eq!(fixture.store.take_turn(NodeId::new(7), 4, 1_000).await.unwrap().len(), 4);
+    fixture.store.record_node(sighting(NodeId::new(7))).await.unwrap();
+    assert_eq!(fixture.store.take_share(NodeId::new(7), 4, 1_000).await.unwrap().len(), 4);
     Store::close(&fixture.store).await.unwrap();
     let database = Database::connect(&fixture.url).await.unwrap();
     database.down(2).await.unwrap();
@@ -94,11 +94,11 @@ async fn nodes_stay_known_when_they_can_say_more() {
         ..sighting(NodeId::new(id))
     };
     assert_eq!(store.nodes().await.unwrap(), [bare(8, at(-5)), bare(9, at(-3)), bare(7, START)]);
-    store.saw_node(sighting(NodeId::new(9))).await.unwrap();
+    store.record_node(sighting(NodeId::new(9))).await.unwrap();
     let known = NodeSighting { first_seen_at: at(-3), ..sighting(NodeId::new(9)) };
     assert_eq!(store.nodes().await.unwrap()[1], known);
     assert_eq!(store.ownership().await.unwrap(), []);
-    assert_eq!(store.take_turn(NodeId::new(8), 4, 1_000).await.unwrap().len(), 4);
+    assert_eq!(store.take_share(NodeId::new(8), 4, 1_000).await.unwrap().len(), 4);
 }
 
 #[tokio::test]

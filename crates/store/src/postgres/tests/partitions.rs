@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use punctual_core::clock::ManualClock;
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
 use punctual_core::lane::LaneId;
-use punctual_core::partitions::{Partition, Partitions};
+use punctual_core::partitions::Partition;
 use punctual_core::state::State;
 use punctual_core::store::{Claim, Claimant, Claimed, Store};
 use punctual_testkit::eventually::eventually;
@@ -27,7 +28,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 /// The partitions and terms that a turn of the store's own node gives.
 async fn turn(store: &PostgresStore, count: u16) -> Vec<(Partition, u64)> {
-    let owned = store.take_turn(store.node(), count, TTL).await.unwrap();
+    let owned = store.take_share(store.node(), count, TTL).await.unwrap();
     owned.iter().map(|row| (row.partition, row.term)).collect()
 }
 
@@ -199,7 +200,7 @@ async fn a_node_that_is_frozen_in_its_turn_holds_up_nobody_for_long() {
     let turn_of_other = async {
         told.await.unwrap();
         let begun = Instant::now();
-        let taken = other.take_turn(NodeId::new(8), 4, TTL).await;
+        let taken = other.take_share(NodeId::new(8), 4, TTL).await;
         (taken, begun.elapsed())
     };
     let (frozen, (taken, took)) = tokio::join!(frozen, turn_of_other);

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::resolver::Resolver;
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::{NewTask, OnDependencyFailure, Task};
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::Upkeep;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{Dice, START, TaskBuilder, at, retry_policy, task};
 use punctual_testkit::store::{complete, fail, fail_for_good};
@@ -158,7 +158,7 @@ async fn put(store: &PostgresStore, book: &Mutex<Book>, tasks: Vec<(NewTask, Opt
 async fn resolve(store: PostgresStore, stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::SeqCst) {
         if !store.resolve().await.unwrap().more {
-            tokio::time::timeout(Duration::from_millis(20), store.left()).await.ok();
+            tokio::time::timeout(Duration::from_millis(20), store.wait_for_notes()).await.ok();
         }
     }
 }

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::retention::Retention;
 use punctual_core::store::Store;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::{Prunable, Upkeep};
 use punctual_testkit::fixtures::{START, TENANT, at, task};
 use punctual_testkit::postgres::connect;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ const DAY: i64 = 24 * 3_600_000;
 async fn prune(store: &PostgresStore, before: Timestamp) -> u64 {
     let mut removed = 0;
     loop {
-        let pruned = store.prune_history(before, 100).await.unwrap();
+        let pruned = store.prune(Prunable::History, before, 100).await.unwrap();
         removed += pruned.removed;
         if !pruned.more {
             return removed;

@@ -90,7 +90,7 @@ async fn sign_of_life(store: &PostgresStore) {
         first_seen_at: START,
         last_seen_at: START,
     };
-    store.saw_node(sighting).await.unwrap();
+    store.record_node(sighting).await.unwrap();
 }
 
 fn url_at(fixture: &Fixture, server: &Postgres) -> String {

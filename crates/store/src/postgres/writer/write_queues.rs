@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
-use punctual_core::resolver::Resolved;
 use punctual_core::schedules::Turned;
 use punctual_core::state::Change;
 use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Start, StoreError};
 use punctual_core::task::{Hold, NewTask, Task};
+use punctual_core::upkeep::Resolved;
 use tokio::sync::{Notify, oneshot};
 
 use crate::postgres::apply::Led;

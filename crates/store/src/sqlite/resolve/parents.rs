@@ -2,11 +2,11 @@
 //! chain is followed note by note.
 
 use punctual_core::ids::TaskId;
-use punctual_core::resolver::Resolved;
 use punctual_core::state::{Event, Position, State};
 use punctual_core::task::OnDependencyFailure;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::Resolved;
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
 

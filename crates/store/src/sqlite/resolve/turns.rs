@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use punctual_core::resolver::Resolved;
 use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Resolved;
 use rusqlite::OptionalExtension;
 use tracing::error;
 

@@ -1,6 +1,7 @@
 //! The forecast in the embedded database: what its table holds, and how it is filled.
 
-use punctual_core::forecast::{Forecast, Minute};
+use punctual_core::forecast::Minute;
+use punctual_core::insight::Insight;
 use punctual_core::store::{Filter, Store};
 use punctual_testkit::fixtures::{START, TENANT, at, task};
 

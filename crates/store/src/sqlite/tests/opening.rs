@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use punctual_core::clock::ManualClock;
+use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
-use punctual_core::partitions::Partitions;
 use punctual_core::store::{Claim, Claimant, Store};
 use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::fixtures::{START, at, task};
@@ -136,7 +136,7 @@ async fn whoever_held_tasks_before_us_is_dead() {
     reopened.close().await.unwrap();
     let next = SqliteStore::open(path, Arc::new(ManualClock::new(START)), NodeId::new(8), Options::default()).unwrap();
     assert_eq!(next.dead_nodes(at(-1_000_000)).await.unwrap(), [NodeId::new(7)]);
-    next.bury(NodeId::new(7)).await.unwrap();
+    next.remove_node(NodeId::new(7)).await.unwrap();
     assert_eq!(next.dead_nodes(at(0)).await.unwrap(), [NodeId::new(7)], "it still holds a task");
 }
 
@@ -144,14 +144,14 @@ async fn whoever_held_tasks_before_us_is_dead() {
 #[tokio::test]
 async fn whatever_was_owned_before_us_is_free() {
     let fixture = Fixture::open();
-    let ours = fixture.store.take_turn(NodeId::new(7), 8, u64::MAX).await.unwrap();
+    let ours = fixture.store.take_share(NodeId::new(7), 8, u64::MAX).await.unwrap();
     assert_eq!(ours.len(), 8);
-    fixture.store.take_turn(NodeId::new(6), 8, u64::MAX).await.unwrap();
+    fixture.store.take_share(NodeId::new(6), 8, u64::MAX).await.unwrap();
     fixture.store.close().await.unwrap();
     let clock = Arc::new(ManualClock::new(START));
     let next = SqliteStore::open(fixture.directory.path(), clock, NodeId::new(8), Options::default()).unwrap();
     assert!(next.ownership().await.unwrap().iter().all(|row| row.owner.is_none() && row.term == 1));
-    let owned = next.take_turn(NodeId::new(8), 8, 1_000).await.unwrap();
+    let owned = next.take_share(NodeId::new(8), 8, 1_000).await.unwrap();
     assert_eq!(owned.iter().map(|row| row.term).collect::<Vec<_>>(), [2; 8], "everything, at once");
 }
 
@@ -179,7 +179,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     };
     assert_eq!(store.nodes().await.unwrap(), std::slice::from_ref(&known));
     let named = NodeSighting { name: "a".into(), ..known };
-    store.saw_node(named.clone()).await.unwrap();
+    store.record_node(named.clone()).await.unwrap();
     assert_eq!(store.nodes().await.unwrap(), [NodeSighting { last_seen_at: START, ..named }]);
     store.close().await.unwrap();
     let mut database = Database::open(directory.path(), &Options::default()).unwrap();

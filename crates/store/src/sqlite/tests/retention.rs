@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use punctual_core::ids::NodeId;
-use punctual_core::retention::Retention;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::Store;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::{Prunable, Upkeep};
 use punctual_testkit::fixtures::{START, at, task};
 
 use super::Fixture;
@@ -22,7 +22,7 @@ impl Fixture {
     }
 
     async fn prune(&self, before: Timestamp) {
-        while self.store.prune_history(before, 100).await.unwrap().more {}
+        while self.store.prune(Prunable::History, before, 100).await.unwrap().more {}
     }
 }
 
@@ -65,7 +65,7 @@ async fn a_step_is_bounded_in_bytes() {
     let mut steps = Vec::new();
     loop {
         let begun = Instant::now();
-        let step = fixture.store.prune_history(at(1), 100).await.unwrap();
+        let step = fixture.store.prune(Prunable::History, at(1), 100).await.unwrap();
         steps.push((step.removed, begun.elapsed()));
         if !step.more {
             break;
@@ -85,8 +85,8 @@ async fn nothing_is_written_when_nothing_is_over() {
     let changes = async || fixture.write(|session| Ok(session.connection.total_changes())).await.unwrap();
     let before = changes().await;
     for _ in 0..3 {
-        fixture.store.prune_history(START, 100).await.unwrap();
-        fixture.store.prune_keys(START, 100).await.unwrap();
+        fixture.store.prune(Prunable::History, START, 100).await.unwrap();
+        fixture.store.prune(Prunable::Keys, START, 100).await.unwrap();
     }
     assert_eq!(changes().await, before);
 }

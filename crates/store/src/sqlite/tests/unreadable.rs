@@ -2,12 +2,12 @@
 
 use punctual_core::ids::NodeId;
 use punctual_core::queues::{Change, Pause, Queues};
-use punctual_core::resolver::Resolver;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Filter, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
+use punctual_core::upkeep::Upkeep;
 use punctual_testkit::fixtures::{START, TENANT, task};
 
 use super::Fixture;

@@ -1,6 +1,7 @@
 //! How rows of the inbox become tasks.
 
-use punctual_core::forecast::{Forecast, Minute};
+use punctual_core::forecast::Minute;
+use punctual_core::insight::Insight;
 use punctual_testkit::postgres::{Postgres, execute};
 
 use super::super::{Database, ids, lease};
