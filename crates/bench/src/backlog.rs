@@ -1,28 +1,28 @@
-//! `backlog`: what submissions and claims cost beside many waiting tasks, compared with none.
+//! `backlog`: what submissions and claims cost beside many waiting tasks, and beside none.
 
 use std::time::{Duration, Instant};
 
-use crate::Options;
-use crate::client::{Client, now};
-use crate::report::Report;
+use crate::BenchOptions;
+use crate::client::{BenchClient, now};
+use crate::report::BenchReport;
 use crate::site::Site;
 use crate::submit::preload;
-use crate::workers::Workers;
+use crate::workers::PullWorkers;
 
 /// Measurements of each case; the median counts.
 const ROUNDS: usize = 3;
 
-/// Measures empty, fills up, measures again.
+/// Measures, submits the waiting tasks, and measures again.
 pub async fn run(
-    client: &Client,
-    options: &Options,
+    client: &BenchClient,
+    options: &BenchOptions,
     site: &Site,
     waiting: usize,
     probe: usize,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<BenchReport> {
     measure(client, options, probe).await?; // warms caches and connections
-    site.settle().await?;
-    let empty = Rounds::run(client, options, probe).await?;
+    site.clean_up().await?;
+    let empty = CaseMedians::run(client, options, probe).await?;
     let far = now().plus_millis(7 * 86_400_000);
     let spread = 86_400_000_usize;
     preload(
@@ -35,9 +35,9 @@ pub async fn run(
     )
     .await?;
     let rss = site.rss_megabytes();
-    site.settle().await?;
-    let full = Rounds::run(client, options, probe).await?;
-    let mut report = Report::new("backlog");
+    site.clean_up().await?;
+    let full = CaseMedians::run(client, options, probe).await?;
+    let mut report = BenchReport::new("backlog");
     report.count("waiting", waiting);
     report.count("tasks", 2 * ROUNDS * probe);
     report.count("workers", options.few_connections());
@@ -52,15 +52,15 @@ pub async fn run(
     Ok(report)
 }
 
-/// The measurements of one case: the medians, and how long all of it took.
-struct Rounds {
+/// The medians of one case, and how long all of it took.
+struct CaseMedians {
     submit_per_s: f64,
     drain_per_s: f64,
     seconds: f64,
 }
 
-impl Rounds {
-    async fn run(client: &Client, options: &Options, probe: usize) -> anyhow::Result<Self> {
+impl CaseMedians {
+    async fn run(client: &BenchClient, options: &BenchOptions, probe: usize) -> anyhow::Result<Self> {
         let (mut submits, mut drains) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
             let (submit, drain) = measure(client, options, probe).await?;
@@ -75,12 +75,12 @@ impl Rounds {
     }
 }
 
-/// How long it takes to submit the tasks, and how long to drain them.
-async fn measure(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<(Duration, Duration)> {
+/// How long the submission of the tasks takes, and how long the drain.
+async fn measure(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<(Duration, Duration)> {
     let began = Instant::now();
     preload(client, options, tasks, "probe", |_| None, None).await?;
     let submitted = began.elapsed();
     let began = Instant::now();
-    let seen = Workers::start(client, "probe", options.few_connections(), options.batch, tasks).join().await?;
+    let seen = PullWorkers::start(client, "probe", options.few_connections(), options.batch, tasks).join().await?;
     Ok((submitted, seen.ended.duration_since(began)))
 }

@@ -1,23 +1,23 @@
-//! `drain`: tasks leased and settled a second from a standing backlog, by pull workers or by webhooks.
+//! `drain`: how many tasks a second pull workers or webhooks take from a standing backlog.
 
 use std::time::Instant;
 
-use crate::Options;
-use crate::client::{Client, now};
-use crate::herd::HERD_LEAD;
-use crate::report::Report;
-use crate::sink::Sink;
+use crate::BenchOptions;
+use crate::client::{BenchClient, now};
+use crate::herd::HERD_LEAD_MILLIS;
+use crate::report::BenchReport;
+use crate::sink::WebhookSink;
 use crate::submit::preload;
-use crate::workers::Workers;
+use crate::workers::PullWorkers;
 
-/// Submits a backlog that is due, then lets pull workers at it.
-pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
+/// Submits a backlog that is due, then starts pull workers.
+pub async fn run(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<BenchReport> {
     preload(client, options, tasks, "drain", |_| None, None).await?;
     let workers = options.few_connections();
     let began = Instant::now();
-    let seen = Workers::start(client, "drain", workers, options.batch, tasks).join().await?;
+    let seen = PullWorkers::start(client, "drain", workers, options.batch, tasks).join().await?;
     let seconds = seen.ended.duration_since(began).as_secs_f64();
-    let mut report = Report::new("drain");
+    let mut report = BenchReport::new("drain");
     report.count("tasks", tasks);
     report.count("batch", options.batch);
     report.count("workers", workers);
@@ -27,9 +27,9 @@ pub async fn run(client: &Client, options: &Options, tasks: usize) -> anyhow::Re
 }
 
 /// Submits tasks due at one instant with a callback to a sink in this process; the drain begins at that instant.
-pub async fn run_webhooks(client: &Client, options: &Options, tasks: usize) -> anyhow::Result<Report> {
-    let mut sink = Sink::start().await?;
-    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
+pub async fn run_webhooks(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<BenchReport> {
+    let mut sink = WebhookSink::start().await?;
+    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
     let due = now().plus_millis(lead);
     preload(client, options, tasks, "drain", move |_| Some(due), Some(sink.url())).await?;
     anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
@@ -37,7 +37,7 @@ pub async fn run_webhooks(client: &Client, options: &Options, tasks: usize) -> a
     let began = Instant::now();
     sink.wait(tasks).await?;
     let seconds = began.elapsed().as_secs_f64();
-    let mut report = Report::new("drain_webhook");
+    let mut report = BenchReport::new("drain_webhook");
     report.count("tasks", tasks);
     report.number("seconds", seconds);
     report.number("drain_per_s", tasks as f64 / seconds);

@@ -1,32 +1,32 @@
 //! `fairness`: how late a quiet tenant's tasks arrive alone, and beside another tenant's backlog.
 //!
-//! The other tenant's tasks are all due and are taken as fast as they can be, by its pull workers or
-//! by a sink, so every shared thing (the store's writer, the dispatcher, the machine) is busy with
-//! them. What is measured is how long the server lets the quiet tenant wait, so the other tenant's
-//! clients give way to everything else on the machine, and a task has come when the system has it,
-//! not when its worker gets a processor to read it: elsewhere they would be on other machines.
+//! The other tenant's tasks are all due. Its pull workers or a sink take them as fast as they can,
+//! so everything that is shared (the store's writer, the dispatcher, the machine) is busy with them.
+//! We measure how long the server lets the quiet tenant wait. So the other tenant's clients run at
+//! idle priority, and a task arrives when the kernel has it, not when its worker gets a processor:
+//! in production the clients would be on other machines.
 
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinHandle;
 
-use crate::Options;
-use crate::client::{Client, now, task};
-use crate::courtesy::Courteous;
-use crate::herd::HERD_LEAD;
-use crate::quiet::{Seen, work};
-use crate::report::Report;
-use crate::sink::{Arrival, Sink, lateness};
+use crate::BenchOptions;
+use crate::client::{BenchClient, now, task};
+use crate::herd::HERD_LEAD_MILLIS;
+use crate::idle_priority::IdlePriorityRuntime;
+use crate::quiet::{QuietArrivals, work};
+use crate::report::BenchReport;
+use crate::sink::{TaskArrival, WebhookSink, lateness};
 use crate::site::Site;
 use crate::submit::{preload, submit_all};
-use crate::workers::Workers;
+use crate::workers::PullWorkers;
 
 /// The quiet tenant, and its queue.
 const QUIET: &str = "quiet";
 /// Tasks it submits in a call.
 const QUIET_BATCH: usize = 1_000;
-/// Between the submission of the quiet tenant's tasks and the first due instant, in milliseconds.
-const LEAD: i64 = 1_000;
+/// From the submission of the quiet tenant's tasks to the first due instant.
+const LEAD_MILLIS: i64 = 1_000;
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -35,16 +35,21 @@ pub struct Fairness {
     pub backlog: usize,
     /// Tasks a second of the quiet tenant.
     pub rate: usize,
-    /// For how long, in each case.
+    /// The length of each case.
     pub seconds: usize,
-    /// How often, each time alone and then beside a new backlog.
+    /// How often both cases are measured, each time beside a new backlog.
     pub rounds: usize,
-    /// By sinks instead of pull workers.
+    /// Whether the tasks go to sinks instead of pull workers.
     pub webhook: bool,
 }
 
 /// Measures the quiet tenant alone, then beside the backlog while that is being drained.
-pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fairness) -> anyhow::Result<Report> {
+pub async fn run(
+    client: &BenchClient,
+    options: &BenchOptions,
+    site: &Site,
+    fairness: Fairness,
+) -> anyhow::Result<BenchReport> {
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let (mut watched, mut drained) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..fairness.rounds {
@@ -60,11 +65,11 @@ pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fair
         watched += began.elapsed();
         let ended = drain.await??;
         drained += ended.duration_since(began);
-        // What is due when the backlog is gone is not beside it.
+        // A task that is due after the backlog is gone is not beside it.
         beside.push(seen.until(now().minus(ended.elapsed())));
     }
     let (alone_p99, beside_p99) = (median_p99(&alone, arrived), median_p99(&beside, arrived));
-    let mut report = Report::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
+    let mut report = BenchReport::new(if fairness.webhook { "fairness_webhook" } else { "fairness" });
     report.count("backlog", fairness.backlog);
     report.count("rate_per_s", fairness.rate);
     report.count("rounds", fairness.rounds);
@@ -85,18 +90,17 @@ pub async fn run(client: &Client, options: &Options, site: &Site, fairness: Fair
     Ok(report)
 }
 
-fn arrived(seen: &Seen) -> &Vec<Arrival> {
+fn arrived(seen: &QuietArrivals) -> &Vec<TaskArrival> {
     &seen.arrived
 }
 
-fn read(seen: &Seen) -> &Vec<Arrival> {
+fn read(seen: &QuietArrivals) -> &Vec<TaskArrival> {
     &seen.read
 }
 
-/// The median of what 99 of 100 came within, over the rounds: a shared machine pauses now and then for tenths of a
-/// second, and a round that met that says nothing about who shares with whom. None of nothing: a backlog may be gone before
-/// anything was due beside it.
-fn median_p99(rounds: &[Seen], of: fn(&Seen) -> &Vec<Arrival>) -> Option<f64> {
+/// The median of the rounds' 99th percentiles. A shared machine pauses now and then for tenths of a second, and a
+/// round with such a pause says nothing about fairness. None if no task came: the backlog may be gone before one is due.
+fn median_p99(rounds: &[QuietArrivals], of: fn(&QuietArrivals) -> &Vec<TaskArrival>) -> Option<f64> {
     let with_some = rounds.iter().map(of).filter(|arrivals| !arrivals.is_empty());
     let mut each: Vec<u64> = with_some.map(|arrivals| lateness(arrivals).0.value_at_quantile(0.99)).collect();
     each.sort_unstable();
@@ -107,16 +111,16 @@ fn millis(micros: u64) -> f64 {
     micros as f64 / 1_000.0
 }
 
-/// Submits the backlog, due at once, and sets pull workers at it; answers when the last was completed.
+/// Submits the backlog, due at once, and starts pull workers. The handle returns when the last task was completed.
 async fn drain_by_workers(
-    busy: &Client,
-    options: &Options,
+    busy: &BenchClient,
+    options: &BenchOptions,
     backlog: usize,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
     preload(busy, options, backlog, "busy", |_| None, None).await?;
     let (busy, workers, batch) = (busy.apart()?, options.few_connections(), options.batch);
-    let drain = async move { Workers::start(&busy, "busy", workers, batch, backlog).join().await };
-    let runtime = Courteous::start()?;
+    let drain = async move { PullWorkers::start(&busy, "busy", workers, batch, backlog).join().await };
+    let runtime = IdlePriorityRuntime::start()?;
     let drained = runtime.handle().spawn(drain);
     Ok(tokio::spawn(async move {
         let ended = drained.await??.ended;
@@ -125,14 +129,14 @@ async fn drain_by_workers(
     }))
 }
 
-/// Submits the backlog with a callback, and returns when it is due; answers when the last has come.
+/// Submits the backlog with a callback, and returns when it is due. The handle returns when the last task came.
 async fn drain_by_sink(
-    busy: &Client,
-    options: &Options,
+    busy: &BenchClient,
+    options: &BenchOptions,
     backlog: usize,
 ) -> anyhow::Result<JoinHandle<anyhow::Result<Instant>>> {
-    let mut sink = Sink::start().await?;
-    let lead = i64::try_from(backlog).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
+    let mut sink = WebhookSink::start().await?;
+    let lead = i64::try_from(backlog).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
     let due = now().plus_millis(lead);
     preload(busy, options, backlog, "busy", move |_| Some(due), Some(sink.url())).await?;
     anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for a smaller backlog");
@@ -144,24 +148,24 @@ async fn drain_by_sink(
     Ok(drain)
 }
 
-/// The lateness of single tasks of the quiet tenant at a steady rate.
+/// Measures single tasks of the quiet tenant at a steady rate.
 async fn watch(
-    client: &Client,
+    client: &BenchClient,
     site: &Site,
     Fairness { rate, seconds, webhook, .. }: Fairness,
-) -> anyhow::Result<Seen> {
+) -> anyhow::Result<QuietArrivals> {
     let (quiet, tasks) = (client.of_tenant(QUIET), rate * seconds);
-    let mut sink = if webhook { Some(Sink::start().await?) } else { None };
-    let first = now().plus_millis(LEAD);
+    let mut sink = if webhook { Some(WebhookSink::start().await?) } else { None };
+    let first = now().plus_millis(LEAD_MILLIS);
     let due = move |number: usize| {
         let millis = number as u128 * 1_000 / rate as u128;
         Some(first.plus_millis(i64::try_from(millis).unwrap_or(i64::MAX)))
     };
-    let url = sink.as_ref().map(Sink::url);
-    let make = move |number| task(number, QUIET, due(number), url.as_deref()).to_string();
+    let url = sink.as_ref().map(WebhookSink::url);
+    let make = move |number| task(number, QUIET, due(number), url.as_deref());
     submit_all(&quiet, 1, QUIET_BATCH, tasks, "preloading", make).await?;
     if let Some(sink) = &mut sink {
-        return Ok(Seen { arrived: sink.wait(tasks).await?.first, read: Vec::new() });
+        return Ok(QuietArrivals { arrived: sink.wait(tasks).await?.first, read: Vec::new() });
     }
     let servers = site.servers().to_vec();
     tokio::task::spawn_blocking(move || work(&servers, QUIET, tasks)).await?

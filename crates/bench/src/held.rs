@@ -1,34 +1,34 @@
-//! `held`: what it costs the drains when somebody holds a transaction open.
+//! `held`: what a transaction that is held open costs the drains.
 //!
-//! What it sees cannot be cleaned away, so the tables grow by every change until it ends. The
-//! drains without it come before and after, so that neither the growth of the history nor a
-//! noisy machine falls on one side alone.
+//! PostgreSQL cannot clean up what such a transaction sees, so the tables grow by every change until
+//! it ends. The drains without it come before and after, so that neither the growth of the history
+//! nor a noisy machine affects only one side.
 
 use std::time::{Duration, Instant};
 
-use crate::Options;
-use crate::client::Client;
-use crate::report::Report;
+use crate::BenchOptions;
+use crate::client::BenchClient;
+use crate::report::BenchReport;
 use crate::site::Site;
 use crate::submit::preload;
-use crate::workers::Workers;
+use crate::workers::PullWorkers;
 
 /// Drains for a while, then with a transaction held open, then without it again.
 pub async fn run(
-    client: &Client,
-    options: &Options,
+    client: &BenchClient,
+    options: &BenchOptions,
     site: &Site,
     tasks: usize,
     seconds: usize,
-) -> anyhow::Result<Report> {
+) -> anyhow::Result<BenchReport> {
     let time = Duration::from_secs(seconds as u64);
-    let before = Turn::run(client, options, tasks, time / 2).await?;
+    let before = DrainSeries::run(client, options, tasks, time / 2).await?;
     let held = site.hold().await?;
-    let during = Turn::run(client, options, tasks, time).await?;
+    let during = DrainSeries::run(client, options, tasks, time).await?;
     held.release().await?;
-    let after = Turn::run(client, options, tasks, time / 2).await?;
-    let free = Turn { drains: [before.drains.clone(), after.drains.clone()].concat(), ..before };
-    let mut report = Report::new("held");
+    let after = DrainSeries::run(client, options, tasks, time / 2).await?;
+    let free = DrainSeries { drains: [before.drains.clone(), after.drains.clone()].concat(), ..before };
+    let mut report = BenchReport::new("held");
     report.count("tasks", tasks * (free.drains.len() + during.drains.len()));
     report.count("batch", options.batch);
     report.count("workers", options.few_connections());
@@ -41,20 +41,21 @@ pub async fn run(
     Ok(report)
 }
 
-/// Drains one after the other, and how long each took.
-struct Turn {
+/// Drains in a row, and how long each took.
+struct DrainSeries {
     drains: Vec<Duration>,
-    /// With what it takes to submit the tasks.
+    /// Including the submissions.
     took: Duration,
 }
 
-impl Turn {
-    async fn run(client: &Client, options: &Options, tasks: usize, time: Duration) -> anyhow::Result<Self> {
+impl DrainSeries {
+    async fn run(client: &BenchClient, options: &BenchOptions, tasks: usize, time: Duration) -> anyhow::Result<Self> {
         let (began, mut drains) = (Instant::now(), Vec::new());
         loop {
             preload(client, options, tasks, "held", |_| None, None).await?;
             let drain = Instant::now();
-            let seen = Workers::start(client, "held", options.few_connections(), options.batch, tasks).join().await?;
+            let seen =
+                PullWorkers::start(client, "held", options.few_connections(), options.batch, tasks).join().await?;
             drains.push(seen.ended.duration_since(drain));
             if began.elapsed() >= time {
                 return Ok(Self { drains, took: began.elapsed() });
@@ -62,7 +63,7 @@ impl Turn {
         }
     }
 
-    /// The last quarter of it: what a transaction costs grows with its age.
+    /// The last quarter: the cost of a transaction grows with its age.
     fn last(&self) -> Self {
         let quarter = self.drains.len().div_ceil(4);
         Self { drains: self.drains[self.drains.len() - quarter..].to_vec(), took: self.took }
@@ -78,11 +79,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_quarter_is_told_apart() {
+    fn the_last_quarter_has_its_own_rate() {
         let drains = [1, 1, 1, 1, 1, 1, 2, 2].map(Duration::from_secs).to_vec();
-        let turn = Turn { drains, took: Duration::from_secs(12) };
-        assert_eq!((turn.per_s(10), turn.last().per_s(10)), (8.0, 5.0));
-        let short = Turn { drains: vec![Duration::from_secs(2)], took: Duration::from_secs(3) };
+        let series = DrainSeries { drains, took: Duration::from_secs(12) };
+        assert_eq!((series.per_s(10), series.last().per_s(10)), (8.0, 5.0));
+        let short = DrainSeries { drains: vec![Duration::from_secs(2)], took: Duration::from_secs(3) };
         assert_eq!(short.last().drains.len(), 1);
     }
 }

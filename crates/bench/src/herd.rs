@@ -1,38 +1,44 @@
-//! `herd`: many tasks due at one instant, pull workers waiting. With a jitter the queue spreads them over the seconds
-//! after it, and how evenly they came is told by tenths of that time.
+//! `herd`: many tasks due at one instant, while pull workers wait. With a jitter the queue spreads
+//! them over the seconds after it, and the report says how evenly, by tenths of that time.
 
 use std::time::Instant;
 
 use hdrhistogram::Histogram;
+use punctual_client::{QueueSettings, Seconds};
 
-use crate::Options;
-use crate::client::{Client, now};
-use crate::report::Report;
+use crate::BenchOptions;
+use crate::client::{BenchClient, now};
+use crate::report::BenchReport;
 use crate::submit::preload;
-use crate::workers::Workers;
+use crate::workers::PullWorkers;
 
-/// Time between the end of the preload and the instant, in milliseconds, at the least.
-pub const HERD_LEAD: i64 = 3_000;
+/// The shortest time from the end of the preload to the instant.
+pub const HERD_LEAD_MILLIS: i64 = 3_000;
 
-/// The parts of the jitter's time that are compared.
+/// How many parts of the jitter's time are compared.
 const PARTS: u64 = 10;
 
 /// Submits the herd ahead of its instant and measures from the instant on.
-pub async fn run(client: &Client, options: &Options, tasks: usize, jitter_seconds: u64) -> anyhow::Result<Report> {
+pub async fn run(
+    client: &BenchClient,
+    options: &BenchOptions,
+    tasks: usize,
+    jitter_seconds: u64,
+) -> anyhow::Result<BenchReport> {
     if jitter_seconds > 0 {
-        client.set_queue("herd", &serde_json::json!({ "dispatch_jitter_seconds": jitter_seconds })).await?;
+        client.set_queue("herd", &spread(jitter_seconds)).await?;
     }
     // The lead leaves room for a preload of 20,000 tasks a second.
-    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD;
+    let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;
     let due = now().plus_millis(lead);
     preload(client, options, tasks, "herd", move |_| Some(due), None).await?;
     anyhow::ensure!(now() < due, "the preload took longer than its lead of {lead} ms; ask for fewer tasks");
     let count = options.few_connections();
-    let workers = Workers::start(client, "herd", count, options.batch, tasks);
+    let workers = PullWorkers::start(client, "herd", count, options.batch, tasks);
     let began = Instant::now() + due.duration_from(now());
     let seen = workers.join().await?;
     let seconds = seen.ended.duration_since(began).as_secs_f64();
-    let mut report = Report::new("herd");
+    let mut report = BenchReport::new("herd");
     report.count("tasks", tasks);
     report.count("batch", options.batch);
     report.count("workers", count);
@@ -48,7 +54,13 @@ pub async fn run(client: &Client, options: &Options, tasks: usize, jitter_second
     Ok(report)
 }
 
-/// How many percent of all came in that tenth of the time in which the fewest, and the most, did.
+/// Settings of a queue that spreads its tasks over these seconds.
+fn spread(jitter_seconds: u64) -> QueueSettings {
+    let jitter = Seconds::from_millis(jitter_seconds * 1_000);
+    QueueSettings { dispatch_jitter_seconds: Some(jitter), ..QueueSettings::default() }
+}
+
+/// The percentage of all tasks that came in the emptiest, and in the fullest, tenth of the time.
 fn tenths(lateness: &Histogram<u64>, seconds: u64) -> (f64, f64) {
     let part = seconds * 1_000_000 / PARTS;
     let came = |number| lateness.count_between(number * part, (number + 1) * part - 1) as f64;
@@ -62,7 +74,7 @@ mod tests {
     use crate::report::lateness_histogram;
 
     #[test]
-    fn tenths_tell_where_most_and_fewest_came() {
+    fn tenths_show_the_emptiest_and_the_fullest() {
         let mut lateness = lateness_histogram();
         for millis in (0..5_000).filter(|millis| !(500..1_000).contains(millis)) {
             lateness.record(millis * 1_000 + 1).expect("it is within bounds");

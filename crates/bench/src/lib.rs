@@ -1,27 +1,30 @@
 //! Measures a Punctual server over HTTP, as its users see it.
 //!
-//! Each scenario runs against servers of its own (the same binary on a fresh directory, or
-//! several on a database that is made for it) or against one it is given, prints a progress bar
-//! while it works, a table at the end, and with `--json` one line of JSON last on stdout. It
-//! judges nothing: a figure says something only beside another of the same run. What is not
-//! known is left out. What was started or made is gone at the end, also after a signal.
+//! Called by `punctual bench`. Each scenario runs against servers that it starts (the same binary on
+//! a fresh directory, or several on a database that is created for it) or against a given one. It
+//! prints a progress bar while it works, a table at the end, and with `--json` one line of JSON last
+//! on stdout. It judges nothing: a figure means something only beside another of the same run.
+//! Unknown figures are left out.
+//!
+//! Invariant: whatever was started or created is gone at the end, also after a signal.
 
 #![allow(clippy::cast_precision_loss, reason = "figures are rounded far below the precision of a double")]
 
 mod arguments;
 mod backlog;
 mod client;
-mod courtesy;
 mod database;
 mod drain;
 mod fairness;
 mod handover;
 mod held;
 mod herd;
+mod http_head;
 mod idle;
+mod idle_priority;
 mod lateness;
 mod machine;
-mod moment;
+mod micro_instant;
 mod overload;
 mod process;
 mod quiet;
@@ -39,51 +42,51 @@ use std::time::Duration;
 
 use anyhow::bail;
 
-pub use crate::arguments::Arguments;
-use crate::arguments::{Options, Scenario};
-use crate::client::Client;
-use crate::report::Report;
-use crate::signals::Signals;
+pub use crate::arguments::BenchArguments;
+use crate::arguments::{BenchOptions, Scenario};
+use crate::client::BenchClient;
+use crate::report::BenchReport;
+use crate::signals::EndSignals;
 use crate::site::Site;
 
-/// How long a server that is given may take to answer that it is ready, …
-const GIVEN_READY_WITHIN: Duration = Duration::from_secs(4);
-/// … and those that were started, which listen already.
-const STARTED_READY_WITHIN: Duration = Duration::from_secs(10);
+/// How long a given server may take to be ready, …
+const GIVEN_READY_TIMEOUT: Duration = Duration::from_secs(4);
+/// … and started servers, which listen already.
+const STARTED_READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Measures, and prints what was measured.
-pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
+/// Runs a scenario and prints its report.
+pub async fn run(arguments: BenchArguments) -> anyhow::Result<()> {
     arguments.check()?;
-    let mut signals = Signals::listen()?;
+    let mut signals = EndSignals::listen()?;
     let mut site = Site::new(&arguments);
-    let Arguments { scenario, options } = arguments;
+    let BenchArguments { scenario, options } = arguments;
     let measured = unless_ended(&mut signals, async {
         site.start().await?;
         measure(scenario, &options, &mut site).await
     });
     let measured = measured.await;
     let ended = site.end().await;
-    // Figures that took long to make are not lost because a directory cannot be removed.
+    // Figures must not be lost because a directory cannot be removed.
     measured?.print(options.json)?;
     ended
 }
 
-/// What was measured, or which signal came before.
+/// The report, or an error if a signal came first.
 async fn unless_ended(
-    signals: &mut Signals,
-    measured: impl Future<Output = anyhow::Result<Report>>,
-) -> anyhow::Result<Report> {
+    signals: &mut EndSignals,
+    measured: impl Future<Output = anyhow::Result<BenchReport>>,
+) -> anyhow::Result<BenchReport> {
     tokio::select! {
-        // A signal to the whole group ends the server too; that is not what to complain about then.
+        // A signal to the process group ends the server too; report the signal, not the dead server.
         biased;
-        name = signals.next() => bail!("ended by {name} before all was measured"),
+        name = signals.next() => bail!("ended by {name} before the measurement was complete"),
         measured = measured => measured,
     }
 }
 
-async fn measure(scenario: Scenario, options: &Options, site: &mut Site) -> anyhow::Result<Report> {
-    let client = Client::new(site.servers().iter().map(|server| server.url().to_owned()).collect())?;
-    client.ready(if site.is_ours() { STARTED_READY_WITHIN } else { GIVEN_READY_WITHIN }).await?;
+async fn measure(scenario: Scenario, options: &BenchOptions, site: &mut Site) -> anyhow::Result<BenchReport> {
+    let client = BenchClient::new(site.servers().iter().map(|server| server.url().to_owned()).collect())?;
+    client.ready(if site.is_ours() { STARTED_READY_TIMEOUT } else { GIVEN_READY_TIMEOUT }).await?;
     let held = if options.hold_open { Some(site.hold().await?) } else { None };
     let mut report = perform(scenario, &client, options, site).await?;
     if let Some(held) = held {
@@ -95,7 +98,12 @@ async fn measure(scenario: Scenario, options: &Options, site: &mut Site) -> anyh
     Ok(report)
 }
 
-async fn perform(scenario: Scenario, client: &Client, options: &Options, site: &mut Site) -> anyhow::Result<Report> {
+async fn perform(
+    scenario: Scenario,
+    client: &BenchClient,
+    options: &BenchOptions,
+    site: &mut Site,
+) -> anyhow::Result<BenchReport> {
     match scenario {
         Scenario::Submit { tasks, single } => submit::run(client, options, tasks, single).await,
         Scenario::Drain { tasks, webhook: false } => drain::run(client, options, tasks).await,

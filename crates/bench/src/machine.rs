@@ -2,7 +2,7 @@
 
 use std::fs::read_to_string;
 
-/// Processor, memory and kernel, as far as the system tells.
+/// Processor, memory and kernel, as far as they are known.
 pub fn describe() -> String {
     let value = |file: &str, field: &str| {
         let text = read_to_string(file).ok()?;

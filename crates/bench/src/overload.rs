@@ -1,10 +1,10 @@
-//! `overload`: many times more submissions than the server can take, by clients that do not wait as they are told.
+//! `overload`: many times more submissions than the server can take, from clients that ignore
+//! `Retry-After`.
 //!
-//! The peak, reached with as many connections as are enough for it, and the flood come in turns,
-//! the peak first and last, so that neither the growth of the database nor a noisy machine falls
-//! on one of them alone.
-//! What is still accepted in the flood is compared with the peak. Then all ends, and the time
-//! is taken until a submission is as quick as it was before.
+//! Peak and flood alternate, the peak first and last, so that neither the growth of the database nor
+//! a noisy machine affects only one of them. The peak uses just enough connections to reach it. The
+//! report compares what is accepted in the flood with the peak. At the end it has the time until a
+//! submission is as quick as before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,60 +14,69 @@ use anyhow::bail;
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
 use parking_lot::Mutex;
+use punctual_client::NewTask;
 use tokio::task::JoinSet;
 
-use crate::Options;
-use crate::client::{Client, now, task};
-use crate::courtesy::Courteous;
-use crate::raw::Connection;
-use crate::report::{Report, lateness_histogram};
-use crate::server::Server;
+use crate::BenchOptions;
+use crate::client::{BenchClient, lines, now, task};
+use crate::idle_priority::IdlePriorityRuntime;
+use crate::raw::RawConnection;
+use crate::report::{BenchReport, lateness_histogram};
+use crate::server::BenchServer;
 use crate::site::Site;
 use crate::submit::progress;
 
-/// How long a turn of the flood is, and of the peak before and after it. A flood begins with a storm: thousands connect
-/// and send at once. It counts, as often as it comes, and who floods for minutes has not come anew every few seconds. What a
-/// shared machine can do moves by a tenth from minute to minute, so the peak is looked at for nearly as long.
-const FLOOD_TURN: u64 = 120;
-const PEAK_TURN: u64 = 40;
-/// How often memory and health are looked at.
-const LOOK: Duration = Duration::from_millis(100);
-/// Quick submissions in a row that say that all is well again.
+/// The length of a flood, and of the peaks before and after it. Every flood begins with thousands of connections at
+/// once, which counts against it; a real flood of minutes would do that only once. A shared machine varies by a tenth
+/// from minute to minute, so the peak is measured for nearly as long.
+const FLOOD_SECONDS: u64 = 120;
+const PEAK_SECONDS: u64 = 40;
+/// How often memory and readiness are checked.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
+/// Quick submissions in a row that prove the recovery.
 const IN_A_ROW: usize = 10;
-/// After so long a server that has not recovered will not.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// Tasks that are submitted wait a day, so that nothing but their submission is measured.
-const A_DAY: i64 = 86_400_000;
+/// A server that has not recovered by then never will.
+const RECOVERY_MAX: Duration = Duration::from_mins(1);
+/// The tasks are due in a day, so that only their submission is measured.
+const A_DAY_MILLIS: i64 = 86_400_000;
 
-/// What the flood is.
+/// What is asked of the flood.
 #[derive(Clone, Copy)]
 pub struct Flood {
-    /// For how long.
+    /// Its length.
     pub seconds: u64,
-    /// How many connections for each one that the peak needs.
+    /// Its connections for each one of the peak.
     pub times: usize,
 }
 
 /// Measures the peak, floods, and waits for the recovery.
-pub async fn run(client: &Client, options: &Options, site: &Site, flood: Flood) -> anyhow::Result<Report> {
-    let requests: Vec<Arc<[u8]>> =
-        site.servers().iter().map(|server| submission(server, options.batch).into()).collect();
+pub async fn run(
+    client: &BenchClient,
+    options: &BenchOptions,
+    site: &Site,
+    flood: Flood,
+) -> anyhow::Result<BenchReport> {
+    let requests: Vec<Arc<[u8]>> = site
+        .servers()
+        .iter()
+        .map(|server| Ok(submission(server, options.batch)?.into()))
+        .collect::<anyhow::Result<_>>()?;
     let connections = options.many_connections();
     let usual = quick_submission(client).await?;
-    let (mut peak, mut flooded) = (Load::new(), Load::new());
-    let turns = flood.seconds.div_ceil(FLOOD_TURN).max(1);
-    for turn in 0..turns {
-        let seconds = (flood.seconds * (turn + 1) / turns - flood.seconds * turn / turns).max(1);
-        let peak_seconds = PEAK_TURN.min(seconds);
-        if turn == 0 {
+    let (mut peak, mut flooded) = (LoadFigures::new(), LoadFigures::new());
+    let floods = flood.seconds.div_ceil(FLOOD_SECONDS).max(1);
+    for flood_number in 0..floods {
+        let seconds = (flood.seconds * (flood_number + 1) / floods - flood.seconds * flood_number / floods).max(1);
+        let peak_seconds = PEAK_SECONDS.min(seconds);
+        if flood_number == 0 {
             peak.add(&load(site, &requests, connections, peak_seconds, "peak").await?)?;
         }
         flooded.add(&load(site, &requests, connections * flood.times, seconds, "flood").await?)?;
         peak.add(&load(site, &requests, connections, peak_seconds, "peak").await?)?;
     }
     let recovery = recover(client, usual).await?;
-    let tasks = |load: &Load| load.accepted as f64 * options.batch as f64 / load.seconds;
-    let mut report = Report::new("overload");
+    let tasks = |load: &LoadFigures| load.accepted as f64 * options.batch as f64 / load.seconds;
+    let mut report = BenchReport::new("overload");
     report.count("batch", options.batch);
     report.count("connections", connections * flood.times);
     report.count("tasks", usize::try_from(flooded.accepted)? * options.batch);
@@ -87,8 +96,8 @@ pub async fn run(client: &Client, options: &Options, site: &Site, flood: Flood) 
     Ok(report)
 }
 
-/// What a load did.
-struct Load {
+/// The figures of a load.
+struct LoadFigures {
     seconds: f64,
     accepted: u64,
     refused: u64,
@@ -96,11 +105,11 @@ struct Load {
     answers: Histogram<u64>,
     refusals: Histogram<u64>,
     ready: Histogram<u64>,
-    /// None of a server that is not ours.
+    /// None if the server is not ours.
     rss: Option<f64>,
 }
 
-impl Load {
+impl LoadFigures {
     fn new() -> Self {
         Self {
             seconds: 0.0,
@@ -142,7 +151,7 @@ impl Load {
     }
 }
 
-/// The larger of those that are known.
+/// The larger of the known values.
 fn most(one: Option<f64>, other: Option<f64>) -> Option<f64> {
     one.into_iter().chain(other).reduce(f64::max)
 }
@@ -151,22 +160,21 @@ fn millis(latencies: &Histogram<u64>, quantile: f64) -> f64 {
     latencies.value_at_quantile(quantile) as f64 / 1_000.0
 }
 
-/// A submission of `batch` tasks, as bytes: the flood must not wait for its own making.
-fn submission(server: &Server, batch: usize) -> Vec<u8> {
-    let due = now().plus_millis(A_DAY);
-    let lines: Vec<String> = (0..batch).map(|number| task(number, "overload", Some(due), None).to_string()).collect();
+/// A submission of `batch` tasks as bytes, made once: the flood must not wait for it.
+fn submission(server: &BenchServer, batch: usize) -> anyhow::Result<Vec<u8>> {
+    let due = now().plus_millis(A_DAY_MILLIS);
+    let body = lines((0..batch).map(|number| task(number, "overload", Some(due), None)))?;
     let (path, kind) = match batch {
         1 => ("/v1/tasks", "application/json"),
         _ => ("/v1/tasks/batch?return=ids", "application/x-ndjson"),
     };
-    let body = lines.join("\n");
     let head = format!(
         "POST {}{path} HTTP/1.1\r\nhost: {}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n",
         server.prefix(),
         server.address(),
         body.len()
     );
-    [head.into_bytes(), body.into_bytes()].concat()
+    Ok([head.into_bytes(), body].concat())
 }
 
 async fn load(
@@ -175,9 +183,9 @@ async fn load(
     connections: usize,
     seconds: u64,
     what: &'static str,
-) -> anyhow::Result<Load> {
-    let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Load::new())));
-    let (mut senders, runtime) = (JoinSet::new(), Courteous::start()?);
+) -> anyhow::Result<LoadFigures> {
+    let (ended, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(LoadFigures::new())));
+    let (mut senders, runtime) = (JoinSet::new(), IdlePriorityRuntime::start()?);
     for number in 0..connections {
         let (request, address) = (Arc::clone(&requests[number % requests.len()]), site.server(number).address());
         senders.spawn_on(send(request, address, Arc::clone(&ended), Arc::clone(&answered)), runtime.handle());
@@ -186,9 +194,9 @@ async fn load(
     let began = Instant::now();
     let (ready, rss) = watch(site, began, Duration::from_secs(seconds), &bar).await?;
     ended.store(true, Relaxed);
-    // What is answered from now on was not answered in time.
-    let answered = std::mem::replace(&mut *answered.lock(), Load::new());
-    let load = Load { seconds: began.elapsed().as_secs_f64(), ready, rss, ..answered };
+    // Answers that come later do not count.
+    let answered = std::mem::replace(&mut *answered.lock(), LoadFigures::new());
+    let load = LoadFigures { seconds: began.elapsed().as_secs_f64(), ready, rss, ..answered };
     bar.finish_and_clear();
     while let Some(sender) = senders.join_next().await {
         sender??;
@@ -196,7 +204,7 @@ async fn load(
     Ok(load)
 }
 
-/// How quickly the first server says that it is ready, and the most memory that all took.
+/// How quickly the first server answers `/readyz`, and the most memory that all servers took.
 async fn watch(
     site: &Site,
     began: Instant,
@@ -206,7 +214,7 @@ async fn watch(
     let (server, address) = (site.server(0), site.server(0).address());
     let probe = format!("GET {}/readyz HTTP/1.1\r\nhost: {address}\r\n\r\n", server.prefix());
     let (mut ready, mut rss) = (lateness_histogram(), None);
-    let mut connection = Connection::default();
+    let mut connection = RawConnection::default();
     while began.elapsed() < time {
         let asked = Instant::now();
         let answer = connection.call(&address, probe.as_bytes()).await?;
@@ -216,20 +224,20 @@ async fn watch(
         ready.saturating_record(micros(asked));
         rss = most(rss, site.rss_megabytes());
         bar.set_position(began.elapsed().as_secs());
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(WATCH_INTERVAL).await;
     }
     Ok((ready, rss))
 }
 
-/// Submits over and over, whatever the answer; anything but an acceptance or a well-formed refusal is an error. All tell
-/// one `load` of their answers: thousands of histograms would be gigabytes, and to fill them with zeros is a load of its own.
+/// Submits over and over. An answer that is neither an acceptance nor a well-formed refusal is an error. All senders
+/// share one `load`: thousands of histograms would be gigabytes, and zeroing them would be a load of its own.
 async fn send(
     request: Arc<[u8]>,
     address: String,
     ended: Arc<AtomicBool>,
-    load: Arc<Mutex<Load>>,
+    load: Arc<Mutex<LoadFigures>>,
 ) -> anyhow::Result<()> {
-    let mut connection = Connection::default();
+    let mut connection = RawConnection::default();
     while !ended.load(Relaxed) {
         let asked = Instant::now();
         let answer = connection.call(&address, &request).await;
@@ -238,12 +246,12 @@ async fn send(
             Ok(answer) if matches!(answer.status, 200 | 201) => load.lock().accepted_after(took),
             Ok(answer) if matches!(answer.status, 429 | 503) => {
                 if !answer.retry_after {
-                    bail!("a refusal with {} does not say when to come back", answer.status);
+                    bail!("a refusal with {} has no Retry-After", answer.status);
                 }
                 load.lock().refused_after(took);
             }
             Ok(answer) => bail!("a submission was answered with {}", answer.status),
-            // A server that refuses a body it has not read may close on whoever still sends it.
+            // A server that refuses an unread body may close the connection while we still send.
             Err(_) => load.lock().broken += 1,
         }
     }
@@ -254,32 +262,32 @@ fn micros(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }
 
-fn probe(number: usize) -> String {
-    task(number, "overload", Some(now().plus_millis(A_DAY)), None).to_string()
+fn probe(number: usize) -> NewTask {
+    task(number, "overload", Some(now().plus_millis(A_DAY_MILLIS)), None)
 }
 
-/// How long a submission usually takes.
-async fn quick_submission(client: &Client) -> anyhow::Result<Duration> {
+/// The median time of a submission.
+async fn quick_submission(client: &BenchClient) -> anyhow::Result<Duration> {
     let mut took = Vec::new();
     for number in 0..2 * IN_A_ROW {
         let began = Instant::now();
-        client.submit(probe(number)).await?;
+        client.submit(&probe(number)).await?;
         took.push(began.elapsed());
     }
     took.sort_unstable();
     Ok(took[IN_A_ROW])
 }
 
-/// How long it takes until submissions are quick again: a few in a row within five times of what is usual.
-async fn recover(client: &Client, usual: Duration) -> anyhow::Result<Duration> {
+/// The time until submissions are quick again: several in a row within five times the usual time.
+async fn recover(client: &BenchClient, usual: Duration) -> anyhow::Result<Duration> {
     let (began, mut quick, mut since) = (Instant::now(), 0, None);
     let limit = (usual * 5).max(Duration::from_millis(20));
     while quick < IN_A_ROW {
-        if began.elapsed() > PATIENCE {
-            bail!("the server has not recovered within {} seconds", PATIENCE.as_secs());
+        if began.elapsed() > RECOVERY_MAX {
+            bail!("the server has not recovered within {} seconds", RECOVERY_MAX.as_secs());
         }
         let asked = Instant::now();
-        let done = client.submit_at_once(probe(quick)).await;
+        let done = client.submit_once(&probe(quick)).await;
         if done.is_ok() && asked.elapsed() <= limit {
             quick += 1;
             since.get_or_insert(asked);

@@ -1,7 +1,8 @@
-//! A bare HTTP/1.1 connection: sends bytes that are ready, looks at the status and skips the rest.
+//! A bare HTTP/1.1 connection for the flood of `overload`. It sends bytes that are ready, reads the
+//! head of the answer and skips its body.
 //!
-//! For a flood the usual client is too slow by far: what it takes to make one request is what
-//! the server takes to refuse several.
+//! A usual client is far too slow for a flood: making one request with it costs as much as the
+//! server needs to refuse several.
 
 use std::time::Duration;
 
@@ -9,33 +10,24 @@ use anyhow::{Context, bail};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+use crate::http_head::AnswerHead;
+
 /// No answer takes longer than this.
-const PATIENCE: Duration = Duration::from_mins(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// A connection that is opened when it is needed, and again when it was closed.
+/// A connection that is opened at the first call, and again after it was closed.
 #[derive(Default)]
-pub struct Connection(Option<BufReader<TcpStream>>);
+pub struct RawConnection(Option<BufReader<TcpStream>>);
 
-/// What matters of an answer.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Answer {
-    /// Its status.
-    pub status: u16,
-    /// Whether it says when to come back.
-    pub retry_after: bool,
-    length: usize,
-    closes: bool,
-}
-
-impl Connection {
+impl RawConnection {
     /// Sends `request` and reads the answer.
-    pub async fn call(&mut self, address: &str, request: &[u8]) -> anyhow::Result<Answer> {
+    pub async fn call(&mut self, address: &str, request: &[u8]) -> anyhow::Result<AnswerHead> {
         let mut stream = match self.0.take() {
             Some(stream) => stream,
             None => BufReader::new(TcpStream::connect(address).await?),
         };
-        let answer =
-            tokio::time::timeout(PATIENCE, exchange(&mut stream, request)).await.context("no answer came")??;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, exchange(&mut stream, request)).await;
+        let answer = answer.context("no answer came")??;
         if !answer.closes {
             self.0 = Some(stream);
         }
@@ -43,34 +35,24 @@ impl Connection {
     }
 }
 
-async fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> anyhow::Result<Answer> {
-    // Whoever is refused is told so before everything is sent: then the answer is there although the rest cannot go.
+async fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> anyhow::Result<AnswerHead> {
+    // A server may refuse a request before it has read all of it. Then the answer is there although sending failed.
     let sent = stream.write_all(request).await;
     match read(stream).await {
-        Ok(answer) => Ok(Answer { closes: answer.closes || sent.is_err(), ..answer }),
+        Ok(answer) => Ok(AnswerHead { closes: answer.closes || sent.is_err(), ..answer }),
         Err(error) => Err(sent.map_or_else(Into::into, |()| error)),
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> anyhow::Result<Answer> {
-    let mut line = String::new();
-    stream.read_line(&mut line).await?;
-    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let mut answer = Answer { status: status.with_context(|| format!("no status in {line:?}"))?, ..Answer::default() };
-    loop {
-        line.clear();
-        if stream.read_line(&mut line).await? == 0 {
+async fn read(stream: &mut BufReader<TcpStream>) -> anyhow::Result<AnswerHead> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await? == 0 {
             bail!("the answer ends in its head");
         }
-        let Some((name, value)) = line.trim_end().split_once(':') else { break };
-        match name.to_ascii_lowercase().as_str() {
-            "content-length" => answer.length = value.trim().parse()?,
-            "retry-after" => answer.retry_after = true,
-            "connection" => answer.closes = value.trim().eq_ignore_ascii_case("close"),
-            _ => {}
-        }
     }
-    let mut rest = answer.length;
+    let answer = AnswerHead::parse(&head)?;
+    let mut rest = answer.length.unwrap_or(0);
     while rest > 0 {
         let skipped = stream.fill_buf().await?.len().min(rest);
         if skipped == 0 {

@@ -1,4 +1,4 @@
-//! What was measured: a table for people, a line of JSON for programs.
+//! The report of a scenario: a table for people, a line of JSON for programs.
 
 use std::io::Write;
 
@@ -6,40 +6,40 @@ use hdrhistogram::Histogram;
 use serde_json::{Map, Value};
 
 use crate::machine;
-use crate::site::{Site, StoreTold};
+use crate::site::{Site, StoreFacts};
 
-/// The figures of one scenario, in the order in which they were added.
-pub struct Report {
+/// The figures of one scenario, in the order of their addition.
+pub struct BenchReport {
     scenario: &'static str,
     figures: Vec<(&'static str, Value)>,
 }
 
-impl Report {
+impl BenchReport {
     /// An empty report.
     pub fn new(scenario: &'static str) -> Self {
         Self { scenario, figures: Vec::new() }
     }
 
-    /// Adds what is known of the servers: of one that is given neither what it works with nor its memory.
+    /// Adds what is known of the servers. Of a given one neither store nor memory is known.
     pub fn site(&mut self, site: &Site) {
-        if let Some(StoreTold { kind, version }) = site.store() {
+        if let Some(StoreFacts { kind, version }) = site.store() {
             let version = version.map(|version| ("store_version", version.into()));
             let nodes = ("nodes", site.servers().len().into());
-            let told =
+            let facts =
                 [("store", kind.into())].into_iter().chain(version).chain([("broker", "embedded".into()), nodes]);
-            self.figures.splice(..0, told);
+            self.figures.splice(..0, facts);
         }
         self.number_if_known("rss_mb", site.rss_megabytes());
     }
 
-    /// Adds how many calls were refused and made again, if any were.
+    /// Adds how many calls were refused and repeated, if any.
     pub fn refused(&mut self, calls: usize) {
         if calls > 0 {
             self.count("refused", calls);
         }
     }
 
-    /// What a figure means nothing without.
+    /// What every figure depends on.
     fn circumstances() -> [(&'static str, Value); 4] {
         [
             ("version", env!("CARGO_PKG_VERSION").into()),
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    /// Adds a figure, rounded to what a reader can use. A share of nothing is no figure, and left out.
+    /// Adds a figure, rounded for a reader. A share of nothing is no figure and is left out.
     pub fn number(&mut self, name: &'static str, figure: f64) {
         if !figure.is_finite() {
             return;
@@ -71,7 +71,7 @@ impl Report {
         self.figures.push((name, rounded.into()));
     }
 
-    /// Adds the usual figures of lateness, which was recorded in microseconds.
+    /// Adds the usual figures of lateness, recorded in microseconds.
     pub fn lateness(&mut self, lateness: &Histogram<u64>, early: usize) {
         let millis = |micros: u64| micros as f64 / 1_000.0;
         self.number("late_p50_ms", millis(lateness.value_at_quantile(0.5)));
@@ -97,8 +97,8 @@ impl Report {
     fn line(&self) -> Map<String, Value> {
         let mut line = Map::new();
         line.insert("scenario".into(), self.scenario.into());
-        let told = Self::circumstances().into_iter().chain(self.figures.iter().cloned());
-        line.extend(told.map(|(name, value)| (name.to_owned(), value)));
+        let figures = Self::circumstances().into_iter().chain(self.figures.iter().cloned());
+        line.extend(figures.map(|(name, value)| (name.to_owned(), value)));
         line
     }
 }
@@ -117,8 +117,8 @@ mod tests {
     }
 
     #[test]
-    fn of_a_server_that_is_given_nothing_is_made_up() {
-        let mut report = Report::new("submit");
+    fn a_given_server_adds_no_facts() {
+        let mut report = BenchReport::new("submit");
         report.site(&Site::given(url()));
         report.refused(0);
         let line = report.line();
@@ -128,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn of_a_server_of_ours_all_is_told() {
-        let mut report = Report::new("submit");
+    fn a_started_server_adds_all_facts() {
+        let mut report = BenchReport::new("submit");
         report.site(&Site::of_this_process(url()));
         report.refused(3);
         let line = report.line();
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_share_of_nothing_is_left_out() {
-        let mut report = Report::new("overload");
+        let mut report = BenchReport::new("overload");
         report.number("goodput_percent", f64::NAN);
         report.number("offered_ratio", f64::INFINITY);
         report.number("broken", 0.0);

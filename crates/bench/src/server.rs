@@ -1,16 +1,16 @@
-//! The server that is measured, as the scenarios see it: where it is, and what the system tells of it if it is ours.
+//! A server that is measured: its address, and what the kernel knows of its process if it is ours.
 
 use reqwest::Url;
 
 /// A server that was started for the measurement, or one that is given.
 #[derive(Clone)]
-pub struct Server {
+pub struct BenchServer {
     url: Url,
     pid: Option<u32>,
 }
 
-impl Server {
-    /// A server that runs already, of which nothing is known but its address.
+impl BenchServer {
+    /// A server that runs already. Only its address is known.
     pub fn given(url: Url) -> Self {
         Self { url, pid: None }
     }
@@ -20,23 +20,23 @@ impl Server {
         Self { url, pid: Some(pid) }
     }
 
-    /// Where it is, without a slash at the end.
+    /// Its URL without a slash at the end.
     pub fn url(&self) -> &str {
         self.url.as_str().trim_end_matches('/')
     }
 
-    /// `HOST:PORT`, as a socket connects to it.
+    /// `HOST:PORT`, for a socket.
     pub fn address(&self) -> String {
         let port = self.url.port_or_known_default().unwrap_or(80);
         format!("{}:{port}", self.url.host_str().unwrap_or_default())
     }
 
-    /// What its paths begin with: nothing, unless it is given below a path.
+    /// What its paths begin with: empty, unless the URL has a path.
     pub fn prefix(&self) -> &str {
         self.url.path().trim_end_matches('/')
     }
 
-    /// Memory it occupies, if it is ours.
+    /// Its memory, if it is ours.
     pub fn rss_megabytes(&self) -> Option<f64> {
         let status = self.proc_file("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -44,7 +44,7 @@ impl Server {
         Some(kilobytes / 1_024.0)
     }
 
-    /// Seconds of processor time it has used, and how often it was woken, if it is ours.
+    /// Its processor time in seconds and its wake-ups, if it is ours.
     pub fn processor(&self) -> Option<(f64, u64)> {
         let stat = self.proc_file("stat")?;
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
@@ -74,21 +74,21 @@ mod tests {
     use super::*;
 
     fn parts(url: &str) -> (String, String, String) {
-        let server = Server::given(url.parse().expect("a URL"));
+        let server = BenchServer::given(url.parse().expect("a URL"));
         (server.url().to_owned(), server.address(), server.prefix().to_owned())
     }
 
     #[test]
     fn an_address_has_a_port_and_no_path() {
-        let told = |url: &str, address: &str, prefix: &str| (url.to_owned(), address.to_owned(), prefix.to_owned());
-        assert_eq!(parts("http://127.0.0.1:7400"), told("http://127.0.0.1:7400", "127.0.0.1:7400", ""));
-        assert_eq!(parts("http://a.example/"), told("http://a.example", "a.example:80", ""));
-        assert_eq!(parts("https://[::1]/b/"), told("https://[::1]/b", "[::1]:443", "/b"));
+        let expected = |url: &str, address: &str, prefix: &str| (url.to_owned(), address.to_owned(), prefix.to_owned());
+        assert_eq!(parts("http://127.0.0.1:7400"), expected("http://127.0.0.1:7400", "127.0.0.1:7400", ""));
+        assert_eq!(parts("http://a.example/"), expected("http://a.example", "a.example:80", ""));
+        assert_eq!(parts("https://[::1]/b/"), expected("https://[::1]/b", "[::1]:443", "/b"));
     }
 
     #[test]
-    fn nothing_is_known_of_a_server_that_is_given() {
-        let server = Server::given("http://127.0.0.1:7400".parse().expect("a URL"));
+    fn a_given_server_has_no_known_process() {
+        let server = BenchServer::given("http://127.0.0.1:7400".parse().expect("a URL"));
         assert!(server.rss_megabytes().is_none() && server.processor().is_none());
     }
 }

@@ -2,15 +2,15 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Signals that no longer kill the process from the moment this exists.
-pub struct Signals {
+/// The signals that end a measurement. While this exists they do not kill the process.
+pub struct EndSignals {
     interrupt: Signal,
     terminate: Signal,
     /// None under `nohup`, which is there to have it ignored.
     hangup: Option<Signal>,
 }
 
-impl Signals {
+impl EndSignals {
     /// Listens from now on.
     pub fn listen() -> std::io::Result<Self> {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

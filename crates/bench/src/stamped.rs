@@ -1,8 +1,9 @@
-//! A bare, blocking HTTP/1.1 connection that knows when an answer came to this machine.
+//! A bare, blocking HTTP/1.1 connection that knows when an answer reached this machine.
 //!
-//! The system stamps what arrives. Whoever reads it does so later, when it gets a processor, and on a machine that it
-//! shares with the server and with the load that may be milliseconds: they are not the server's. It begins to stamp a
-//! little after the first socket asked for it; until then, an answer has come when it is read.
+//! The quiet tenant's workers of `fairness` use it. The kernel stamps what arrives. The worker reads
+//! it later, when it gets a processor. On a machine shared with the server and the load that can be
+//! milliseconds, and they are not the server's. The kernel begins to stamp a little after the first
+//! socket asked for it; until then an answer arrives when it is read.
 
 use std::io::{IoSliceMut, Write};
 use std::net::TcpStream;
@@ -10,42 +11,43 @@ use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::moment::Moment;
+use crate::http_head::AnswerHead;
+use crate::micro_instant::MicroInstant;
 
 /// No answer takes longer than this.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// What is read at once: more than the answers of the scenarios that ask like this.
-const BUFFER: usize = 64 * 1024;
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// Read at once: more than any answer to the workers that use this.
+const BUFFER_BYTES: usize = 64 * 1024;
 
-/// See the module.
-pub struct Connection {
+/// A connection whose answers are stamped on arrival.
+pub struct StampedConnection {
     stream: TcpStream,
     buffer: Box<[u8]>,
 }
 
-/// An answer, whatever it says.
-pub struct Answer {
+/// An answer of any status.
+pub struct StampedAnswer {
     /// Its status.
     pub status: u16,
     /// Its body.
     pub body: Vec<u8>,
-    /// When the last of it came.
-    pub arrived: Moment,
+    /// When its last byte arrived.
+    pub arrived: MicroInstant,
 }
 
-impl Connection {
+impl StampedConnection {
     /// Connects to `HOST:PORT`.
     pub fn open(address: &str) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         #[cfg(target_os = "linux")]
         nix::sys::socket::setsockopt(&stream, nix::sys::socket::sockopt::ReceiveTimestampns, &true)?;
-        Ok(Self { stream, buffer: vec![0; BUFFER].into() })
+        Ok(Self { stream, buffer: vec![0; BUFFER_BYTES].into() })
     }
 
     /// Sends `request` and reads the answer.
-    pub fn call(&mut self, request: &[u8]) -> anyhow::Result<Answer> {
+    pub fn call(&mut self, request: &[u8]) -> anyhow::Result<StampedAnswer> {
         self.send(request)?;
         self.answer()
     }
@@ -54,13 +56,13 @@ impl Connection {
         Ok(self.stream.write_all(request)?)
     }
 
-    fn answer(&mut self) -> anyhow::Result<Answer> {
-        let (mut read, mut arrived) = (Vec::new(), Moment::now());
+    fn answer(&mut self) -> anyhow::Result<StampedAnswer> {
+        let (mut read, mut arrived) = (Vec::new(), MicroInstant::now());
         loop {
             if let Some((status, head, length)) = head(&read)? {
                 ensure!(read.len() <= head + length, "the answer is longer than it says");
                 if read.len() == head + length {
-                    return Ok(Answer { status, body: read.split_off(head), arrived });
+                    return Ok(StampedAnswer { status, body: read.split_off(head), arrived });
                 }
             }
             let count;
@@ -73,23 +75,16 @@ impl Connection {
     }
 }
 
-/// The status, the length of the head and that of the body, once the head is there.
+/// The status, the length of the head and that of the body, once the head is complete.
 fn head(read: &[u8]) -> anyhow::Result<Option<(u16, usize, usize)>> {
     let Some(end) = read.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return Ok(None) };
-    let text = std::str::from_utf8(&read[..end])?;
-    let mut lines = text.split("\r\n");
-    let first = lines.next().unwrap_or_default();
-    let status = first.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let length =
-        lines.filter_map(|line| line.split_once(':')).find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
-    let length = length.and_then(|(_, length)| length.trim().parse().ok());
-    let status = status.with_context(|| format!("no status in {first:?}"))?;
-    Ok(Some((status, end + 4, length.context("the answer does not say how long it is")?)))
+    let head = AnswerHead::parse(std::str::from_utf8(&read[..end])?)?;
+    Ok(Some((head.status, end + 4, head.length.context("the answer does not say how long it is")?)))
 }
 
-/// Reads what is there, or waits for it; with the instant at which the system got the last of it.
+/// Reads what is there, or waits for it. The instant is when the kernel got the last of it.
 #[cfg(target_os = "linux")]
-fn receive(stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, Moment)> {
+fn receive(stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, MicroInstant)> {
     use std::os::fd::AsRawFd;
 
     use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
@@ -102,14 +97,14 @@ fn receive(stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, Mome
         ControlMessageOwned::ScmTimestampns(at) => Some(at),
         _ => None,
     });
-    Ok((received.bytes, stamped.map_or_else(Moment::now, |at| Moment::of_epoch(Duration::from(at)))))
+    Ok((received.bytes, stamped.map_or_else(MicroInstant::now, |at| MicroInstant::of_epoch(Duration::from(at)))))
 }
 
-/// Reads what is there, or waits for it; with the instant at which it was read.
+/// Reads what is there, or waits for it. The instant is when it was read.
 #[cfg(not(target_os = "linux"))]
-fn receive(mut stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, Moment)> {
+fn receive(mut stream: &TcpStream, buffer: &mut [u8]) -> anyhow::Result<(usize, MicroInstant)> {
     let count = std::io::Read::read(&mut stream, buffer)?;
-    Ok((count, Moment::now()))
+    Ok((count, MicroInstant::now()))
 }
 
 #[cfg(test)]
@@ -122,31 +117,31 @@ mod tests {
 
     use super::*;
 
-    /// Sends an answer in two parts to each request: it has come when its last part has, between the two moments.
-    fn serve(listener: &TcpListener, moments: &Sender<(Moment, Moment)>) -> std::io::Result<()> {
+    /// Answers each request in two parts. The answer arrives with the second, between the two instants.
+    fn serve(listener: &TcpListener, moments: &Sender<(MicroInstant, MicroInstant)>) -> std::io::Result<()> {
         let (mut stream, _) = listener.accept()?;
-        // Else the system holds back the second part.
+        // Otherwise the kernel holds the second part back.
         stream.set_nodelay(true)?;
         let mut request = [0; 4];
         loop {
             stream.read_exact(&mut request)?;
             stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe")?;
-            let before_the_end = Moment::now();
+            let before_the_end = MicroInstant::now();
             stream.write_all(b"llo")?;
-            moments.send((before_the_end, Moment::now())).expect("somebody waits for it");
+            moments.send((before_the_end, MicroInstant::now())).expect("the test receives it");
         }
     }
 
     #[test]
-    fn an_answer_has_come_when_the_system_has_it() {
+    fn an_answer_arrives_when_the_kernel_has_it() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut connection = Connection::open(&listener.local_addr().unwrap().to_string()).unwrap();
+        let mut connection = StampedConnection::open(&listener.local_addr().unwrap().to_string()).unwrap();
         let (moments, served) = channel();
         spawn(move || serve(&listener, &moments));
         let begun = Instant::now();
         loop {
             connection.send(b"ask\n").unwrap();
-            // It is read when the server is long done with it.
+            // Read long after the server has sent it.
             let (before, after) = served.recv().unwrap();
             let answer = connection.answer().unwrap();
             assert_eq!((answer.status, answer.body.as_slice()), (200, b"hello".as_slice()));
@@ -154,13 +149,13 @@ mod tests {
             if answer.arrived <= after {
                 return;
             }
-            // The system may not stamp yet.
-            assert!(begun.elapsed() < PATIENCE, "{:?} {after:?}", answer.arrived);
+            // The kernel may not stamp yet.
+            assert!(begun.elapsed() < ANSWER_TIMEOUT, "{:?} {after:?}", answer.arrived);
         }
     }
 
     #[test]
-    fn what_is_not_an_answer_is_an_error() {
+    fn an_incomplete_or_malformed_head_is_no_answer() {
         assert!(head(b"HTTP/1.1 200 OK\r\ncontent-le").unwrap().is_none());
         assert_eq!(head(b"HTTP/1.1 503 Busy\r\nx: y\r\ncontent-length: 7\r\n\r\n").unwrap(), Some((503, 46, 7)));
         assert!(head(b"HTTP/1.1 200 OK\r\n\r\n").is_err());

@@ -5,26 +5,32 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use punctual_client::NewTask;
 use punctual_core::time::Timestamp;
 use tokio::task::JoinSet;
 
-use crate::Options;
-use crate::client::{Client, now, task};
-use crate::report::Report;
+use crate::BenchOptions;
+use crate::client::{BenchClient, now, task};
+use crate::report::BenchReport;
 
-/// Tasks that are measured wait an hour, so that nothing but their submission is.
-const AN_HOUR: i64 = 3_600_000;
+/// The tasks are due in an hour, so that only their submission is measured.
+const AN_HOUR_MILLIS: i64 = 3_600_000;
 
 /// Submits `tasks` tasks that are due much later.
-pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool) -> anyhow::Result<Report> {
-    let due = now().plus_millis(AN_HOUR);
+pub async fn run(
+    client: &BenchClient,
+    options: &BenchOptions,
+    tasks: usize,
+    single: bool,
+) -> anyhow::Result<BenchReport> {
+    let due = now().plus_millis(AN_HOUR_MILLIS);
     let batch = if single { 1 } else { options.batch };
     let connections = options.many_connections();
     let began = Instant::now();
-    let make = move |number| task(number, "bench", Some(due), None).to_string();
+    let make = move |number| task(number, "bench", Some(due), None);
     submit_all(client, connections, batch, tasks, "submitting", make).await?;
     let seconds = began.elapsed().as_secs_f64();
-    let mut report = Report::new("submit");
+    let mut report = BenchReport::new("submit");
     report.count("tasks", tasks);
     report.count("batch", batch);
     report.count("connections", connections);
@@ -33,9 +39,9 @@ pub async fn run(client: &Client, options: &Options, tasks: usize, single: bool)
     Ok(report)
 }
 
-/// Submits tasks over many connections to all servers, a batch a call (or one task a call where the batch is one).
+/// Submits tasks over many connections to all servers, a batch a call. A batch of one is submitted as a single task.
 pub async fn submit_all<F>(
-    client: &Client,
+    client: &BenchClient,
     connections: usize,
     batch: usize,
     tasks: usize,
@@ -43,7 +49,7 @@ pub async fn submit_all<F>(
     make: F,
 ) -> anyhow::Result<()>
 where
-    F: Fn(usize) -> String + Send + Sync + 'static,
+    F: Fn(usize) -> NewTask + Send + Sync + 'static,
 {
     let (next, make, bar) = (Arc::new(AtomicUsize::new(0)), Arc::new(make), progress(tasks, what));
     let mut senders = JoinSet::new();
@@ -58,10 +64,9 @@ where
                 }
                 let to = (from + batch).min(tasks);
                 if batch == 1 {
-                    client.submit(make(from)).await?;
+                    client.submit(&make(from)).await?;
                 } else {
-                    let lines: Vec<String> = (from..to).map(|number| make(number)).collect();
-                    client.submit_batch(lines.join("\n")).await?;
+                    client.submit_batch((from..to).map(|number| make(number))).await?;
                 }
                 bar.inc((to - from) as u64);
             }
@@ -76,15 +81,15 @@ where
 
 /// Submits tasks of one queue in batches, over few connections.
 pub async fn preload(
-    client: &Client,
-    options: &Options,
+    client: &BenchClient,
+    options: &BenchOptions,
     tasks: usize,
     queue: &'static str,
     due: impl Fn(usize) -> Option<Timestamp> + Send + Sync + 'static,
     callback_url: Option<String>,
 ) -> anyhow::Result<()> {
     submit_all(client, options.few_connections(), options.batch.max(2), tasks, "preloading", move |number| {
-        task(number, queue, due(number), callback_url.as_deref()).to_string()
+        task(number, queue, due(number), callback_url.as_deref())
     })
     .await
 }

@@ -108,6 +108,15 @@ pub struct SettleItem {
     pub checkpoint: Option<Json>,
 }
 
+impl SettleItem {
+    /// The outcome of a run, without what may go with it.
+    pub fn new(task_id: TaskId, token: u64, outcome: SettleOutcome) -> Self {
+        let (result, error, retryable) = (None, None, None);
+        let (retry_after_seconds, progress, checkpoint) = (None, None, None);
+        Self { task_id, token, outcome, result, error, retryable, retry_after_seconds, progress, checkpoint }
+    }
+}
+
 /// What a worker says of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -1,4 +1,4 @@
-//! The command line: one file a subcommand. Whatever goes wrong is told on stderr in one sentence.
+//! The command line, with one file per subcommand. An error is printed on stderr in one sentence.
 
 mod bench;
 mod config;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 use punctual_core::store::Store;
 
-use crate::config::Faults;
+use crate::config::SettingFaults;
 
 /// A distributed task scheduler.
 #[derive(Parser)]
@@ -29,19 +29,19 @@ enum Command {
     /// Run the server.
     Serve(flags::Flags),
     /// Print the settings in force, or the documented defaults.
-    Config(config::Arguments),
-    /// Bring the store's schema up to date, take its last step back, or show where it stands.
-    Migrate(migrate::Arguments),
-    /// Receive webhooks and print them: something to push to while trying things out.
-    Sink(sink::Arguments),
+    Config(config::ConfigArguments),
+    /// Bring the store's schema up to date, revert its last step, or show its status.
+    Migrate(migrate::MigrateArguments),
+    /// Receive webhooks and print them, to try things out.
+    Sink(sink::SinkArguments),
     /// Measure a server over HTTP, as its users see it.
-    Bench(punctual_bench::Arguments),
+    Bench(punctual_bench::BenchArguments),
 }
 
-/// What every call to the store passes through: in the product nothing.
+/// What wraps the store: nothing in the product, faults in the trials.
 pub type Around = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 
-/// Runs what was typed; a server it starts has its store wrapped in `around`.
+/// Runs the command line. A server that it starts has its store wrapped in `around`.
 pub fn main(around: Around) -> ExitCode {
     let done = match Cli::parse().command {
         Command::Serve(flags) => serve::run(&flags, around),
@@ -53,16 +53,16 @@ pub fn main(around: Around) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A stderr that is closed is nobody to complain to.
+            // If stderr is closed there is no other place for the error.
             drop(writeln!(std::io::stderr(), "punctual: {}", sentence(&error)));
             ExitCode::FAILURE
         }
     }
 }
 
-/// The error with its causes in one line; faults of the configuration one a line.
+/// The error with its causes on one line; faults of the settings on one line each.
 fn sentence(error: &anyhow::Error) -> String {
-    match error.downcast_ref::<Faults>() {
+    match error.downcast_ref::<SettingFaults>() {
         Some(faults) => faults.to_string(),
         None => format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" "),
     }

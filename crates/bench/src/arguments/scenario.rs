@@ -1,22 +1,22 @@
-//! What can be measured.
+//! The scenarios of `punctual bench`, and which servers each of them needs.
 
 use clap::{Subcommand, ValueEnum};
 
 use super::up_to;
 
-/// More than any machine can keep up with; sums and products of them do not overflow.
-const MOST_TIMES: usize = 1_000;
-const MOST_ROUNDS: usize = 100;
-const MOST_TASKS: usize = 1_000_000_000;
-const MOST_RATE: usize = 1_000_000;
-const MOST_SECONDS: usize = 86_400;
+/// More than any machine can serve; their sums and products do not overflow.
+const TIMES_MAX: usize = 1_000;
+const ROUNDS_MAX: usize = 100;
+const TASKS_MAX: usize = 1_000_000_000;
+const RATE_MAX: usize = 1_000_000;
+const SECONDS_MAX: usize = 86_400;
 
-/// How a server goes.
+/// How a server ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum How {
-    /// By SIGTERM, and it is started again.
+pub(crate) enum ExitMode {
+    /// It is stopped by SIGTERM and started again.
     Graceful,
-    /// By SIGKILL, and it stays away.
+    /// It is killed by SIGKILL and stays away.
     Kill,
 }
 
@@ -26,7 +26,7 @@ pub(crate) enum Scenario {
     /// Acknowledged submissions a second.
     Submit {
         /// How many tasks.
-        #[arg(long, default_value_t = 100_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 100_000, value_parser = up_to(TASKS_MAX))]
         tasks: usize,
         /// One task a call, instead of a batch a call.
         #[arg(long)]
@@ -35,7 +35,7 @@ pub(crate) enum Scenario {
     /// Tasks leased and settled a second, from a standing backlog.
     Drain {
         /// How many tasks.
-        #[arg(long, default_value_t = 200_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 200_000, value_parser = up_to(TASKS_MAX))]
         tasks: usize,
         /// Push them to a sink in this process, instead of pull workers.
         #[arg(long)]
@@ -44,10 +44,10 @@ pub(crate) enum Scenario {
     /// How late tasks arrive at a steady rate.
     Lateness {
         /// Tasks a second.
-        #[arg(long, default_value_t = 1_000, value_parser = up_to(MOST_RATE))]
+        #[arg(long, default_value_t = 1_000, value_parser = up_to(RATE_MAX))]
         rate: usize,
-        /// For how long.
-        #[arg(long, default_value_t = 60, value_parser = up_to(MOST_SECONDS))]
+        /// The length in seconds.
+        #[arg(long, default_value_t = 60, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
         /// Push them to a sink in this process, instead of pull workers.
         #[arg(long)]
@@ -56,9 +56,9 @@ pub(crate) enum Scenario {
     /// Many tasks due at one instant.
     Herd {
         /// How many tasks.
-        #[arg(long, default_value_t = 100_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 100_000, value_parser = up_to(TASKS_MAX))]
         tasks: usize,
-        /// Have the queue spread them over so many seconds, and tell how evenly they came.
+        /// Have the queue spread them over this many seconds, and report how evenly they came.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=3_600))]
         jitter: u64,
     },
@@ -66,64 +66,64 @@ pub(crate) enum Scenario {
     #[command(visible_alias = "waiting")]
     Backlog {
         /// How many tasks wait.
-        #[arg(long, visible_alias = "tasks", default_value_t = 1_000_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, visible_alias = "tasks", default_value_t = 1_000_000, value_parser = up_to(TASKS_MAX))]
         waiting: usize,
         /// Tasks that are submitted and drained in each measurement.
-        #[arg(long, default_value_t = 50_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 50_000, value_parser = up_to(TASKS_MAX))]
         probe: usize,
     },
     /// How late one tenant's tasks arrive alone, and beside another tenant's backlog.
     Fairness {
         /// The other tenant's backlog, all of it due.
-        #[arg(long, default_value_t = 1_000_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 1_000_000, value_parser = up_to(TASKS_MAX))]
         backlog: usize,
         /// Tasks a second of the tenant that is watched.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_RATE))]
+        #[arg(long, default_value_t = 10, value_parser = up_to(RATE_MAX))]
         rate: usize,
-        /// For how long, in each case.
-        #[arg(long, default_value_t = 20, value_parser = up_to(MOST_SECONDS))]
+        /// The length of each case in seconds.
+        #[arg(long, default_value_t = 20, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
-        /// How often, each time alone and then beside a new backlog: what is told is of all rounds.
-        #[arg(long, default_value_t = 1, value_parser = up_to(MOST_ROUNDS))]
+        /// How often both cases are measured, each time beside a new backlog; the report covers all rounds.
+        #[arg(long, default_value_t = 1, value_parser = up_to(ROUNDS_MAX))]
         rounds: usize,
         /// Push all of it to sinks in this process, instead of pull workers.
         #[arg(long)]
         webhook: bool,
     },
-    /// What is still accepted when far more is submitted than the server can take.
+    /// What a server still accepts when clients submit far more than it can take.
     Overload {
-        /// For how long.
-        #[arg(long, default_value_t = 60, value_parser = up_to(MOST_SECONDS))]
+        /// The length in seconds.
+        #[arg(long, default_value_t = 60, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
         /// How many connections flood for each one that reaches the peak.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_TIMES))]
+        #[arg(long, default_value_t = 10, value_parser = up_to(TIMES_MAX))]
         times: usize,
     },
     /// What an idle server costs.
     Idle {
-        /// For how long.
-        #[arg(long, default_value_t = 10, value_parser = up_to(MOST_SECONDS))]
+        /// The length in seconds.
+        #[arg(long, default_value_t = 10, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
     },
-    /// How late tasks pushed to a sink arrive while one of several servers goes.
+    /// How late tasks pushed to a sink arrive while one of several servers ends.
     Handover {
-        /// How it goes.
-        #[arg(long, value_enum, default_value_t = How::Graceful)]
-        how: How,
+        /// How it ends.
+        #[arg(long, value_enum, default_value_t = ExitMode::Graceful)]
+        how: ExitMode,
         /// Tasks a second.
-        #[arg(long, default_value_t = 1_000, value_parser = up_to(MOST_RATE))]
+        #[arg(long, default_value_t = 1_000, value_parser = up_to(RATE_MAX))]
         rate: usize,
-        /// For how long; the server goes after a third of it.
-        #[arg(long, default_value_t = 30, value_parser = up_to(MOST_SECONDS))]
+        /// The length in seconds; the server ends after a third of it.
+        #[arg(long, default_value_t = 30, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
     },
-    /// What a transaction costs that somebody holds open: drains without it, with it, and without it again.
+    /// What an open transaction costs: drains without it, with it, and without it again.
     Held {
         /// Tasks of each drain.
-        #[arg(long, default_value_t = 50_000, value_parser = up_to(MOST_TASKS))]
+        #[arg(long, default_value_t = 50_000, value_parser = up_to(TASKS_MAX))]
         tasks: usize,
-        /// For how long it is held open, and for how long in all it is not.
-        #[arg(long, default_value_t = 60, value_parser = up_to(MOST_SECONDS))]
+        /// How long it is open, and how long it is not, in seconds.
+        #[arg(long, default_value_t = 60, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
     },
 }
@@ -138,7 +138,7 @@ impl Scenario {
         }
     }
 
-    /// Whether it means nothing on another store.
+    /// Whether it needs PostgreSQL.
     pub(super) fn needs_postgres(&self) -> bool {
         matches!(self, Self::Handover { .. } | Self::Held { .. })
     }
@@ -148,7 +148,7 @@ impl Scenario {
         matches!(self, Self::Handover { .. })
     }
 
-    /// What the servers are set to, apart from the defaults.
+    /// Settings of the servers that differ from the defaults.
     pub(crate) fn settings(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Handover { .. } => &crate::handover::SETTINGS,

@@ -1,4 +1,4 @@
-//! What is refused, and what is understood.
+//! Which arguments are accepted, and which are refused.
 
 use clap::Parser;
 
@@ -7,10 +7,10 @@ use super::*;
 #[derive(Parser)]
 struct Cli {
     #[command(flatten)]
-    arguments: Arguments,
+    arguments: BenchArguments,
 }
 
-fn parse(line: &str) -> Result<Arguments, String> {
+fn parse(line: &str) -> Result<BenchArguments, String> {
     let words = ["bench"].into_iter().chain(line.split_whitespace());
     Cli::try_parse_from(words).map(|cli| cli.arguments).map_err(|error| error.to_string())
 }
@@ -20,7 +20,7 @@ fn check(line: &str) -> Result<(), String> {
 }
 
 #[test]
-fn nothing_is_measured_with_none() {
+fn zero_of_anything_is_refused() {
     for line in [
         "submit --tasks 0",
         "submit --batch 0",
@@ -51,7 +51,7 @@ fn nothing_is_measured_with_none() {
 }
 
 #[test]
-fn what_would_overflow_is_refused() {
+fn numbers_that_would_overflow_are_refused() {
     for line in ["submit --tasks 18446744073709551615", "lateness --rate 1000001", "idle --seconds 86401"] {
         assert!(check(line).expect_err(line).contains("must be a whole number"), "{line}");
     }
@@ -102,24 +102,24 @@ fn several_servers_share_a_postgres() {
     ] {
         assert_eq!(check(line), Ok(()), "{line}");
     }
-    for (line, told) in [
+    for (line, expected) in [
         ("drain --nodes 2", "belongs to one server"),
         ("drain --nodes 2 --store sqlite", "belongs to one server"),
         ("drain --hold-open", "on PostgreSQL only"),
         ("submit --hold-open --store postgres://a", "with drain and herd only"),
         ("held", "on PostgreSQL only"),
         ("handover", "on PostgreSQL only"),
-        ("handover --nodes 1 --store postgres://a", "nobody takes over"),
+        ("handover --nodes 1 --store postgres://a", "no node takes over"),
         ("drain --url http://127.0.0.1:7400 --store sqlite", "leave out --store"),
         ("drain --url http://127.0.0.1:7400 --nodes 1", "leave out --store"),
     ] {
         let refusal = check(line).expect_err(line);
-        assert!(refusal.contains(told), "{line}: {refusal}");
+        assert!(refusal.contains(expected), "{line}: {refusal}");
     }
 }
 
 #[test]
-fn a_handover_has_three_servers_unless_told_otherwise() {
+fn a_handover_has_three_servers_by_default() {
     let nodes = |line| parse(line).map(|arguments| arguments.nodes());
     assert_eq!(nodes("handover"), Ok(3));
     assert_eq!(nodes("handover --nodes 2"), Ok(2));

@@ -293,7 +293,7 @@ impl Bench {
     async fn ends_by(mut self, signal: &str) {
         let exit = self.process.exit(SOON).await;
         assert_eq!(exit.code, Some(1), "after {signal}: {exit}");
-        let message = format!("punctual: ended by {signal} before all was measured");
+        let message = format!("punctual: ended by {signal} before the measurement was complete");
         assert_eq!(exit.stderr.lines().last(), Some(message.as_str()), "{exit}");
         assert_eq!(exit.stdout, "");
         assert!(!PathBuf::from(format!("/proc/{}", self.server)).exists(), "its server is left after {signal}");

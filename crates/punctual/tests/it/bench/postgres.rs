@@ -100,10 +100,14 @@ async fn a_signal_leaves_no_database() {
     })
     .await;
     assert_eq!(databases(&postgres).await, "1");
-    assert!(bench.stderr().contains("is made for the measurement, and dropped at the end"), "{}", bench.stderr());
+    assert!(bench.stderr().contains("for the measurement; it is dropped at the end"), "{}", bench.stderr());
     bench.signal("INT");
     let exit = bench.exit(SOON).await;
-    assert_eq!(exit.stderr.lines().last(), Some("punctual: ended by SIGINT before all was measured"), "{exit}");
+    assert_eq!(
+        exit.stderr.lines().last(),
+        Some("punctual: ended by SIGINT before the measurement was complete"),
+        "{exit}"
+    );
     assert_eq!(databases(&postgres).await, "0", "its database is left");
 }
 
@@ -114,7 +118,7 @@ async fn an_unusable_store_is_reported_in_words() {
     let poor = postgres.url("postgres").replace("postgres@", "nobody@");
     let exit = run(&["drain", "--store", &poor]).await;
     let message = sentence(&exit);
-    assert!(message.contains("cannot make a database") && message.contains("permission denied"), "{message}");
+    assert!(message.contains("cannot create a database") && message.contains("permission denied"), "{message}");
     let closed = {
         let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
         closed.local_addr().expect("an address")

@@ -1,6 +1,6 @@
-//! Instants to the microsecond: a millisecond, by which the product counts, is much of what lateness is about.
+//! Instants to the microsecond. The product counts milliseconds, which is too coarse for lateness.
 
-#![allow(clippy::disallowed_methods, reason = "what is measured is how late it is by the wall clock")]
+#![allow(clippy::disallowed_methods, reason = "lateness is measured by the wall clock")]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,26 +8,26 @@ use punctual_core::time::Timestamp;
 
 /// An instant in microseconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(i64);
+pub struct MicroInstant(i64);
 
-impl Moment {
+impl MicroInstant {
     /// Now, by the wall clock.
     pub fn now() -> Self {
         Self::of_epoch(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// So long after the beginning of 1970.
+    /// This long after the beginning of 1970.
     pub fn of_epoch(since: Duration) -> Self {
         Self(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
-    /// How long after `due` it is in microseconds; negative: before it.
+    /// Microseconds after `due`; negative if before it.
     pub fn micros_after(self, due: Timestamp) -> i64 {
         self.0.saturating_sub(due.as_millis().saturating_mul(1_000))
     }
 }
 
-impl From<Timestamp> for Moment {
+impl From<Timestamp> for MicroInstant {
     fn from(at: Timestamp) -> Self {
         Self(at.as_millis().saturating_mul(1_000))
     }
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_of_a_millisecond_is_late_and_not_early() {
+    fn a_fraction_of_a_millisecond_counts() {
         let due = Timestamp::from_millis(5_000);
-        assert_eq!(Moment(5_000_250).micros_after(due), 250);
-        assert_eq!(Moment(4_999_999).micros_after(due), -1);
-        assert_eq!(Moment::from(due).micros_after(due), 0);
+        assert_eq!(MicroInstant(5_000_250).micros_after(due), 250);
+        assert_eq!(MicroInstant(4_999_999).micros_after(due), -1);
+        assert_eq!(MicroInstant::from(due).micros_after(due), 0);
     }
 }
