@@ -1,8 +1,11 @@
-//! Logs to stderr, without ever waiting for it.
+//! The log on stderr. The server never waits for it.
 //!
-//! `serve` starts it before anything else. Lines go through a bounded queue to a thread of its own; when whoever
-//! reads stderr is stuck and the queue is full, lines are dropped and counted, and the service goes on. The count
-//! is logged as soon as stderr takes lines again.
+//! `serve` starts it before anything else. Lines go through a bounded queue to a thread of their own.
+//! If stderr is stuck and the queue is full, lines are dropped and counted, and the server goes on.
+//! The count is logged as soon as stderr takes lines again.
+//!
+//! `tracing-appender` would save some thirty lines. It does not report the count, so the writer would
+//! still be ours. At the end it prints to stdout if stderr is stuck, which panics if that is closed.
 
 use std::io::{self, IsTerminal, Write};
 use std::panic;
@@ -15,23 +18,23 @@ use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use crate::config::{Log, LogFormat};
+use crate::config::{LogFormat, LogSettings};
 
-/// Lines that wait for stderr; some megabytes at the most.
-const QUEUE: usize = 8_192;
+/// Lines that wait for stderr: some megabytes at most.
+const QUEUED_LINES_MAX: usize = 8_192;
 
-/// How long the last lines may take to be written when the process ends.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the last lines may take when the process ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Keeps the log going; dropped, it writes out what is left.
+/// Keeps the log running. Dropping it writes the lines that are left.
 pub struct Logging {
-    lines: Lines,
+    lines: LogQueue,
     written: Receiver<()>,
 }
 
 impl Logging {
     /// Sends every event of this process, and every panic, to stderr.
-    pub fn start(log: &Log) -> anyhow::Result<Self> {
+    pub fn start(log: &LogSettings) -> anyhow::Result<Self> {
         let (lines, written) = spawn_writer(io::stderr(), log.format)?;
         let filter = EnvFilter::builder().parse(&log.level)?;
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
@@ -50,30 +53,30 @@ impl Logging {
 
 impl Drop for Logging {
     fn drop(&mut self) {
-        // Of a stuck stderr the queue may be full: then there is nobody to say farewell to.
-        if self.lines.queue.try_send(Line::Last).is_ok() {
-            self.written.recv_timeout(FAREWELL).ok();
+        // If the queue is full, stderr is stuck and nothing more can be written.
+        if self.lines.queue.try_send(LogMessage::End).is_ok() {
+            self.written.recv_timeout(FLUSH_TIMEOUT).ok();
         }
     }
 }
 
-/// What is sent to the writing thread.
-enum Line {
-    Text(Vec<u8>),
-    Last,
+/// A message to the writing thread.
+enum LogMessage {
+    Line(Vec<u8>),
+    End,
 }
 
-/// The way to the writing thread.
+/// The queue to the writing thread.
 #[derive(Clone)]
-struct Lines {
-    queue: SyncSender<Line>,
+struct LogQueue {
+    queue: SyncSender<LogMessage>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Write for Lines {
-    /// Takes a whole line: the subscriber hands over one event in one call.
+impl Write for LogQueue {
+    /// Queues a whole line: the subscriber writes an event in one call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.queue.try_send(Line::Text(line.to_vec())).is_err() {
+        if self.queue.try_send(LogMessage::Line(line.to_vec())).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
@@ -84,7 +87,7 @@ impl Write for Lines {
     }
 }
 
-impl<'a> MakeWriter<'a> for Lines {
+impl<'a> MakeWriter<'a> for LogQueue {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -92,15 +95,15 @@ impl<'a> MakeWriter<'a> for Lines {
     }
 }
 
-fn spawn_writer(mut out: impl Write + Send + 'static, format: LogFormat) -> io::Result<(Lines, Receiver<()>)> {
-    let (queue, lines) = mpsc::sync_channel(QUEUE);
+fn spawn_writer(mut out: impl Write + Send + 'static, format: LogFormat) -> io::Result<(LogQueue, Receiver<()>)> {
+    let (queue, lines) = mpsc::sync_channel(QUEUED_LINES_MAX);
     let (done, written) = mpsc::sync_channel(1);
     let dropped = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&dropped);
     thread::Builder::new().name("log".to_owned()).spawn(move || {
-        // A stderr that nobody reads any more is no reason to stop; its lines are lost either way.
+        // A failed write is no reason to stop: the line is lost either way.
         for line in lines {
-            let Line::Text(text) = line else { break };
+            let LogMessage::Line(text) = line else { break };
             drop(out.write_all(&text));
             let lost = count.swap(0, Ordering::Relaxed);
             if lost > 0 {
@@ -115,7 +118,7 @@ fn spawn_writer(mut out: impl Write + Send + 'static, format: LogFormat) -> io::
         drop(out.flush());
         done.send(()).ok();
     })?;
-    Ok((Lines { queue, dropped }, written))
+    Ok((LogQueue { queue, dropped }, written))
 }
 
 #[cfg(test)]
@@ -124,25 +127,25 @@ mod tests {
 
     use super::*;
 
-    /// An output that takes nothing until it is opened.
+    /// An output that blocks until it is opened.
     #[derive(Clone, Default)]
-    struct Stuck(Arc<Gate>);
+    struct StuckOutput(Arc<OutputState>);
 
     #[derive(Default)]
-    struct Gate {
+    struct OutputState {
         open: Mutex<bool>,
         opened: Condvar,
         written: Mutex<Vec<u8>>,
     }
 
-    impl Stuck {
+    impl StuckOutput {
         fn open(&self) {
             *self.0.open.lock().unwrap() = true;
             self.0.opened.notify_all();
         }
     }
 
-    impl Write for Stuck {
+    impl Write for StuckOutput {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             drop(self.0.opened.wait_while(self.0.open.lock().unwrap(), |open| !*open).unwrap());
             self.0.written.lock().unwrap().extend_from_slice(bytes);
@@ -155,11 +158,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stuck_stderr_drops_and_counts_lines_and_holds_up_nobody() {
-        let stderr = Stuck::default();
+    fn a_stuck_stderr_drops_and_counts_lines() {
+        let stderr = StuckOutput::default();
         let (mut lines, written) = spawn_writer(stderr.clone(), LogFormat::Json).unwrap();
-        // The thread holds one line, the queue holds its fill, and the rest is dropped.
-        let sent = QUEUE + 100;
+        // The thread holds one line, the queue is full, and the rest is dropped.
+        let sent = QUEUED_LINES_MAX + 100;
         for number in 0..sent {
             lines.write_all(format!("line {number}\n").as_bytes()).unwrap();
         }

@@ -1,4 +1,4 @@
-//! `punctual config`: what is set, and where it was set.
+//! `punctual config`: prints every setting and where it was set.
 
 use std::io::Write;
 
@@ -7,9 +7,9 @@ use clap::Args;
 use super::flags::Flags;
 use crate::config::DEFAULT_FILE;
 
-/// What `punctual config` takes.
+/// The arguments of `punctual config`.
 #[derive(Args)]
-pub struct Arguments {
+pub struct ConfigArguments {
     /// Print the default file with its comments instead.
     #[arg(long)]
     default: bool,
@@ -18,7 +18,7 @@ pub struct Arguments {
 }
 
 /// Prints the settings on stdout.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &ConfigArguments) -> anyhow::Result<()> {
     let text = if arguments.default { DEFAULT_FILE.to_owned() } else { arguments.flags.load()?.0.to_string() };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())

@@ -1,12 +1,12 @@
-//! The flags that set something, for `serve` and for whoever needs the same settings.
+//! The flags that change settings, for `serve` and every command that needs the same settings.
 
 use std::path::PathBuf;
 
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
 
-use crate::config::{Config, Faults, Origin, Settings};
+use crate::config::{Config, RawSettings, SettingFaults, SettingOrigin};
 
-/// Flags win over the environment, which wins over the file.
+/// The flags. They win over the environment, which wins over the file.
 #[derive(Args)]
 pub struct Flags {
     /// A file of settings over the defaults.
@@ -36,18 +36,18 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Every setting in force, and what they mean.
-    pub fn load(&self) -> Result<(Settings, Config), Faults> {
-        let mut settings = Settings::defaults();
-        let mut faults = Faults::default();
+    /// All settings in force, raw and typed.
+    pub fn load(&self) -> Result<(RawSettings, Config), SettingFaults> {
+        let mut settings = RawSettings::defaults();
+        let mut faults = SettingFaults::default();
         if let Some(path) = &self.config {
-            settings.lay_file(path, &mut faults);
+            settings.apply_file(path, &mut faults);
         }
-        // What is not Unicode is no setting of ours, or else a value that no setting has.
+        // A name that is not Unicode is no setting; a value that is not Unicode is refused as any wrong value.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };
-        settings.lay_environment(std::env::vars_os().filter_map(text), &mut faults);
+        settings.apply_environment(std::env::vars_os().filter_map(text), &mut faults);
         let flags = [
             ("listen", "--listen", &self.listen),
             ("data", "--data", &self.data),
@@ -59,7 +59,7 @@ impl Flags {
         ];
         for (key, flag, given) in flags {
             if let Some(text) = given {
-                settings.lay_text(key, text, Origin::Flag(flag), &mut faults);
+                settings.apply_text(key, text, SettingOrigin::Flag(flag), &mut faults);
             }
         }
         let config = Config::new(&settings, faults)?;
@@ -67,17 +67,17 @@ impl Flags {
     }
 }
 
-/// The same flags, for who works on the store only: those that are about something else are taken, so that one set of
-/// flags serves both, and not listed.
+/// The same flags for commands that work on the store only. Flags about other things are accepted, so that one set of
+/// flags serves all commands, but `--help` does not list them.
 pub struct OfStore(pub Flags);
 
-const ELSEWHERE: [&str; 5] = ["listen", "read_store", "broker", "coordinator", "roles"];
+const HIDDEN_FLAGS: [&str; 5] = ["listen", "read_store", "broker", "coordinator", "roles"];
 
 impl Args for OfStore {
     fn augment_args(command: Command) -> Command {
         Flags::augment_args(command).mut_args(|arg| {
-            let is_elsewhere = ELSEWHERE.contains(&arg.get_id().as_str());
-            if is_elsewhere { arg.hide(true) } else { arg }
+            let is_hidden = HIDDEN_FLAGS.contains(&arg.get_id().as_str());
+            if is_hidden { arg.hide(true) } else { arg }
         })
     }
 

@@ -1,4 +1,4 @@
-//! `punctual migrate`: moves the store's schema by hand, while no server runs on it. `serve` goes up by itself.
+//! `punctual migrate`: migrates the store by hand, while no server runs on it. `serve` migrates up by itself.
 
 use std::io::Write;
 
@@ -11,21 +11,21 @@ use punctual_store::{postgres, sqlite};
 use super::flags::OfStore;
 use crate::config::StoreChoice;
 
-/// What `punctual migrate` takes.
+/// The arguments of `punctual migrate`.
 #[derive(Args)]
-pub struct Arguments {
+pub struct MigrateArguments {
     #[command(subcommand)]
     direction: Direction,
 }
 
 #[derive(Subcommand)]
 enum Direction {
-    /// Apply every step that is missing.
+    /// Apply every missing step.
     Up(OfStore),
-    /// Take steps back.
+    /// Revert steps.
     Down {
-        /// The step to go back to [default: the one before the last]. The first step made the tables: 0 takes that back
-        /// too and deletes every task, so with tasks in the store it has to be said.
+        /// The step to go back to [default: the one before the last]. 0 reverts the first step too, which created
+        /// the tables, and deletes every task. So it must be given if the store has tasks.
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
         #[command(flatten)]
@@ -36,20 +36,20 @@ enum Direction {
 }
 
 /// The database of a store, open for migrations.
-enum Database {
+enum MigratedDatabase {
     Sqlite(sqlite::Database),
     Postgres(postgres::Database),
 }
 
-impl Database {
-    /// Opens it; an embedded one that is not there is made only `if_missing`.
-    async fn open(flags: &OfStore, if_missing: bool) -> anyhow::Result<Self> {
+impl MigratedDatabase {
+    /// Opens it. A missing embedded one is created if `create` is set.
+    async fn open(flags: &OfStore, create: bool) -> anyhow::Result<Self> {
         let (_, config) = flags.0.load()?;
         match &config.store {
             StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Database::connect(url.expose()).await?)),
             StoreChoice::Sqlite => {
-                let there = if_missing || config.data.is_dir();
-                ensure!(there, "there is no data directory {}", config.data.display());
+                let exists = create || config.data.is_dir();
+                ensure!(exists, "there is no data directory {}", config.data.display());
                 Ok(Self::Sqlite(sqlite::Database::open(&config.data, &sqlite::Options::default())?))
             }
         }
@@ -84,20 +84,20 @@ impl Database {
     }
 }
 
-/// Moves the schema, and prints what was done.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+/// Migrates the schema, and prints what was done.
+pub fn run(arguments: &MigrateArguments) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(migrate(arguments))
 }
 
-async fn migrate(arguments: &Arguments) -> anyhow::Result<()> {
+async fn migrate(arguments: &MigrateArguments) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match &arguments.direction {
         Direction::Up(flags) => {
-            let applied = Database::open(flags, true).await?.up().await?;
+            let applied = MigratedDatabase::open(flags, true).await?.up().await?;
             writeln!(out, "applied: {}", numbers(&applied))?;
         }
         Direction::Down { to, flags } => {
-            let mut database = Database::open(flags, false).await?;
+            let mut database = MigratedDatabase::open(flags, false).await?;
             let standing = database.status().await?;
             let last = standing.steps.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
             let target = to.unwrap_or(last.unwrap_or(0).saturating_sub(1));
@@ -107,7 +107,7 @@ async fn migrate(arguments: &Arguments) -> anyhow::Result<()> {
             writeln!(out, "taken back: {}", numbers(&taken_back))?;
         }
         Direction::Status(flags) => {
-            let standing = Database::open(flags, false).await?.status().await?;
+            let standing = MigratedDatabase::open(flags, false).await?.status().await?;
             for step in &standing.steps {
                 let applied = step.applied_at.map_or("not applied".to_owned(), |at| format!("applied {at}"));
                 writeln!(out, "{:04} {} {applied}", step.version, step.name)?;

@@ -1,5 +1,6 @@
-//! `punctual sink`: a receiver of webhooks for trying things out. It prints each hit on one line and answers as the
-//! URL or the flag says, so that retries and dead letters can be watched without writing a server.
+//! `punctual sink`: a receiver of webhooks to try things out. It prints each request on one line and
+//! answers with the status that the URL or the flag asks for, so that retries and dead letters can be
+//! watched without writing a server.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,30 +14,30 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use clap::Args;
 
-/// The largest body that is taken: any payload that the server accepts by default.
-const BODY_BYTES: usize = 1_024 * 1_024;
+/// The largest body: any payload that the server accepts by default.
+const BODY_BYTES_MAX: usize = 1_024 * 1_024;
 
-/// What `punctual sink` takes.
+/// The arguments of `punctual sink`.
 #[derive(Args)]
-pub struct Arguments {
+pub struct SinkArguments {
     /// Where to listen; port 0 picks a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7410")]
     listen: SocketAddr,
-    /// The status of every answer whose URL does not say.
+    /// The status of every answer whose URL names none.
     #[arg(long, default_value = "200", value_parser = parse_status)]
     status: StatusCode,
 }
 
 /// Receives until it is killed.
-pub fn run(arguments: &Arguments) -> anyhow::Result<()> {
+pub fn run(arguments: &SinkArguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(receive(arguments))
 }
 
-async fn receive(arguments: &Arguments) -> anyhow::Result<()> {
+async fn receive(arguments: &SinkArguments) -> anyhow::Result<()> {
     let cannot = || format!("cannot listen on {}", arguments.listen);
     let listener = tokio::net::TcpListener::bind(arguments.listen).await.with_context(cannot)?;
-    let app = Router::new().fallback(hit).layer(DefaultBodyLimit::max(BODY_BYTES)).with_state(arguments.status);
+    let app = Router::new().fallback(hit).layer(DefaultBodyLimit::max(BODY_BYTES_MAX)).with_state(arguments.status);
     print(&format!("listening on http://{}", listener.local_addr()?));
     axum::serve(listener, app).await?;
     Ok(())
@@ -59,7 +60,8 @@ async fn hit(
     (status, [(header::CONTENT_TYPE, "application/json")], r#"{"received":true}"#).into_response()
 }
 
-/// What the URL says: `status=503` for every attempt, with `attempts=2` for the first two. Other words are not for us.
+/// The status that the URL asks for: `status=503` for every attempt, with `attempts=2` for the first two. Other
+/// parameters are ignored.
 fn wanted(query: &HashMap<String, String>, attempt: u32) -> Option<StatusCode> {
     let status = parse_status(query.get("status")?).ok()?;
     let attempts = query.get("attempts").and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);
@@ -73,15 +75,15 @@ fn parse_status(text: &str) -> Result<StatusCode, String> {
         .ok_or("must be a status from 200 to 999".into())
 }
 
-/// One hit is one line, whatever was sent.
+/// The text on one line, with control characters escaped.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// Prints at once, also into a pipe.
+/// Prints the line and flushes, also into a pipe.
 fn print(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading any more; the answers matter all the same.
+    // The reader may be gone; the answers matter all the same.
     drop(writeln!(out, "{line}").and_then(|()| out.flush()));
 }
 
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_says_what_its_first_attempts_get() {
+    fn a_url_sets_the_status_of_its_first_attempts() {
         let statuses = |query: &[(&str, &str)]| {
             let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
             [1, 2, 3].map(|attempt| wanted(&query, attempt).map(|status| status.as_u16()))

@@ -1,33 +1,33 @@
-//! When circuit breakers open, and how they are probed.
+//! The section `breakers`: when circuit breakers open, and how they are probed.
 
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, SLOTS};
 use punctual_core::time::signed_millis;
 
-use super::reader::Reader;
+use super::reader::SettingReader;
 
-/// When circuit breakers open; see the default file.
+/// When circuit breakers open.
 #[derive(Clone, Copy, Debug)]
-pub struct Breakers {
-    /// Whether there are any.
+pub struct BreakerSettings {
+    /// Whether breakers are used.
     pub enabled: bool,
     /// How far back runs are counted.
     pub window: Duration,
-    /// With fewer runs none opens.
+    /// The fewest runs that can open one.
     pub minimum: u64,
-    /// It opens when more than so many percent failed.
+    /// One opens when more than this percentage failed.
     pub failure_percent: u64,
-    /// How long after it opened, and after a probe, the next probe is made.
+    /// The time from the opening, or from a probe, to the next probe.
     pub probe: Duration,
 }
 
 const DAY: Duration = Duration::from_hours(24);
 
-impl Breakers {
+impl BreakerSettings {
     /// Reads the settings of this section.
-    pub(super) fn read(read: &mut Reader<'_>) -> Self {
-        // A slot of the window is as long as it takes the nodes to tell each other, at least.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        // A slot of the window is at least as long as the nodes take to exchange their counts.
         let shortest = Duration::from_secs(SLOTS.unsigned_abs());
         Self {
             enabled: read.flag("breakers.enabled"),
@@ -38,7 +38,7 @@ impl Breakers {
         }
     }
 
-    /// When they open.
+    /// The rules by which they open.
     pub fn rules(&self) -> Rules {
         let Self { minimum, failure_percent, .. } = *self;
         Rules { window_millis: signed_millis(self.window), minimum, failure_percent }

@@ -1,4 +1,4 @@
-//! The parts this build can be put together from: its roles and its adapters. What it does not know yet is refused
+//! The roles of a node and the adapters it can use. A name that this build does not know is refused
 //! with a sentence that says so.
 
 use std::collections::BTreeSet;
@@ -9,13 +9,13 @@ use super::secret::{SecretUrl, split_scheme};
 /// What a process does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Speaks HTTP.
+    /// Serves the HTTP API.
     Api,
-    /// Claims what is due.
+    /// Dispatches due tasks.
     Scheduler,
     /// Calls webhooks.
     Worker,
-    /// Stands for election, and as the leader rescues what was lost.
+    /// Stands for election. The leader reaps, fires schedules and prunes.
     Leader,
 }
 
@@ -25,9 +25,9 @@ pub type Roles = BTreeSet<Role>;
 /// Where tasks are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreChoice {
-    /// In the data directory, by `SQLite`.
+    /// `SQLite`, in the data directory.
     Sqlite,
-    /// By a `PostgreSQL` server.
+    /// A `PostgreSQL` server.
     Postgres(SecretUrl),
 }
 

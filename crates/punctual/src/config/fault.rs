@@ -1,49 +1,49 @@
-//! What is wrong with a configuration, for the person who wrote it: every fault at once, each with its key, its
-//! value, where it came from and what to do.
+//! The faults of the settings, for the operator: all at once, each with its key, its value, its origin
+//! and what to do.
 
 use std::fmt;
 
 use super::secret::split_scheme;
-use super::settings::{Origin, Setting};
+use super::settings::{Setting, SettingOrigin};
 
-/// What may hold the address of a server, and with it a password.
+/// Settings that may hold the address of a server, and with it a password.
 const ADDRESSES: [&str; 4] = ["store", "read_store", "broker", "coordinator"];
 
-/// One fault.
+/// One fault of the settings.
 #[derive(Debug)]
-pub struct Fault {
+pub struct SettingFault {
     subject: String,
     advice: String,
 }
 
-/// Every fault of a configuration.
+/// All faults of the settings.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<Fault>);
+pub struct SettingFaults(Vec<SettingFault>);
 
-impl Faults {
-    /// A setting has a value it cannot have.
+impl SettingFaults {
+    /// Adds a setting with a wrong value.
     pub fn value(&mut self, key: &str, setting: &Setting, advice: impl Into<String>) {
         let subject = format!("{key} = {} {}", shown(key, &setting.value), setting.origin);
-        self.0.push(Fault { subject, advice: advice.into() });
+        self.0.push(SettingFault { subject, advice: advice.into() });
     }
 
-    /// A key is none of ours.
-    pub fn key(&mut self, key: &str, origin: &Origin, advice: impl Into<String>) {
-        self.0.push(Fault { subject: format!("{key} {origin}"), advice: advice.into() });
+    /// Adds an unknown key.
+    pub fn key(&mut self, key: &str, origin: &SettingOrigin, advice: impl Into<String>) {
+        self.0.push(SettingFault { subject: format!("{key} {origin}"), advice: advice.into() });
     }
 
-    /// A source could not be read at all.
+    /// Adds a source that cannot be read.
     pub fn source(&mut self, source: impl Into<String>, advice: impl Into<String>) {
-        self.0.push(Fault { subject: source.into(), advice: advice.into() });
+        self.0.push(SettingFault { subject: source.into(), advice: advice.into() });
     }
 
     /// `value`, if there are no faults.
-    pub fn or<T>(self, value: T) -> Result<T, Faults> {
+    pub fn or<T>(self, value: T) -> Result<T, SettingFaults> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for SettingFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
             [fault] => write!(f, "{fault}"),
@@ -55,15 +55,15 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for SettingFaults {}
 
-impl fmt::Display for Fault {
+impl fmt::Display for SettingFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.subject, self.advice)
     }
 }
 
-/// The value as TOML; of an address only the scheme, because what is wrong with it may be where its password stands.
+/// The value as TOML. Of an address only the scheme: the faulty part may be its password.
 fn shown(key: &str, value: &toml::Value) -> String {
     let text = value.as_str().unwrap_or_default();
     let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric());

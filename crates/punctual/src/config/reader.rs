@@ -1,6 +1,7 @@
 //! Turns settings into typed values, each within its bounds.
 //!
-//! A faulty value is noted and its default taken instead, so that reading goes on and finds every fault.
+//! Called by [`super::Config::new`]. A faulty value is recorded and its default used instead, so that
+//! reading goes on and finds every fault.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,18 +9,18 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
-use super::fault::Faults;
-use super::settings::{Setting, Settings};
+use super::fault::SettingFaults;
+use super::settings::{RawSettings, Setting};
 
 /// Reads settings and collects faults.
-pub struct Reader<'a> {
-    settings: &'a Settings,
-    faults: &'a mut Faults,
+pub struct SettingReader<'a> {
+    settings: &'a RawSettings,
+    faults: &'a mut SettingFaults,
 }
 
-impl<'a> Reader<'a> {
-    /// Reads `settings`; what is wrong with them goes to `faults`.
-    pub fn new(settings: &'a Settings, faults: &'a mut Faults) -> Self {
+impl<'a> SettingReader<'a> {
+    /// Reads `settings`, and adds their faults to `faults`.
+    pub fn new(settings: &'a RawSettings, faults: &'a mut SettingFaults) -> Self {
         Self { settings, faults }
     }
 
@@ -32,7 +33,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Yes or no.
+    /// True or false.
     pub fn flag(&mut self, key: &str) -> bool {
         self.read(key, |value| value.as_bool().ok_or_else(|| "must be true or false".to_owned()))
     }
@@ -57,12 +58,12 @@ impl<'a> Reader<'a> {
         self.read(key, |value| value.clone().try_into().map_err(|_| format!("must be {words}")))
     }
 
-    /// A text that `parse` makes something of.
+    /// A text that `parse` accepts.
     pub fn text<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> T {
         self.read(key, |value| parse(value.as_str().unwrap_or_default()))
     }
 
-    /// A list of texts that `parse` makes something of.
+    /// A list of texts that `parse` accepts.
     pub fn list<T>(&mut self, key: &str, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
         self.read(key, |value| {
             let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -70,7 +71,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Notes a fault of `key` unless `holds`: for what two settings must be to each other.
+    /// Records a fault of `key` unless `holds`: for rules about two settings.
     pub fn require(&mut self, key: &str, holds: bool, advice: &str) {
         if !holds {
             self.faults.value(key, self.settings.get(key), advice);

@@ -1,8 +1,8 @@
-//! The address of a server, which may hold a password: shown only without it.
+//! The address of a server. It may hold a password, so it is shown without it.
 
 use std::fmt;
 
-/// A URL that is not printed as it is.
+/// A URL whose password is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretUrl(String);
 
@@ -12,7 +12,7 @@ impl SecretUrl {
         Self(url.into())
     }
 
-    /// All of it, for whoever connects.
+    /// The whole URL, to connect with.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -30,14 +30,14 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// `text` without the password and the query of the URL that it may be: drivers take passwords in both. Nothing is shown
-/// that may be a piece of a password whose special characters were not written as `%40` and the like.
+/// `text` without the password and the query, if it is a URL: drivers take passwords in both. Parts that may belong to
+/// a password with unescaped special characters are not shown either.
 pub fn masked(text: &str) -> String {
     if !text.contains("://") {
         return text.to_owned();
     }
     let Some((scheme, rest)) = split_scheme(text) else { return "…".to_owned() };
-    // A password may hold an @, a slash and a question mark of its own, the server's name does not.
+    // A password may contain @, / and ?; the name of a server does not.
     let (user, rest) = rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
     let (rest, query) = rest.split_once('?').map_or((rest, ""), |(rest, _)| (rest, "?…"));
     let (servers, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -53,12 +53,12 @@ pub fn masked(text: &str) -> String {
     if is_clear { format!("{scheme}://{user}{servers}{path}{query}") } else { format!("{scheme}://…") }
 }
 
-/// The scheme of a URL and what follows it; none if the text does not begin with one.
+/// The scheme of a URL and the rest; none if the text has no scheme.
 pub fn split_scheme(text: &str) -> Option<(&str, &str)> {
     text.split_once("://").filter(|(scheme, _)| scheme.chars().all(|one| one.is_ascii_alphanumeric()))
 }
 
-/// A name or an address, and perhaps a port.
+/// Whether `text` is a name or an address, with or without a port.
 fn is_server(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':').filter(|_| !text.ends_with(']')) {
         Some((host, port)) => (host, port),

@@ -1,7 +1,8 @@
-//! The layers of the configuration, laid over each other before anything is interpreted.
+//! The layers of the configuration, merged before any value is checked.
 //!
-//! The embedded default file is the bottom layer and also the list of what exists: a key that it does not have is
-//! unknown, and a value must be of the type it has there. Above it lie the file, the environment and the flags.
+//! The embedded default file is the bottom layer and the list of all keys: a key that it lacks is
+//! unknown, and a value must have the type that it has there. Above it are the file, the environment
+//! and the flags.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::fault::Faults;
+use super::fault::SettingFaults;
 
-/// The default file, comments and all.
+/// The default file with its comments.
 pub const DEFAULT_FILE: &str = include_str!("../../punctual.default.toml");
 
-/// What the environment variables that hold settings begin with.
+/// The prefix of environment variables with settings.
 const PREFIX: &str = "PUNCTUAL_";
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// The embedded default file.
     Default,
     /// The file named by `--config`.
@@ -30,13 +31,13 @@ pub enum Origin {
     Flag(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Origin::Default => f.write_str("by default"),
-            Origin::File(path) => write!(f, "in {}", path.display()),
-            Origin::Environment(name) => write!(f, "from {name}"),
-            Origin::Flag(flag) => write!(f, "from {flag}"),
+            SettingOrigin::Default => f.write_str("by default"),
+            SettingOrigin::File(path) => write!(f, "in {}", path.display()),
+            SettingOrigin::Environment(name) => write!(f, "from {name}"),
+            SettingOrigin::Flag(flag) => write!(f, "from {flag}"),
         }
     }
 }
@@ -47,35 +48,35 @@ pub struct Setting {
     /// The value, of the type it has in the default file.
     pub value: Value,
     /// Where it came from.
-    pub origin: Origin,
+    pub origin: SettingOrigin,
 }
 
 /// Every setting by its dotted key.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct RawSettings {
     by_key: BTreeMap<String, Setting>,
     defaults: BTreeMap<String, Value>,
 }
 
-impl Settings {
+impl RawSettings {
     /// The bottom layer.
     pub fn defaults() -> Self {
         let table: Table = DEFAULT_FILE.parse().expect("invariant: a test reads the default file");
         let defaults: BTreeMap<String, Value> = flatten(table).into_iter().collect();
-        let setting = |value: &Value| Setting { value: value.clone(), origin: Origin::Default };
+        let setting = |value: &Value| Setting { value: value.clone(), origin: SettingOrigin::Default };
         let by_key = defaults.iter().map(|(key, value)| (key.clone(), setting(value))).collect();
         Self { by_key, defaults }
     }
 
-    /// Lays the file at `path` over what is there.
-    pub fn lay_file(&mut self, path: &Path, faults: &mut Faults) {
+    /// Applies the file at `path`.
+    pub fn apply_file(&mut self, path: &Path, faults: &mut SettingFaults) {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) => return faults.source(format!("cannot read {}", path.display()), error.to_string()),
         };
         match text.parse::<Table>() {
             Ok(table) => {
-                let origin = Origin::File(path.to_owned());
+                let origin = SettingOrigin::File(path.to_owned());
                 for (key, value) in flatten(table) {
                     self.set(&key, value, origin.clone(), faults);
                 }
@@ -88,18 +89,18 @@ impl Settings {
         }
     }
 
-    /// Lays the environment over what is there.
-    pub fn lay_environment(&mut self, variables: impl Iterator<Item = (String, String)>, faults: &mut Faults) {
+    /// Applies the environment.
+    pub fn apply_environment(&mut self, variables: impl Iterator<Item = (String, String)>, faults: &mut SettingFaults) {
         let mut ours: Vec<_> = variables.filter(|(name, _)| is_setting(name)).collect();
         ours.sort();
         for (name, text) in ours {
             let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");
-            self.lay_text(&key, &text, Origin::Environment(name), faults);
+            self.apply_text(&key, &text, SettingOrigin::Environment(name), faults);
         }
     }
 
-    /// Lays one value, as a flag or a variable brings it, over what is there.
-    pub fn lay_text(&mut self, key: &str, text: &str, origin: Origin, faults: &mut Faults) {
+    /// Applies one value from a flag or a variable.
+    pub fn apply_text(&mut self, key: &str, text: &str, origin: SettingOrigin, faults: &mut SettingFaults) {
         let value = match self.defaults.get(key) {
             Some(Value::Integer(_)) => {
                 text.parse().map(Value::Integer).or_else(|_| text.parse().map(Value::Float)).ok()
@@ -114,7 +115,7 @@ impl Settings {
         self.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), origin, faults);
     }
 
-    /// The value in force. A key that the default file does not have is a fault of the program.
+    /// The value in force. The key must be one of the default file.
     pub fn get(&self, key: &str) -> &Setting {
         self.by_key.get(key).expect("invariant: a test reads every key")
     }
@@ -122,7 +123,7 @@ impl Settings {
     /// The value of the default file.
     pub fn default_of(&self, key: &str) -> Setting {
         let value = self.defaults.get(key).expect("invariant: a test reads every key");
-        Setting { value: value.clone(), origin: Origin::Default }
+        Setting { value: value.clone(), origin: SettingOrigin::Default }
     }
 
     /// Every setting in force, by its key.
@@ -130,7 +131,7 @@ impl Settings {
         self.by_key.iter().map(|(key, setting)| (key.as_str(), setting))
     }
 
-    fn set(&mut self, key: &str, value: Value, origin: Origin, faults: &mut Faults) {
+    fn set(&mut self, key: &str, value: Value, origin: SettingOrigin, faults: &mut SettingFaults) {
         let Some(default) = self.defaults.get(key) else {
             return faults.key(key, &origin, self.advice_on_unknown(key));
         };
@@ -149,24 +150,24 @@ impl Settings {
         }
         let nearest = self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| distance(known, key));
         match nearest {
-            // Of a short key two other characters make another word.
+            // In a short key two changed characters make another word.
             Some(known) if distance(known, key) <= (key.len() / 3).min(2) => {
                 format!("unknown key; did you mean {known}?")
             }
-            _ => "unknown key; `punctual config --default` lists those there are".to_owned(),
+            _ => "unknown key; `punctual config --default` lists all keys".to_owned(),
         }
     }
 }
 
-/// Whether an environment variable is meant for us. Kubernetes gives every pod variables of this shape for a service
-/// called `punctual`; to refuse those would keep us from starting beside it.
+/// Whether an environment variable is a setting. Kubernetes gives every pod variables of this shape for a service
+/// called `punctual`; refusing them would keep the server from starting there.
 fn is_setting(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let of_kubernetes = rest == "PORT" || rest.starts_with("PORT_") || rest.starts_with("SERVICE_");
     rest != "CONFIG" && !of_kubernetes
 }
 
-/// The type a value should have had, if it has another.
+/// The expected type, if the value has another.
 fn wanted_type(key: &str, default: &Value, value: &Value) -> Option<&'static str> {
     match (default, value) {
         (Value::Integer(_), Value::Float(_)) if key.ends_with("_seconds") => None,
@@ -179,7 +180,7 @@ fn wanted_type(key: &str, default: &Value, value: &Value) -> Option<&'static str
     }
 }
 
-/// The leaves of a table by their dotted keys. An empty section is a leaf too, so that a misspelt one is noticed.
+/// The leaves of a table by their dotted keys. An empty section counts as a leaf, so that a misspelt one is found.
 fn flatten(table: Table) -> Vec<(String, Value)> {
     table
         .into_iter()

@@ -1,14 +1,14 @@
-//! Prints the settings in force as TOML that `--config` would take, each that is not the default with its origin.
-//! Passwords in addresses are left out.
+//! Prints the settings in force as TOML that `--config` accepts. A value that is not the default has
+//! its origin beside it. Passwords in addresses are left out.
 
 use std::fmt;
 
 use super::secret::masked;
-use super::settings::{Origin, Setting, Settings};
+use super::settings::{RawSettings, Setting, SettingOrigin};
 
-impl fmt::Display for Settings {
+impl fmt::Display for RawSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys without a section come first: in TOML whatever follows a section's head belongs to it.
+        // Keys without a section come first: in TOML every key after a section's head belongs to it.
         for (key, setting) in self.iter().filter(|(key, _)| !key.contains('.')) {
             line(f, key, setting)?;
         }
@@ -33,7 +33,7 @@ fn line(f: &mut fmt::Formatter<'_>, key: &str, setting: &Setting) -> fmt::Result
         None => setting.value.clone(),
     };
     match &setting.origin {
-        Origin::Default => writeln!(f, "{key} = {value}"),
+        SettingOrigin::Default => writeln!(f, "{key} = {value}"),
         origin => writeln!(f, "{key} = {value} # {origin}"),
     }
 }

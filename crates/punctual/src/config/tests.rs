@@ -1,24 +1,25 @@
-//! The default file against the types, the layers against each other, and the faults.
+//! Tests of the default file, of the layers, and of the faults.
 
 use std::path::Path;
 
 use punctual_core::breakers::window::Rules;
 use punctual_core::networks::is_forbidden;
+use punctual_core::retry::RetryPolicy;
 
 use super::*;
 
-/// The configuration made of a file's text, an environment and flags, as the command line makes it.
+/// The configuration from a file's text, an environment and flags, as the command line loads it.
 fn load(file: &str, environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Result<Config, String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("punctual.toml");
     std::fs::write(&path, file).unwrap();
-    let mut settings = Settings::defaults();
-    let mut faults = Faults::default();
-    settings.lay_file(&path, &mut faults);
+    let mut settings = RawSettings::defaults();
+    let mut faults = SettingFaults::default();
+    settings.apply_file(&path, &mut faults);
     let variables = environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    settings.lay_environment(variables, &mut faults);
+    settings.apply_environment(variables, &mut faults);
     for (flag, text) in flags {
-        settings.lay_text(&flag[2..], text, Origin::Flag(flag), &mut faults);
+        settings.apply_text(&flag[2..], text, SettingOrigin::Flag(flag), &mut faults);
     }
     let place = format!("{}/", directory.path().display());
     Config::new(&settings, faults).map_err(|faults| faults.to_string().replace(&place, ""))
@@ -38,11 +39,11 @@ fn the_default_file_is_complete_and_within_its_bounds() {
 
 #[test]
 fn every_key_of_the_default_file_is_read() {
-    // A value that no setting but these two can have: whoever reads the key complains.
-    for (key, _) in Settings::defaults().iter() {
-        let mut settings = Settings::defaults();
-        let mut faults = Faults::default();
-        settings.lay_text(key, "-1", Origin::Flag("--test"), &mut faults);
+    // A value that only these two settings accept, so that reading the key is a fault.
+    for (key, _) in RawSettings::defaults().iter() {
+        let mut settings = RawSettings::defaults();
+        let mut faults = SettingFaults::default();
+        settings.apply_text(key, "-1", SettingOrigin::Flag("--test"), &mut faults);
         if !["data", "log.level"].contains(&key) {
             let faults = Config::new(&settings, faults).expect_err(key).to_string();
             assert!(faults.starts_with(key), "{key}: {faults}");
@@ -51,7 +52,7 @@ fn every_key_of_the_default_file_is_read() {
 }
 
 #[test]
-fn the_flag_wins_over_the_environment_over_the_file_over_the_default() {
+fn flags_win_over_environment_over_file_over_default() {
     let file = "listen = '127.0.0.1:1'\ndata = 'file'\n[webhooks]\nper_target = 1\nconnect_timeout_seconds = 0.25";
     let environment = [("PUNCTUAL_LISTEN", "127.0.0.1:2"), ("PUNCTUAL_WEBHOOKS__PER_TARGET", "2"), ("OTHER", "x")];
     let config = load(file, &environment, &[("--listen", "127.0.0.1:3")]).unwrap();
@@ -73,7 +74,7 @@ fn lists_come_with_commas() {
 }
 
 #[test]
-fn all_faults_are_told_at_once() {
+fn all_faults_are_reported_at_once() {
     let file =
         "listne = 'x'\nroles = 3\n[limits]\npayload_bytes = 0\nbatch_tasks = 'many'\n[limts]\n[tasks]\njitter = 'some'";
     let environment = [("PUNCTUAL_SHUTDOWN__DRAIN_SECONDS", "soon"), ("PUNCTUAL_WEBHOOKS", "none")];
@@ -136,7 +137,7 @@ fn one_fault_is_one_sentence() {
 }
 
 #[test]
-fn what_may_hold_a_password_is_not_told() {
+fn a_value_that_may_hold_a_password_is_not_shown() {
     for flag in ["--store", "--read_store", "--broker", "--coordinator"] {
         for text in ["punc:hunter2@h/d", "host=h password=hunter2", "a:hunter2@h/postgres://x", "mysql://a:hunter2@h"] {
             let told = load("", &[], &[(flag, text)]).unwrap_err();
@@ -148,7 +149,7 @@ fn what_may_hold_a_password_is_not_told() {
 }
 
 #[test]
-fn only_what_is_near_is_suggested() {
+fn only_similar_keys_are_suggested() {
     for (name, advice) in [
         ("PUNCTUAL_FOO", "foo from PUNCTUAL_FOO: unknown key; `punctual config --default` lists those there are"),
         ("PUNCTUAL_LISTNE", "listne from PUNCTUAL_LISTNE: unknown key; did you mean listen?"),
@@ -194,16 +195,16 @@ fn settings_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_not_toml_is_told_with_its_line() {
+fn a_file_that_is_not_toml_is_refused_with_its_line() {
     let told = load("listen = '127.0.0.1:1'\ndata = ", &[], &[]).unwrap_err();
     assert!(told.starts_with("punctual.toml is not TOML: line 2: "), "{told}");
-    let mut faults = Faults::default();
-    Settings::defaults().lay_file(Path::new("missing.toml"), &mut faults);
+    let mut faults = SettingFaults::default();
+    RawSettings::defaults().apply_file(Path::new("missing.toml"), &mut faults);
     assert!(faults.to_string().starts_with("cannot read missing.toml: "), "{faults}");
 }
 
 #[test]
-fn variables_that_kubernetes_makes_are_not_settings() {
+fn variables_of_kubernetes_are_not_settings() {
     let environment = [
         ("PUNCTUAL_PORT", "tcp://10.0.0.1:7400"),
         ("PUNCTUAL_PORT_7400_TCP_ADDR", "10.0.0.1"),
@@ -215,13 +216,13 @@ fn variables_that_kubernetes_makes_are_not_settings() {
 }
 
 #[test]
-fn what_is_shown_is_read_again() {
-    let mut settings = Settings::defaults();
-    let mut faults = Faults::default();
-    settings.lay_text(
+fn the_printed_settings_can_be_read_again() {
+    let mut settings = RawSettings::defaults();
+    let mut faults = SettingFaults::default();
+    settings.apply_text(
         "webhooks.per_target",
         "7",
-        Origin::Environment("PUNCTUAL_WEBHOOKS__PER_TARGET".into()),
+        SettingOrigin::Environment("PUNCTUAL_WEBHOOKS__PER_TARGET".into()),
         &mut faults,
     );
     let shown = settings.to_string();

@@ -1,0 +1,279 @@
+//! The sections of the settings: their types, their bounds, and what must hold between them.
+//!
+//! Called by [`super::Config::new`]. The default file documents what each setting does.
+
+use std::time::Duration;
+
+use punctual_core::networks::{AllowedNetworks, Network};
+use punctual_core::retry::RetryPolicy;
+use punctual_core::task::limits;
+use punctual_core::time::millis;
+use punctual_scheduler::fairness::{self, BandWeights};
+
+use super::reader::SettingReader;
+
+const MIB: i64 = 1_024 * 1_024;
+const GIB: i64 = 1_024 * MIB;
+pub(super) const DAY: Duration = Duration::from_hours(24);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
+const YEAR: Duration = Duration::from_hours(366 * 24);
+const MILLISECOND: Duration = Duration::from_millis(1);
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+
+/// The bounds of the HTTP interface.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitSettings {
+    /// Bytes of one task's payload.
+    pub payload_bytes: usize,
+    /// Bytes of a request that carries one task.
+    pub body_bytes: usize,
+    /// Bytes of a request that carries a batch.
+    pub batch_bytes: usize,
+    /// Tasks in a batch.
+    pub batch_tasks: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// Requests that are handled at once.
+    pub requests_in_flight: usize,
+    /// Bytes of request bodies that are held at once.
+    pub bodies_bytes: usize,
+    /// Pull workers that wait at once.
+    pub waiting_workers: usize,
+    /// How long a client may take to send its headers.
+    pub header_read_timeout: Duration,
+    /// How long an answer may take.
+    pub request_timeout: Duration,
+}
+
+/// The defaults of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskSettings {
+    /// Its retry policy.
+    pub retry_policy: RetryPolicy,
+    /// How long one run may take.
+    pub timeout: Duration,
+}
+
+/// How due tasks are found and claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerSettings {
+    /// How far ahead the wheel looks.
+    pub prefetch_window: Duration,
+    /// How often the store is searched for due tasks that no hint announced.
+    pub sweep_interval: Duration,
+    /// Tasks claimed in one write.
+    pub claim_batch: usize,
+    /// How long a dispatched task may wait for its start.
+    pub visibility: Duration,
+    /// The number of partitions.
+    pub partitions: u16,
+    /// Overdue webhooks that a node claims in a second after it takes a partition over; zero means any number.
+    pub backlog_per_second: u32,
+}
+
+/// How the leadership and the partitions are held.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderSettings {
+    /// How long a silent node stays leader, owner of partitions, and alive.
+    pub lease: Duration,
+    /// How often a node renews.
+    pub renewal: Duration,
+}
+
+/// How long finished tasks and keys are kept; none means forever.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionSettings {
+    /// A task, after it finished.
+    pub history: Option<Duration>,
+    /// An idempotency key, after it was used.
+    pub keys: Option<Duration>,
+}
+
+/// How webhooks are called.
+#[derive(Clone, Debug)]
+pub struct WebhookSettings {
+    /// Webhooks that are called at once.
+    pub concurrency: usize,
+    /// The same for one target.
+    pub per_target: usize,
+    /// The same for one tenant, in percent of the slots that no other tenant has.
+    pub tenant_percent: u8,
+    /// The same for one band of priorities.
+    pub band_percent: u8,
+    /// How long a target has to accept a connection.
+    pub connect_timeout: Duration,
+    /// Bytes read of an answer.
+    pub response_bytes: usize,
+    /// Special networks that may be called; includes loopback while authentication is off.
+    pub allow_networks: AllowedNetworks,
+}
+
+/// The leases of pull workers.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseSettings {
+    /// The lease of a worker that asks for none.
+    pub default: Duration,
+    /// The longest a worker may ask for.
+    pub max: Duration,
+}
+
+/// Pull workers, and what happens when they are silent.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerSettings {
+    /// After how long a silent worker is shown as lost.
+    pub lost_after: Duration,
+    /// Lost workers that make a task poison; zero means never.
+    pub poison_after: u32,
+}
+
+impl LimitSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let limits = Self {
+            payload_bytes: read.number("limits.payload_bytes", 1..=16 * MIB),
+            body_bytes: read.number("limits.body_bytes", 1_024..=64 * MIB),
+            batch_bytes: read.number("limits.batch_bytes", 1_024..=GIB),
+            batch_tasks: read.number("limits.batch_tasks", 1..=i64::try_from(limits::BATCH).unwrap_or(i64::MAX)),
+            connections: read.number("limits.connections", 1..=1_000_000),
+            requests_in_flight: read.number("limits.requests_in_flight", 1..=1_000_000),
+            bodies_bytes: read.number("limits.bodies_bytes", 1_024..=64 * GIB),
+            waiting_workers: read.number("limits.waiting_workers", 1..=1_000_000),
+            header_read_timeout: read.seconds("limits.header_read_timeout_seconds", MILLISECOND..=HOUR),
+            request_timeout: read.seconds("limits.request_timeout_seconds", MILLISECOND..=HOUR),
+        };
+        let fits = limits.payload_bytes <= limits.body_bytes;
+        read.require("limits.body_bytes", fits, "must be at least limits.payload_bytes, so that a task fits");
+        let fits = limits.body_bytes <= limits.batch_bytes;
+        read.require("limits.batch_bytes", fits, "must be at least limits.body_bytes, so that every task fits a batch");
+        limits
+    }
+}
+
+impl TaskSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let retry_policy = RetryPolicy {
+            max_retries: read.number("tasks.max_retries", 0..=i64::from(limits::RETRIES)),
+            backoff: read.word("tasks.backoff", r#""fixed", "linear" or "exponential""#),
+            backoff_millis: millis(read.seconds("tasks.backoff_seconds", Duration::ZERO..=YEAR)),
+            max_backoff_millis: millis(read.seconds("tasks.max_backoff_seconds", Duration::ZERO..=YEAR)),
+            jitter: read.word("tasks.jitter", r#""none" or "full""#),
+        };
+        let grows = retry_policy.backoff_millis <= retry_policy.max_backoff_millis;
+        read.require("tasks.max_backoff_seconds", grows, "must be at least tasks.backoff_seconds");
+        Self { retry_policy, timeout: read.seconds("tasks.timeout_seconds", MILLISECOND..=7 * DAY) }
+    }
+}
+
+impl SchedulerSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let scheduler = Self {
+            prefetch_window: read.seconds("scheduler.prefetch_window_seconds", SECOND..=HOUR),
+            sweep_interval: read.seconds("scheduler.sweep_interval_seconds", 10 * MILLISECOND..=HOUR),
+            claim_batch: read.number("scheduler.claim_batch", 1..=10_000),
+            visibility: read.seconds("scheduler.visibility_seconds", SECOND..=DAY),
+            partitions: read.number("scheduler.partitions", 1..=1_024),
+            backlog_per_second: read.number("scheduler.backlog_per_second", 0..=1_000_000),
+        };
+        let overlaps = scheduler.sweep_interval <= scheduler.prefetch_window;
+        let advice = "must be at most scheduler.prefetch_window_seconds, or tasks fall between two sweeps";
+        read.require("scheduler.sweep_interval_seconds", overlaps, advice);
+        scheduler
+    }
+}
+
+/// The largest weight.
+const WEIGHT_MAX: i64 = 1_000;
+
+/// Reads how tenants and priorities share what is claimed.
+pub(super) fn fairness(read: &mut SettingReader<'_>) -> fairness::Config {
+    fairness::Config {
+        bands: BandWeights::new(
+            read.number("fairness.high_weight", 1..=WEIGHT_MAX),
+            read.number("fairness.normal_weight", 1..=WEIGHT_MAX),
+            read.number("fairness.low_weight", 1..=WEIGHT_MAX),
+        ),
+        aging: read.seconds("fairness.aging_seconds", Duration::ZERO..=30 * DAY),
+        tenants: read.list("fairness.tenant_weights", tenant_weight).into_iter().collect(),
+    }
+}
+
+fn tenant_weight(text: &str) -> Result<(String, u32), String> {
+    let weight = |text: &str| text.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(&i64::from(*weight)));
+    let parsed = text.split_once('=').and_then(|(tenant, text)| Some((tenant.trim(), weight(text.trim())?)));
+    let named = parsed.filter(|(tenant, _)| !tenant.is_empty()).map(|(tenant, weight)| (tenant.to_owned(), weight));
+    named.ok_or_else(|| format!("{text:?} must be a tenant and its weight from 1 to {WEIGHT_MAX}, such as \"acme=3\""))
+}
+
+impl LeaderSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let leader = Self {
+            lease: read.seconds("leader.lease_seconds", SECOND..=HOUR),
+            renewal: read.seconds("leader.renewal_seconds", 10 * MILLISECOND..=HOUR),
+        };
+        let in_time = leader.renewal * 3 <= leader.lease;
+        let advice = "must be at most a third of leader.lease_seconds, or one late renewal loses the leadership";
+        read.require("leader.renewal_seconds", in_time, advice);
+        leader
+    }
+}
+
+impl RetentionSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let mut days = |key: &str| match read.number(key, 0..=36_500) {
+            0_u32 => None,
+            days => Some(DAY * days),
+        };
+        Self { history: days("retention.history_days"), keys: days("retention.idempotency_days") }
+    }
+}
+
+impl WebhookSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        // Without authentication the process listens on loopback only, so every caller is on this machine.
+        let mut networks = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
+        networks.extend(read.list("webhooks.allow_networks", |text| match text.parse::<Network>() {
+            Ok(network) => Ok(network.to_string()),
+            Err(fault) => Err(fault.to_string()),
+        }));
+        let networks = AllowedNetworks::parse(networks.iter().map(String::as_str));
+        let webhooks = Self {
+            concurrency: read.number("webhooks.concurrency", 1..=100_000),
+            per_target: read.number("webhooks.per_target", 1..=100_000),
+            tenant_percent: read.number("webhooks.tenant_percent", 1..=100),
+            band_percent: read.number("webhooks.band_percent", 1..=100),
+            connect_timeout: read.seconds("webhooks.connect_timeout_seconds", MILLISECOND..=HOUR),
+            response_bytes: read.number("webhooks.response_bytes", 1_024..=64 * MIB),
+            allow_networks: networks.expect("invariant: each is a network"),
+        };
+        let shared = webhooks.per_target <= webhooks.concurrency;
+        read.require("webhooks.per_target", shared, "must be at most webhooks.concurrency");
+        webhooks
+    }
+}
+
+impl LeaseSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        let leases = Self {
+            default: read.seconds("leases.default_seconds", SECOND..=HOUR),
+            max: read.seconds("leases.max_seconds", SECOND..=HOUR),
+        };
+        read.require("leases.max_seconds", leases.default <= leases.max, "must be at least leases.default_seconds");
+        leases
+    }
+}
+
+impl WorkerSettings {
+    /// Reads this section.
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        Self {
+            lost_after: read.seconds("workers.lost_after_seconds", 20 * MILLISECOND..=DAY),
+            poison_after: read.number("workers.poison_after", 0..=1_000),
+        }
+    }
+}
