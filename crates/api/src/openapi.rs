@@ -1,8 +1,8 @@
 //! The OpenAPI document at `/openapi.json`.
 //!
-//! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the same
-//! call that routes them. This adds what they have in common: the document's head, the shared
-//! refusals, and the headers that every request may have and every answer has.
+//! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the call that
+//! routes them. This adds what they share: the head of the document, the refusals, and the headers of
+//! requests and answers. A handler lists its refusals by type, such as `NotFound, Invalid`.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{
     Components, ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder, Schema, ServerBuilder,
 };
-use utoipa::{IntoResponses, PartialSchema, ToResponse, ToSchema};
+use utoipa::{IntoResponses, PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::state::Api;
@@ -36,12 +36,6 @@ macro_rules! refusals {
                     BTreeMap::from([($status.to_owned(), RefOr::Ref(shared))])
                 }
             }
-
-            impl<'r> ToResponse<'r> for $name {
-                fn response() -> (&'r str, RefOr<Response>) {
-                    (stringify!($name), RefOr::T(refusal($description)))
-                }
-            }
         )*
 
         fn shared_refusals() -> BTreeMap<String, RefOr<Response>> {
@@ -56,7 +50,7 @@ refusals! {
     /// 404: there is nothing there.
     NotFound = "404", "There is nothing here for this tenant: `not_found`";
     /// 409: the token is old.
-    StaleToken = "409", "Somebody else holds the task now, or it came to rest: `stale_token`. The call had no effect";
+    StaleToken = "409", "Another worker holds the task now, or it has finished: `stale_token`. The call had no effect";
     /// 410: the task was cancelled.
     Cancelled = "410", "The task was cancelled; stop working on it: `cancelled`";
     /// 413: the content is too large.
@@ -64,7 +58,7 @@ refusals! {
     /// 415: the content is of another type.
     UnsupportedMediaType = "415", "The content type is not supported: `unsupported_media_type`";
     /// 422: the request is not valid.
-    Invalid = "422", "The request is not valid; `errors` tells all that is wrong: `invalid_request`";
+    Invalid = "422", "The request is not valid; `errors` lists all faults: `invalid_request`";
     /// 503: not now.
     Unavailable = "503", "Not now; ask again after `Retry-After` seconds: `overloaded`, `store_unavailable`, `store_full`, `shutting_down`";
     /// Any other refusal.
@@ -76,7 +70,7 @@ pub struct Conflict;
 
 impl IntoResponses for Conflict {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let refusal = refusal("`conflict`: others wrote it each time; try again");
+        let refusal = refusal("`conflict`: other writers changed it each time; try again");
         BTreeMap::from([("409".to_owned(), RefOr::T(refusal))])
     }
 }
@@ -90,13 +84,13 @@ impl IntoResponses for VersionMismatch {
     }
 }
 
-/// A refusal, as every one looks.
+/// A refusal with this description.
 fn refusal(description: &str) -> Response {
     let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
     ResponseBuilder::new().description(description).content("application/problem+json", problem).build()
 }
 
-/// `routes`, with what their documents have in common.
+/// `routes`, with what their operations share.
 pub fn assemble(mut routes: OpenApiRouter<Api>) -> OpenApiRouter<Api> {
     let document = routes.get_openapi_mut();
     describe(document);
@@ -130,8 +124,8 @@ fn describe(document: &mut OpenApi) {
     let tags = [
         ("tasks", "Submit, read, change and cancel tasks"),
         ("dead letters", "Tasks whose retries are used up, or whose error was not worth retrying"),
-        ("schedules", "Recurring schedules, and what became of their instants"),
-        ("workers", "Pull workers: leases and what became of them"),
+        ("schedules", "Recurring schedules, and the outcome of their instants"),
+        ("workers", "Pull workers: leases and settlements"),
         ("queues", "Limits, defaults and pauses of queues"),
         ("operations", "For those who run the server"),
     ];
@@ -161,7 +155,7 @@ fn share(components: &mut Components) {
     let tenant =
         header("Punctual-Tenant", "Whose tasks; `default` if absent. Only an operator may name another", tenant.into());
     let id = text().max_length(Some(128)).build();
-    let id = header("Request-Id", "A name for this request, which the answer repeats; made up if absent", id.into());
+    let id = header("Request-Id", "An id for this request, which the answer repeats; generated if absent", id.into());
     components.parameters.insert("Tenant".to_owned(), RefOr::T(tenant));
     components.parameters.insert("RequestId".to_owned(), RefOr::T(id));
     let request_id =
@@ -176,7 +170,7 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
 
 fn complete(path: &str, operation: &mut Operation) {
     if path.starts_with("/v1/") {
-        // What an operator looks at is nobody's in particular.
+        // Routes for operators concern all tenants.
         let names: &[&str] = if path.starts_with("/v1/admin/") { &["RequestId"] } else { &["Tenant", "RequestId"] };
         let reference = |name: &&str| RefOr::Ref(Ref::new(format!("#/components/parameters/{name}")));
         operation.parameters.get_or_insert_default().extend(names.iter().map(reference));

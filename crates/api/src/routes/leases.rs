@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 use crate::admission::Permit;
 use crate::answer::json;
 use crate::extract::{JsonBody, Tenant};
+use crate::openapi::{Invalid, Unavailable};
 use crate::problem::Problem;
 use crate::state::Api;
 use crate::view;
@@ -52,8 +53,7 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
     responses(
         (status = 200, description = "The leases; empty when nothing was due within the wait", body = LeaseAnswer),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        Invalid, Unavailable,
     )
 )]
 async fn lease(

@@ -18,6 +18,7 @@ use super::settlement::settlement;
 use crate::answer::json;
 use crate::extract::json as reader;
 use crate::extract::{JsonBody, TaskPath, Tenant, body};
+use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TooLarge, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 use crate::view;
@@ -57,9 +58,7 @@ impl FromRequest<Api> for SettleBody {
     ),
     responses(
         (status = 200, description = "An answer for each item, in order", body = SettleAnswer),
-        (status = 413, response = crate::openapi::TooLarge),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        TooLarge, Invalid, Unavailable,
     )
 )]
 pub(super) async fn settle(
@@ -92,12 +91,7 @@ fn shown(task_id: TaskId, answer: Answer) -> punctual_client::Settled {
     request_body(content = Complete, example = json!({"token": 3, "result": {"sent": true}})),
     responses(
         (status = 200, description = "The task", body = Task),
-        (status = 404, response = crate::openapi::NotFound),
-        (status = 409, response = crate::openapi::StaleToken),
-        (status = 410, response = crate::openapi::Cancelled),
-        (status = 413, response = crate::openapi::TooLarge),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        NotFound, StaleToken, Cancelled, TooLarge, Invalid, Unavailable,
     )
 )]
 pub(super) async fn complete(
@@ -124,11 +118,7 @@ pub(super) async fn complete(
     ),
     responses(
         (status = 200, description = "The task", body = Task),
-        (status = 404, response = crate::openapi::NotFound),
-        (status = 409, response = crate::openapi::StaleToken),
-        (status = 410, response = crate::openapi::Cancelled),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        NotFound, StaleToken, Cancelled, Invalid, Unavailable,
     )
 )]
 pub(super) async fn fail(
@@ -152,12 +142,7 @@ pub(super) async fn fail(
     request_body(content = Heartbeat, example = json!({"token": 3, "progress": 0.5, "checkpoint": {"row": 1200}})),
     responses(
         (status = 200, description = "The task, and until when the lease runs now", body = HeartbeatAnswer),
-        (status = 404, response = crate::openapi::NotFound),
-        (status = 409, response = crate::openapi::StaleToken),
-        (status = 410, response = crate::openapi::Cancelled),
-        (status = 413, response = crate::openapi::TooLarge),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        NotFound, StaleToken, Cancelled, TooLarge, Invalid, Unavailable,
     )
 )]
 pub(super) async fn heartbeat(
@@ -182,11 +167,7 @@ pub(super) async fn heartbeat(
     request_body(content = Release, example = json!({"token": 3})),
     responses(
         (status = 200, description = "The task", body = Task),
-        (status = 404, response = crate::openapi::NotFound),
-        (status = 409, response = crate::openapi::StaleToken),
-        (status = 410, response = crate::openapi::Cancelled),
-        (status = 422, response = crate::openapi::Invalid),
-        (status = 503, response = crate::openapi::Unavailable),
+        NotFound, StaleToken, Cancelled, Invalid, Unavailable,
     )
 )]
 pub(super) async fn release(

@@ -13,7 +13,7 @@ use punctual_submission::occurrences::known;
 use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
 use crate::extract::{If, JsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -31,10 +31,7 @@ use crate::state::Api;
     request_body = wire::Backfill,
     responses(
         (status = 202, description = "They will run", body = wire::BackfillAnswer),
-        (status = 404, response = NotFound),
-        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn backfill_schedule(
@@ -80,9 +77,8 @@ pub async fn backfill_schedule(
     ),
     responses(
         (status = 200, description = "How many instants do not run; 0 if none waited", body = wire::BackfillAnswer),
-        (status = 404, response = NotFound),
         (status = 409, description = "`conflict`: others wrote it each time, or more wait before them than are looked at; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, VersionMismatch,
     ),
 )]
 pub async fn withdraw_backfill(

@@ -26,7 +26,7 @@ use crate::state::Api;
         (status = 201, description = "Made and durable", body = wire::Schedule,
             headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
         (status = 409, description = "`name_taken`: there is one of this name", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        Invalid,
     ),
 )]
 pub async fn create_schedule(

@@ -10,7 +10,7 @@ use punctual_submission::{CheckedSchedule, Faults};
 
 use super::change::{SchedulePath, rewrite, shown, validator};
 use crate::extract::{If, JsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::Problem;
 use crate::schedules::view;
 use crate::state::Api;
@@ -27,10 +27,8 @@ use crate::state::Api;
     request_body = wire::SchedulePatch,
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 404, response = NotFound),
         (status = 409, description = "`name_taken`: another one has that name; `conflict`: others wrote it each time, try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, VersionMismatch, Invalid,
     ),
 )]
 pub async fn edit_schedule(

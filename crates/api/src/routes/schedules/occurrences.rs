@@ -29,7 +29,7 @@ use crate::state::Api;
     ),
     responses(
         (status = 200, description = "A page of occurrences", body = OccurrencePage),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn list_occurrences(

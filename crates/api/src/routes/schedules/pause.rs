@@ -9,7 +9,7 @@ use punctual_submission::Faults;
 
 use super::change::{SchedulePath, pause, resume, shown};
 use crate::extract::{If, MaybeJsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -26,10 +26,7 @@ use crate::state::Api;
     request_body = Option<wire::PauseSchedule>,
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 404, response = NotFound),
-        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn pause_schedule(
@@ -61,10 +58,7 @@ pub async fn pause_schedule(
     request_body = Option<wire::ResumeSchedule>,
     responses(
         (status = 200, description = "The schedule as it is now", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 404, response = NotFound),
-        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn resume_schedule(

@@ -33,8 +33,7 @@ const MAX_COUNT: usize = 1_000;
     ),
     responses(
         (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
-        (status = 404, response = NotFound),
-        (status = 422, response = Invalid),
+        NotFound, Invalid,
     ),
 )]
 pub async fn preview_schedule(
@@ -59,7 +58,7 @@ pub async fn preview_schedule(
     request_body = wire::NewSchedule,
     responses(
         (status = 200, description = "The next instants", body = wire::UpcomingRunPage),
-        (status = 422, response = Invalid),
+        Invalid,
     ),
 )]
 pub async fn preview_new_schedule(

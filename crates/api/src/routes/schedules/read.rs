@@ -18,7 +18,7 @@ use crate::state::Api;
     params(("id" = String, Path, description = "The schedule's id")),
     responses(
         (status = 200, description = "The schedule", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn get_schedule(
@@ -35,7 +35,7 @@ pub async fn get_schedule(
     params(("name" = String, Path, description = "The schedule's name; a `/` in it is written `%2F`")),
     responses(
         (status = 200, description = "The schedule", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn get_schedule_by_name(

@@ -7,7 +7,7 @@ use punctual_client as wire;
 
 use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, shown, take_turn};
 use crate::extract::{If, Tenant};
-use crate::openapi::NotFound;
+use crate::openapi::{Conflict, NotFound, VersionMismatch};
 use crate::problem::Problem;
 use crate::state::Api;
 
@@ -22,9 +22,7 @@ use crate::state::Api;
     ),
     responses(
         (status = 200, description = "The schedule as it was", body = wire::Schedule),
-        (status = 404, response = NotFound),
-        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, Conflict, VersionMismatch,
     ),
 )]
 pub async fn delete_schedule(

@@ -10,7 +10,7 @@ use punctual_submission::Faults;
 use super::change::{NamePath, ROUNDS, SCHEDULE, kept_changing, rewrite, shown, validator};
 use super::create::{created, insert};
 use crate::extract::{If, JsonBody, Tenant};
-use crate::openapi::Invalid;
+use crate::openapi::{Conflict, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -31,9 +31,7 @@ use crate::state::Api;
         (status = 200, description = "Replaced, or the same already", body = wire::Schedule, headers(("ETag" = String, description = "The schedule's version"))),
         (status = 201, description = "Made and durable", body = wire::Schedule,
             headers(("ETag" = String, description = "The schedule's version"), ("Location" = String, description = "Where the schedule is"))),
-        (status = 409, description = "`conflict`: others wrote it each time; try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        Conflict, VersionMismatch, Invalid,
     ),
 )]
 pub async fn put_schedule(

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
 use crate::answer::json;
 use crate::extract::{If, MaybeJsonBody, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::routes::tasks::{HeaderKey, REPLAYED};
 use crate::schedules::view;
@@ -38,10 +38,8 @@ use crate::state::Api;
         (status = 202, description = "It waits for the previous task", body = wire::Occurrence),
         (status = 200, description = "It is skipped, because of the overlap policy; or a task was made before under this key", body = wire::Occurrence,
             headers(("Idempotent-Replayed" = String, description = "`true` if it was asked for before"))),
-        (status = 404, response = NotFound),
         (status = 409, description = "`conflict`: others wrote it each time, on other nodes; nothing was run, try again", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, VersionMismatch, Invalid,
     ),
 )]
 pub async fn trigger_schedule(

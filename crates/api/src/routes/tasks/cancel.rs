@@ -9,7 +9,7 @@ use punctual_core::task::Task;
 
 use super::change::{Decision, change};
 use crate::extract::{If, TaskPath, Tenant};
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -26,9 +26,8 @@ use crate::state::Api;
     responses(
         (status = 200, description = "Cancelled, now or before", body = wire::Task),
         (status = 202, description = "Running, and asked to stop. A task that a pull worker waits for runs up to 20 ms before it is due", body = wire::Task),
-        (status = 404, response = NotFound),
         (status = 409, description = "`already_final`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, VersionMismatch,
     ),
 )]
 pub async fn cancel_task(

@@ -9,7 +9,7 @@ use punctual_submission::patch;
 
 use super::change::{Decision, change};
 use crate::extract::{If, JsonBody, TaskPath, Tenant};
-use crate::openapi::{Invalid, NotFound};
+use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -23,10 +23,8 @@ use crate::state::Api;
     request_body = wire::TaskPatch,
     responses(
         (status = 200, description = "The task as it is now", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
-        (status = 404, response = NotFound),
         (status = 409, description = "`not_editable`: it has begun or come to rest. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 422, response = Invalid),
+        NotFound, VersionMismatch, Invalid,
     ),
 )]
 pub async fn edit_task(

@@ -25,7 +25,7 @@ use crate::state::Api;
     params(("id" = String, Path, description = "The task's id")),
     responses(
         (status = 200, description = "Why", body = wire::Explanation),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn explain_task(

@@ -31,7 +31,7 @@ use crate::state::Api;
     ),
     responses(
         (status = 200, description = "A page of attempts", body = wire::RunPage),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn list_runs(
@@ -56,7 +56,7 @@ pub async fn list_runs(
     ),
     responses(
         (status = 200, description = "A page of steps", body = wire::EventPage),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn list_events(

@@ -67,7 +67,7 @@ struct ListParams {
     params(("status" = Option<Vec<wire::Status>>, Query, description = "In one of these states"), ListParams),
     responses(
         (status = 200, description = "A page of tasks. Where matches are rare, or tasks large, it may be short, or empty, and still have a `next_cursor`: only a page without one is the last", body = wire::TaskPage),
-        (status = 422, response = Invalid),
+        Invalid,
     ),
 )]
 pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
@@ -90,7 +90,7 @@ pub async fn list_tasks(State(api): State<Api>, Tenant(tenant): Tenant, mut quer
     params(ListParams),
     responses(
         (status = 200, description = "A page of tasks", body = wire::TaskPage),
-        (status = 422, response = Invalid),
+        Invalid,
     ),
 )]
 pub async fn list_dead_letters(

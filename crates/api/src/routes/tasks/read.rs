@@ -18,7 +18,7 @@ use crate::state::Api;
     params(("id" = String, Path, description = "The task's id")),
     responses(
         (status = 200, description = "The task", body = wire::Task, headers(("ETag" = String, description = "The task's version"))),
-        (status = 404, response = NotFound),
+        NotFound,
     ),
 )]
 pub async fn get_task(

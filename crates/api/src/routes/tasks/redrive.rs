@@ -9,7 +9,7 @@ use punctual_submission::Faults;
 
 use super::change::{Decision, change};
 use crate::extract::{If, MaybeJsonBody, TaskPath, Tenant};
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -23,9 +23,8 @@ use crate::state::Api;
     request_body = Option<wire::Redrive>,
     responses(
         (status = 200, description = "It waits again", body = wire::Task),
-        (status = 404, response = NotFound),
         (status = 409, description = "`not_dead_lettered`", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, VersionMismatch,
     ),
 )]
 pub async fn redrive_task(

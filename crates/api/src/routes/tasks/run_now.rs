@@ -9,7 +9,7 @@ use punctual_core::task::Task;
 
 use super::change::{Decision, change};
 use crate::extract::{If, TaskPath, Tenant};
-use crate::openapi::NotFound;
+use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
 
@@ -22,9 +22,8 @@ use crate::state::Api;
     ),
     responses(
         (status = 200, description = "It is due", body = wire::Task),
-        (status = 404, response = NotFound),
         (status = 409, description = "`not_waiting`: it has begun or come to rest, or waits for others. A task that a pull worker waits for has begun up to 20 ms before it is due", body = wire::Problem, content_type = "application/problem+json"),
-        (status = 412, description = "`version_mismatch`", body = wire::Problem, content_type = "application/problem+json"),
+        NotFound, VersionMismatch,
     ),
 )]
 pub async fn run_task(
