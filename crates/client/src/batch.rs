@@ -9,7 +9,7 @@ use crate::objects::objects_only;
 use crate::problem::Problem;
 use crate::task::Task;
 
-/// Tasks to submit together. Each is judged by itself: the good ones are kept when others fail.
+/// Tasks to submit together. Each is accepted or refused by itself.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewBatch {
@@ -18,14 +18,14 @@ pub struct NewBatch {
     pub tasks: Vec<NewTask>,
 }
 
-/// What became of each, in order.
+/// The result for each task, in order.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchAnswer {
     /// An item for each task.
     pub items: Vec<BatchItem>,
 }
 
-/// What became of one task of a batch: its `task` (or, with `?return=ids`, its `task_id`), or an `error`.
+/// The result for one task of a batch: its `task` (with `?return=ids` its `task_id`), or an `error`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchItem {
     /// What `POST /v1/tasks` would have answered: 201 when it is new, 200 when it was submitted before.

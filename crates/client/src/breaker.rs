@@ -23,7 +23,7 @@ pub struct Breaker {
     pub runs: u64,
     /// How many of them failed.
     pub failures: u64,
-    /// When the next probe may be made. It is made as soon as there is a task to take, and somebody to take it.
+    /// When the next probe may run. It runs as soon as there is a task and a worker for it.
     #[schema(value_type = String, format = DateTime)]
     pub next_probe_at: Timestamp,
     /// The task that is the probe, while one is under way.

@@ -36,9 +36,9 @@ pub struct Node {
 pub struct Partition {
     /// Its number.
     pub partition: u16,
-    /// The node that dispatches the webhooks of its queues; `null` when nobody owns it.
+    /// The node that dispatches the webhooks of its queues; `null` if no node owns it.
     pub owner: Option<String>,
-    /// What that node is called; `null` when nobody owns it, or its node is not known yet.
+    /// The name of that node; `null` if no node owns it, or the node is not known yet.
     #[serde(default)]
     pub owner_name: Option<String>,
     /// The term of its last owner; grows with every new one.

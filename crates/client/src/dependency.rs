@@ -17,7 +17,7 @@ pub enum Dependency {
     Member(u64),
 }
 
-/// What becomes of a task when one that it depends on does not complete.
+/// What happens to a task when a dependency does not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDependencyFailure {
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_and_places_are_told_apart() {
+    fn ids_and_indices_are_distinguished() {
         let new: NewTask = serde_json::from_str(r#"{"type":"t","depends_on":["task_1",7]}"#).unwrap();
         assert_eq!(new.depends_on, Some(vec![Dependency::Id("task_1".to_owned()), Dependency::Member(7)]));
         assert_eq!(serde_json::to_string(&new.depends_on).unwrap(), r#"["task_1",7]"#);

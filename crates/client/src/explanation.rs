@@ -43,7 +43,7 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,
-    /// Why, in the words of whoever did it.
+    /// Why, in the words of the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub reason: Option<String>,

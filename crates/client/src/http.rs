@@ -1,9 +1,9 @@
-//! A client of a server: submits tasks, and works for it as a pull worker does.
+//! A client of a server: it submits tasks, and leases and settles them as a pull worker does.
 //!
-//! Every call may be made again without harm, and is, a few times, where nobody answered or the
-//! server asked for patience: a submission keeps its idempotency key over all its attempts (one
-//! is made where there is none), and what a worker says is known by its token. It speaks plain
-//! HTTP: whoever wants TLS to a server far away puts a proxy on this side, too.
+//! Every call can be repeated without harm. The client repeats it a few times if no answer came or the
+//! server asked it to wait. A submission keeps its idempotency key over all attempts (the client makes
+//! one if there is none), and a settlement is known by its token. The client speaks plain HTTP: for TLS
+//! to a remote server put a proxy on this side.
 
 mod error;
 mod retries;
@@ -32,16 +32,16 @@ use crate::{
 pub use error::ClientError;
 pub use retries::Retries;
 
-/// How long a server may take to answer, a long poll's wait apart.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a server may take to answer, without the wait of a long poll.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest answer that is read: more than a server gives.
-const MOST_BYTES: usize = 256 << 20;
+/// The longest answer that is read: more than a server sends.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
 
-/// What is shown of an answer that is no problem document.
-const SHOWN: usize = 200;
+/// How much is shown of an answer that is no problem document.
+const SHOWN_BYTES: usize = 200;
 
-/// A client of one server (see the module). Cheap to clone; clones share their connections.
+/// A client of one server. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     base: String,
@@ -59,12 +59,12 @@ pub struct Submitted {
     pub replayed: bool,
 }
 
-/// A sign of life that was accepted.
+/// The answer to a heartbeat.
 #[derive(Clone, Debug)]
 pub struct Beat {
     /// The task.
     pub task: Task,
-    /// Without another by then, the task is taken back.
+    /// When the task is taken back, unless another heartbeat comes before.
     pub lease_expires_at: Option<Timestamp>,
 }
 
@@ -73,9 +73,9 @@ pub struct Beat {
 pub struct Failure {
     /// What went wrong.
     pub error: Option<WorkerError>,
-    /// Whether no further attempt can succeed: the task becomes a dead letter.
+    /// Whether further attempts are pointless: the task becomes a dead letter.
     pub is_final: bool,
-    /// When to try again, instead of what the retry policy says.
+    /// The delay of the next attempt, instead of that of the retry policy.
     pub retry_after: Option<Seconds>,
 }
 
@@ -103,41 +103,41 @@ impl Client {
         Ok(Self { tenant: Some(HeaderValue::from_str(name).map_err(fault)?), ..self })
     }
 
-    /// The same client with another patience.
+    /// The same client with other retries.
     #[must_use]
     pub fn retries(self, retries: Retries) -> Self {
         Self { retries, ..self }
     }
 
-    /// Submits a task. Without an idempotency key of its own it gets one, so that no attempt makes a second task.
+    /// Submits a task. If it has no idempotency key it gets one, so that no attempt creates a second task.
     pub async fn submit(&self, mut new: NewTask) -> Result<Submitted, ClientError> {
         new.idempotency_key.get_or_insert_with(fresh_key);
-        let answer = self.post("/v1/tasks", &new, PATIENCE).await?;
+        let answer = self.post("/v1/tasks", &new, ANSWER_TIMEOUT).await?;
         Ok(Submitted { replayed: answer.status == StatusCode::OK, task: answer.read()? })
     }
 
-    /// Submits many tasks at once; each is judged by itself, and answered in order.
+    /// Submits many tasks at once. Each is accepted or refused by itself; the answers are in order.
     pub async fn submit_batch(&self, mut tasks: Vec<NewTask>) -> Result<Vec<BatchItem>, ClientError> {
         for task in &mut tasks {
             task.idempotency_key.get_or_insert_with(fresh_key);
         }
-        let answer: BatchAnswer = self.post("/v1/tasks/batch", &NewBatch { tasks }, PATIENCE).await?.read()?;
+        let answer: BatchAnswer = self.post("/v1/tasks/batch", &NewBatch { tasks }, ANSWER_TIMEOUT).await?.read()?;
         Ok(answer.items)
     }
 
     /// The task as it is now.
     pub async fn get(&self, id: TaskId) -> Result<Task, ClientError> {
-        self.call(&Method::GET, &format!("/v1/tasks/{id}"), Bytes::new(), PATIENCE).await?.read()
+        self.call(&Method::GET, &format!("/v1/tasks/{id}"), Bytes::new(), ANSWER_TIMEOUT).await?.read()
     }
 
-    /// Asks for tasks to work on, and waits for the first as long as the request says.
+    /// Leases tasks, and waits for the first as long as the request says.
     pub async fn lease(&self, wanted: &LeaseRequest) -> Result<Vec<Lease>, ClientError> {
         let wait = wanted.wait_seconds.and_then(|wait| Duration::try_from_secs_f64(wait.0).ok()).unwrap_or_default();
-        let answer: LeaseAnswer = self.post("/v1/leases", wanted, PATIENCE.saturating_add(wait)).await?.read()?;
+        let answer: LeaseAnswer = self.post("/v1/leases", wanted, ANSWER_TIMEOUT.saturating_add(wait)).await?.read()?;
         Ok(answer.leases)
     }
 
-    /// Says that a run goes on, which extends its lease.
+    /// Reports that a run goes on, which extends its lease.
     pub async fn heartbeat(
         &self,
         lease: &Lease,
@@ -145,52 +145,59 @@ impl Client {
         checkpoint: Option<Json>,
     ) -> Result<Beat, ClientError> {
         #[derive(Deserialize)]
-        struct Until {
+        struct LeaseEnd {
             lease_expires_at: Option<Timestamp>,
         }
-        let answer = self.say(lease, "heartbeat", &Heartbeat { token: lease.token, progress, checkpoint }).await?;
-        let Until { lease_expires_at } = answer.read()?;
+        let answer = self.settle(lease, "heartbeat", &Heartbeat { token: lease.token, progress, checkpoint }).await?;
+        let LeaseEnd { lease_expires_at } = answer.read()?;
         Ok(Beat { task: answer.read()?, lease_expires_at })
     }
 
-    /// Says that a run has succeeded.
+    /// Reports that a run has succeeded.
     pub async fn complete(&self, lease: &Lease, result: Option<Json>) -> Result<Task, ClientError> {
-        self.say(lease, "complete", &Complete { token: lease.token, result }).await?.read()
+        self.settle(lease, "complete", &Complete { token: lease.token, result }).await?.read()
     }
 
-    /// Says that a run has failed.
+    /// Reports that a run has failed.
     pub async fn fail(&self, lease: &Lease, failure: Failure) -> Result<Task, ClientError> {
         let Failure { error, is_final, retry_after } = failure;
         let fail = Fail { token: lease.token, error, retryable: Some(!is_final), retry_after_seconds: retry_after };
-        self.say(lease, "fail", &fail).await?.read()
+        self.settle(lease, "fail", &fail).await?.read()
     }
 
     /// Gives a task back; the attempt is not counted.
     pub async fn release(&self, lease: &Lease) -> Result<Task, ClientError> {
-        self.say(lease, "release", &Release { token: lease.token }).await?.read()
+        self.settle(lease, "release", &Release { token: lease.token }).await?.read()
     }
 
-    async fn say(&self, lease: &Lease, verb: &str, body: &impl Serialize) -> Result<Answer, ClientError> {
-        self.post(&format!("/v1/tasks/{}/{verb}", lease.task.task_id), body, PATIENCE).await
+    async fn settle(&self, lease: &Lease, verb: &str, body: &impl Serialize) -> Result<HttpAnswer, ClientError> {
+        self.post(&format!("/v1/tasks/{}/{verb}", lease.task.task_id), body, ANSWER_TIMEOUT).await
     }
 
-    async fn post(&self, path: &str, body: &impl Serialize, patience: Duration) -> Result<Answer, ClientError> {
+    async fn post(&self, path: &str, body: &impl Serialize, timeout: Duration) -> Result<HttpAnswer, ClientError> {
         let body = serde_json::to_vec(body).map_err(|fault| ClientError::Unwritable(fault.to_string()))?;
-        self.call(&Method::POST, path, body.into(), patience).await
+        self.call(&Method::POST, path, body.into(), timeout).await
     }
 
-    /// Makes a call, again where that may help.
-    async fn call(&self, method: &Method, path: &str, body: Bytes, patience: Duration) -> Result<Answer, ClientError> {
+    /// Makes a call, and repeats it where that may help.
+    async fn call(
+        &self,
+        method: &Method,
+        path: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<HttpAnswer, ClientError> {
         let mut attempt = 1;
         loop {
-            let (error, told) = match self.attempt(method, path, body.clone(), patience).await {
-                Ok(answer) => match answer.judge() {
+            let (error, retry_after) = match self.attempt(method, path, body.clone(), timeout).await {
+                Ok(answer) => match answer.success() {
                     Ok(answer) => return Ok(answer),
                     Err(refused) => refused,
                 },
                 Err(error) => (error, None),
             };
-            let wait = if error.is_retryable() { self.retries.wait(attempt, told, rand::random()) } else { None };
+            let wait =
+                if error.is_retryable() { self.retries.wait(attempt, retry_after, rand::random()) } else { None };
             let Some(wait) = wait else { return Err(error) };
             tokio::time::sleep(wait).await;
             attempt += 1;
@@ -202,8 +209,8 @@ impl Client {
         method: &Method,
         path: &str,
         body: Bytes,
-        patience: Duration,
-    ) -> Result<Answer, ClientError> {
+        timeout: Duration,
+    ) -> Result<HttpAnswer, ClientError> {
         let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
         request = request.header(ACCEPT, HeaderValue::from_static("application/json, application/problem+json"));
         if *method == Method::POST {
@@ -216,29 +223,29 @@ impl Client {
         let exchange = async {
             let answer = self.pool.request(request).await.map_err(|fault| ClientError::unreachable(&fault))?;
             let (head, body) = answer.into_parts();
-            let body = Limited::new(body, MOST_BYTES).collect().await;
+            let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|fault| ClientError::unreachable(fault.as_ref()))?.to_bytes();
-            let told = head.headers.get(RETRY_AFTER).and_then(|told| told.to_str().ok()?.trim().parse().ok());
-            Ok(Answer { status: head.status, retry_after: told.map(Duration::from_secs), body })
+            let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            Ok(HttpAnswer { status: head.status, retry_after: retry_after.map(Duration::from_secs), body })
         };
-        tokio::time::timeout(patience, exchange).await.unwrap_or(Err(ClientError::TimedOut(patience)))
+        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(ClientError::TimedOut(timeout)))
     }
 }
 
-/// What a server answered.
-struct Answer {
+/// An answer of a server.
+struct HttpAnswer {
     status: StatusCode,
     retry_after: Option<Duration>,
     body: Bytes,
 }
 
-impl Answer {
-    /// The answer, if it is a good one; or what it refuses, and how long it asks to wait.
-    fn judge(self) -> Result<Self, (ClientError, Option<Duration>)> {
+impl HttpAnswer {
+    /// The answer if it is a success; otherwise its error, and how long it asks to wait.
+    fn success(self) -> Result<Self, (ClientError, Option<Duration>)> {
         if self.status.is_success() {
             return Ok(self);
         }
-        let shown = || String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN)]).into_owned();
+        let shown = || String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN_BYTES)]).into_owned();
         let error = serde_json::from_slice::<Problem>(&self.body).map_or_else(
             |_| ClientError::Unexpected { status: self.status.as_u16(), body: shown() },
             |problem| ClientError::Refused(Box::new(problem)),
@@ -251,7 +258,7 @@ impl Answer {
     }
 }
 
-/// A key that nobody else has.
+/// A random key.
 fn fresh_key() -> String {
     format!("{:032x}", rand::random::<u128>())
 }

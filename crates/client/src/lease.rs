@@ -1,4 +1,4 @@
-//! What pull workers say and hear.
+//! Leases and settlements: the requests of pull workers and their answers.
 
 use punctual_core::ids::{RunId, TaskId};
 use punctual_core::json::Json;
@@ -11,7 +11,7 @@ use crate::problem::Problem;
 use crate::seconds::Seconds;
 use crate::task::Task;
 
-/// A worker asks for tasks, of some queues or of some types.
+/// A worker's request for tasks of some queues or of some types.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct LeaseRequest {
@@ -31,19 +31,19 @@ pub struct LeaseRequest {
     /// How long to wait for the first, up to 60; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_seconds: Option<Seconds>,
-    /// For how long, unless the worker shows signs of life: 1 to 3600; 60 if absent.
+    /// The length of the lease, which heartbeats extend: 1 to 3600; 60 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_seconds: Option<Seconds>,
 }
 
-/// What a worker got.
+/// The tasks that a worker leased.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LeaseAnswer {
-    /// A lease for each task; empty when none came up within the wait.
+    /// A lease for each task; empty if none was due within the wait.
     pub leases: Vec<Lease>,
 }
 
-/// A task that is this worker's for a while.
+/// A task that a worker holds for a limited time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Lease {
     /// The task.
@@ -55,7 +55,7 @@ pub struct Lease {
     pub attempt: u32,
     /// The fencing token: settle with it.
     pub token: u64,
-    /// Without a sign of life by then, the task is taken back.
+    /// When the task is taken back, unless a heartbeat comes before.
     #[schema(value_type = String, format = DateTime)]
     pub lease_expires_at: Timestamp,
     /// What the last attempt left to resume from.
@@ -63,7 +63,7 @@ pub struct Lease {
     pub checkpoint: Option<Json>,
 }
 
-/// What became of many runs, or how they are getting on.
+/// The outcomes or heartbeats of many runs.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleRequest {
@@ -72,7 +72,7 @@ pub struct SettleRequest {
     pub items: Vec<SettleItem>,
 }
 
-/// What became of one run. Which of the other fields may be given follows from `outcome`.
+/// The outcome or heartbeat of one run. `outcome` decides which other fields are allowed.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SettleItem {
@@ -81,7 +81,7 @@ pub struct SettleItem {
     pub task_id: TaskId,
     /// The fencing token of the lease.
     pub token: u64,
-    /// What became of it.
+    /// The outcome.
     pub outcome: SettleOutcome,
     /// `completed`: what the run returned, up to 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -95,10 +95,10 @@ pub struct SettleItem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retryable: Option<bool>,
-    /// `failed`: when to try again, instead of what the retry policy says.
+    /// `failed`: the delay of the next attempt, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
-    /// `heartbeat`: how far it is, up to 64 KiB.
+    /// `heartbeat`: the progress of the run, up to 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub progress: Option<Json>,
@@ -117,7 +117,7 @@ impl SettleItem {
     }
 }
 
-/// What a worker says of a run.
+/// The outcome of a run, or that it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SettleOutcome {
@@ -127,7 +127,7 @@ pub enum SettleOutcome {
     Failed,
     /// The worker gives the task back; the attempt is not counted.
     Released,
-    /// It goes on.
+    /// The run goes on.
     Heartbeat,
 }
 
@@ -164,7 +164,7 @@ pub struct Settled {
     /// The task.
     #[schema(value_type = String)]
     pub task_id: TaskId,
-    /// Until when the lease runs now, after a heartbeat.
+    /// When the lease ends now, after a heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub lease_expires_at: Option<Timestamp>,

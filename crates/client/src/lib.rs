@@ -1,15 +1,13 @@
-//! The wire types of the API: what requests and answers look like as JSON.
+//! The wire types of the API: requests and answers as JSON.
 //!
-//! The server writes and reads these very types, so they cannot drift from it; SDKs, the
-//! command line and the tests use them too. They know shapes, not rules: what a value may
-//! be is the server's to say, with all faults of a request at once. Instants, ids and
-//! carried JSON are the domain's own types.
+//! The server reads and writes these very types, so they cannot drift from it. SDKs, the benchmark and
+//! the tests use them too. They know shapes, not rules: the server checks values and reports all faults
+//! of a request at once. Instants, ids and carried JSON are types of `punctual-core`.
 //!
-//! Two features make an SDK of it, for applications and their workers: `http`, a client that
-//! speaks to a server, and `ledger`, which records in a worker's own PostgreSQL transaction that
-//! its task is done.
+//! Two features make it an SDK for applications and their workers: `http` is a client of a server, and
+//! `ledger` records in a worker's own PostgreSQL transaction that its task is done.
 //!
-//! Invariant: requests refuse unknown fields and duplicate keys; answers may grow new fields.
+//! Invariant: requests refuse unknown fields and duplicate keys; answers may get new fields.
 
 pub mod batch;
 pub mod breaker;

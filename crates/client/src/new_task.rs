@@ -1,4 +1,4 @@
-//! What a submitter sends: new tasks, changes of waiting ones, re-drives.
+//! Requests of submitters: new tasks, changes of waiting ones, re-drives.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ pub struct NewTask {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "dependency::list")]
     #[schema(max_items = 10_000)]
     pub depends_on: Option<Vec<Dependency>>,
-    /// What becomes of it when one of them does not complete; `cancel` if absent.
+    /// What happens to it when one of them does not complete; `cancel` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_dependency_failure: Option<OnDependencyFailure>,
 }
@@ -131,7 +131,7 @@ pub struct Redrive {
     pub payload: Option<Json>,
 }
 
-/// Tells a field that is `null` from one that is absent.
+/// Distinguishes a field that is `null` from one that is absent.
 pub(crate) fn given<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn null_and_absent_are_told_apart_in_a_patch() {
+    fn null_and_absent_differ_in_a_patch() {
         let patch: TaskPatch = serde_json::from_str(r#"{"expires_at":null,"payload":null,"priority":null}"#).unwrap();
         assert_eq!(patch.expires_at, Some(None));
         assert_eq!(patch.payload, Some(Json::null()));

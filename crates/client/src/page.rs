@@ -43,7 +43,7 @@ pub type BreakerPage = Page<Breaker>;
 pub type QueuePage = Page<Queue>;
 /// A page of schedules.
 pub type SchedulePage = Page<Schedule>;
-/// A page of what became of a schedule's instants.
+/// A page of occurrences of a schedule.
 pub type OccurrencePage = Page<Occurrence>;
 /// The next instants of a schedule.
 pub type UpcomingRunPage = Page<UpcomingRun>;

@@ -19,7 +19,7 @@ pub enum Priority {
 }
 
 impl Priority {
-    /// What a task has that does not say it.
+    /// The priority of a task that names none.
     pub const DEFAULT: u8 = 5;
 
     /// The number from 0 to 9, if it is one.

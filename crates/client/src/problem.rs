@@ -1,4 +1,4 @@
-//! RFC 9457 problem details, as every error of the API is told.
+//! RFC 9457 problem details: every error of the API.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

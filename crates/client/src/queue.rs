@@ -16,21 +16,21 @@ use crate::seconds::Seconds;
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// At most so many of its tasks are QUEUED or RUNNING at once, in the whole cluster; `null`: any number.
+    /// How many of its tasks are QUEUED or RUNNING at once at most, in the whole cluster; `null`: any number.
     pub max_concurrency: Option<u32>,
     /// How fast its tasks may begin, in the whole cluster; `null`: as fast as they can.
     pub rate_limit: Option<RateLimit>,
-    /// A task is refused while so many are live; `null`: never.
+    /// A task is refused while this many are live; `null`: never.
     pub max_depth: Option<u64>,
-    /// How its tasks are retried that do not say it; `null`: as the server is set.
+    /// The default retry policy of its tasks; `null`: that of the server.
     pub retry_policy: Option<RetryPolicy>,
-    /// How long one run of its tasks may take that do not say it; `null`: as the server is set.
+    /// The default time limit of a run of its tasks; `null`: that of the server.
     pub timeout_seconds: Option<Seconds>,
     /// Each of its tasks becomes due at random up to so much after its `execute_at`.
     pub dispatch_jitter_seconds: Seconds,
-    /// What becomes of the tasks behind a dead letter.
+    /// What happens to the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
-    /// Where its tasks are pushed to that do not say it; `null`: they wait for a pull worker.
+    /// The default callback of its tasks; `null`: they wait for a pull worker.
     pub callback_url: Option<String>,
     /// Extra request headers of those.
     pub callback_headers: BTreeMap<String, String>,
@@ -82,7 +82,7 @@ pub struct QueueCounts {
     pub running: u64,
 }
 
-/// What becomes of the tasks behind a dead letter: those with its ordering key, and those that depend on it.
+/// What happens to the tasks behind a dead letter: those with its ordering key, and those that depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadLetter {
@@ -93,39 +93,39 @@ pub enum OnDeadLetter {
     Hold,
 }
 
-/// What a queue is to be set to. What is absent is the default again.
+/// The settings of a queue. An absent setting gets its default again.
 ///
-/// What else a queue is shown with (`pause`, `version`, `counts`) may be there and is passed over.
+/// The other fields of a queue (`pause`, `version`, `counts`) are accepted and ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct QueueSettings {
     /// Its name; where it is given it is the one in the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// At most so many of its tasks run at once; any number if absent.
+    /// How many of its tasks run at once at most; any number if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_concurrency: Option<i64>,
     /// How fast its tasks may begin; as fast as they can if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimitFields>,
-    /// A task is refused while so many are live; never if absent.
+    /// A task is refused while this many are live; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_depth: Option<i64>,
-    /// How its tasks are retried that do not say it; as the server is set if absent, field by field.
+    /// The default retry policy of its tasks; that of the server if absent, field by field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_policy: Option<RetryPolicyFields>,
-    /// How long one run of its tasks may take that do not say it, up to a day; as the server is set if absent.
+    /// The default time limit of a run of its tasks, up to a day; that of the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Seconds>,
     /// Each of its tasks becomes due at random up to so much after its `execute_at`, up to an hour; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_jitter_seconds: Option<Seconds>,
-    /// What becomes of the tasks behind a dead letter; they continue if absent.
+    /// What happens to the tasks behind a dead letter; they continue if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_dead_letter: Option<OnDeadLetter>,
-    /// Where its tasks are pushed to that do not say it; they wait for a pull worker if absent.
+    /// The default callback of its tasks; they wait for a pull worker if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
     /// Extra request headers of those.
@@ -153,7 +153,7 @@ pub struct RateLimitFields {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PauseRequest {
-    /// Why, for whoever asks; up to 1,024 characters.
+    /// Why, for people; up to 1,024 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub reason: Option<String>,
@@ -163,7 +163,7 @@ pub struct PauseRequest {
     pub until: Option<String>,
 }
 
-/// How a queue is resumed: nothing can be said about it.
+/// How a queue is resumed: an empty object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ResumeRequest {}
@@ -186,7 +186,7 @@ impl From<OnDeadLetter> for core::OnDeadLetter {
     }
 }
 
-/// What a queue is shown with and cannot be set to: passed over, so that what was read can be written back.
+/// Fields of a queue that are not settings: ignored, so that a queue that was read can be written back.
 const READ_ONLY: &[&str] = &["pause", "version", "counts"];
 
 objects_only!(QueueSettings without READ_ONLY, RateLimitFields, PauseRequest, ResumeRequest);

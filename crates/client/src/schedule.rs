@@ -41,7 +41,7 @@ pub struct NewSchedule {
     /// When the previous task is still live; `skip` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
-    /// When nobody was there at its time; `last` if absent.
+    /// What happens to missed instants; `last` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catchup: Option<Catchup>,
     /// How far back catching up goes; 3600 if absent.
@@ -64,14 +64,14 @@ pub struct NewSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub ends_at: Option<String>,
-    /// After so many runs it has ended.
+    /// It ends after this many runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub max_runs: Option<u64>,
     /// A task of it that ends `FAILED` or `DEAD_LETTERED` pauses it; `false` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_on_failure: Option<bool>,
-    /// Whether it is paused. A replacement that does not say it leaves that as it is.
+    /// Whether it is paused. A replacement without this field leaves it as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
@@ -107,7 +107,7 @@ pub struct SchedulePatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = OverlapPolicy, nullable = false)]
     pub overlap_policy: Option<Option<OverlapPolicy>>,
-    /// Another policy for instants at which nobody was there.
+    /// Another policy for missed instants.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = Catchup, nullable = false)]
     pub catchup: Option<Option<Catchup>>,
@@ -153,7 +153,7 @@ pub struct SchedulePatch {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct PauseSchedule {
-    /// A sentence for whoever looks at it.
+    /// A sentence for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
     pub reason: Option<String>,
@@ -209,7 +209,7 @@ pub struct Schedule {
     pub task: NewTask,
     /// When the previous task is still live.
     pub overlap_policy: OverlapPolicy,
-    /// When nobody was there at its time.
+    /// What happens to missed instants.
     pub catchup: Catchup,
     /// How far back catching up goes.
     pub catchup_window_seconds: Seconds,
@@ -225,7 +225,7 @@ pub struct Schedule {
     /// No instant is after it.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub ends_at: Option<Timestamp>,
-    /// After so many runs it has ended.
+    /// It ends after this many runs.
     pub max_runs: Option<u64>,
     /// Whether a failure pauses it.
     pub pause_on_failure: bool,
@@ -258,13 +258,13 @@ pub struct Schedule {
     pub updated_at: Timestamp,
 }
 
-/// What became of an instant of a schedule.
+/// The record of an instant of a schedule.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Occurrence {
     /// The instant.
     #[schema(value_type = String, format = DateTime)]
     pub instant: Timestamp,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
     /// Why there is this occurrence.
     pub origin: Origin,
@@ -332,7 +332,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What becomes of an occurrence whose predecessor is still live.
+    /// What happens to an occurrence whose predecessor is still live.
     OverlapPolicy is plan::Overlap {
         /// It does not run.
         Skip,
@@ -340,7 +340,7 @@ words! {
         BufferOne,
         /// It waits; those that wait run one at a time, in order.
         BufferAll,
-        /// The live task is asked to stop, and it runs when that has come to rest.
+        /// The live task is asked to stop, and it runs when that has finished.
         CancelOther,
         /// The live task is ended at once, and it runs now.
         TerminateOther,
@@ -348,7 +348,7 @@ words! {
         AllowAll,
     }
 
-    /// What becomes of instants at which nobody was there.
+    /// What happens to missed instants.
     Catchup is plan::CatchUp {
         /// They are missed.
         None,
@@ -358,7 +358,7 @@ words! {
         All,
     }
 
-    /// What becomes of a local time that does not exist.
+    /// What happens to a local time that does not exist.
     DstGap is CoreGap {
         /// It runs at the first instant after the gap.
         Shift,
@@ -376,7 +376,7 @@ words! {
         Both,
     }
 
-    /// What became of an instant.
+    /// The outcome of an instant.
     Outcome is core::Outcome {
         /// It waits for the previous task.
         Buffered,
@@ -401,7 +401,7 @@ words! {
     }
 }
 
-/// What a schedule is shown with and nobody can write: passed over, so that what was read can be written back.
+/// Fields of a schedule that cannot be written: ignored, so that a schedule that was read can be written back.
 const READ_ONLY: &[&str] = &[
     "schedule_id",
     "tenant",

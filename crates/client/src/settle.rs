@@ -1,4 +1,4 @@
-//! What a pull worker says of one run, at the task's own address.
+//! Settlements of one run, at the task's own path.
 
 use punctual_core::json::Json;
 use punctual_core::time::Timestamp;
@@ -36,7 +36,7 @@ pub struct Fail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub retryable: Option<bool>,
-    /// When to try again, instead of what the retry policy says.
+    /// The delay of the next attempt, instead of that of the retry policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_seconds: Option<Seconds>,
 }

@@ -58,7 +58,7 @@ pub struct Task {
     #[serde(default)]
     #[schema(value_type = Vec<String>, required = true)]
     pub depends_on: Vec<TaskId>,
-    /// What becomes of it when one of those does not complete.
+    /// What happens to it when one of those does not complete.
     #[serde(default)]
     #[schema(required = true)]
     pub on_dependency_failure: OnDependencyFailure,
@@ -79,7 +79,7 @@ pub struct Task {
     /// When its last run began.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub started_at: Option<Timestamp>,
-    /// When it came to rest.
+    /// When it finished.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub completed_at: Option<Timestamp>,
     /// Who runs it, or ran it last.
@@ -93,10 +93,10 @@ pub struct Task {
     /// What its run returned.
     #[schema(value_type = serde_json::Value)]
     pub result: Option<Json>,
-    /// How far its worker says it is.
+    /// The progress that its worker reported.
     #[schema(value_type = serde_json::Value)]
     pub progress: Option<Json>,
-    /// What went wrong last. Of a task that expired after it had run, the message tells how its last run failed, too.
+    /// The last error. If a task expired after a run, the message also says how its last run failed.
     pub last_error: Option<LastError>,
 }
 
@@ -126,7 +126,7 @@ pub enum Status {
     Running,
     /// Done.
     Completed,
-    /// Will not run, because somebody said so.
+    /// Will not run, because it was cancelled.
     Cancelled,
     /// Will not run: expired, or a dependency failed.
     Failed,

@@ -1,5 +1,5 @@
 //! Maps that refuse a key that comes twice: two readers of such a document see two
-//! different maps, so it is nobody's to choose one.
+//! different maps, so none is chosen.
 
 use std::collections::BTreeMap;
 use std::fmt;

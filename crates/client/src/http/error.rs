@@ -1,4 +1,4 @@
-//! What can come of a call besides its answer.
+//! The errors of calls.
 
 use std::error::Error;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::Problem;
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The server's address is none.
+    /// The address of the server is malformed.
     #[error("{url:?} is not the address of a server: {reason}")]
     Address {
         /// What was given.
@@ -16,22 +16,22 @@ pub enum ClientError {
         /// What is wrong with it.
         reason: String,
     },
-    /// A tenant's name that no header can carry.
+    /// The tenant's name does not fit a header.
     #[error("{0:?} is not the name of a tenant")]
     Tenant(String),
     /// The request cannot be written.
     #[error("the request cannot be written: {0}")]
     Unwritable(String),
-    /// Nobody answers, or the connection broke: whether the call was heard is not known.
+    /// The server cannot be reached, or the connection broke. The call may have taken effect.
     #[error("the server cannot be reached: {0}")]
     Unreachable(String),
-    /// No answer came in time: whether the call was heard is not known.
+    /// No answer came in time. The call may have taken effect.
     #[error("the server did not answer within {0:?}")]
     TimedOut(Duration),
-    /// The server says what is wrong.
+    /// The server refused the call with a problem.
     #[error("{} ({})", .0.detail, .0.code)]
     Refused(Box<Problem>),
-    /// Something between here and the server answered in its place.
+    /// An answer without a problem document, probably from a proxy.
     #[error("status {status} without a problem document: {body}")]
     Unexpected {
         /// Its status.
@@ -39,7 +39,7 @@ pub enum ClientError {
         /// How its body begins.
         body: String,
     },
-    /// The answer is not as agreed.
+    /// The answer cannot be parsed.
     #[error("the answer cannot be read: {0}")]
     Unreadable(String),
 }
@@ -70,14 +70,14 @@ impl ClientError {
         }
     }
 
-    /// With the reason behind it: the error by itself only says where it happened.
+    /// The error with its causes: by itself it only says where it happened.
     pub(super) fn unreachable(error: &(dyn Error + 'static)) -> Self {
-        let mut told = error.to_string();
+        let mut text = error.to_string();
         let mut reason = error.source();
         while let Some(deeper) = reason {
-            told = format!("{told}: {deeper}");
+            text = format!("{text}: {deeper}");
             reason = deeper.source();
         }
-        Self::Unreachable(told)
+        Self::Unreachable(text)
     }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use punctual_core::backoff::Backoff;
 
-/// How patient a client is.
+/// How often, and after how long, a client repeats a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retries {
     /// Attempts beyond the first.
     pub most: u32,
-    /// The first wait, at the most; it doubles with each attempt.
+    /// The longest first wait; it doubles with each attempt.
     pub first: Duration,
-    /// No wait is longer. Who is asked to wait for longer than this gives up.
+    /// The longest wait. A client that is asked to wait longer gives up.
     pub longest: Duration,
 }
 
@@ -22,17 +22,17 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// None at all.
+    /// No retries.
     pub const NEVER: Self = Self { most: 0, first: Duration::ZERO, longest: Duration::ZERO };
 
-    /// How long to wait after attempt number `attempt` (from 1) failed and the server asked for `told`; none to give up.
+    /// How long to wait after attempt number `attempt` (from 1) failed and the server asked for `retry_after`; none to give up.
     /// `dice` is drawn evenly from 0 to 1, so that clients that failed together do not return together.
-    pub(super) fn wait(&self, attempt: u32, told: Option<Duration>, dice: f64) -> Option<Duration> {
-        let told = told.unwrap_or_default();
-        if attempt > self.most || told > self.longest {
+    pub(super) fn wait(&self, attempt: u32, retry_after: Option<Duration>, dice: f64) -> Option<Duration> {
+        let retry_after = retry_after.unwrap_or_default();
+        if attempt > self.most || retry_after > self.longest {
             return None;
         }
-        Some(told + Backoff::new(self.first, self.longest).pause(attempt, dice))
+        Some(retry_after + Backoff::new(self.first, self.longest).pause(attempt, dice))
     }
 }
 
@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_back_before_it_was_told() {
+    fn no_retry_comes_before_its_retry_after() {
         let retries = Retries::default();
         let second = Duration::from_secs(1);
         assert_eq!(retries.wait(1, Some(second), 0.0), Some(second));
