@@ -1,9 +1,8 @@
-//! Cursors: opaque texts that say where the next page begins.
+//! Cursors: opaque texts that say where the next page begins. Called by every route that lists.
 //!
-//! A cursor carries a checksum over the listing it belongs to (its kind, its tenant, its
-//! order), so that one that was changed, cut, or brought from elsewhere is refused instead
-//! of silently giving another page. It is not a secret and grants nothing: the filter and
-//! the tenant come with every request.
+//! A cursor carries a checksum over the listing it belongs to (its kind, its tenant, its order). So a
+//! cursor that was changed, cut, or taken from another listing is refused instead of returning a wrong
+//! page. It is not a secret and grants nothing: filter and tenant come with every request.
 
 use punctual_client::problem::Fault;
 use punctual_core::ids::TaskId;
@@ -15,14 +14,14 @@ use uuid::Uuid;
 use crate::problem::{Code, Problem};
 
 /// Bytes of the checksum.
-const CHECK: usize = 6;
+const CHECKSUM_BYTES: usize = 6;
 
 /// The listing a cursor belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing<'a> {
     /// What is listed, and in which order.
     pub kind: &'a str,
-    /// Whose, or of what.
+    /// The tenant, or the thing whose items are listed.
     pub scope: &'a str,
 }
 
@@ -34,21 +33,21 @@ impl Listing<'_> {
         encode(&bytes)
     }
 
-    /// The position that `cursor` says.
+    /// The position in `cursor`.
     pub fn open(self, cursor: &str) -> Result<Vec<u8>, Problem> {
-        let mut bytes = decode(cursor).filter(|bytes| bytes.len() >= CHECK).ok_or_else(refused)?;
-        let check = bytes.split_off(bytes.len() - CHECK);
+        let mut bytes = decode(cursor).filter(|bytes| bytes.len() >= CHECKSUM_BYTES).ok_or_else(refused)?;
+        let check = bytes.split_off(bytes.len() - CHECKSUM_BYTES);
         if check == self.check(&bytes) { Ok(bytes) } else { Err(refused()) }
     }
 
-    fn check(self, position: &[u8]) -> [u8; CHECK] {
+    fn check(self, position: &[u8]) -> [u8; CHECKSUM_BYTES] {
         let mut hash = Sha256::new();
         for part in [self.kind.as_bytes(), self.scope.as_bytes(), position] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
-        let mut check = [0; CHECK];
-        check.copy_from_slice(&hash.finalize()[..CHECK]);
+        let mut check = [0; CHECKSUM_BYTES];
+        check.copy_from_slice(&hash.finalize()[..CHECKSUM_BYTES]);
         check
     }
 
@@ -73,7 +72,7 @@ impl Listing<'_> {
         self.seal(&(count as u64).to_be_bytes())
     }
 
-    /// How many items to pass over.
+    /// How many items to skip.
     pub fn open_count(self, cursor: &str) -> Result<usize, Problem> {
         let count: [u8; 8] = self.open(cursor)?.try_into().map_err(|_| refused())?;
         usize::try_from(u64::from_be_bytes(count)).map_err(|_| refused())
@@ -110,7 +109,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
         }
         let [_, rest @ ..] = group.to_be_bytes();
         let (kept, spare) = rest.split_at(chunk.len().checked_sub(1).filter(|kept| *kept > 0)?);
-        // One spelling a cursor: bits that carry nothing are zero.
+        // A cursor has one spelling: unused bits are zero.
         if spare.iter().any(|byte| *byte != 0) {
             return None;
         }
@@ -129,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_sealed_is_opened(position: Vec<u8>) {
+        fn a_sealed_position_is_opened(position: Vec<u8>) {
             let cursor = NEWEST.seal(&position);
             prop_assert!(cursor.bytes().all(|b| ALPHABET.contains(&b)));
             prop_assert_eq!(NEWEST.open(&cursor).unwrap(), position);

@@ -1,7 +1,7 @@
-//! Why a task has not run yet: what is known of it ([`facts`]), and what follows from that ([`reasons`], pure).
+//! Why a task has not run yet: what is known of it ([`facts`]), and what follows ([`reasons`], pure).
 //!
-//! Called by `GET /v1/tasks/{id}/explain`. Nothing is claimed that is not read from the store, or known to this node
-//! for certain; what only another node can know is said to be that node's.
+//! Called by `GET /v1/tasks/{id}/explain`. Every statement is read from the store or known to this node
+//! for certain. Where only another node can know, the answer names that node.
 
 mod facts;
 mod reasons;

@@ -1,8 +1,8 @@
-//! What handlers take out of a request, and how a request is refused when it is not there.
+//! Extractors: what handlers read from a request, and how a request without it is refused.
 //!
-//! Everything here answers with a [`Problem`], never with the framework's plain text.
-//! [`json`] reads JSON strictly and says where it is wrong; [`body`] reads bytes up to a
-//! limit; [`query`] reads query strings without letting a typo pass.
+//! Every refusal is a [`Problem`], never the framework's plain text. [`json`] reads JSON strictly and
+//! says where it is wrong, [`body`] reads bytes up to a limit, and [`query`] refuses unknown
+//! parameters.
 
 pub mod body;
 mod condition;
@@ -33,7 +33,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for JsonBody<T> {
     }
 }
 
-/// A body of JSON that may as well be absent, or `null`.
+/// A body of JSON that may be absent or `null`.
 pub struct MaybeJsonBody<T>(pub T);
 
 impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeJsonBody<T> {
@@ -50,7 +50,7 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeJsonBody<T> {
     }
 }
 
-/// The id of the task in the path. What is not an id names no task.
+/// The id of the task in the path. A text that is no id names no task.
 pub struct TaskPath(pub TaskId);
 
 impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
     }
 }
 
-/// Whose tasks the caller speaks of.
+/// The tenant of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tenant(pub String);
 

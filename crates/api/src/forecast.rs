@@ -1,7 +1,8 @@
-//! What will be due, put together from the store's counts of waiting tasks and the instants of schedules.
+//! The forecast of due tasks, from the store's counts of waiting tasks and the instants of schedules.
 //!
-//! The counts are read by their range; what costs is computing instants. So there is a bound on the schedules that are read
-//! and on the instants that are computed, a few are computed at a time, and apart from the threads that serve everybody.
+//! Called by `GET /v1/forecast`. Reading counts is cheap, computing instants is not. So the numbers of
+//! schedules read and of instants computed are bounded, and few forecasts are computed at once, away
+//! from the threads that serve requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,57 +15,57 @@ use tokio::sync::Semaphore;
 
 use crate::problem::{Code, Problem};
 
-/// Schedules that are followed at the most …
-pub const MOST_SCHEDULES: usize = 1_000;
-/// … and read at once: each comes with what it submits.
+/// Schedules that a forecast covers, …
+pub const SCHEDULES_MAX: usize = 1_000;
+/// … and reads at once: each comes with the task it submits.
 const PAGE: usize = 100;
-/// Instants that are computed at the most, a fraction of a microsecond each: those of 700 schedules that fire every minute
+/// Instants that a forecast computes, a fraction of a microsecond each: those of 700 schedules that fire every minute
 /// for a day.
-pub const MOST_INSTANTS: usize = 1_000_000;
+pub const INSTANTS_MAX: usize = 1_000_000;
 /// Forecasts that are computed at once.
-const AT_ONCE: usize = 2;
+const CONCURRENT_MAX: usize = 2;
 
 /// Makes forecasts.
 pub struct Forecasts {
     port: Arc<dyn Insight>,
-    turns: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
 }
 
-/// What the tenant's schedules will do, as far as it was looked at.
-struct Schedules {
+/// The schedules of a tenant that a forecast covers.
+struct UpcomingSchedules {
     upcoming: Vec<Upcoming>,
-    /// How many more there are.
+    /// How many more the tenant has.
     missing: u64,
 }
 
 impl Forecasts {
-    /// Forecasts of what this port tells.
+    /// Forecasts from this port.
     pub fn new(port: Arc<dyn Insight>) -> Self {
-        Self { port, turns: Arc::new(Semaphore::new(AT_ONCE)) }
+        Self { port, slots: Arc::new(Semaphore::new(CONCURRENT_MAX)) }
     }
 
-    /// What will be due of a tenant in a window, and the `top` minutes of it.
+    /// The forecast of a tenant in a window, with the `top` largest minutes.
     pub async fn of(&self, tenant: &str, window: Window, top: usize) -> Result<wire::Forecast, Problem> {
-        // Tasks first: what fires between the two reads is then missing for once, and never there twice.
+        // Tasks first: what fires between the two reads is then missing, but never counted twice.
         let tasks = self.port.waiting(tenant, window.from, window.to).await?;
-        let Schedules { upcoming, missing } = self.schedules(tenant).await?;
+        let UpcomingSchedules { upcoming, missing } = self.schedules(tenant).await?;
         let instants = self.instants(upcoming, window).await?;
         Ok(put_together(window, tasks, &instants, missing, top))
     }
 
-    async fn schedules(&self, tenant: &str) -> Result<Schedules, StoreError> {
+    async fn schedules(&self, tenant: &str) -> Result<UpcomingSchedules, StoreError> {
         let (mut upcoming, mut after) = (Vec::new(), None);
-        for _ in 0..MOST_SCHEDULES / PAGE {
+        for _ in 0..SCHEDULES_MAX / PAGE {
             let page = self.port.upcoming(tenant, after, PAGE).await?;
             upcoming.extend(page.schedules);
             after = page.next;
             if after.is_none() {
-                return Ok(Schedules { upcoming, missing: 0 });
+                return Ok(UpcomingSchedules { upcoming, missing: 0 });
             }
         }
         let all = self.port.upcoming_count(tenant).await?;
         let missing = all.saturating_sub(upcoming.len() as u64);
-        Ok(Schedules { upcoming, missing })
+        Ok(UpcomingSchedules { upcoming, missing })
     }
 
     async fn instants(&self, upcoming: Vec<Upcoming>, window: Window) -> Result<Instants, Problem> {
@@ -72,14 +73,14 @@ impl Forecasts {
             return Ok(Instants::default());
         }
         let failed = |error: String| {
-            tracing::error!(error, "a forecast could not be computed");
+            tracing::error!(error, "the computation of a forecast panicked; answering 500");
             Problem::new(Code::Internal, "the forecast could not be computed")
         };
-        let turn = Arc::clone(&self.turns).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
         let computing = tokio::task::spawn_blocking(move || {
-            // Whoever asked may be gone by then; the turn lasts as long as the work.
-            let _turn = turn;
-            instants(&upcoming, &window, MOST_INSTANTS)
+            // The caller may hang up meanwhile; the slot is taken until the work is done.
+            let _slot = slot;
+            instants(&upcoming, &window, INSTANTS_MAX)
         });
         computing.await.map_err(|error| failed(error.to_string()))
     }
@@ -105,7 +106,7 @@ fn put_together(
         schedules,
     };
     let minutes: Vec<wire::ForecastMinute> = minutes.into_iter().map(minute).collect();
-    // Stable: of minutes that are alike the first comes first.
+    // Stable: of equal minutes the earlier comes first.
     let mut herds = minutes.clone();
     herds.sort_by_key(|minute| std::cmp::Reverse(minute.tasks.saturating_add(minute.schedules)));
     herds.truncate(top);

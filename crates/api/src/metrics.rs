@@ -1,8 +1,9 @@
-//! What is counted, for Prometheus.
+//! The metrics of a process, for Prometheus.
 //!
-//! One [`Metrics`] for a process, cloned into every role that counts. Labels take only values
-//! from sets that are known beforehand (routes, methods, outcomes, states): nothing a caller
-//! sends becomes a series.
+//! There is one [`Metrics`] per process, cloned into every role that counts.
+//!
+//! Invariant: labels take values from fixed sets only (routes, methods, outcomes, states). Nothing
+//! that a caller sends becomes a series.
 
 mod counts;
 mod text;
@@ -25,14 +26,14 @@ use punctual_core::time::Timestamp;
 
 pub use counts::TaskCounts;
 
-/// Seconds; from what a handler takes to what a long poll takes.
+/// In seconds: from a quick handler to a long poll.
 const REQUEST_BUCKETS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0, 60.0];
-/// Seconds; from the tick of the wheel to an outage.
+/// In seconds: from a task on time to an outage.
 const LATENESS_BUCKETS: [f64; 17] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0];
 
-/// What a process counts. Cheap to clone.
+/// The metrics of a process. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -57,7 +58,7 @@ pub struct Metrics {
     /// Circuit breakers that this node has opened.
     pub breaker_opened: Counter,
     clock_skew: Gauge<f64, AtomicU64>,
-    /// One without labels, or none: a number that is not known is not shown.
+    /// A family, so that an unknown value can be absent.
     read_store_lag: Family<[(&'static str, &'static str); 0], Gauge<f64, AtomicU64>>,
     longest_wait: Family<BandLabel, Gauge<f64, AtomicU64>>,
     settled: Family<OutcomeLabel, Counter>,
@@ -67,7 +68,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_seconds: Family<RouteLabels, Histogram, fn() -> Histogram>,
     tasks: Family<StateLabel, Gauge>,
-    /// One without labels, or none.
+    /// A family, so that an unknown value can be absent.
     quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
 }
 
@@ -181,18 +182,18 @@ impl Metrics {
         registry.register_with_unit("punctual_read_store_lag", help, Unit::Seconds, self.read_store_lag.clone());
     }
 
-    /// The wall clock of this machine is so far ahead of the store's.
+    /// Sets how far this machine's clock is ahead of the store's.
     pub fn clock_skew(&self, millis: i64) {
-        #[allow(clippy::cast_precision_loss, reason = "a skew of thousands of years may be told inexactly")]
+        #[allow(clippy::cast_precision_loss, reason = "a skew of thousands of years may be inexact")]
         self.clock_skew.set(millis as f64 / 1_000.0);
     }
 
-    /// The first due task of a band, one of a fixed set of words, has waited for so long.
+    /// Sets how long the first due task of a band, one of a fixed set of words, has waited.
     pub fn longest_wait(&self, band: &'static str, wait: Duration) {
         self.longest_wait.get_or_create(&BandLabel { band }).set(wait.as_secs_f64());
     }
 
-    /// The read store is so far behind; none: there is none, or it is away.
+    /// Sets how far the read store is behind; none if there is none or it cannot be reached.
     pub fn read_store_lag(&self, lag: Option<Duration>) {
         match lag {
             Some(lag) => drop(self.read_store_lag.get_or_create(&[]).set(lag.as_secs_f64())),
@@ -200,20 +201,20 @@ impl Metrics {
         }
     }
 
-    /// `runs` runs ended with `outcome`, one of a fixed set of words.
+    /// Counts `runs` runs with `outcome`, one of a fixed set of words.
     pub fn settled(&self, outcome: &'static str, runs: u64) {
         if runs > 0 {
             self.settled.get_or_create(&OutcomeLabel { outcome }).inc_by(runs);
         }
     }
 
-    /// A submission by SQL was judged: it is taken, or put aside.
+    /// Counts a submission by SQL that was accepted or refused.
     pub fn enqueued(&self, is_taken: bool) {
         let outcome = if is_taken { "taken" } else { "refused" };
         self.enqueued.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
-    /// This node decided so many instants of schedules.
+    /// Counts instants of schedules that this node decided.
     pub fn occurrences(&self, outcome: Outcome, instants: u64) {
         let outcome = match outcome {
             Outcome::Buffered => "buffered",
@@ -225,17 +226,17 @@ impl Metrics {
         self.occurrences.get_or_create(&OutcomeLabel { outcome }).inc_by(instants);
     }
 
-    /// A worker, pulling or pushing, got a task at `now` that was due at `due_at`.
+    /// Counts the start of a task at `now` that was due at `due_at`.
     pub fn started(&self, due_at: Timestamp, now: Timestamp) {
         self.lateness.observe(now.duration_from(due_at).as_secs_f64());
     }
 
-    /// A webhook worker began a task that was this late.
+    /// Counts a webhook that started this late.
     pub fn started_late(&self, late_millis: u64) {
         self.lateness.observe(Duration::from_millis(late_millis).as_secs_f64());
     }
 
-    /// A request was answered. `route` is the pattern it matched, never the path itself.
+    /// Counts an answered request. `route` is the pattern it matched, never its path.
     pub fn answered(&self, method: &'static str, route: &str, status: StatusCode, elapsed: Duration) {
         let status = match status.as_u16() / 100 {
             1 => "1xx",
@@ -249,20 +250,20 @@ impl Metrics {
         self.request_seconds.get_or_create(&labels).observe(elapsed.as_secs_f64());
     }
 
-    /// Everything, in the OpenMetrics text format.
+    /// All metrics in the OpenMetrics text format.
     pub fn openmetrics(&self) -> String {
         let mut text = String::new();
         openmetrics::encode(&mut text, &self.registry).expect("invariant: writing to a string cannot fail");
         text
     }
 
-    /// Everything, in the older Prometheus text format.
+    /// All metrics in the older Prometheus text format.
     pub fn prometheus(&self) -> String {
         text::prometheus(&self.openmetrics())
     }
 }
 
-/// What is known of the process itself, under the names that every Prometheus client uses.
+/// Metrics of the process itself, under the names that all Prometheus clients use.
 fn register_process(registry: &mut Registry, started_at: Timestamp) {
     #[allow(clippy::cast_precision_loss, reason = "milliseconds since 1970 stay below 2^53")]
     let seconds = started_at.as_millis() as f64 / 1_000.0;

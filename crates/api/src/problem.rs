@@ -1,9 +1,8 @@
 //! Errors as RFC 9457 problem details: `application/problem+json` with a stable `code`.
 //!
-//! Every handler and extractor of this crate fails with a [`Problem`]; the server turns the
-//! framework's own refusals (no such path, wrong method) into one as well. A `detail` is
-//! written for the caller and never carries anything of our inside: what a store says of
-//! itself goes to the log.
+//! Every handler and extractor of this crate fails with a [`Problem`]; [`crate::middleware`] turns the
+//! framework's own refusals (no such path, wrong method) into one. A `detail` is written for the
+//! caller and reveals nothing of the inside: the text of a store's error goes to the log only.
 
 use std::fmt;
 
@@ -17,7 +16,7 @@ use punctual_submission::{ErrorCode, SubmissionError};
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $status:ident, $code:literal, $title:literal;)*) => {
-        /// What kind of problem it is: a stable word, its HTTP status and its title.
+        /// The kind of a problem: a stable word, its HTTP status and its title.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Code {
             $($(#[$doc])* $name,)*
@@ -66,17 +65,17 @@ codes! {
     InvalidHeader = BAD_REQUEST, "invalid_header", "A header is malformed";
     /// There is nothing here (for this tenant).
     NotFound = NOT_FOUND, "not_found", "There is nothing here";
-    /// The path exists, the method does not.
+    /// The path exists, but not with this method.
     MethodNotAllowed = METHOD_NOT_ALLOWED, "method_not_allowed", "The method is not allowed here";
-    /// The caller accepts no form we can answer in.
+    /// The caller accepts no format that we can answer in.
     NotAcceptable = NOT_ACCEPTABLE, "not_acceptable", "No acceptable form of the answer";
     /// The caller did not send its request in time.
     RequestTimeout = REQUEST_TIMEOUT, "request_timeout", "The request did not arrive in time";
     /// The body or the payload is over its limit.
     TooLarge = PAYLOAD_TOO_LARGE, "too_large", "The content is too large";
-    /// The body is of a kind we do not read.
+    /// The content type is not supported.
     UnsupportedMediaType = UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", "The content type is not supported";
-    /// The request is well formed and says something it may not say; `errors` tells what.
+    /// The request is well formed but not valid; `errors` lists the faults.
     InvalidRequest = UNPROCESSABLE_ENTITY, "invalid_request", "The request is not valid";
     /// The same idempotency key with another body.
     IdempotencyKeyReused = UNPROCESSABLE_ENTITY, "idempotency_key_reused", "The idempotency key was used for something else";
@@ -84,9 +83,9 @@ codes! {
     UnknownDependency = UNPROCESSABLE_ENTITY, "unknown_dependency", "A task that this one depends on is not there";
     /// Tasks of a batch depend on each other in a circle.
     DependencyCycle = UNPROCESSABLE_ENTITY, "dependency_cycle", "Tasks depend on each other in a circle";
-    /// The task has begun or come to rest, and cannot be edited any more.
+    /// The task has begun or finished and can no longer be edited.
     NotEditable = CONFLICT, "not_editable", "The task cannot be edited any more";
-    /// The task has come to rest.
+    /// The task has finished.
     AlreadyFinal = CONFLICT, "already_final", "The task has come to rest";
     /// The task does not wait.
     NotWaiting = CONFLICT, "not_waiting", "The task does not wait";
@@ -96,30 +95,30 @@ codes! {
     NameTaken = CONFLICT, "name_taken", "Another schedule has this name";
     /// The queue has live tasks.
     QueueNotEmpty = CONFLICT, "queue_not_empty", "The queue has live tasks";
-    /// The task kept changing while we tried to change it.
+    /// Other writers changed it each time we tried.
     Conflict = CONFLICT, "conflict", "It kept changing";
-    /// Somebody else holds the task now, or it came to rest otherwise.
+    /// Another worker holds the task now, or it has finished.
     StaleToken = CONFLICT, "stale_token", "The token does not hold the task any more";
     /// The task was cancelled: its worker should stop.
     Cancelled = GONE, "cancelled", "The task was cancelled";
     /// The task is not at the version the caller expects.
     VersionMismatch = PRECONDITION_FAILED, "version_mismatch", "It is at another version";
-    /// The queue has as many live tasks as it may have.
+    /// The queue has reached its `max_depth`.
     QueueFull = TOO_MANY_REQUESTS, "queue_full", "The queue is full";
-    /// Something of ours is broken.
+    /// A bug or broken data in the server.
     Internal = INTERNAL_SERVER_ERROR, "internal_error", "Something went wrong inside the server";
     /// The store does not answer.
     StoreUnavailable = SERVICE_UNAVAILABLE, "store_unavailable", "The store does not answer";
     /// The store has no room.
     StoreFull = SERVICE_UNAVAILABLE, "store_full", "The store is full";
-    /// Too much is waiting already.
+    /// Too many requests or writes wait already.
     Overloaded = SERVICE_UNAVAILABLE, "overloaded", "The server is overloaded";
     /// The node is shutting down.
     ShuttingDown = SERVICE_UNAVAILABLE, "shutting_down", "The node is shutting down";
 }
 
 impl Code {
-    /// The URI that names this kind of problem. A name, not a place: nothing has to be kept online for it.
+    /// The URI that names this kind of problem. It is a name, not an address.
     pub fn type_uri(self) -> String {
         format!("urn:punctual:problem:{}", self.as_str())
     }
@@ -141,12 +140,12 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of this kind; `detail` is a sentence about this occurrence, for people.
+    /// A problem of this kind. `detail` is a sentence about this occurrence, for people.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self { code, detail: detail.into(), errors: Vec::new(), retry_after_seconds: None }
     }
 
-    /// A request that is well formed and not valid, with all its faults.
+    /// A request that is well formed but not valid, with all its faults.
     pub fn invalid(errors: Vec<Fault>) -> Self {
         let detail = match errors.as_slice() {
             [only] => format!("{}: {}", only.place(), only.message),
@@ -160,20 +159,20 @@ impl Problem {
         Self::new(Code::NotFound, "there is no task with this id")
     }
 
-    /// Says where in the request the fault lies.
+    /// Adds a fault at `pointer`.
     #[must_use]
     pub fn at(mut self, pointer: impl Into<String>, message: impl Into<String>) -> Self {
         self.errors.push(Fault::new(pointer, message));
         self
     }
 
-    /// Asks the caller to come back after this many seconds.
+    /// Asks the caller to retry after this many seconds.
     #[must_use]
     pub fn retry_after(self, seconds: u32) -> Self {
         Self { retry_after_seconds: Some(seconds), ..self }
     }
 
-    /// The same problem of an item at `prefix` of a larger request: its pointers begin there.
+    /// The same problem for an item of a larger request: its pointers begin with `prefix`.
     #[must_use]
     pub fn under(mut self, prefix: &str) -> Self {
         for fault in &mut self.errors {
@@ -197,7 +196,7 @@ impl Problem {
         &self.detail
     }
 
-    /// After how many seconds the caller is asked to come back, if that may help.
+    /// After how many seconds the caller should retry, if that may help.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         self.retry_after_seconds
     }
@@ -246,7 +245,7 @@ impl From<SubmissionError> for Problem {
     }
 }
 
-/// The one place where a handler's failed store call ends, so it is logged here and told to the caller without its text.
+/// Every failed store call of a handler ends here: it is logged, and the caller gets a problem without its text.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let problem = match &error {
@@ -258,7 +257,7 @@ impl From<StoreError> for Problem {
                 Self::new(Code::Overloaded, "too much is waiting to be written; nothing was changed")
             }
             StoreError::Corrupt(_) => {
-                tracing::error!(error = %error, "the store holds something unreadable");
+                tracing::error!(error = %error, "the store holds unreadable data; answering 500");
                 return Self::new(
                     Code::Internal,
                     "what is stored could not be read; the log says what. A task that was put away because of that is in \
@@ -266,7 +265,7 @@ impl From<StoreError> for Problem {
                 );
             }
         };
-        tracing::warn!(error = %error, code = %problem.code, "a request failed because of the store");
+        tracing::warn!(error = %error, code = %problem.code, "a call to the store failed; answering 503");
         problem.retry_after(1)
     }
 }
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_says_of_itself_stays_inside() {
+    fn the_text_of_a_store_error_is_not_shown() {
         for (error, status) in [
             (StoreError::Unavailable("disk /dev/sda1".into()), 503),
             (StoreError::Full("disk /dev/sda1".into()), 503),
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn pointers_of_an_item_begin_at_the_item() {
+    fn the_pointers_of_an_item_begin_with_its_own() {
         let problem = Problem::invalid(vec![Fault::new("/priority", "is odd"), Fault::new("", "is not an object")]);
         let pointers: Vec<_> = problem.under("/tasks/3").errors.into_iter().map(|fault| fault.pointer).collect();
         assert_eq!(pointers, ["/tasks/3/priority", "/tasks/3"]);

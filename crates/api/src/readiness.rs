@@ -1,7 +1,7 @@
 //! Whether this node can serve: the store, the broker, the migrations.
 //!
-//! Asked by load balancers through `/readyz`, as often as they like: an answer is kept for a
-//! second and one check runs at a time, so that asking cannot load the store.
+//! Load balancers ask through `/readyz`, as often as they like. A result is kept for a second and one
+//! check runs at a time, so that the questions cannot load the store.
 
 use std::fmt::Display;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use punctual_core::store::Store;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// How long an answer is kept.
-const FRESH: Duration = Duration::from_secs(1);
+/// How long a result is kept.
+const KEPT_FOR: Duration = Duration::from_secs(1);
 /// How long a check may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Something that can be asked whether it works. The error says why not, for the log.
-pub type Probe = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
+/// A check of one part of the node. The error says why it fails, for the log.
+pub type ReadinessProbe = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<(), String>> + Send>> + Send + Sync>;
 
 /// A probe that runs `check`.
-pub fn probe<F, E>(check: impl Fn() -> F + Send + Sync + 'static) -> Probe
+pub fn probe<F, E>(check: impl Fn() -> F + Send + Sync + 'static) -> ReadinessProbe
 where
     F: Future<Output = Result<(), E>> + Send + 'static,
     E: Display,
@@ -33,16 +33,16 @@ where
     })
 }
 
-/// What readiness asks besides the store; none counts as working.
+/// The checks besides that of the store; a missing one counts as passed.
 #[derive(Clone, Default)]
 pub struct Probes {
     /// Whether the broker answers.
-    pub broker: Option<Probe>,
+    pub broker: Option<ReadinessProbe>,
     /// Whether the store's schema is the one this version needs.
-    pub migrations: Option<Probe>,
+    pub migrations: Option<ReadinessProbe>,
 }
 
-/// Tells whether this node can serve.
+/// The readiness of this node.
 pub struct Readiness {
     store: Arc<dyn Store>,
     probes: Probes,
@@ -50,24 +50,24 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// Asks `store` and `probes`.
+    /// Checks `store` and `probes`.
     pub fn new(store: Arc<dyn Store>, probes: Probes) -> Self {
         Self { store, probes, last: Mutex::new(None) }
     }
 
-    /// How each part does, at most a second ago.
+    /// The result of each check, at most a second old.
     pub async fn checks(&self) -> Checks {
         let mut last = self.last.lock().await;
         if let Some((at, checks)) = &*last
-            && at.elapsed() < FRESH
+            && at.elapsed() < KEPT_FOR
         {
             return checks.clone();
         }
         let store = async { self.store.check().await.map_err(|error| error.to_string()) };
         let (store, broker, migrations) = tokio::join!(
-            verdict("store", store),
-            verdict("broker", ask(self.probes.broker.as_ref())),
-            verdict("migrations", ask(self.probes.migrations.as_ref())),
+            outcome_of("store", store),
+            outcome_of("broker", ask(self.probes.broker.as_ref())),
+            outcome_of("migrations", ask(self.probes.migrations.as_ref())),
         );
         let checks = Checks { store, broker, migrations };
         *last = Some((Instant::now(), checks.clone()));
@@ -75,19 +75,20 @@ impl Readiness {
     }
 }
 
-async fn ask(probe: Option<&Probe>) -> Result<(), String> {
+async fn ask(probe: Option<&ReadinessProbe>) -> Result<(), String> {
     match probe {
         Some(probe) => probe().await,
         None => Ok(()),
     }
 }
 
-async fn verdict(part: &'static str, check: impl Future<Output = Result<(), String>>) -> Check {
-    let result = tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
+async fn outcome_of(part: &'static str, check: impl Future<Output = Result<(), String>>) -> Check {
+    let result =
+        tokio::time::timeout(CHECK_TIMEOUT, check).await.unwrap_or_else(|_| Err("no answer in time".to_owned()));
     match result {
         Ok(()) => Check::Ok,
         Err(error) => {
-            tracing::warn!(part, error, "a readiness check failed");
+            tracing::warn!(part, error, "a readiness check failed; this node reports that it is not ready");
             Check::Failed
         }
     }

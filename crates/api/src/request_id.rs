@@ -1,23 +1,23 @@
-//! The name of a request: the caller's own, or a fresh one. Every answer carries it, and so
-//! does every line the request leaves in the log.
+//! The id of a request: the caller's, or a new one. Every answer carries it, and every log line of the
+//! request has it. Called by [`crate::middleware`].
 
 use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use uuid::Uuid;
 
-/// The header, both ways.
+/// The header of requests and answers.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 
-/// Characters of a caller's id that are taken over.
-const LONGEST: usize = 128;
+/// The longest id that is taken from a caller.
+const LENGTH_MAX: usize = 128;
 
-/// The name of one request.
+/// The id of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestId(HeaderValue);
 
 impl RequestId {
-    /// The id the caller gave, if it is one we would give back; otherwise a fresh one.
+    /// The caller's id if it is acceptable, otherwise a new one.
     pub fn of(headers: &HeaderMap) -> Self {
         let mut given = headers.get_all(REQUEST_ID).iter();
         match (given.next(), given.next()) {
@@ -45,7 +45,7 @@ impl fmt::Display for RequestId {
 }
 
 fn acceptable(id: &[u8]) -> bool {
-    (1..=LONGEST).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
+    (1..=LENGTH_MAX).contains(&id.len()) && id.iter().all(u8::is_ascii_graphic)
 }
 
 #[cfg(test)]
@@ -61,13 +61,13 @@ mod tests {
     }
 
     #[test]
-    fn a_callers_id_is_kept() {
+    fn an_acceptable_id_is_kept() {
         assert_eq!(of(&[b"order-7/try:2"]).to_string(), "order-7/try:2");
         assert_eq!(of(&[&[b'x'; 128]]).to_string().len(), 128);
     }
 
     #[test]
-    fn anything_else_gets_a_fresh_one() {
+    fn any_other_id_is_replaced() {
         let odd: [&[&[u8]]; 6] = [&[], &[b""], &[b"two words"], &["é".as_bytes()], &[&[b'x'; 129]], &[b"a", b"b"]];
         for values in odd {
             let id = of(values).to_string();

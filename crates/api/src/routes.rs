@@ -1,4 +1,4 @@
-//! The routes, a file a noun. [`router`] is all of them, with their part of the OpenAPI document.
+//! The routes, one file per noun. [`router`] merges them, with their parts of the OpenAPI document.
 
 pub mod admin;
 pub mod forecast;

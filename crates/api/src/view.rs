@@ -1,10 +1,12 @@
-//! Tasks as the API shows them.
+//! Tasks and queues as the API shows them. Called by the routes.
 
 use std::collections::BTreeMap;
 
 use punctual_client as wire;
+use punctual_core::queues::QueueWithCounts;
 use punctual_core::state::State;
 use punctual_core::task::Task;
+use punctual_core::time::Timestamp;
 
 /// The task on the wire. Takes the task, so that its payload and its labels are not copied.
 pub fn task(task: Task) -> wire::Task {
@@ -51,9 +53,44 @@ pub fn task(task: Task) -> wire::Task {
     }
 }
 
-/// Many of them.
+/// Many tasks on the wire.
 pub fn tasks(tasks: Vec<Task>) -> Vec<wire::Task> {
     tasks.into_iter().map(task).collect()
+}
+
+/// The queue on the wire, with its pause if that holds at `now`.
+pub fn queue(QueueWithCounts { queue, live }: QueueWithCounts, now: Timestamp) -> wire::Queue {
+    let pause = queue.paused(now).map(|pause| wire::Pause {
+        paused_at: pause.since,
+        paused_by: pause.by.clone(),
+        reason: pause.reason.clone(),
+        until: pause.until,
+    });
+    let settings = queue.settings;
+    let (callback_url, callback_headers) = settings.callback.map(|callback| (callback.url, callback.headers)).unzip();
+    wire::Queue {
+        name: queue.name,
+        max_concurrency: settings.max_concurrency,
+        rate_limit: settings
+            .rate_limit
+            .map(|limit| wire::RateLimit { per_second: limit.per_second, burst: limit.burst }),
+        max_depth: settings.max_depth,
+        retry_policy: settings.retry_policy.map(Into::into),
+        timeout_seconds: settings.timeout_millis.map(wire::Seconds::from_millis),
+        dispatch_jitter_seconds: wire::Seconds::from_millis(settings.dispatch_jitter_millis),
+        on_dead_letter: settings.on_dead_letter.into(),
+        callback_url,
+        callback_headers: callback_headers.unwrap_or_default(),
+        paused: pause.is_some(),
+        pause,
+        version: queue.version,
+        counts: wire::QueueCounts {
+            blocked: live.blocked,
+            pending: live.pending,
+            queued: live.queued,
+            running: live.running,
+        },
+    }
 }
 
 fn last_error(task: &Task) -> Option<wire::LastError> {

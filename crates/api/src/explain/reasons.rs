@@ -1,13 +1,14 @@
-//! What follows from what is known of a task: every reason that holds, and when it could run. Pure.
+//! What follows from the facts of a task: every reason why it waits, and when it could run. Pure.
 //!
-//! Reasons stand in the order in which a task passes them: the tasks it depends on, its time, its turn, the limits of its
-//! queue, and then whoever is to take it. What does not hold it yet stands behind what does, and says so.
+//! Reasons are in the order in which a task passes them: its dependencies, its time, its turn, the
+//! limits of its queue, its claimant. A reason that does not hold the task yet comes after those that
+//! do, and says so.
 
 mod breaker;
+mod claimant;
 mod line;
 mod others;
 mod queue;
-mod taker;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -37,7 +38,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
     Explanation { state: task.state().into(), reasons, eta, expires_at }
 }
 
-/// All that a task waits for.
+/// Everything that a task waits for.
 fn waiting(facts: &Facts) -> Vec<Reason> {
     let mut reasons: Vec<Reason> =
         [others::dependencies(facts), time::due(facts), others::turn(facts), queue::pause(facts)]
@@ -49,16 +50,16 @@ fn waiting(facts: &Facts) -> Vec<Reason> {
         let limits = [queue::concurrency(facts), queue::rate(facts)];
         let (next, hold): (Vec<Reason>, Vec<Reason>) = limits.into_iter().flatten().partition(|limit| limit.comes_next);
         reasons.extend(hold);
-        reasons.extend(taker::obstacles(facts));
+        reasons.extend(claimant::obstacles(facts));
         if reasons.is_empty() {
-            reasons.push(taker::about_to_be_taken(facts));
+            reasons.push(claimant::about_to_be_taken(facts));
         }
         reasons.extend(next);
     }
     reasons
 }
 
-/// When all that is in the way is over, if that is known of everything.
+/// When the last reason ends, if the ends of all are known.
 fn eta(reasons: &[Reason]) -> Option<Timestamp> {
     let ends: Option<Vec<Timestamp>> = reasons.iter().map(|reason| reason.until).collect();
     ends?.into_iter().max()
@@ -68,7 +69,7 @@ fn reason(code: &str, message: String) -> Reason {
     Reason { code: code.to_owned(), message, ..Reason::default() }
 }
 
-/// A task that somebody holds, or that has come to rest.
+/// A task that is held, or that has finished.
 fn under_way(task: &Task, state: State) -> Reason {
     let (code, message) = match state {
         State::Queued => ("queued", "it was handed to the webhook workers and is about to start"),
@@ -85,8 +86,8 @@ fn under_way(task: &Task, state: State) -> Reason {
     }
 }
 
-/// With the last error, unless it succeeded after all; of one that has expired also with that of its runs, if they failed,
-/// and with the task that it depended on, if it was not run because of that.
+/// A finished task, with its last error unless it completed. An expired task also has the last error of its runs, and
+/// a task that did not run because of a dependency names that task.
 fn at_rest(task: &Task, state: State) -> Reason {
     let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
     let failed =

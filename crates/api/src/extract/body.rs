@@ -1,4 +1,4 @@
-//! Reads bodies: of a kind we know, up to a limit, in the memory of one body.
+//! Reads bodies of a known content type up to a limit, with one copy in memory.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -9,25 +9,25 @@ use http_body_util::BodyExt;
 
 use crate::problem::{Code, Problem};
 
-/// What a body may be.
+/// The content types of bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MediaType {
     /// One JSON document.
     Json,
-    /// A JSON document a line.
+    /// One JSON document per line.
     Ndjson,
 }
 
-/// The kind of the body, if it is one we read.
+/// The content type of the body, if it is supported.
 pub fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
     let refuse = |detail: String| Problem::new(Code::UnsupportedMediaType, detail);
     if let Some(encoding) = headers.get(CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
     {
-        return Err(refuse("bodies are read as they are, without any content encoding".to_owned()));
+        return Err(refuse("no content encoding is supported; send the body as it is".to_owned()));
     }
     let Some(value) = headers.get(CONTENT_TYPE) else {
-        return Err(refuse("say content-type: application/json".to_owned()));
+        return Err(refuse("the header content-type: application/json is missing".to_owned()));
     };
     let value = value.to_str().unwrap_or_default();
     let mut parts = value.split(';').map(str::trim);
@@ -46,7 +46,7 @@ pub fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
     }
 }
 
-/// Refuses everything but one JSON document.
+/// Refuses every content type but JSON.
 pub fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     match media_type(headers)? {
         MediaType::Json => Ok(()),
@@ -56,20 +56,20 @@ pub fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Reads the body, at most `limit` bytes of it. A body that says beforehand that it is longer is not read at all.
+/// Reads the body, up to `limit` bytes. A body that announces more is not read at all.
 pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let announced = request.headers().get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|length| length > limit as u64) {
         return Err(too_large(limit));
     }
     let mut body = request.into_body();
-    // Most bodies arrive in one piece, which is then handed on without a copy.
+    // Most bodies arrive in one piece, which needs no copy.
     let Some(first) = next_piece(&mut body).await? else { return Ok(Bytes::new()) };
     if first.len() > limit {
         return Err(too_large(limit));
     }
     let Some(second) = next_piece(&mut body).await? else { return Ok(first) };
-    let mut whole = BytesMut::with_capacity(room_for(announced, first.len() + second.len()));
+    let mut whole = BytesMut::with_capacity(capacity_for(announced, first.len() + second.len()));
     whole.extend_from_slice(&first);
     let mut piece = second;
     loop {
@@ -84,15 +84,15 @@ pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     }
 }
 
-/// What to set aside for a body: what it announced, but no more than a mebibyte before it has come.
-fn room_for(announced: Option<u64>, arrived: usize) -> usize {
+/// The capacity for a body: what it announced, but at most a mebibyte before it has arrived.
+fn capacity_for(announced: Option<u64>, arrived: usize) -> usize {
     announced.and_then(|length| usize::try_from(length).ok()).unwrap_or(0).min(1 << 20).max(arrived)
 }
 
 async fn next_piece(body: &mut Body) -> Result<Option<Bytes>, Problem> {
     while let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|_| Problem::new(Code::InvalidBody, "the body broke off or is not framed as HTTP says"))?;
+        let frame = frame
+            .map_err(|_| Problem::new(Code::InvalidBody, "the body ended early or is not framed as HTTP requires"))?;
         if let Ok(data) = frame.into_data()
             && !data.is_empty()
         {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_read_up_to_its_limit_and_not_beyond() {
+    async fn a_body_is_read_up_to_its_limit() {
         let sent = |text: &'static str| Request::new(Body::from(text));
         assert_eq!(read(sent("12345"), 5).await.unwrap(), "12345");
         assert_eq!(read(sent(""), 5).await.unwrap(), "");

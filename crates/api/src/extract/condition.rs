@@ -1,8 +1,7 @@
-//! `If-Match` and `If-None-Match`: on which condition a request changes something.
+//! `If-Match` and `If-None-Match`: the condition on which a request changes something.
 //!
-//! Every handler that changes one thing takes an [`If`], and everything that is refused for it is refused by
-//! [`If::refusal`]. Versions are our strong entity tags, numbers in quotes. What is not there matches no tag, `*` as little
-//! as any other.
+//! Every handler that changes one thing takes an [`If`] and refuses with [`If::refusal`]. Versions are
+//! strong entity tags: numbers in quotes. A thing that does not exist matches no tag, not even `*`.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
@@ -12,17 +11,17 @@ use punctual_core::condition::{Condition, Versions};
 
 use crate::problem::{Code, Problem};
 
-/// What the headers of a request demand.
+/// The condition in the headers of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct If(pub Condition);
 
 impl If {
-    /// Refuses a thing, called `what`, that is at another version; none: that is not there.
+    /// Fails unless the condition holds for a thing, called `what`, at version `there`; none if it does not exist.
     pub fn check(&self, what: &str, there: Option<u64>) -> Result<(), Problem> {
         if self.0.holds(there) { Ok(()) } else { Err(self.refusal(what, there)) }
     }
 
-    /// Why nothing is done to a thing of which the condition does not hold.
+    /// The problem for a thing whose condition does not hold.
     pub fn refusal(&self, what: &str, there: Option<u64>) -> Problem {
         let detail = match there {
             None => format!("there is no such {what}; nothing was done"),
@@ -54,7 +53,7 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed;
 
-/// The versions that the values of a header name, those by weak tags (`W/"3"`) too if they count; none if it is absent.
+/// The versions in the values of a header, with those of weak tags (`W/"3"`) if they count; none if it is absent.
 fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, Malformed> {
     let mut versions: Option<Vec<u64>> = None;
     for value in values {
@@ -72,8 +71,8 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
             let is_weak = rest.starts_with("W/");
             let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(Malformed)?;
             let (tag, after) = opened.split_once('"').ok_or(Malformed)?;
-            // A weak tag says "about the same": enough to do nothing, not enough to do it. One that is not how we write a
-            // version never matches.
+            // A weak tag means "about the same": enough to change nothing, not enough to change something. A tag that is
+            // not written as we write versions never matches.
             let counts = weak_counts || !is_weak;
             let version = tag.parse().ok().filter(|version: &u64| counts && version.to_string() == tag);
             versions.extend(version);

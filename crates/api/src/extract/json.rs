@@ -1,9 +1,9 @@
 //! Reads JSON strictly, and says what is wrong with it.
 //!
-//! Text that is not JSON, or that two readers would read differently (a key that comes
-//! twice, a lone surrogate, a number beyond every double), is 400 `invalid_json`. JSON of
-//! another shape than we ask for is 422 `invalid_request`, with a pointer to the place.
-//! The good case is one pass; only a bad body is read again, to explain it.
+//! Text that is not JSON, or that two parsers would read differently (a repeated key, a lone
+//! surrogate, a number beyond every double), is 400 `invalid_json`. JSON of the wrong shape is 422
+//! `invalid_request`, with a pointer to the fault. A good body takes one pass; only a bad one is read
+//! again, to explain it.
 
 use punctual_client::problem::Fault;
 use punctual_core::json::Json;
@@ -46,8 +46,8 @@ fn explain<'de, T: Deserialize<'de>>(text: &'de str, error: &serde_json::Error) 
     }
 }
 
-/// The reader's own words, without its line and column: the pointer says where. What it calls types of numbers is told in
-/// plain words.
+/// The parser's message without line and column, since the pointer says where, and with plain words for types of
+/// numbers.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = match text.rfind(" at line ") {
@@ -67,7 +67,7 @@ fn said(error: &serde_json::Error) -> String {
     format!("{before}, expected {plain}")
 }
 
-/// The fault at `path`; missing and unknown fields are pointed at themselves.
+/// The fault at `path`. For missing and unknown fields the pointer names the field.
 fn fault_of(path: &serde_path_to_error::Path, said: &str) -> Fault {
     let mut pointer = String::new();
     for segment in path {

@@ -1,4 +1,4 @@
-//! Query strings: every parameter is known, and is given once unless it may come again.
+//! Query strings. Unknown parameters are refused, and so are repeated ones unless they may repeat.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -7,14 +7,14 @@ use url::form_urlencoded;
 
 use crate::problem::Problem;
 
-/// How many items a page has when nobody says.
+/// Items of a page by default.
 pub const DEFAULT_LIMIT: usize = 50;
-/// How many items a page may have.
+/// Items of a page at most.
 pub const MAX_LIMIT: usize = 1_000;
 
-/// The parameters of a request, and what was wrong with them so far.
+/// The parameters of a request, and the faults found so far.
 ///
-/// A handler takes out what it knows; [`Query::finish`] refuses the rest.
+/// A handler takes the parameters it knows; [`Query::finish`] refuses the rest.
 #[derive(Debug, Default)]
 pub struct Query {
     pairs: Vec<(String, String)>,
@@ -53,7 +53,7 @@ impl Query {
         taken.map(|(key, value)| (key[prefix.len()..].to_owned(), value)).collect()
     }
 
-    /// Takes a parameter and reads it; what cannot be read is a fault.
+    /// Takes a parameter and parses it; a failure is a fault.
     pub fn read<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, String>) -> Option<T> {
         let value = self.take(name)?;
         match parse(&value) {
@@ -70,7 +70,7 @@ impl Query {
         self.given_limit().unwrap_or(DEFAULT_LIMIT)
     }
 
-    /// Takes `limit`, 1 to 1000, if it is there.
+    /// Takes `limit`, 1 to 1000, if it is given.
     pub fn given_limit(&mut self) -> Option<usize> {
         let parse = |text: &str| {
             let number = text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n));
@@ -79,12 +79,12 @@ impl Query {
         self.read("limit", parse)
     }
 
-    /// Notes a fault of a parameter.
+    /// Adds a fault of a parameter.
     pub fn refuse(&mut self, name: &str, message: impl Into<String>) {
         self.faults.push(fault(name, message));
     }
 
-    /// Refuses what nobody took, and everything that was wrong.
+    /// Fails with all faults, including the parameters that were not taken.
     pub fn finish(mut self) -> Result<(), Problem> {
         let unknown = self.pairs.iter().map(|(name, _)| fault(name, "is not a known parameter"));
         self.faults.extend(unknown);

@@ -1,4 +1,4 @@
-//! The tasks by state, for the gauge: counted when somebody scrapes, at most every few seconds.
+//! The gauge of tasks by state. It is counted on a scrape, at most every few seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,12 @@ use tokio::time::Instant;
 
 use super::{Metrics, StateLabel};
 
-/// How old a count may be that is shown.
+/// How old a shown count may be.
 const FRESH: Duration = Duration::from_secs(5);
-/// How long a scrape waits for a count; after that it shows the last one.
+/// How long a scrape waits for a count; then it shows the previous one.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Keeps the gauge of tasks by state. However many scrape, one count runs at a time.
+/// Keeps the gauge of tasks by state. One count runs at a time, however many scrapes come.
 #[derive(Clone)]
 pub struct TaskCounts {
     store: Arc<dyn Store>,
@@ -30,24 +30,24 @@ pub struct TaskCounts {
 #[derive(Default)]
 struct Last {
     counted_at: Option<Instant>,
-    /// Closed when the count that runs ends.
+    /// Closed when the running count ends.
     running: Option<watch::Receiver<()>>,
 }
 
 impl TaskCounts {
-    /// Counts in `store`.
+    /// Counts the tasks of `store`.
     pub fn new(store: Arc<dyn Store>, metrics: &Metrics) -> Self {
         Self { store, gauge: metrics.tasks.clone(), quarantined: metrics.quarantined.clone(), last: Arc::default() }
     }
 
-    /// Returns once the gauge is fresh, or the patience for it is over.
+    /// Returns once the gauge is fresh, or after a timeout.
     pub async fn refresh(&self) {
         let Some(mut running) = self.running() else { return };
         // The sender never sends: the channel closes when the count is done.
         drop(tokio::time::timeout(PATIENCE, running.changed()).await);
     }
 
-    /// The count that runs, begun if need be; none when the last one is fresh.
+    /// The running count, started if need be; none if the last one is fresh.
     fn running(&self) -> Option<watch::Receiver<()>> {
         let mut last = self.last.lock();
         if let Some(running) = &last.running {

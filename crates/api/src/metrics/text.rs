@@ -1,6 +1,6 @@
-//! The older Prometheus text format, made from OpenMetrics.
+//! The older Prometheus text format, converted from OpenMetrics.
 //!
-//! The two differ in the heads of the families: the older names a counter with its `_total`,
+//! The two differ in the heads of the families: the older one names a counter with its `_total` and
 //! has no `info`, no units and no end mark. Scrapers that ask for neither get the older one.
 
 /// The same samples in the Prometheus text format, version 0.0.4.

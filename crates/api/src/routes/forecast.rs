@@ -15,9 +15,9 @@ use crate::openapi::Invalid;
 use crate::problem::Problem;
 use crate::state::Api;
 
-/// How far it looks ahead if nobody says, and at the most.
+/// How far it looks ahead by default, and at most.
 const HOURS: (u16, u16) = (24, 48);
-/// How many of the largest minutes are told if nobody says, and at the most.
+/// How many of the largest minutes it shows by default, and at most.
 const TOP: (u16, u16) = (10, 100);
 
 /// The routes of this file.
@@ -25,13 +25,12 @@ pub fn router() -> OpenApiRouter<Api> {
     OpenApiRouter::new().routes(routes!(get_forecast))
 }
 
-/// Tells what will be due, minute by minute.
+/// Shows what will be due, minute by minute.
 ///
-/// Waiting tasks by the instant at which they are due, and the instants of schedules whose tasks are not made yet, from the
-/// next whole minute on. Minutes in which nothing is due are left out; `herds` are the largest. Tasks that are blocked are
-/// not in it until they are released. What cannot be foreseen is not: that a schedule skips an instant because its last
-/// task is still live, that a queue spreads the tasks of schedules (`dispatch_jitter_seconds`), and when what is due is
-/// run.
+/// Waiting tasks by their due instants, and instants of schedules whose tasks do not exist yet, from the next whole
+/// minute on. Minutes without either are left out; `herds` are the largest. Blocked tasks count once they are released.
+/// The forecast cannot know that a schedule will skip an instant because its last task is still live, how a queue
+/// spreads the tasks of schedules (`dispatch_jitter_seconds`), or when a due task runs.
 #[utoipa::path(
     get, path = "/v1/forecast", tag = "operations", operation_id = "get_forecast",
     params(

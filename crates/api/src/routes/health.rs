@@ -1,4 +1,4 @@
-//! Whether the node lives and whether it can serve, for load balancers and orchestrators.
+//! Liveness and readiness of the node, for load balancers and orchestrators.
 
 use axum::extract::State;
 use axum::http::StatusCode;

@@ -19,7 +19,7 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Metrics for Prometheus.
 ///
-/// In the OpenMetrics format for who accepts it, otherwise in the older text format.
+/// In the OpenMetrics format if the caller accepts it, otherwise in the older text format.
 #[utoipa::path(
     get,
     path = "/metrics",

@@ -1,4 +1,4 @@
-//! The queues of a tenant: what they are set to, what is in them, and whether they are paused.
+//! The queues of a tenant: their settings, their live tasks and their pauses.
 
 use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::ETAG;
@@ -19,8 +19,9 @@ use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
+use crate::view;
 
-/// On whose behalf a queue is paused that is paused over HTTP.
+/// Who paused a queue that was paused over HTTP.
 const CLIENT: &str = "client";
 
 /// The routes of this file.
@@ -48,7 +49,7 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
 
 /// Lists the queues.
 ///
-/// Every queue that a task was ever submitted to, or that was set or paused, by name, each with its live tasks.
+/// Every queue that ever had a task, settings or a pause, by name, each with the number of its live tasks.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues",
     params(
@@ -62,11 +63,11 @@ async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: 
     query.finish()?;
     let listing = Listing { kind: "queues", scope: &tenant };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
-    // One more than the page holds tells whether there is a next one.
+    // One more than the page holds shows whether there is a next page.
     let mut queues = api.database.queues(&tenant, after, limit + 1).await?;
-    let more = queues.len() > limit;
+    let (more, now) = (queues.len() > limit, api.clock.now());
     queues.truncate(limit);
-    let items: Vec<wire::Queue> = queues.into_iter().map(|told| shown(&api, told)).collect();
+    let items: Vec<wire::Queue> = queues.into_iter().map(|queue| view::queue(queue, now)).collect();
     let next_cursor = items.last().filter(|_| more).map(|last| listing.seal(last.name.as_bytes()));
     Ok(json(StatusCode::OK, &Page { items, next_cursor }))
 }
@@ -90,14 +91,14 @@ async fn get_queue(
     Tenant(tenant): Tenant,
     QueuePath(name): QueuePath,
 ) -> Result<Response, Problem> {
-    told(&api, &tenant, &name).await
+    answer(&api, &tenant, &name).await
 }
 
 /// Sets a queue.
 ///
-/// Replaces all that it was set to: what is absent is the default again. A limit holds in the whole cluster for
-/// everything that begins after the answer; what runs already goes on. A pause stays unless `paused` is given. The same
-/// again changes nothing, not even the version.
+/// Replaces all settings: an absent one gets its default again. A limit holds in the whole cluster for every run that
+/// begins after the answer; running tasks go on. A pause stays unless `paused` is given. The same settings again change
+/// nothing, not even the version.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues",
     params(
@@ -134,8 +135,8 @@ async fn put_queue(
 
 /// Pauses a queue.
 ///
-/// After the answer nothing of it begins, on any node; what runs already goes on. It lasts until it is resumed, or until
-/// `until`, and outlives every restart.
+/// After the answer none of its tasks begins, on any node; running tasks go on. The pause lasts until the queue is
+/// resumed, or until `until`, and outlives restarts.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/pause", tag = "queues",
     params(
@@ -174,7 +175,8 @@ async fn pause_queue(
 
 /// Resumes a queue.
 ///
-/// What became due while it was paused begins at once, as fast as its limits allow. One that is not paused stays as it is.
+/// Tasks that fell due during the pause begin at once, as fast as its limits allow. A queue that is not paused stays as
+/// it is.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/resume", tag = "queues",
     params(
@@ -194,15 +196,15 @@ async fn resume_queue(
     condition: If,
     MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
-    // A name that was misspelt must not become a queue.
-    told(&api, &tenant, &name).await?;
+    // A misspelt name must not create a queue.
+    answer(&api, &tenant, &name).await?;
     change(&api, &tenant, &name, &condition, Change::Resume).await
 }
 
 /// Removes a queue.
 ///
-/// It is set to nothing and not paused any more, and it is not listed while nothing is in it. A task that is submitted to
-/// it later finds it as if nobody had ever set it. One with live tasks is not removed.
+/// It loses its settings and its pause, and is not listed while it is empty. A task that is submitted to it later
+/// creates it again, with defaults. A queue with live tasks is not removed.
 #[utoipa::path(
     delete, path = "/v1/queues/{name}", tag = "queues",
     params(
@@ -222,7 +224,7 @@ async fn delete_queue(
     condition: If,
 ) -> Result<Response, Problem> {
     let there = find(&api, &tenant, &name).await?;
-    // A task that comes in between is in a queue that is set to nothing: that is all there is to it.
+    // A task that is submitted meanwhile is in a queue with default settings, which is harmless.
     if there.live.any() {
         let (tasks, them) = if there.live.total() == 1 { ("task", "it") } else { ("tasks", "them") };
         let detail = format!(
@@ -237,18 +239,18 @@ async fn delete_queue(
         return Err(Problem::new(Code::QueueNotEmpty, detail));
     }
     write(&api, &tenant, &name, &condition, Change::Remove).await?;
-    Ok(answered(&api, there))
+    Ok(answer_with(&api, there))
 }
 
 async fn change(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<Response, Problem> {
     write(api, tenant, name, condition, change).await?;
-    told(api, tenant, name).await
+    answer(api, tenant, name).await
 }
 
 async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<(), Problem> {
     match api.database.change_queue_at(tenant, name, &condition.0, change).await? {
         Changed::Done(queue) => {
-            // Whoever submits to this node next finds it; of one that is only used there is nothing to find.
+            // The next submission to this node sees the settings; a queue without any has nothing to see.
             api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
             Ok(())
         }
@@ -262,50 +264,16 @@ async fn find(api: &Api, tenant: &str, name: &str) -> Result<QueueWithCounts, Pr
     })
 }
 
-async fn told(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
-    Ok(answered(api, find(api, tenant, name).await?))
+async fn answer(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
+    Ok(answer_with(api, find(api, tenant, name).await?))
 }
 
 /// The answer that shows a queue, with its version as `ETag`.
-fn answered(api: &Api, told: QueueWithCounts) -> Response {
-    let tag = HeaderValue::try_from(format!("\"{}\"", told.queue.version));
-    let mut response = json(StatusCode::OK, &shown(api, told));
+fn answer_with(api: &Api, queue: QueueWithCounts) -> Response {
+    let tag = HeaderValue::try_from(format!("\"{}\"", queue.queue.version));
+    let mut response = json(StatusCode::OK, &view::queue(queue, api.clock.now()));
     response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
     response
-}
-
-fn shown(api: &Api, told: QueueWithCounts) -> wire::Queue {
-    let pause = told.queue.paused(api.clock.now()).map(|pause| wire::Pause {
-        paused_at: pause.since,
-        paused_by: pause.by.clone(),
-        reason: pause.reason.clone(),
-        until: pause.until,
-    });
-    let (settings, live) = (told.queue.settings, told.live);
-    let (callback_url, callback_headers) = settings.callback.map(|callback| (callback.url, callback.headers)).unzip();
-    wire::Queue {
-        name: told.queue.name,
-        max_concurrency: settings.max_concurrency,
-        rate_limit: settings
-            .rate_limit
-            .map(|limit| wire::RateLimit { per_second: limit.per_second, burst: limit.burst }),
-        max_depth: settings.max_depth,
-        retry_policy: settings.retry_policy.map(Into::into),
-        timeout_seconds: settings.timeout_millis.map(wire::Seconds::from_millis),
-        dispatch_jitter_seconds: wire::Seconds::from_millis(settings.dispatch_jitter_millis),
-        on_dead_letter: settings.on_dead_letter.into(),
-        callback_url,
-        callback_headers: callback_headers.unwrap_or_default(),
-        paused: pause.is_some(),
-        pause,
-        version: told.queue.version,
-        counts: wire::QueueCounts {
-            blocked: live.blocked,
-            pending: live.pending,
-            queued: live.queued,
-            running: live.running,
-        },
-    }
 }
 
 #[cfg(test)]

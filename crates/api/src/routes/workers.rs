@@ -1,4 +1,4 @@
-//! The pull workers of a tenant, as they were last seen.
+//! The pull workers of a tenant, and when they were last seen.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,8 +27,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List workers.
 ///
-/// Everybody who has asked for leases, by name. A worker that was not seen for a while and holds no task is `lost`; it is
-/// seen when it asks, sends a heartbeat or settles.
+/// Every worker that has polled for tasks, by name. A worker that was not seen for a while and holds no task is `lost`;
+/// it is seen when it polls, sends a heartbeat or settles.
 #[utoipa::path(
     get,
     path = "/v1/workers",
@@ -45,7 +45,7 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query:
     let listing = Listing { kind: "workers", scope: &tenant };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
 
-    // One more than the page holds tells whether there is a next one.
+    // One more than the page holds shows whether there is a next page.
     let mut workers = BTreeMap::new();
     let unwritten = api.presence.of(&tenant, after.as_deref(), limit + 1);
     for sighting in api.database.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
@@ -75,7 +75,7 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
     String::from_utf8(listing.open(cursor)?).map_err(refused)
 }
 
-/// What was seen since the last flush is newer than what is in the registry, which knows the first sighting.
+/// A sighting since the last flush is newer than the registry's, which knows the first one.
 fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) {
     let merged = match workers.get(&newer.name) {
         Some(older) => newer.following(older),
@@ -88,7 +88,7 @@ fn lost_before(api: &Api) -> Timestamp {
     api.clock.now().minus(api.config.worker_lost_after)
 }
 
-/// Whoever holds a task is there, however long ago it asked: it has one lease, and no place for more.
+/// A worker that holds a task is active, however long ago it polled.
 fn shown(sighting: WorkerSighting, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
     let last_seen_at = holder.map_or(sighting.last_seen_at, |holder| holder.seen_at.max(sighting.last_seen_at));
     let is_lost = holder.is_none() && last_seen_at < lost_before;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use punctual_api::presence::PresenceFlusher;
-use punctual_api::readiness::{Probe, Probes, probe};
+use punctual_api::readiness::{Probes, ReadinessProbe, probe};
 use punctual_api::server::ServerLimits;
 use punctual_api::state::LeaseMillis;
 use punctual_api::{Api, ApiConfig};
@@ -381,7 +381,7 @@ fn outlook(config: &Config, parts: &Parts) -> Outlook {
 }
 
 /// The embedded store is this process's alone, and up to date since it was opened; one that is shared may be taken back.
-fn schema_probe(store: PostgresStore) -> Probe {
+fn schema_probe(store: PostgresStore) -> ReadinessProbe {
     probe(move || {
         let store = store.clone();
         async move { store.check_schema().await }

@@ -1,15 +1,15 @@
-//! Places in lines, numbers and instants, as sentences tell them.
+//! Positions, numbers and instants in the words of a sentence.
 
 use punctual_client::Reason;
 use punctual_core::obstacles::Ahead;
 use punctual_core::time::Timestamp;
 
-/// A reason that tells the place of the task in its line, if anything is known of that.
-pub(super) fn in_line(told: Reason, ahead: Ahead) -> Reason {
+/// The reason with the position of the task, if that is known.
+pub(super) fn in_line(reason: Reason, ahead: Ahead) -> Reason {
     if is_unknown(ahead) {
-        return told;
+        return reason;
     }
-    Reason { position: Some(ahead.tasks.saturating_add(1)), position_or_later: ahead.or_more, ..told }
+    Reason { position: Some(ahead.tasks.saturating_add(1)), position_or_later: ahead.or_more, ..reason }
 }
 
 /// How many go before it, for a sentence.
@@ -26,12 +26,12 @@ pub(super) fn others(ahead: Ahead) -> String {
     }
 }
 
-/// Nobody that was looked at goes before it, and not all were.
+/// No task that was read goes before it, but not all were read.
 fn is_unknown(ahead: Ahead) -> bool {
     ahead.tasks == 0 && ahead.or_more
 }
 
-/// How many wait before it for the turn, for a sentence.
+/// How many wait for the turn before it, for a sentence.
 pub(super) fn before(ahead: Ahead) -> String {
     match ahead {
         Ahead { tasks: 0, .. } => "nobody waits before it".to_owned(),
@@ -44,17 +44,17 @@ fn number(ahead: Ahead) -> String {
     or_more(ahead.tasks, ahead.or_more)
 }
 
-/// A number, or that and more.
+/// A number, or at least that number.
 pub(super) fn or_more(number: u64, or_more: bool) -> String {
     format!("{}{}", thousands(number), if or_more { " or more" } else { "" })
 }
 
-/// So many of these.
+/// A number of things.
 pub(super) fn many(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
-/// So many do this.
+/// A number of things that do this.
 pub(super) fn doing(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "s" } else { "" })
 }
@@ -72,7 +72,7 @@ pub(super) fn thousands(number: u64) -> String {
     text
 }
 
-/// The instant so many tasks later, at so many a second.
+/// The instant this many tasks later, at this rate.
 pub(super) fn later(now: Timestamp, tasks: f64, per_second: f64) -> Timestamp {
     #[expect(clippy::cast_possible_truncation, reason = "the cast saturates, and so does the instant")]
     let millis = (tasks.max(0.0) / per_second * 1_000.0).ceil() as i64;
@@ -90,13 +90,13 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_which_nothing_is_known_is_not_told() {
+    fn an_unknown_position_is_not_shown() {
         let unknown = Ahead { tasks: 0, or_more: true };
-        let told = in_line(Reason::default(), unknown);
-        assert_eq!((told.position, told.position_or_later), (None, false));
+        let shown = in_line(Reason::default(), unknown);
+        assert_eq!((shown.position, shown.position_or_later), (None, false));
         assert!(others(unknown).contains("was not counted"), "{}", others(unknown));
-        let told = in_line(Reason::default(), Ahead { tasks: 1, or_more: true });
-        assert_eq!((told.position, told.position_or_later), (Some(2), true));
+        let shown = in_line(Reason::default(), Ahead { tasks: 1, or_more: true });
+        assert_eq!((shown.position, shown.position_or_later), (Some(2), true));
         assert_eq!(others(Ahead { tasks: 0, or_more: false }), "it is the next");
     }
 }

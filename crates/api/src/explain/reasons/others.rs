@@ -1,5 +1,5 @@
-//! The tasks that a task waits for: those it depends on, and those with its ordering key. Of the first of them it is told
-//! what that waits for itself, as far as its row tells: one step, and no further.
+//! Reasons that concern other tasks: dependencies, and tasks with the same ordering key. Of the first of
+//! them the reason says what it waits for itself, as far as its row shows: one step, no further.
 
 use punctual_client::{Reason, TaskInTheWay};
 use punctual_core::ids::TaskId;
@@ -12,7 +12,7 @@ use super::line::{before, in_line, many, thousands};
 use super::{reason, time};
 use crate::explain::facts::Facts;
 
-/// Those it depends on.
+/// The dependencies.
 pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
     if facts.task.state() != State::Blocked {
         return None;
@@ -38,7 +38,7 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
     Some(Reason { tasks, count: Some(blockers.count), ..reason("waiting_for_dependencies", message) })
 }
 
-/// A task that this one depends on, and where it stands, for the end of a sentence.
+/// A dependency and its state, for the end of a sentence.
 fn stands(facts: &Facts, blocker: &Blocker) -> String {
     let Blocker { id, state, .. } = blocker;
     let follows = match state {
@@ -51,7 +51,7 @@ fn stands(facts: &Facts, blocker: &Blocker) -> String {
     format!("{id}, {}{follows}", state.as_str())
 }
 
-/// What becomes of the task when one that it depends on does not complete.
+/// What happens to the task if a dependency does not complete.
 fn unsuccessful(facts: &Facts) -> String {
     let policy = facts.task.body.dependencies.on_failure;
     let becomes = match policy {
@@ -62,7 +62,7 @@ fn unsuccessful(facts: &Facts) -> String {
     format!("{becomes} (on_dependency_failure: {})", policy.as_str())
 }
 
-/// Dead letters whose queues hold what depends on them, whatever that says of their failure.
+/// Dead letters whose queues hold their dependents, whatever the policies of those are.
 fn dead_letters(facts: &Facts, letters: &[&Blocker]) -> String {
     let ids = letters.iter().map(|letter| letter.id.to_string()).collect::<Vec<String>>().join(", ");
     let otherwise = unsuccessful(facts);
@@ -79,8 +79,8 @@ fn dead_letters(facts: &Facts, letters: &[&Blocker]) -> String {
     }
 }
 
-/// The latest instant before which one of those in its way cannot come to rest as far as their rows tell, since it is not due
-/// before; and which one that is, for the end of a sentence. One that expires before it is due comes to rest then.
+/// The latest instant until which a task in the way waits, as far as their rows show, and which task that is, for the
+/// end of a sentence. A task that expires before it is due ends then.
 pub(super) fn last(facts: &Facts) -> Option<(Timestamp, String)> {
     let rests = |task: &Task| task.expires_at.map_or(task.due_at, |expires_at| expires_at.min(task.due_at));
     let holder = facts.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder).map(|(id, _)| id);
@@ -90,7 +90,7 @@ pub(super) fn last(facts: &Facts) -> Option<(Timestamp, String)> {
             let (id, at) = (task.id, rests(task));
             return Some((at, format!(", since {id}, which it depends on, waits at least until then")));
         }
-        // Who has the turn and has not begun gives way to whoever is due before it.
+        // A task that has the turn and has not begun yields to a task that is due earlier.
         let keeps_turn = holder == Some(task.id) && task.position.attempts > 0;
         keeps_turn.then(|| (rests(task), format!(", since {}, which has its turn, waits at least until then", task.id)))
     });
@@ -101,7 +101,7 @@ fn in_the_way(blocker: &Blocker) -> TaskInTheWay {
     TaskInTheWay { id: blocker.id, state: blocker.state.into(), holds: blocker.holds }
 }
 
-/// Those with its ordering key. One that is `BLOCKED` has no turn to wait for yet, and meets them afterwards.
+/// The tasks with its ordering key. A `BLOCKED` task waits for its turn only afterwards.
 pub(super) fn turn(facts: &Facts) -> Option<Reason> {
     let turn = facts.turn.as_ref().filter(|turn| !turn.is_own)?;
     let key = facts.task.body.ordering_key.clone().unwrap_or_default();
@@ -128,11 +128,11 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
         says.join("; "),
         before(turn.ahead)
     );
-    let told = Reason { ordering_key: Some(key), tasks, comes_next: is_blocked, ..reason("waiting_for_turn", message) };
-    Some(in_line(told, turn.ahead))
+    let base = Reason { ordering_key: Some(key), tasks, comes_next: is_blocked, ..reason("waiting_for_turn", message) };
+    Some(in_line(base, turn.ahead))
 }
 
-/// What the task in the way waits for itself, for the end of a sentence that names it; nothing if that was not read.
+/// What a task in the way waits for itself, for the end of a sentence; empty if it was not read.
 fn itself(facts: &Facts, id: TaskId) -> String {
     let task = facts.in_the_way.iter().find(|task| task.id == id);
     task.map(|task| format!(", which {}", waits(task, facts.now))).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! What a queue has against the begin of a task: a pause, its limits.
+//! Reasons that concern the queue of a task: a pause and its limits.
 
 use punctual_client::Reason;
 use punctual_core::obstacles::Ahead;
@@ -7,7 +7,7 @@ use super::line::{doing, in_line, later, many, others, thousands};
 use super::reason;
 use crate::explain::facts::Facts;
 
-/// A pause that is over before the task is due is not in its way.
+/// The pause, unless it ends before the task is due.
 pub(super) fn pause(facts: &Facts) -> Option<Reason> {
     let pause = facts.queue.paused(facts.now)?;
     if pause.until.is_some_and(|until| until <= facts.task.due_at) {
@@ -27,7 +27,7 @@ pub(super) fn pause(facts: &Facts) -> Option<Reason> {
     })
 }
 
-/// As many run as may; or those before it will take the places that are left, which comes next.
+/// The concurrency limit: it is reached, or the tasks ahead will reach it, which comes next.
 pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.max_concurrency?;
     let free = u64::from(limit).saturating_sub(facts.held);
@@ -41,17 +41,17 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
     } else {
         format!("after that: queue {queue} runs at most {most} at once, of which {run} now; {line}")
     };
-    let told = Reason {
+    let base = Reason {
         queue: Some(queue),
         limit: Some(limit),
         running: Some(facts.held),
         comes_next: free > 0,
         ..reason("queue_concurrency", message)
     };
-    Some(in_line(told, facts.ahead))
+    Some(in_line(base, facts.ahead))
 }
 
-/// There is no token left; or those before it will take those that there are, which comes next.
+/// The rate limit: no token is left, or the tasks ahead will take all, which comes next.
 pub(super) fn rate(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.rate_limit?;
     let bucket = facts.bucket.map_or_else(|| limit.full(facts.now), |bucket| limit.refill(bucket, facts.now));
@@ -60,7 +60,7 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         return None;
     }
     let (queue, comes_next) = (facts.queue.name.clone(), bucket.whole() > 0);
-    #[expect(clippy::cast_precision_loss, reason = "nobody counts as far as a double cannot")]
+    #[expect(clippy::cast_precision_loss, reason = "a double is exact far beyond any count of tasks")]
     let missing = tasks as f64 + 1.0 - bucket.tokens;
     let until = (!or_more).then(|| later(facts.now, missing, limit.per_second));
     let per_second = limit.per_second.to_string();
@@ -72,7 +72,7 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         others(facts.ahead),
         until.map(|until| format!("; it may begin at {until} at the earliest")).unwrap_or_default()
     );
-    let told = Reason {
+    let base = Reason {
         until,
         queue: Some(queue),
         per_second: Some(limit.per_second),
@@ -80,5 +80,5 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         comes_next,
         ..reason("queue_rate", message)
     };
-    Some(in_line(told, facts.ahead))
+    Some(in_line(base, facts.ahead))
 }

@@ -1,9 +1,9 @@
 //! Every reason by itself, several at once, and what is expected to follow from them.
 
 mod breaker;
+mod claimant;
 mod others;
 mod queue;
-mod taker;
 mod time;
 
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::explain::facts::{Taker, Workers};
+use crate::explain::facts::{ExpectedClaimant, PollingWorkers};
 
 const TARGET: &str = "http://127.0.0.1:1";
 
@@ -68,15 +68,15 @@ fn task(state: State, due_in_millis: i64, route: Route) -> Task {
 
 /// A task for pull workers that is due, and for which some ask.
 fn pulled() -> Facts {
-    let taker = Some(Taker::Workers(Workers { known: 2, busy: 1, tasks: 5, or_more: false }));
-    Facts { taker, ..Facts::of(task(State::Pending, 0, Route::Pull), NOW) }
+    let claimant = Some(ExpectedClaimant::Workers(PollingWorkers { known: 2, busy: 1, tasks: 5, or_more: false }));
+    Facts { claimant, ..Facts::of(task(State::Pending, 0, Route::Pull), NOW) }
 }
 
 /// A webhook that is due, and that this node dispatches.
 fn pushed() -> Facts {
     let here = Dispatch { found: None, crowded: Vec::new() };
     let task = task(State::Pending, 0, Route::Push(TARGET.into()));
-    Facts { taker: Some(Taker::Here(here)), ..Facts::of(task, NOW) }
+    Facts { claimant: Some(ExpectedClaimant::Here(here)), ..Facts::of(task, NOW) }
 }
 
 fn ahead(tasks: u64) -> Ahead {
@@ -112,7 +112,7 @@ fn all_that_holds_at_once_is_told_in_order() {
     let pause = Pause { since: NOW, by: "client".into(), reason: None, until: Some(NOW.plus_millis(2_000)) };
     let found = Some(Found { since: NOW.plus_millis(5), per_second: 1 });
     let here = Dispatch { found, crowded: vec![Crowded::Target] };
-    let mut facts = Facts { taker: Some(Taker::Here(here)), ahead: ahead(1), held: 1, ..pushed() };
+    let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(1), held: 1, ..pushed() };
     facts.queue.pause = Some(pause);
     facts.queue.settings.max_concurrency = Some(1);
     facts.queue.settings.rate_limit = Some(RateLimit { per_second: 1.0, burst: 1 });
@@ -121,7 +121,7 @@ fn all_that_holds_at_once_is_told_in_order() {
     assert_eq!((codes(&facts), explain(&facts).eta), (all.map(str::to_owned).to_vec(), None));
     // Without what nobody knows the end of: the latest of the others.
     facts.queue.settings.max_concurrency = None;
-    facts.taker = pushed().taker;
+    facts.claimant = pushed().claimant;
     let eta = explain(&facts).eta.map(|eta| eta.millis_since(NOW));
     assert_eq!((codes(&facts), eta), (vec!["queue_paused".to_owned(), "queue_rate".to_owned()], Some(2_000)));
 

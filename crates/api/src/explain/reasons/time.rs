@@ -8,20 +8,20 @@ use punctual_core::trail::Step;
 use super::{others, reason};
 use crate::explain::facts::Facts;
 
-/// Its time has not come, or that of its retry.
+/// It is not due yet, or its retry is not.
 pub(super) fn due(facts: &Facts) -> Option<Reason> {
     let (task, due_at) = (&facts.task, facts.task.due_at);
     if due_at <= facts.now {
         return None;
     }
-    let told = match failed_attempt(task) {
+    let base = match failed_attempt(task) {
         Some(failed) => reason("waiting_for_retry", format!("{failed}; the next is due at {due_at}")),
         None => reason("not_due_yet", format!("it is due at {due_at}{}", spread(facts))),
     };
-    Some(Reason { until: Some(due_at), ..told })
+    Some(Reason { until: Some(due_at), ..base })
 }
 
-/// The attempt after which it waits for a retry, for a sentence.
+/// The failed attempt before its retry, for a sentence.
 pub(super) fn failed_attempt(task: &Task) -> Option<String> {
     let attempts = task.position.attempts;
     let (_, error) = task.trail.last_error()?;
@@ -33,14 +33,14 @@ pub(super) fn failed_attempt(task: &Task) -> Option<String> {
     is_uncounted.then(|| format!("an attempt failed and was not counted ({})", error.code))
 }
 
-/// Who put its time off from the instant that was asked for, for the end of a sentence.
+/// What moved its due instant from the requested one, for the end of a sentence.
 fn spread(facts: &Facts) -> String {
     let (task, execute_at) = (&facts.task, facts.task.execute_at);
     let by_schedule = task
         .scheduled_for()
         .filter(|instant| *instant < execute_at)
         .map(|instant| format!("; it stands for {instant}, and its schedule spreads its tasks (jitter_seconds)"));
-    // One that was given back waits for something else.
+    // A task that was given back waits for another reason.
     let is_given_back = task.trail.last().is_some_and(|entry| matches!(entry.step, Step::GivenBack));
     let by_queue = (task.due_at > execute_at && !is_given_back).then(|| {
         let (queue, jitter) = (&facts.queue.name, facts.queue.settings.dispatch_jitter_millis);
@@ -55,8 +55,7 @@ fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
 
-/// It expires before it can run, as far as the ends of the other reasons are known, and what the tasks wait for that are in
-/// its way.
+/// It expires before it can run, as far as the ends of the other reasons and of the tasks in its way are known.
 pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
     let expires_at = facts.task.expires_at?;
     let failed = State::Failed.as_str();

@@ -29,7 +29,7 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List open circuit breakers.
 ///
-/// Those of all tenants, or of one, by tenant and target. A breaker that is closed is not listed.
+/// Of all tenants, or of one, by tenant and target. Closed breakers are not listed.
 #[utoipa::path(
     get,
     path = "/v1/admin/breakers",
@@ -67,9 +67,8 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 
 /// Reset a circuit breaker.
 ///
-/// It closes at once, whatever its probes say, and what was counted is forgotten; every node dispatches what was under it
-/// within about a second. If the target still fails it opens again. `target` is any URL of it: only its scheme, host and
-/// port count.
+/// It closes at once, and its counts are cleared; every node dispatches its tasks within about a second. If the target
+/// still fails, it opens again. `target` is any URL of the target: only scheme, host and port count.
 #[utoipa::path(
     post,
     path = "/v1/admin/breakers/reset",
@@ -99,7 +98,7 @@ async fn reset_breaker(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// The breakers of a tenant behind a key: first its own, which is before those of its targets.
+/// The breakers of a tenant after a key: first the tenant's own, then those of its targets.
 async fn of_tenant(api: &Api, tenant: &str, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
     let own = match after {
         Some(_) => None,

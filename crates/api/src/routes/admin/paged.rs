@@ -1,19 +1,20 @@
-//! Pages of a list that is read as a whole, since it is short.
+//! Pages of a short list that is read as a whole.
 //!
-//! A page begins after a place and not after a number of items: what comes and goes in between moves nothing.
+//! A page begins after a key, not after a number of items, so that items which come and go do not shift
+//! the pages.
 
 use crate::cursor::Listing;
 use crate::extract::query::Query;
 use crate::problem::{Code, Problem};
 
-/// The place of an item in its list: unique, and in the order of the list.
-type Place = (u64, u64);
+/// The sort key of an item: unique, and in the order of the list.
+type ListKey = (u64, u64);
 
-/// What of a list is wanted: all of it, unless a limit was given.
+/// The part of a list that is wanted: all of it, unless a limit is given.
 pub(super) struct Paging {
     listing: Listing<'static>,
     limit: usize,
-    after: Option<Place>,
+    after: Option<ListKey>,
 }
 
 impl Paging {
@@ -22,22 +23,22 @@ impl Paging {
         let (limit, cursor) = (query.given_limit(), query.take("cursor"));
         query.finish()?;
         let listing = Listing { kind, scope: "" };
-        let after = cursor.map(|cursor| place(listing, &cursor)).transpose()?;
+        let after = cursor.map(|cursor| key(listing, &cursor)).transpose()?;
         Ok(Self { listing, limit: limit.unwrap_or(usize::MAX), after })
     }
 
-    /// The page of `items`, whose places are told by `place`, and the cursor of the next one.
-    pub fn page<T>(&self, mut items: Vec<T>, place: impl Fn(&T) -> Place) -> (Vec<T>, Option<String>) {
-        items.retain(|item| self.after.is_none_or(|after| place(item) > after));
-        items.sort_by_key(&place);
+    /// The page of `items`, whose keys are given by `key`, and the cursor of the next one.
+    pub fn page<T>(&self, mut items: Vec<T>, key: impl Fn(&T) -> ListKey) -> (Vec<T>, Option<String>) {
+        items.retain(|item| self.after.is_none_or(|after| key(item) > after));
+        items.sort_by_key(&key);
         let is_last = items.len() <= self.limit;
         items.truncate(self.limit);
-        let last = items.last().filter(|_| !is_last).map(place);
+        let last = items.last().filter(|_| !is_last).map(key);
         (items, last.map(|(first, second)| self.listing.seal(&[first.to_be_bytes(), second.to_be_bytes()].concat())))
     }
 }
 
-fn place(listing: Listing<'_>, cursor: &str) -> Result<Place, Problem> {
+fn key(listing: Listing<'_>, cursor: &str) -> Result<ListKey, Problem> {
     let refused = || Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
     let bytes: [u8; 16] = listing.open(cursor)?.try_into().map_err(|_| refused())?;
     let both = u128::from_be_bytes(bytes);

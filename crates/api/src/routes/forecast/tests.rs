@@ -3,7 +3,7 @@ use axum::http::Request;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::forecast::{MOST_INSTANTS, MOST_SCHEDULES};
+use crate::forecast::{INSTANTS_MAX, SCHEDULES_MAX};
 use crate::testing::World;
 
 async fn submit(world: &World, seconds: u32) -> Value {
@@ -105,7 +105,7 @@ async fn of_too_many_instants_the_answer_says_how_far_they_are_counted() {
     let told = forecast(&world, "?hours=48").await;
     assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(0)));
     // Ten a second, of which the first minute is not in it.
-    let whole = (MOST_INSTANTS / 10 + 1) / 60 - 1;
+    let whole = (INSTANTS_MAX / 10 + 1) / 60 - 1;
     assert_eq!(told["schedules"], whole * 600);
     assert_eq!(told["schedules_until"], "2026-05-23T21:46:00.000Z");
     assert_eq!(told["tasks"], 1, "what waits is counted to the end");
@@ -115,7 +115,7 @@ async fn of_too_many_instants_the_answer_says_how_far_they_are_counted() {
 async fn of_too_many_schedules_the_answer_says_how_many_are_missing() {
     let world = World::new();
     let mut made = JoinSet::new();
-    for number in 0..MOST_SCHEDULES + 2 {
+    for number in 0..SCHEDULES_MAX + 2 {
         let body = json!({"name": format!("s{number:05}"), "cron": "0 0 * * *", "task": {"type": "t"}}).to_string();
         let request = Request::post("/v1/schedules").header("content-type", "application/json");
         let (router, request) = (world.router.clone(), request.body(Body::from(body)).unwrap());
@@ -124,5 +124,5 @@ async fn of_too_many_schedules_the_answer_says_how_many_are_missing() {
     assert!(made.join_all().await.iter().all(|status| *status == 201));
     let told = forecast(&world, "").await;
     assert_eq!((&told["complete"], &told["schedules_missing"]), (&json!(false), &json!(2)));
-    assert_eq!((&told["schedules"], &told["schedules_until"]), (&json!(MOST_SCHEDULES), &json!(null)));
+    assert_eq!((&told["schedules"], &told["schedules_until"]), (&json!(SCHEDULES_MAX), &json!(null)));
 }

@@ -60,9 +60,9 @@ fn the_concurrency_of_its_queue() {
         message(&next),
         "after that: queue mail runs at most 3 tasks at once, of which 2 run now; 4 other tasks of the queue go before it"
     );
-    facts.taker = Some(Taker::Workers(Workers::default()));
+    facts.claimant = Some(ExpectedClaimant::Workers(PollingWorkers::default()));
     assert_eq!(codes(&facts), ["no_worker_polling", "queue_concurrency"], "what holds it stands first");
-    facts.taker = pulled().taker;
+    facts.claimant = pulled().claimant;
     facts.ahead = Ahead { tasks: 0, or_more: true };
     assert_eq!(codes(&facts), ["due_waiting_for_worker"], "nobody knows of any that goes before it");
     facts.ahead = ahead(0);

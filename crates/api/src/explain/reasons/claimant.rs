@@ -1,4 +1,4 @@
-//! What is in the way of whoever is to take a task.
+//! Reasons that concern the claimant of a task: the pull worker or the node that would take it.
 
 use punctual_client::Reason;
 use punctual_core::lane::Route;
@@ -8,28 +8,30 @@ use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
 
 use super::line::{doing, in_line, later, many, or_more, others, thousands};
 use super::reason;
-use crate::explain::facts::{Facts, Owner, Taker, Workers};
+use crate::explain::facts::{ExpectedClaimant, Facts, PartitionOwner, PollingWorkers};
 
-/// What keeps a task from being taken that its queue would let go.
+/// What keeps a task from being taken although its queue would allow it.
 pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
-    match &facts.taker {
-        Some(Taker::Workers(workers @ Workers { known: 0, .. })) => vec![nobody_polls(facts, *workers)],
-        Some(Taker::Nobody { partition, since }) => vec![nobody_owns(facts, *partition, *since)],
-        Some(Taker::Here(Dispatch { found, crowded })) => {
+    match &facts.claimant {
+        Some(ExpectedClaimant::Workers(workers @ PollingWorkers { known: 0, .. })) => {
+            vec![no_worker_polls(facts, *workers)]
+        }
+        Some(ExpectedClaimant::None { partition, since }) => vec![no_node_owns(facts, *partition, *since)],
+        Some(ExpectedClaimant::Here(Dispatch { found, crowded })) => {
             let found = found.map(|found| found_backlog(facts, found));
             found.into_iter().chain((!crowded.is_empty()).then(|| no_place(facts, crowded))).collect()
         }
-        Some(Taker::Workers(_) | Taker::Elsewhere(_)) | None => Vec::new(),
+        Some(ExpectedClaimant::Workers(_) | ExpectedClaimant::Elsewhere(_)) | None => Vec::new(),
     }
 }
 
-/// Nothing is in its way but that somebody takes it.
+/// Nothing is in its way: it only has to be taken.
 pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     let key = &facts.task.lane.key;
     let line = others(facts.ahead);
-    let told = match (&facts.taker, &key.route) {
-        (Some(Taker::Elsewhere(owner)), _) => dispatched_elsewhere(facts, owner),
-        (Some(Taker::Workers(workers)), _) => waits_for_workers(facts, *workers),
+    let base = match (&facts.claimant, &key.route) {
+        (Some(ExpectedClaimant::Elsewhere(owner)), _) => dispatched_elsewhere(facts, owner),
+        (Some(ExpectedClaimant::Workers(workers)), _) => waits_for_workers(facts, *workers),
         (_, Route::Push(target)) => {
             let message = format!("it is due and about to be handed to a webhook worker for {target}; {line}");
             Reason { target: Some(target.clone()), ..reason("due_waiting_for_worker", message) }
@@ -39,11 +41,11 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
             reason("due_waiting_for_worker", message)
         }
     };
-    in_line(Reason { queue: Some(key.queue.clone()), ..told }, facts.ahead)
+    in_line(Reason { queue: Some(key.queue.clone()), ..base }, facts.ahead)
 }
 
-/// Places and the found backlog are known to the node that dispatches it, so that one is named with all that is known.
-fn dispatched_elsewhere(facts: &Facts, Owner { partition, node, seen }: &Owner) -> Reason {
+/// Only the node that dispatches the task knows its slots and its backlog, so the reason names that node.
+fn dispatched_elsewhere(facts: &Facts, PartitionOwner { partition, node, seen }: &PartitionOwner) -> Reason {
     let (number, line) = (partition.number(), others(facts.ahead));
     let name = seen.as_ref().map(|seen| seen.name.clone());
     let address = seen.as_ref().map(|seen| seen.address.clone()).filter(|address| !address.is_empty());
@@ -68,9 +70,9 @@ fn dispatched_elsewhere(facts: &Facts, Owner { partition, node, seen }: &Owner) 
     }
 }
 
-/// Workers that ask for such tasks are there. If all of them hold some, that is why nobody takes it.
-fn waits_for_workers(facts: &Facts, workers: Workers) -> Reason {
-    let Workers { known, busy, tasks, or_more: more } = workers;
+/// Workers poll for such tasks. If all of them hold tasks, that is why the task waits.
+fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
+    let PollingWorkers { known, busy, tasks, or_more: more } = workers;
     let (key, line) = (&facts.task.lane.key, others(facts.ahead));
     let (code, message) = if busy == known {
         let who = match known {
@@ -101,7 +103,7 @@ fn waits_for_workers(facts: &Facts, workers: Workers) -> Reason {
     Reason { workers: Some(known), busy: Some(busy), ..reason(code, message) }
 }
 
-fn nobody_polls(facts: &Facts, workers: Workers) -> Reason {
+fn no_worker_polls(facts: &Facts, workers: PollingWorkers) -> Reason {
     let key = &facts.task.lane.key;
     let missed = if workers.or_more { "; not all workers were looked at" } else { "" };
     let message = format!(
@@ -112,7 +114,7 @@ fn nobody_polls(facts: &Facts, workers: Workers) -> Reason {
     Reason { queue: Some(key.queue.clone()), ..reason("no_worker_polling", message) }
 }
 
-fn nobody_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) -> Reason {
+fn no_node_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) -> Reason {
     let (queue, number) = (facts.task.lane.key.queue.clone(), partition.number());
     let when = since.map_or_else(|| "owns".to_owned(), |since| format!("has owned since {since}"));
     let message = format!(
@@ -130,16 +132,16 @@ fn found_backlog(facts: &Facts, Found { since, per_second }: Found) -> Reason {
         if per_second == 1 { "is" } else { "are" },
         others(facts.ahead)
     );
-    #[expect(clippy::cast_precision_loss, reason = "nobody counts as far as a double cannot")]
+    #[expect(clippy::cast_precision_loss, reason = "a double is exact far beyond any count of tasks")]
     let before = facts.ahead.tasks as f64;
-    let told = Reason {
+    let base = Reason {
         since: Some(since),
         until: (!facts.ahead.or_more).then(|| later(facts.now, before, f64::from(per_second))),
         queue: Some(facts.task.lane.key.queue.clone()),
         per_second: Some(f64::from(per_second)),
         ..reason("found_backlog", message)
     };
-    in_line(told, facts.ahead)
+    in_line(base, facts.ahead)
 }
 
 fn no_place(facts: &Facts, crowded: &[Crowded]) -> Reason {

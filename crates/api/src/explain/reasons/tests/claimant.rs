@@ -5,24 +5,25 @@ use punctual_core::workers::NodeSighting;
 use punctual_scheduler::fairness::Band;
 
 use super::*;
-use crate::explain::facts::Owner;
+use crate::explain::facts::PartitionOwner;
 
 #[test]
 fn nobody_who_asks_for_it() {
-    let mut facts = Facts { taker: Some(Taker::Workers(Workers::default())), ..pulled() };
+    let mut facts = Facts { claimant: Some(ExpectedClaimant::Workers(PollingWorkers::default())), ..pulled() };
     let (reason, eta) = told(&facts);
     assert_eq!((&reason["code"], &reason["queue"], eta), (&json!("no_worker_polling"), &json!("mail"), None));
     let expected = "it is due, but no worker has asked for queue mail or type send in the last minute, and none that did \
                     before holds a task";
     assert_eq!(reason["message"], expected);
-    facts.taker = Some(Taker::Workers(Workers { or_more: true, ..Workers::default() }));
+    facts.claimant = Some(ExpectedClaimant::Workers(PollingWorkers { or_more: true, ..PollingWorkers::default() }));
     assert_eq!(message(&told(&facts).0), format!("{expected}; not all workers were looked at"));
 }
 
 #[test]
 fn workers_that_are_all_busy() {
-    let busy = |known, tasks, or_more| Some(Taker::Workers(Workers { known, busy: known, tasks, or_more }));
-    let mut facts = Facts { taker: busy(3, 1_200, false), ahead: ahead(1), ..pulled() };
+    let busy =
+        |known, tasks, or_more| Some(ExpectedClaimant::Workers(PollingWorkers { known, busy: known, tasks, or_more }));
+    let mut facts = Facts { claimant: busy(3, 1_200, false), ahead: ahead(1), ..pulled() };
     let expected = json!({
         "code": "workers_busy",
         "message": "it is due, and all 3 workers that ask for queue mail or type send are busy with 1,200 tasks: it is taken \
@@ -33,10 +34,10 @@ fn workers_that_are_all_busy() {
         "position": 2,
     });
     assert_eq!(told(&facts), (expected, None));
-    facts.taker = busy(1, 1, false);
+    facts.claimant = busy(1, 1, false);
     let only = "the only worker that asks for queue mail or type send is busy with 1 task:";
     assert!(message(&told(&facts).0).contains(only), "{:?}", told(&facts));
-    facts.taker = busy(1, 1, true);
+    facts.claimant = busy(1, 1, true);
     assert!(
         message(&told(&facts).0).contains(
             "the only worker that was looked at and asks for queue mail or type send is busy with 1 or more tasks:"
@@ -52,13 +53,13 @@ fn workers_that_are_all_busy() {
 #[test]
 fn a_partition_without_an_owner() {
     let partition = Partition::new(7);
-    let facts = Facts { taker: Some(Taker::Nobody { partition, since: Some(NOW) }), ..pushed() };
+    let facts = Facts { claimant: Some(ExpectedClaimant::None { partition, since: Some(NOW) }), ..pushed() };
     let (reason, eta) = told(&facts);
     assert_eq!((&reason["code"], &reason["partition"], eta), (&json!("no_partition_owner"), &json!(7), None));
     assert_eq!(reason["since"], "2026-05-22T18:00:00.000Z");
     let message = reason["message"].as_str().unwrap();
     assert!(message.contains("partition 7, which no node has owned since 2026-05-22T18:00:00.000Z"), "{message}");
-    let facts = Facts { taker: Some(Taker::Nobody { partition, since: None }), ..facts };
+    let facts = Facts { claimant: Some(ExpectedClaimant::None { partition, since: None }), ..facts };
     assert!(told(&facts).0["message"].as_str().unwrap().contains("which no node owns"));
 }
 
@@ -66,7 +67,7 @@ fn a_partition_without_an_owner() {
 fn the_found_backlog() {
     let found = Some(Found { since: NOW.plus_millis(-500), per_second: 10 });
     let here = Dispatch { found, crowded: Vec::new() };
-    let mut facts = Facts { taker: Some(Taker::Here(here)), ahead: ahead(25), ..pushed() };
+    let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(25), ..pushed() };
     let (reason, eta) = told(&facts);
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
     assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
@@ -75,14 +76,14 @@ fn the_found_backlog() {
     facts.ahead.or_more = true;
     assert_eq!(told(&facts).1, None);
     let found = found.map(|found| Found { per_second: 1, ..found });
-    facts.taker = Some(Taker::Here(Dispatch { found, crowded: Vec::new() }));
+    facts.claimant = Some(ExpectedClaimant::Here(Dispatch { found, crowded: Vec::new() }));
     assert!(message(&told(&facts).0).contains("of what was found then 1 a second is dispatched"), "{:?}", told(&facts));
 }
 
 #[test]
 fn no_free_place_for_a_webhook() {
     let crowded = vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)];
-    let facts = Facts { taker: Some(Taker::Here(Dispatch { found: None, crowded })), ..pushed() };
+    let facts = Facts { claimant: Some(ExpectedClaimant::Here(Dispatch { found: None, crowded })), ..pushed() };
     let expected = json!({
         "code": "webhook_places",
         "message": format!(
@@ -121,8 +122,8 @@ fn the_node_that_can_tell_is_named_with_all_that_is_known() {
         first_seen_at: NOW,
         last_seen_at: NOW.plus_millis(-1_000),
     };
-    let owner = |seen| Owner { partition: Partition::new(7), node: NodeId::new(2), seen };
-    let mut facts = Facts { taker: Some(Taker::Elsewhere(owner(Some(seen.clone())))), ..pushed() };
+    let owner = |seen| PartitionOwner { partition: Partition::new(7), node: NodeId::new(2), seen };
+    let mut facts = Facts { claimant: Some(ExpectedClaimant::Elsewhere(owner(Some(seen.clone())))), ..pushed() };
     let expected = json!({
         "code": "due_waiting_for_worker",
         "message": "it is due and dispatched by node b (node_0000000000000002), which owns partition 7 of its queue and was \
@@ -137,10 +138,10 @@ fn the_node_that_can_tell_is_named_with_all_that_is_known() {
         "position": 1,
     });
     assert_eq!(told(&facts), (expected, None));
-    facts.taker = Some(Taker::Elsewhere(owner(Some(NodeSighting { address: String::new(), ..seen }))));
+    facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(Some(NodeSighting { address: String::new(), ..seen }))));
     let (reason, _) = told(&facts);
     assert_eq!((reason.get("address"), &reason["node"]), (None, &json!("b")));
-    facts.taker = Some(Taker::Elsewhere(owner(None)));
+    facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(None)));
     let (reason, _) = told(&facts);
     assert!(message(&reason).contains("node of an unknown name (node_0000000000000002), which owns partition 7"));
     assert!(message(&reason).contains("where it listens is not known") && reason.get("last_seen_at").is_none());

@@ -1,4 +1,5 @@
-//! Who takes a task that could be claimed: pull workers, or the node that owns its partition.
+//! The expected claimant of a task that could be claimed: pull workers, or the node that owns its
+//! partition.
 
 use std::collections::HashMap;
 
@@ -14,48 +15,48 @@ use punctual_scheduler::outlook::Dispatch;
 use crate::presence::LEASES_MAX;
 use crate::state::Api;
 
-/// A worker that was not seen for longer than this, and holds nothing, does not count as polling. A long poll lasts at
-/// most as long.
+/// A worker that was not seen for longer than this and holds no task does not count as polling. No long poll lasts
+/// longer.
 const POLLING_MILLIS: i64 = 60_000;
-/// Workers looked at, at a time.
+/// Workers read at once.
 const PAGE: usize = 1_000;
-/// At most so many pages of them: the answer may then say that nobody polls where the 20,001st does.
-const PAGES: usize = 20;
+/// Pages of workers that are read at most: if only the 20,001st polls, the answer says that none does.
+const PAGES_MAX: usize = 20;
 
 /// Who takes a task that could be claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Taker {
+pub(crate) enum ExpectedClaimant {
     /// Pull workers.
-    Workers(Workers),
+    Workers(PollingWorkers),
     /// This node, which owns its partition.
     Here(Dispatch),
     /// Another node, which owns its partition.
-    Elsewhere(Owner),
-    /// Nobody: its partition has no owner.
-    Nobody {
+    Elsewhere(PartitionOwner),
+    /// No node: its partition has no owner.
+    None {
         /// The partition.
         partition: Partition,
-        /// Since when, if that is known.
+        /// Since when, if known.
         since: Option<Timestamp>,
     },
 }
 
 /// The pull workers that ask for a task's queue or type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Workers {
-    /// Those that were seen lately, or hold tasks.
+pub(crate) struct PollingWorkers {
+    /// Workers that were seen lately or hold tasks.
     pub known: u64,
-    /// Those of them that hold tasks, of whatever queue.
+    /// Those of them that hold tasks of any queue.
     pub busy: u64,
     /// How many tasks these hold.
     pub tasks: u64,
-    /// Or more: nobody looked further.
+    /// Whether there may be more that were not read.
     pub or_more: bool,
 }
 
-/// The node that owns a task's partition, where that is not this one.
+/// Another node, which owns a task's partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct PartitionOwner {
     /// The partition.
     pub partition: Partition,
     /// The node.
@@ -64,27 +65,27 @@ pub(crate) struct Owner {
     pub seen: Option<NodeSighting>,
 }
 
-/// Who would take `task`, which could be claimed.
-pub(super) async fn taker(api: &Api, task: &Task, now: Timestamp) -> Result<Taker, StoreError> {
+/// The expected claimant of `task`, which could be claimed.
+pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<ExpectedClaimant, StoreError> {
     if task.lane.key.route == Route::Pull {
-        return Ok(Taker::Workers(workers(api, task, now).await?));
+        return Ok(ExpectedClaimant::Workers(workers(api, task, now).await?));
     }
     if let Some(dispatch) = api.outlook.dispatch(&task.lane.key, task.due_at, now) {
-        return Ok(Taker::Here(dispatch));
+        return Ok(ExpectedClaimant::Here(dispatch));
     }
     let partition = api.outlook.partition(&task.lane.key);
     let row = api.coordinator.ownership().await?.into_iter().find(|row| row.partition == partition);
     let Some(node) = row.and_then(|row| row.owner_at(now)) else {
-        // Zero: the process that owned it has died, and nobody knows when.
+        // Zero: its owner has died, and nobody knows when.
         let since = row.map(|row| row.expires_at).filter(|at| at.as_millis() > 0);
-        return Ok(Taker::Nobody { partition, since });
+        return Ok(ExpectedClaimant::None { partition, since });
     };
     let seen = api.database.nodes().await?.into_iter().find(|known| known.id == node);
-    Ok(Taker::Elsewhere(Owner { partition, node, seen }))
+    Ok(ExpectedClaimant::Elsewhere(PartitionOwner { partition, node, seen }))
 }
 
-impl Workers {
-    /// Counts a worker if it asks for such tasks and is there; `held` is how many tasks it holds, if any.
+impl PollingWorkers {
+    /// Counts a worker if it polls for such tasks; `held` is how many tasks it holds, if any.
     fn count(&mut self, task: &Task, worker: &WorkerSighting, held: Option<u64>, now: Timestamp) {
         let asks = worker.queues.contains(&task.lane.key.queue) || worker.kinds.contains(&task.lane.key.kind);
         if asks && (held.is_some() || now.millis_since(worker.last_seen_at) <= POLLING_MILLIS) {
@@ -95,8 +96,8 @@ impl Workers {
     }
 }
 
-/// The workers that ask for tasks such as this one. Nobody looks beyond a page on which one is free.
-async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, StoreError> {
+/// The workers that poll for tasks such as this one. Reading ends with the first page on which one is free.
+async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<PollingWorkers, StoreError> {
     let tenant = task.tenant();
     let holders = api.database.holders(tenant, LEASES_MAX).await?;
     let held: HashMap<&str, u64> = holders.workers.iter().map(|held| (held.worker.as_str(), held.tasks)).collect();
@@ -104,9 +105,9 @@ async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, Stor
     let seen_here = api.presence.of(tenant, None, usize::MAX);
     let mut unwritten: HashMap<String, WorkerSighting> =
         seen_here.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
-    let mut workers = Workers { or_more: holders.or_more, ..Workers::default() };
+    let mut workers = PollingWorkers { or_more: holders.or_more, ..PollingWorkers::default() };
     let mut after = None;
-    for page in 1..=PAGES {
+    for page in 1..=PAGES_MAX {
         let mut known = api.database.workers(tenant, after, PAGE).await?;
         let is_last = known.len() < PAGE;
         after = known.last().map(|last| last.name.clone());
@@ -119,7 +120,7 @@ async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<Workers, Stor
         if is_last {
             break;
         }
-        if workers.known > workers.busy || page == PAGES {
+        if workers.known > workers.busy || page == PAGES_MAX {
             workers.or_more = true;
             break;
         }
