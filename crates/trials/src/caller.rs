@@ -1,7 +1,8 @@
-//! The one way in which actors talk to the server: every call and every answer goes into the history.
+//! How the actors call the server: every call and every answer goes into the history.
 //!
-//! A [`Caller`] finds the living server by itself. Calls that end in `_surely` are repeated until they are answered, as
-//! a careful client would do it; the others are made once, and may end without an answer.
+//! A [`Caller`] finds the living server by itself. Calls that end in `_surely` are repeated until
+//! they are answered, as a careful client would; the others are made once, and may end without an
+//! answer.
 
 mod answers;
 mod wish;
@@ -18,12 +19,12 @@ use tokio::task::JoinSet;
 
 use self::answers::{answer, items};
 pub use self::wish::Wish;
-use crate::history::{Answer, Grant, Op, Recorder, Said, result_by};
+use crate::history::{Answer, Grant, Op, Recorder, WorkerReport, result_by};
 
-/// Between two tries of a call that was not answered.
+/// The pause before an unanswered call is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Somebody who talks to the server.
+/// An actor that calls the server.
 #[derive(Clone, Debug)]
 pub struct Caller {
     recorder: Recorder,
@@ -33,15 +34,15 @@ pub struct Caller {
 /// How a caller finds the server.
 #[derive(Clone, Debug)]
 enum Door {
-    /// Whichever lives, any of them; the connections are shared with everybody else.
+    /// Any server that is alive, over shared connections.
     Of(Vec<watch::Receiver<Option<Api>>>),
-    /// One server, by a connection of one's own.
+    /// One server, over a connection of its own.
     Own(Api),
 }
 
-/// What a worker holds, or once held.
+/// A lease that a worker holds, or once held.
 #[derive(Clone, Debug)]
-pub struct Held {
+pub struct HeldLease {
     /// The worker.
     pub worker: String,
     /// The task.
@@ -54,9 +55,9 @@ pub struct Held {
     pub payload: Value,
 }
 
-/// What a worker asks for.
+/// A worker's poll.
 #[derive(Clone, Debug)]
-pub struct Ask<'a> {
+pub struct WorkerPoll<'a> {
     /// The worker's name.
     pub worker: &'a str,
     /// The queues it works for.
@@ -70,28 +71,28 @@ pub struct Ask<'a> {
 }
 
 impl Caller {
-    /// Calls whoever is behind the door, and writes it down.
+    /// Calls the server behind this door, and records the calls.
     pub fn new(recorder: Recorder, door: watch::Receiver<Option<Api>>) -> Self {
         Self::of_many(recorder, vec![door])
     }
 
-    /// Calls whoever is behind one of the doors, another time another, and writes it down.
+    /// Calls the servers behind these doors in turn, and records the calls.
     pub fn of_many(recorder: Recorder, doors: Vec<watch::Receiver<Option<Api>>>) -> Self {
         Self { recorder, door: Door::Of(doors) }
     }
 
-    /// Somebody else who calls the server that is up now, by a connection of their own.
+    /// Another actor that calls the current server, over a connection of its own.
     pub async fn apart(&self) -> Self {
         Self { recorder: self.recorder.clone(), door: Door::Own(self.api().await.apart()) }
     }
 
-    /// Opens the connection, if it is not open, by asking something that changes nothing.
+    /// Opens the connection, if it is not open, by a call that changes nothing.
     pub async fn connect(&self) {
         let reply = self.api().await.get("/healthz").await;
         assert_eq!(reply.status(), 200, "{reply}");
     }
 
-    /// Where it is written down.
+    /// The recorder of its calls.
     pub fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -160,7 +161,7 @@ impl Caller {
         self.edit_at(task, due_at, payload, None).await
     }
 
-    /// Changes a task's time or payload, if it is at a version still.
+    /// Changes a task's time or payload, if it is still at a version.
     pub async fn edit_at(
         &self,
         task: TaskId,
@@ -186,13 +187,14 @@ impl Caller {
         answer
     }
 
-    /// Takes a task out of the dead letters.
+    /// Re-drives a dead letter.
     pub async fn redrive(&self, task: TaskId) -> Answer {
         self.about(Op::Redrive { task }, "POST", &format!("/v1/tasks/{task}/redrive"), Some(&json!({}))).await
     }
 
-    /// Asks for tasks. An ask without an answer is one without tasks: they are taken back in time.
-    pub async fn lease(&self, ask: &Ask<'_>) -> Vec<Held> {
+    /// Polls for tasks. A poll without an answer counts as one without tasks: they are taken back
+    /// in time.
+    pub async fn lease(&self, ask: &WorkerPoll<'_>) -> Vec<HeldLease> {
         let api = self.api().await;
         let body = json!({
             "worker_id": ask.worker,
@@ -211,7 +213,7 @@ impl Caller {
             let (worker, task, expires_at) = (ask.worker.to_owned(), lease.task.task_id, lease.lease_expires_at);
             let payload: Value = serde_json::from_str(lease.task.payload.get()).unwrap_or_default();
             let Lease { attempt, token, .. } = lease;
-            let held = Held { worker: worker.clone(), task, token, expires_at, payload };
+            let held = HeldLease { worker: worker.clone(), task, token, expires_at, payload };
             let payload = held.payload.clone();
             self.recorder.granted(Grant { worker, task, attempt, token, expires_at, payload, asked, got });
             held
@@ -219,18 +221,18 @@ impl Caller {
         held.collect()
     }
 
-    /// Tells what became of a run, or that it goes on.
-    pub async fn settle(&self, held: &Held, said: Said) -> Answer {
+    /// Reports the outcome of a run, or a heartbeat.
+    pub async fn settle(&self, held: &HeldLease, said: WorkerReport) -> Answer {
         self.settle_all(&[(held.clone(), said)]).await.pop().expect("invariant: one item, one answer")
     }
 
-    /// Tells it at the task's own address.
-    pub async fn settle_alone(&self, held: &Held, said: Said) -> Answer {
+    /// Reports it at the task's own address.
+    pub async fn settle_alone(&self, held: &HeldLease, said: WorkerReport) -> Answer {
         let verb = match said {
-            Said::Completed => "complete",
-            Said::Failed | Said::FailedForGood => "fail",
-            Said::Released => "release",
-            Said::Heartbeat => "heartbeat",
+            WorkerReport::Completed => "complete",
+            WorkerReport::Failed | WorkerReport::FailedForGood => "fail",
+            WorkerReport::Released => "release",
+            WorkerReport::Heartbeat => "heartbeat",
         };
         let mut body = settlement(held, said);
         if let Some(fields) = body.as_object_mut() {
@@ -239,8 +241,8 @@ impl Caller {
         self.about(held.op(said), "POST", &format!("/v1/tasks/{}/{verb}", held.task), Some(&body)).await
     }
 
-    /// Tells what became of many runs, in one request.
-    pub async fn settle_all(&self, items: &[(Held, Said)]) -> Vec<Answer> {
+    /// Reports about many runs, in one request.
+    pub async fn settle_all(&self, items: &[(HeldLease, WorkerReport)]) -> Vec<Answer> {
         let api = self.api().await;
         let calls: Vec<_> = items.iter().map(|(held, said)| self.recorder.invoke(held.op(*said))).collect();
         let body = json!({"items": items.iter().map(|(held, said)| settlement(held, *said)).collect::<Vec<_>>()});
@@ -252,8 +254,8 @@ impl Caller {
         answers
     }
 
-    /// Tells it until it is answered.
-    pub async fn settle_surely(&self, held: &Held, said: Said) -> Answer {
+    /// Reports it until it is answered.
+    pub async fn settle_surely(&self, held: &HeldLease, said: WorkerReport) -> Answer {
         loop {
             match self.settle(held, said).await {
                 Answer::Unknown => tokio::time::sleep(PAUSE).await,
@@ -274,13 +276,13 @@ impl Caller {
     }
 }
 
-impl Held {
-    fn op(&self, said: Said) -> Op {
+impl HeldLease {
+    fn op(&self, said: WorkerReport) -> Op {
         Op::Settle { worker: self.worker.clone(), task: self.task, token: self.token, said }
     }
 }
 
-fn settlement(held: &Held, said: Said) -> Value {
+fn settlement(held: &HeldLease, said: WorkerReport) -> Value {
     let mut item = json!({"task_id": held.task, "token": held.token});
     let failed = |item: &mut Value, retryable: bool| {
         item["outcome"] = json!("failed");
@@ -288,15 +290,15 @@ fn settlement(held: &Held, said: Said) -> Value {
         item["retryable"] = json!(retryable);
     };
     match said {
-        Said::Completed => {
+        WorkerReport::Completed => {
             item["outcome"] = json!("completed");
-            // Another result would make a repeated completion another one.
+            // A different result would make a repeated completion another one.
             item["result"] = result_by(&held.worker, held.token);
         }
-        Said::Failed => failed(&mut item, true),
-        Said::FailedForGood => failed(&mut item, false),
-        Said::Released => item["outcome"] = json!("released"),
-        Said::Heartbeat => item["outcome"] = json!("heartbeat"),
+        WorkerReport::Failed => failed(&mut item, true),
+        WorkerReport::FailedForGood => failed(&mut item, false),
+        WorkerReport::Released => item["outcome"] = json!("released"),
+        WorkerReport::Heartbeat => item["outcome"] = json!("heartbeat"),
     }
     item
 }

@@ -1,8 +1,10 @@
-//! The trial of a cluster: three nodes on one PostgreSQL under load, one fault after the other, and then the judgement.
+//! The trial of a cluster: three nodes on one PostgreSQL under load, one fault after the other, and
+//! then the check.
 //!
-//! Each node reaches the database through a proxy of its own, which leads elsewhere when a standby takes over. The load
-//! talks to any node that is up, as clients behind a balancer would. What the nodes write is noted by the database as
-//! well. [`run`] is called by the program `trials` (hundreds of faults) and by the tests (each fault once).
+//! Each node reaches the database through its own proxy, which leads to the standby after a
+//! failover. The load calls any node that is up, as clients behind a balancer do. The database also
+//! records what the nodes write. The program `trials` (hundreds of faults) and the tests (each
+//! fault once) call [`run`].
 
 mod nemesis;
 mod owners;
@@ -25,25 +27,25 @@ use crate::dump::{dump, unfinished};
 use crate::history::{History, Recorder};
 use crate::kill::Report;
 use crate::machine::Machine;
-use crate::orders::{self, Orders};
+use crate::orders::{self, StandingOrders};
 use crate::planted::Bug;
 use crate::stages;
-use crate::workload::{Load, Scene, Workload};
+use crate::workload::{Scene, Workload, WorkloadSize};
 
 /// The nodes' names.
 const NODES: [&str; 3] = ["a", "b", "c"];
 
-/// By how much a node's estimate of the database's time may be behind: it is as old as the answer it was made from took to
-/// arrive, and a node that has just begun has only one, on a machine that is busy.
+/// How far a node's estimate of the database's time may be behind. It is as old as the answer took
+/// to arrive, and a node that has just started has only one, on a busy machine.
 const LAG_MILLIS: i64 = 500;
 
-/// After everything has come to rest, what is left over may take so long to go: longer than any lease, and than the
-/// database waits for a session that has lost its client.
+/// After every task has finished, leftovers may take this long to go: longer than any lease, and
+/// longer than the database waits for a session that has lost its client.
 const QUIET: Duration = Duration::from_secs(20);
 
-/// What to try.
+/// What one trial does.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ClusterPlan {
     /// The server's program.
     pub program: PathBuf,
     /// A bug for `punctual-planted`.
@@ -52,20 +54,20 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// How many faults.
     pub cycles: usize,
-    /// What the dice begin with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Who does what.
-    pub load: Load,
-    /// How long the database stands still or is out of reach: longer than every lease. A node stands still until the
-    /// others have taken over what was its.
+    /// How many submitters, workers and targets there are.
+    pub load: WorkloadSize,
+    /// How long the database is frozen or out of reach: longer than every lease. A node is frozen
+    /// until the others have taken over from it.
     pub freeze: Duration,
-    /// How long the cluster has to bring everything to its end.
+    /// How long the cluster has to finish everything.
     pub drain: Duration,
-    /// Where a history with a violation in it is left.
+    /// Where the history is left if it breaks a law.
     pub histories: PathBuf,
 }
 
-/// The nodes, their ways to the database, and the database.
+/// The nodes, their proxies, and the database.
 pub(crate) struct Cluster {
     pub(crate) nodes: Vec<Machine>,
     pub(crate) proxies: Vec<FaultProxy>,
@@ -76,7 +78,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    async fn start(plan: &Plan, recorder: &Recorder) -> Self {
+    async fn start(plan: &ClusterPlan, recorder: &Recorder) -> Self {
         let postgres = Postgres::start().await;
         let url = postgres.create_database().await;
         let database = url.rsplit('/').next().expect("invariant: a split has a last part").to_owned();
@@ -100,7 +102,7 @@ impl Cluster {
         self.postgres.url(&self.database)
     }
 
-    /// What the tables say about each other: `ok`, or what does not fit.
+    /// Whether the tables are consistent: `ok`, or what is not.
     async fn integrity(&self) -> String {
         let faults = "SELECT 'tasks that live and are finished: ' || count(*) FROM punctual.tasks
                 JOIN punctual.history USING (id) HAVING count(*) > 0
@@ -114,7 +116,7 @@ impl Cluster {
     }
 }
 
-/// Makes the tables, so that they can be watched before anybody writes to them.
+/// Creates the tables, so that they can be watched before the first write.
 pub fn make_schema(program: &Path, url: &str) {
     let mut command = Command::new(program);
     let done = command.args(["migrate", "up"]).env("PUNCTUAL_STORE", url).env_remove(Bug::VARIABLE).output();
@@ -122,14 +124,14 @@ pub fn make_schema(program: &Path, url: &str) {
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// Tries it; `progress` is told after every fault how many there have been.
-pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
+/// Runs the trial; `progress` gets the number of faults so far after each.
+pub async fn run(plan: &ClusterPlan, mut progress: impl FnMut(usize)) -> Report {
     let begun = Instant::now();
     let recorder = Recorder::new();
     let mut cluster = Cluster::start(plan, &recorder).await;
     let doors = cluster.nodes.iter().map(Machine::door).collect();
     let scene = Scene::new(Caller::of_many(recorder.clone(), doors));
-    let orders = Orders::give(&scene).await;
+    let orders = StandingOrders::give(&scene).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     Box::pin(stages::play(&scene)).await;
     let mut nemesis = Nemesis::new(scene.clone(), plan);
@@ -141,7 +143,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     workload.sweep_up(&stages::QUEUES);
     let api = scene.caller.api().await;
     let until = orders.end(&scene, &api, plan.drain).await;
-    // What is left then is told by the checker.
+    // The checker reports what is left then.
     look(plan.drain, async || if unfinished(&api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
     workload.end().await;
     let leftovers = cluster.leftovers().await;

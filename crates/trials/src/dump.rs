@@ -1,4 +1,4 @@
-//! Reads how every task stands over the API, after the drain.
+//! Reads the final state of every task over the API, after the drain.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use crate::history::{Dumped, Recorder};
 
-/// Tasks a page, events a page: the most the API gives.
+/// Tasks per page and events per page: the most the API allows.
 pub const PAGE: usize = 1_000;
 /// Readers at a time.
 const READERS: usize = 8;
@@ -37,14 +37,14 @@ pub async fn dump(api: &Api, recorder: &Recorder) -> Vec<Dumped> {
     readers.join_all().await.into_iter().flatten().collect()
 }
 
-/// How many tasks have not come to rest, as far as one page shows.
+/// How many tasks have not finished, as far as one page shows.
 pub async fn unfinished(api: &Api) -> usize {
     let path = format!("/v1/tasks?status=BLOCKED&status=PENDING&status=QUEUED&status=RUNNING&limit={PAGE}");
     page::<TaskPage>(api, &path).await.items.len()
 }
 
 async fn tasks(api: &Api) -> Vec<Task> {
-    // By id: what is listed twice is the same task, read later.
+    // By id: a task that is listed twice is kept as read later.
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let mut cursor = String::new();
     loop {
@@ -57,7 +57,7 @@ async fn tasks(api: &Api) -> Vec<Task> {
     }
 }
 
-/// What the API answers to a path.
+/// The response to a `GET` of a path.
 pub async fn page<T: DeserializeOwned>(api: &Api, path: &str) -> T {
     let reply = api.get(path).await;
     assert_eq!(reply.status(), 200, "{reply}");

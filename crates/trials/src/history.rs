@@ -1,6 +1,6 @@
 //! What actors outside of the server saw: the one input of the checker.
 //!
-//! Every trial makes a [`Recorder`], gives it to whoever talks to the server, and gets a [`History`] in the end:
+//! Every trial creates a [`Recorder`], gives it to its actors, and gets a [`History`] in the end:
 //!
 //! ```
 //! use punctual_trials::history::{Op, Recorder, Shown};
@@ -12,12 +12,14 @@
 //! assert_eq!(recorder.finish(Vec::new()).calls().count(), 1);
 //! ```
 //!
-//! A call that is dropped without an answer is [`Answer::Unknown`]: it may have happened or not, and the checker allows
-//! for both. Stamps come from one clock that never goes back and follows the wall clock, so they order what happened in
-//! this process and can be compared with the server's instants to within [`CLOCK_ERROR_MILLIS`].
+//! A call that is dropped without an answer is [`Answer::Unknown`]: it may have happened or not,
+//! and the checker allows for both. Stamps come from one clock that never goes back and follows the
+//! wall clock. So they order what happened in this process, and can be compared with the server's
+//! instants to within [`CLOCK_ERROR_MILLIS`].
 //!
-//! Invariant: nothing is in a history that only the server knows, except its final testimony ([`Dumped`], [`Scheduled`]); what the trial saw in
-//! the database ([`Witness`]) is there to check it.
+//! Invariant: a history holds nothing that only the server knows, except its final testimony
+//! ([`Dumped`], [`Scheduled`]). What the trial saw in the database ([`Witness`]) is there to check
+//! that.
 
 use std::collections::BTreeMap;
 
@@ -32,13 +34,13 @@ mod recorder;
 mod scheduled;
 mod witness;
 
-pub use dump::{Dumped, Run, Step};
-pub use recorder::{Open, Recorder};
+pub use dump::{Dumped, RecordedRun, TrailStep};
+pub use recorder::{OpenCall, Recorder};
 pub use scheduled::{Occurred, Scheduled};
-pub use witness::{Term, Witness, Write};
+pub use witness::{Term, Witness, WitnessedWrite};
 
-/// By how much a stamp may differ from the server's clock on the same machine: both are cut to milliseconds, and the
-/// wall clock may be set back a little while a trial runs.
+/// How far a stamp may differ from the server's clock on the same machine: both are cut to
+/// milliseconds, and the wall clock may be set back a little while a trial runs.
 pub const CLOCK_ERROR_MILLIS: i64 = 5;
 
 /// Microseconds since the Unix epoch, by a clock that never goes back.
@@ -62,20 +64,21 @@ impl Stamp {
     }
 }
 
-/// All that was seen, in the order in which it was written down, and how the tasks stood in the end.
+/// Everything that was seen, in the order of recording, and the final state of the tasks.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// What was seen.
     pub events: Vec<Event>,
-    /// Every task, as the API told it after the drain.
+    /// Every task, as the API showed it after the drain.
     pub dump: Vec<Dumped>,
-    /// What the database saw, if the trial looked.
+    /// What the database saw, if the trial watched it.
     pub witness: Option<Witness>,
-    /// By how much a server's clock may be behind the true one: it is never ahead of it.
+    /// How far a server's clock may be behind the true one: it is never ahead of it.
     pub lag_millis: i64,
-    /// Queues that were limited before the first submission, and how many of their tasks may be in hands at once.
+    /// Queues that were limited before the first submission, and how many of their tasks may be
+    /// claimed at once.
     pub limits: BTreeMap<String, usize>,
-    /// What the schedules of the trial are said to have done.
+    /// What the API shows about the schedules of the trial.
     pub schedules: Vec<Scheduled>,
 }
 
@@ -101,7 +104,7 @@ impl History {
     }
 }
 
-/// One thing that somebody outside of the server saw or did.
+/// One thing that an actor outside of the server saw or did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
@@ -122,7 +125,7 @@ pub struct Call {
     pub op: Op,
     /// Before the request was sent.
     pub invoked: Stamp,
-    /// After the answer was there, or was given up.
+    /// After the answer arrived, or the wait for it ended.
     pub answered: Stamp,
     /// What came back.
     pub answer: Answer,
@@ -134,12 +137,12 @@ pub struct Call {
 pub enum Op {
     /// A task was submitted.
     Submit(Submission),
-    /// A task was to be cancelled.
+    /// A task should be cancelled.
     Cancel {
         /// Which.
         task: TaskId,
     },
-    /// A task was to be changed: a new time (a reschedule), a new payload, or both.
+    /// A task should change: a new time (a reschedule), a new payload, or both.
     Edit {
         /// Which.
         task: TaskId,
@@ -150,12 +153,12 @@ pub enum Op {
         /// Only at this version (`If-Match`).
         if_match: Option<u64>,
     },
-    /// A dead letter was to be tried again.
+    /// A dead letter should be re-driven.
     Redrive {
         /// Which.
         task: TaskId,
     },
-    /// A worker told what became of a run, or that it goes on.
+    /// A worker reported the outcome of a run, or a heartbeat.
     Settle {
         /// The worker.
         worker: String,
@@ -163,8 +166,8 @@ pub enum Op {
         task: TaskId,
         /// The fencing token it holds, or once held.
         token: u64,
-        /// What it said.
-        said: Said,
+        /// What it reported.
+        said: WorkerReport,
     },
 }
 
@@ -174,7 +177,7 @@ impl Op {
         if let Op::Submit(submission) = self { Some(submission) } else { None }
     }
 
-    /// The task it is about; a submission does not know it yet.
+    /// The task it is about; a submission does not know its task yet.
     pub fn task(&self) -> Option<TaskId> {
         match self {
             Op::Submit(_) => None,
@@ -183,36 +186,36 @@ impl Op {
     }
 }
 
-/// A submitted task, as far as a law asks for it.
+/// A submitted task, as far as a law needs it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Submission {
     /// The idempotency key; repeated submissions of one task have the same.
     pub key: String,
     /// The queue.
     pub queue: String,
-    /// When it is wanted; none means now.
+    /// When it is due; none means now.
     pub due_at: Option<Timestamp>,
     /// Not to be started after that.
     pub expires_at: Option<Timestamp>,
     /// The payload.
     pub payload: Value,
-    /// The key whose tasks take turns.
+    /// Its ordering key.
     pub ordering_key: Option<String>,
     /// What it depends on …
     pub depends_on: Vec<TaskId>,
-    /// … and what becomes of it when one of them does not complete.
+    /// … and its policy if one of them does not complete.
     pub on_failure: OnDependencyFailure,
 }
 
-/// What the workers of a trial return when they complete a task: it tells who did.
+/// The result that the workers of a trial report: it names the worker.
 pub fn result_by(worker: &str, token: u64) -> Value {
     json!({"by": worker, "token": token})
 }
 
-/// What a worker said of a run.
+/// What a worker reports about a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
+pub enum WorkerReport {
     /// It succeeded.
     Completed,
     /// It failed, and another attempt may succeed.
@@ -221,7 +224,7 @@ pub enum Said {
     FailedForGood,
     /// The worker gives the task back.
     Released,
-    /// It goes on.
+    /// A heartbeat: the run continues.
     Heartbeat,
 }
 

@@ -1,11 +1,12 @@
-//! The trial of `kill -9`: a server under load is killed again and again, must drain afterwards, and is then judged.
+//! The trial of `kill -9`: a server under load is killed again and again, must drain afterwards,
+//! and its history is then checked.
 //!
 //! ```text
 //! stages ─▶ cycle: load, something at stake, kill -9, start ─▶ … ─▶ quiet ─▶ drain ─▶ dump ─▶ check
 //! ```
 //!
-//! [`run`] is called by the program `trials` (hundreds of cycles) and by the tests (a few). It returns what it found
-//! and never panics because the product broke a law.
+//! The program `trials` (hundreds of cycles) and the tests (a few) call [`run`]. It returns its
+//! findings and never panics because the product broke a law.
 
 mod nemesis;
 mod report;
@@ -23,38 +24,38 @@ use crate::checker::check;
 use crate::dump::{dump, unfinished};
 use crate::history::{History, Recorder};
 use crate::machine::Machine;
-use crate::orders::{self, Orders};
+use crate::orders::{self, StandingOrders};
 use crate::planted::Bug;
 use crate::stages;
-use crate::workload::{Load, Scene, Workload};
+use crate::workload::{Scene, Workload, WorkloadSize};
 
-/// What to try.
+/// What one trial does.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct KillPlan {
     /// The server's program.
     pub program: PathBuf,
     /// A bug for `punctual-planted`.
     pub bug: Option<Bug>,
     /// How often the server is killed under load.
     pub cycles: usize,
-    /// What the dice begin with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Who does what.
-    pub load: Load,
-    /// How long the server has to bring everything to its end.
+    /// How many submitters, workers and targets there are.
+    pub load: WorkloadSize,
+    /// How long the server has to finish everything.
     pub drain: Duration,
-    /// Where a history with a violation in it is left.
+    /// Where the history is left if it breaks a law.
     pub histories: PathBuf,
 }
 
-/// Tries it; `progress` is told after every cycle how many have been done.
-pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
+/// Runs the trial; `progress` gets the number of cycles done after each.
+pub async fn run(plan: &KillPlan, mut progress: impl FnMut(usize)) -> Report {
     let begun = Instant::now();
     let recorder = Recorder::new();
     let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone());
     let scene = Scene::new(Caller::new(recorder.clone(), machine.door()));
     machine.start().await;
-    let orders = Orders::give(&scene).await;
+    let orders = StandingOrders::give(&scene).await;
     let mut workload = Workload::start(&scene, plan.load, plan.seed);
     // A dozen calls at a time make a large future.
     Box::pin(stages::play(&scene)).await;
@@ -88,8 +89,8 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(usize)) -> Report {
     report
 }
 
-/// Waits until every task has come to rest, or the time is up.
+/// Waits until every task has finished, or the time is up.
 async fn drain(api: &Api, within: Duration) {
-    // What is left then is told by the checker.
+    // The checker reports what is left then.
     look(within, async || if unfinished(api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
 }

@@ -1,5 +1,5 @@
-//! The standing orders of a trial: what is set before its load begins, and holds until it is over. A queue of the load has
-//! few places, and a schedule fires every second.
+//! The standing orders of a trial, set before its load begins and in force until it is over: a
+//! queue of the load has a low limit, and a schedule fires every second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::dump::{PAGE, page};
 use crate::history::{Occurred, Scheduled};
 use crate::workload::Scene;
 
-/// A queue of the load of which only a few tasks may be in hands at once …
+/// A queue of the load with a low `max_concurrency` …
 pub const NARROW: &str = "narrow";
-/// … so many.
+/// … of this many tasks.
 const PLACES: usize = 3;
 
-/// Whoever changes a schedule may have to wait for whoever fires it.
+/// An edit of a schedule may have to wait for a node that fires it.
 const OBEYED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Orders that were given.
+/// The standing orders, once they are set.
 #[derive(Clone, Debug)]
-pub struct Orders {
+pub struct StandingOrders {
     schedule: ScheduleId,
     created_at: Timestamp,
 }
 
-impl Orders {
-    /// Gives them.
+impl StandingOrders {
+    /// Sets them.
     pub async fn give(scene: &Scene) -> Self {
         let api = scene.caller.api().await;
         put(&api, &format!("/v1/queues/{NARROW}"), &json!({"max_concurrency": PLACES})).await;
@@ -53,13 +53,13 @@ impl Orders {
         Self { schedule: made.schedule_id, created_at: made.created_at }
     }
 
-    /// Waits, but no longer than that, until every instant so far has been decided; then the schedule fires no more. Gives
-    /// when that was.
+    /// Waits, within this time, until every instant so far has been decided; then pauses the
+    /// schedule. Returns that instant.
     pub async fn end(&self, scene: &Scene, api: &Api, within: Duration) -> Timestamp {
         let until = scene.in_millis(0);
         let last = Timestamp::from_millis(until.as_millis() / 1_000 * 1_000);
         let newest = format!("/v1/schedules/{}/occurrences?limit=1", self.schedule);
-        // What is missing then is told by the checker.
+        // The checker reports what is missing then.
         look(within, async || {
             let newest: OccurrencePage = page(api, &newest).await;
             if newest.items.first().is_some_and(|newest| newest.instant >= last) { Ok(()) } else { Err(()) }
@@ -74,7 +74,7 @@ impl Orders {
         until
     }
 
-    /// How the schedule obeyed until then, as the API tells it.
+    /// The occurrences of the schedule until then, as the API shows them.
     pub async fn obeyed(&self, api: &Api, until: Timestamp) -> Scheduled {
         let (mut occurrences, mut cursor) = (Vec::new(), String::new());
         loop {
@@ -90,7 +90,7 @@ impl Orders {
     }
 }
 
-/// The limits of queues, as the checker has to know them.
+/// The limits of queues, for the checker.
 pub fn limits() -> BTreeMap<String, usize> {
     BTreeMap::from([(NARROW.to_owned(), PLACES)])
 }

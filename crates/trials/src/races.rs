@@ -1,13 +1,14 @@
-//! The trial of races: two or more callers meet at a barrier and want what only one of them can have.
+//! The trial of races: two or more callers meet at a barrier and want something that only one of
+//! them can have.
 //!
 //! ```text
 //! many rounds at a time: set up ─▶ barrier ─▶ calls ─▶ how does the task stand? ─▶ in the table of legal outcomes?
 //! and after the last round of a kind: dump ─▶ check
 //! ```
 //!
-//! A kind of race ([`Kind`]) has a server and a history of its own. [`run`] is called by the program `trials`
-//! (thousands of rounds) and by the tests (dozens). It returns what it found and never panics because the product
-//! broke a law.
+//! A kind of race ([`Kind`]) has its own server and history. The program `trials` (thousands of
+//! rounds) and the tests (dozens) call [`run`]. It returns its findings and never panics because
+//! the product broke a law.
 
 mod dispatch;
 mod expiry;
@@ -31,9 +32,9 @@ use tokio::task::JoinSet;
 
 pub use self::kind::Kind;
 pub use self::legal::Legal;
-use self::legal::Outcome;
-use self::pulse::Pulse;
-pub use self::report::{Report, Seen};
+use self::legal::RoundOutcome;
+use self::pulse::LastVisit;
+pub use self::report::{OutcomeCount, Report};
 use self::round::Round;
 use crate::caller::Caller;
 use crate::checker::check;
@@ -43,30 +44,30 @@ use crate::machine::Machine;
 use crate::planted::Bug;
 use crate::workload::arrival;
 
-/// What to try.
+/// What one trial does.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct RacePlan {
     /// The server's program.
     pub program: PathBuf,
     /// A bug for `punctual-planted`.
     pub bug: Option<Bug>,
     /// How many rounds.
     pub rounds: usize,
-    /// What the dice begin with.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// Where a history with something wrong in it is left.
+    /// Where the history is left if something is wrong.
     pub histories: PathBuf,
 }
 
-/// Holds all rounds of one kind; `progress` is told after each how many have been held.
-pub async fn run(plan: &Plan, kind: Kind, progress: impl Fn(usize) + Send + Sync + 'static) -> Report {
+/// Runs all rounds of one kind; `progress` gets the number of rounds so far after each.
+pub async fn run(plan: &RacePlan, kind: Kind, progress: impl Fn(usize) + Send + Sync + 'static) -> Report {
     let begun = Instant::now();
     let recorder = Recorder::new();
     let mut machine = Machine::new(&plan.program, plan.bug, recorder.clone()).without_breakers();
     machine.start().await;
     let caller = Caller::new(recorder.clone(), machine.door());
     let sink = Arc::new(Sink::start());
-    let all = Arc::new(Rounds {
+    let all = Arc::new(RoundsOfKind {
         kind,
         count: plan.rounds,
         seed: plan.seed,
@@ -74,7 +75,7 @@ pub async fn run(plan: &Plan, kind: Kind, progress: impl Fn(usize) + Send + Sync
         report: Mutex::new(Report::new(kind)),
         progress: Box::new(progress),
     });
-    let pulse = Arc::<Pulse>::default();
+    let pulse = Arc::<LastVisit>::default();
     let mut places = JoinSet::new();
     for place in 0..kind.at_once().min(plan.rounds) {
         let round = Round::new(&caller, kind.seats(), kind.jitter(), Arc::clone(&sink), Arc::clone(&pulse)).await;
@@ -104,8 +105,8 @@ pub async fn run(plan: &Plan, kind: Kind, progress: impl Fn(usize) + Send + Sync
     report
 }
 
-/// The rounds of a kind, held in several places at a time.
-struct Rounds {
+/// The rounds of a kind, several of them at a time.
+struct RoundsOfKind {
     kind: Kind,
     count: usize,
     seed: u64,
@@ -114,8 +115,8 @@ struct Rounds {
     progress: Box<dyn Fn(usize) + Send + Sync>,
 }
 
-impl Rounds {
-    /// Holds rounds in one place until there are enough.
+impl RoundsOfKind {
+    /// Runs one round after the other until there are enough.
     async fn hold(self: Arc<Self>, mut round: Round, place: usize) {
         let name = self.kind.name();
         let mut queue = format!("{name}-{place}");
@@ -130,13 +131,13 @@ impl Rounds {
             if !self.count(&outcome) {
                 let evidence = evidence(&round, number, &outcome).await;
                 self.report.lock().illegal.push(evidence);
-                // What it may have left behind is not for the next round.
+                // The next round must not meet what this one may have left.
                 queue = format!("{name}-{place}-{number}");
             }
         }
     }
 
-    fn count(&self, outcome: &Outcome) -> bool {
+    fn count(&self, outcome: &RoundOutcome) -> bool {
         let (legal, held) = {
             let mut report = self.report.lock();
             (report.count(outcome), report.rounds)
@@ -146,8 +147,8 @@ impl Rounds {
     }
 }
 
-/// What somebody needs who looks into an illegal outcome.
-async fn evidence(round: &Round, number: usize, outcome: &Outcome) -> String {
+/// What is needed to examine an illegal outcome.
+async fn evidence(round: &Round, number: usize, outcome: &RoundOutcome) -> String {
     let trail = match outcome.task {
         Some(task) => round.told(task).await,
         None => String::new(),

@@ -10,7 +10,7 @@ mod together;
 
 use std::time::Duration;
 
-use crate::caller::{Ask, Held};
+use crate::caller::{HeldLease, WorkerPoll};
 use crate::workload::Scene;
 
 /// The queues of the stages.
@@ -51,6 +51,6 @@ pub async fn play(scene: &Scene) {
 }
 
 /// What one worker gets of a queue within a while.
-async fn take(scene: &Scene, worker: &str, queue: &str, wait: Duration) -> Option<Held> {
-    scene.caller.lease(&Ask { worker, queues: &[queue], most: 1, wait, lease_seconds: 1 }).await.pop()
+async fn take(scene: &Scene, worker: &str, queue: &str, wait: Duration) -> Option<HeldLease> {
+    scene.caller.lease(&WorkerPoll { worker, queues: &[queue], most: 1, wait, lease_seconds: 1 }).await.pop()
 }

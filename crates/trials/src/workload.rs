@@ -22,14 +22,14 @@ use tokio::task::JoinSet;
 
 use crate::caller::Caller;
 
-pub use targets::{Targets, arrival};
+pub use targets::{TemperTargets, arrival};
 
 /// The queue that the workers of the load work for.
 pub const QUEUE: &str = "work";
 
 /// How many of each.
 #[derive(Clone, Copy, Debug)]
-pub struct Load {
+pub struct WorkloadSize {
     /// Submitters of single tasks.
     pub submitters: usize,
     /// Pull workers.
@@ -38,7 +38,7 @@ pub struct Load {
     pub pause: Duration,
 }
 
-impl Load {
+impl WorkloadSize {
     /// Enough to have something of everything in flight at any moment.
     pub const USUAL: Self = Self { submitters: 4, workers: 3, pause: Duration::from_millis(40) };
     /// Enough to keep a server from being idle.
@@ -51,7 +51,7 @@ pub struct Scene {
     /// How to talk to the server.
     pub caller: Caller,
     /// Where webhooks go.
-    pub targets: Arc<Targets>,
+    pub targets: Arc<TemperTargets>,
     /// Tasks that were submitted for later, for meddlers.
     waiting: Arc<Mutex<Vec<TaskId>>>,
     /// Tasks that were acknowledged, for others to depend on.
@@ -63,7 +63,7 @@ pub struct Scene {
 impl Scene {
     /// An empty scene.
     pub fn new(caller: Caller) -> Self {
-        let targets = Arc::new(Targets::start());
+        let targets = Arc::new(TemperTargets::start());
         let (waiting, known) = (Arc::default(), Arc::default());
         Self { caller, targets, waiting, known, over: Arc::default(), keys: Arc::default() }
     }
@@ -94,7 +94,7 @@ pub struct Workload {
 
 impl Workload {
     /// Sets everybody to work.
-    pub fn start(scene: &Scene, load: Load, seed: u64) -> Self {
+    pub fn start(scene: &Scene, load: WorkloadSize, seed: u64) -> Self {
         let (mut wanting, mut working) = (JoinSet::new(), JoinSet::new());
         let mut seeds = StdRng::seed_from_u64(seed);
         let mut dice = || StdRng::seed_from_u64(seeds.random());

@@ -7,8 +7,8 @@
 //! cargo run -p punctual-trials -- races --rounds 2000 --program target/release/punctual
 //! ```
 //!
-//! Prints the seed first: with `--seed` the same dice fall again. Ends with 0 if no law was broken; otherwise the
-//! history is left behind as JSON lines, and its path is printed.
+//! Prints the seed first: `--seed` repeats the same random numbers. Exits with 0 if no law was
+//! broken; otherwise it leaves the history as JSON lines, and prints its path.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,18 +17,18 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use punctual_trials::cluster::Fault;
 use punctual_trials::races::Kind;
-use punctual_trials::workload::Load;
+use punctual_trials::workload::WorkloadSize;
 use punctual_trials::{cluster, kill, races};
 
 /// Tries to break a server, and checks from outside whether it did.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
-    trial: Trial,
+    trial: TrialCommand,
 }
 
 #[derive(Subcommand)]
-enum Trial {
+enum TrialCommand {
     /// `kill -9` under load, again and again.
     Kills {
         /// How often.
@@ -90,11 +90,11 @@ fn fault(name: &str) -> Result<Fault, String> {
 #[tokio::main]
 async fn main() -> ExitCode {
     let clean = match Cli::parse().trial {
-        Trial::Kills { cycles, common } => kills(cycles, common).await,
-        Trial::Cluster { cycles, freeze, only, common } => {
+        TrialCommand::Kills { cycles, common } => kills(cycles, common).await,
+        TrialCommand::Cluster { cycles, freeze, only, common } => {
             clusters(cycles, Duration::from_secs(freeze), &only, common).await
         }
-        Trial::Races { rounds, only, common } => {
+        TrialCommand::Races { rounds, only, common } => {
             let kinds = if only.is_empty() { Kind::ALL.to_vec() } else { only };
             all_races(rounds, &kinds, common).await
         }
@@ -113,7 +113,7 @@ impl Common {
 async fn kills(cycles: usize, common: Common) -> bool {
     let (seed, drain) = (common.seed(), Duration::from_mins(2));
     let Common { program, histories, .. } = common;
-    let plan = kill::Plan { program, bug: None, cycles, seed, load: Load::USUAL, drain, histories };
+    let plan = kill::KillPlan { program, bug: None, cycles, seed, load: WorkloadSize::USUAL, drain, histories };
     let report = kill::run(&plan, |done| {
         if done % 10 == 0 {
             println!("{done} of {cycles} cycles");
@@ -128,7 +128,17 @@ async fn clusters(cycles: usize, freeze: Duration, only: &[Fault], common: Commo
     let (seed, drain) = (common.seed(), Duration::from_mins(2));
     let Common { program, histories, .. } = common;
     let faults = only.iter().copied().cycle().take(cycles).collect();
-    let plan = cluster::Plan { program, bug: None, faults, cycles, seed, load: Load::USUAL, freeze, drain, histories };
+    let plan = cluster::ClusterPlan {
+        program,
+        bug: None,
+        faults,
+        cycles,
+        seed,
+        load: WorkloadSize::USUAL,
+        freeze,
+        drain,
+        histories,
+    };
     let report = cluster::run(&plan, |done| {
         if done % 10 == 0 {
             println!("{done} of {cycles} faults");
@@ -142,7 +152,7 @@ async fn clusters(cycles: usize, freeze: Duration, only: &[Fault], common: Commo
 async fn all_races(rounds: usize, kinds: &[Kind], common: Common) -> bool {
     let seed = common.seed();
     let Common { program, histories, .. } = common;
-    let plan = races::Plan { program, bug: None, rounds, seed, histories };
+    let plan = races::RacePlan { program, bug: None, rounds, seed, histories };
     let mut clean = true;
     let mut table = Vec::new();
     for (number, kind) in kinds.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A task that somebody wants done: what is sent, and what the history keeps of it.
+//! A task to submit: what is sent, and what the history keeps of it.
 
 use punctual_core::ids::TaskId;
 use punctual_core::task::OnDependencyFailure;
@@ -55,7 +55,7 @@ impl Wish {
         self.with("expires_at", json!(at))
     }
 
-    /// With so many seconds for a run.
+    /// With this many seconds for a run.
     #[must_use]
     pub fn timeout_seconds(self, seconds: u64) -> Self {
         self.with("timeout_seconds", json!(seconds))
@@ -67,19 +67,19 @@ impl Wish {
         self.with("callback_url", json!(url))
     }
 
-    /// One of those that take turns under a key.
+    /// With an ordering key.
     #[must_use]
     pub fn ordered_by(self, key: &str) -> Self {
         self.with("ordering_key", json!(key))
     }
 
-    /// Not before those have come to rest; with what is to become of it when one of them does not complete.
+    /// Not before these have finished, with the policy for one that does not complete.
     #[must_use]
     pub fn after(self, tasks: &[TaskId], on_failure: OnDependencyFailure) -> Self {
         self.with("depends_on", json!(tasks)).with("on_dependency_failure", json!(on_failure))
     }
 
-    /// Retried so many times.
+    /// With this many retries.
     #[must_use]
     pub fn retries(mut self, most: u32) -> Self {
         self.body["retry_policy"]["max_retries"] = json!(most);

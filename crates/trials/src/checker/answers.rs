@@ -1,16 +1,17 @@
-//! Law 18: a definite answer is definite. What was accepted is in the trail for good; what was refused is not.
+//! Law 18: a definite answer is definite. An accepted call is in the trail for good; a refused one
+//! is not.
 
 use punctual_core::state::State;
 
 use super::Findings;
-use super::case::{Case, Settle};
+use super::case::{Case, SettleCall};
 use super::law::Law;
-use crate::history::{Answer, Call, Op, Said, Step};
+use crate::history::{Answer, Call, Op, TrailStep, WorkerReport};
 
-/// Holds every answer against the trail.
+/// Compares every answer with the trail.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
-    for settle in case.settles().filter(|settle| settle.said != Said::Heartbeat) {
+    for settle in case.settles().filter(|settle| settle.said != WorkerReport::Heartbeat) {
         settled(case, settle, findings);
     }
     let edits = calls(case, |op| matches!(op, Op::Edit { .. }));
@@ -36,8 +37,8 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     });
 }
 
-/// What a worker was told of its settlement against what followed its token.
-fn settled(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
+/// The answers to a worker's settlements against what followed its token.
+fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let next = case.step(settle.token + 1);
     let told = next.is_some_and(|step| settle.is_told_by(step));
     match settle.call.answer {
@@ -45,7 +46,7 @@ fn settled(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
             format!("accepted, and not in the trail: {:?}; {}", settle.call, case.told())
         }),
         Answer::Refused { .. } => {
-            let same = |other: &Settle<'_>| {
+            let same = |other: &SettleCall<'_>| {
                 other.token == settle.token
                     && other.call.answer.may_have_happened()
                     && next.is_some_and(|step| other.is_told_by(step))
@@ -60,7 +61,7 @@ fn settled(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
 
 /// Every accepted call has a step of its own, and every step a call that may have made it.
 fn each_has_its_step(case: &Case<'_>, calls: &[&Call], reason: &str, findings: &mut Findings) {
-    let steps: Vec<&Step> = case.trail().iter().filter(|step| step.is(reason)).collect();
+    let steps: Vec<&TrailStep> = case.trail().iter().filter(|step| step.is(reason)).collect();
     let accepted: Vec<&&Call> = calls.iter().filter(|call| matches!(call.answer, Answer::Ok(_))).collect();
     let possible = calls.iter().filter(|call| call.answer.may_have_happened()).count();
     findings.demand((accepted.len()..=possible).contains(&steps.len()), Law::AnswersHold, || {

@@ -3,14 +3,14 @@
 use punctual_core::state::State;
 
 use super::Findings;
-use super::case::{Case, Settle};
+use super::case::{Case, SettleCall};
 use super::law::Law;
-use crate::history::{Dumped, Said, Step};
+use crate::history::{Dumped, TrailStep, WorkerReport};
 
-/// So many lost workers make a task poison: the product's default.
+/// This many lost workers make a task poison: the product's default.
 const POISON_AFTER: usize = 3;
 
-/// Looks at the attempts of the task.
+/// Checks the attempts of the task.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
     counted(case, dumped, findings);
@@ -25,7 +25,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
             format!("no reason to give up ({} retries allowed); {}", dumped.max_retries, case.told())
         });
     }
-    for settle in case.settles().filter(|settle| settle.said == Said::FailedForGood && settle.accepted()) {
+    for settle in case.settles().filter(|settle| settle.said == WorkerReport::FailedForGood && settle.accepted()) {
         let buried = case.step(settle.token + 1).is_none_or(|step| step.to == State::DeadLettered);
         findings.demand(buried, Law::AttemptsCounted, || {
             format!("failed for good, and yet no dead letter: {:?}; {}", settle.call, case.told())
@@ -33,7 +33,8 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// 1, 2, 3 …, an attempt that was released or failed under a breaker once more, from 1 again after a re-drive, never more than allowed.
+/// The attempts are 1, 2, 3 … and never more than allowed. A released attempt, or one that failed
+/// under a breaker, is repeated; a re-drive begins at 1 again.
 fn counted(case: &Case<'_>, dumped: &Dumped, findings: &mut Findings) {
     let mut runs = dumped.runs.iter();
     let mut expected = 1;
@@ -57,13 +58,13 @@ fn attempt_at(dumped: &Dumped, token: u64) -> Option<u32> {
 }
 
 /// Whether the run that `step` ended was the last that the task could have.
-fn is_hopeless(case: &Case<'_>, dumped: &Dumped, step: &Step) -> bool {
+fn is_hopeless(case: &Case<'_>, dumped: &Dumped, step: &TrailStep) -> bool {
     let token = step.version - 1;
     let run = dumped.trail.iter().filter(|step| step.is("started")).zip(&dumped.runs);
     let run = run.filter(|(started, _)| started.version == token).map(|(_, run)| run).next();
     let used_up = run.is_some_and(|run| run.attempt > dumped.max_retries);
-    let declared = |settle: &Settle<'_>| {
-        settle.token == token && settle.said == Said::FailedForGood && settle.call.answer.may_have_happened()
+    let declared = |settle: &SettleCall<'_>| {
+        settle.token == token && settle.said == WorkerReport::FailedForGood && settle.call.answer.may_have_happened()
     };
     let refused = run.and_then(|run| run.http_status).is_some_and(|status| (400..500).contains(&status));
     let life = dumped.trail.iter().take_while(|other| other.version <= step.version);

@@ -1,28 +1,30 @@
-//! Law 8: what was cancelled before it began is not delivered afterwards; what runs is told at its next heartbeat.
+//! Law 8: a task that was cancelled before it began is not delivered afterwards; a running one
+//! learns of it at its next heartbeat.
 
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use crate::history::{Op, Said};
+use crate::history::{Op, WorkerReport};
 
-/// Looks at what came after a cancellation.
+/// Checks what came after a cancellation.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     told_to_stop(case, findings);
     let cancelled = case
         .calls
         .iter()
         .filter(|call| matches!(call.op, Op::Cancel { .. }))
-        // 202 is a request to a run that goes on; 200 means that nothing runs any more.
+        // 202 is a request to a run in progress; 200 means that nothing runs any more.
         .filter(|call| call.answer.shown().is_some_and(|shown| shown.status == 200))
         .map(|call| call.answered)
         .min();
     let Some(cancelled) = cancelled else { return };
     let ended = case.trail().iter().find(|step| step.is("cancelled"));
     for delivery in case.deliveries() {
-        // A webhook that was begun before may still be under way; a lease that was asked for later was not.
+        // A webhook that began before may still be in flight; a lease that was requested later was
+        // not.
         let begun_before = ended.is_some_and(|ended| delivery.token < ended.version) && delivery.asked.is_none();
         let later = delivery.asked.unwrap_or(delivery.at) > cancelled;
-        // One that was waited for since before the cancellation is no better if it began after it.
+        // A poll from before the cancellation must not get a lease that began after it.
         let begun_after = ended.is_some_and(|ended| delivery.token >= ended.version);
         findings.demand((!later || begun_before) && !begun_after, Law::CancelHolds, || {
             format!("cancelled by {}, and then {delivery:?}; {}", cancelled.wall(), case.told())
@@ -30,13 +32,13 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// Nobody whose task was cancelled is answered that they should go on.
+/// No heartbeat of a cancelled run is accepted.
 fn told_to_stop(case: &Case<'_>, findings: &mut Findings) {
     let cancels = case.calls.iter().filter(|call| matches!(call.op, Op::Cancel { .. }));
     let Some(cancel) = cancels.filter(|call| call.answer.shown().is_some()).min_by_key(|call| call.answered) else {
         return;
     };
-    for beat in case.settles().filter(|settle| settle.said == Said::Heartbeat && settle.accepted()) {
+    for beat in case.settles().filter(|settle| settle.said == WorkerReport::Heartbeat && settle.accepted()) {
         findings.demand(beat.call.invoked <= cancel.answered, Law::CancelHolds, || {
             format!("{cancel:?}, and then {:?}; {}", beat.call, case.told())
         });

@@ -7,7 +7,7 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
-use crate::history::{Answer, Arrival, Call, Dumped, Grant, History, Op, Said, Stamp, Step, Submission};
+use crate::history::{Answer, Arrival, Call, Dumped, Grant, History, Op, Stamp, Submission, TrailStep, WorkerReport};
 
 /// One task, seen from all sides.
 #[derive(Clone, Debug)]
@@ -22,13 +22,13 @@ pub struct Case<'a> {
     pub grants: Vec<&'a Grant>,
     /// The webhooks that arrived for it.
     pub arrivals: Vec<&'a Arrival>,
-    /// How it stood in the end.
+    /// Its final state.
     pub dumped: Option<&'a Dumped>,
     /// By how much a server's clock may be behind.
     pub lag_millis: i64,
 }
 
-/// Every task that anybody has seen, in the order of the ids.
+/// Every task that any actor has seen, in the order of the ids.
 pub fn cases(history: &History) -> Vec<Case<'_>> {
     let mut cases: BTreeMap<TaskId, Case<'_>> = BTreeMap::new();
     let mut by_key: HashMap<&str, Vec<&Call>> = HashMap::new();
@@ -74,12 +74,12 @@ fn case<'c, 'a>(cases: &'c mut BTreeMap<TaskId, Case<'a>>, task: TaskId) -> &'c 
 
 impl<'a> Case<'a> {
     /// Its steps, oldest first; empty when it is gone.
-    pub fn trail(&self) -> &'a [Step] {
+    pub fn trail(&self) -> &'a [TrailStep] {
         self.dumped.map_or(&[], |dumped| &dumped.trail)
     }
 
     /// The step that brought it to this version.
-    pub fn step(&self, version: u64) -> Option<&'a Step> {
+    pub fn step(&self, version: u64) -> Option<&'a TrailStep> {
         self.trail().iter().find(|step| step.version == version)
     }
 
@@ -90,15 +90,15 @@ impl<'a> Case<'a> {
         accepted.or_else(possible).and_then(|call| call.op.submission())
     }
 
-    /// Everybody who was given it.
-    pub fn deliveries(&self) -> impl Iterator<Item = Delivery> {
-        let leased = self.grants.iter().map(|grant| Delivery {
+    /// Every delivery of it, by lease or webhook.
+    pub fn deliveries(&self) -> impl Iterator<Item = HeldRun> {
+        let leased = self.grants.iter().map(|grant| HeldRun {
             token: grant.token,
             attempt: grant.attempt,
             at: grant.got,
             asked: Some(grant.asked),
         });
-        let pushed = self.arrivals.iter().map(|arrival| Delivery {
+        let pushed = self.arrivals.iter().map(|arrival| HeldRun {
             token: arrival.token,
             attempt: arrival.attempt,
             at: arrival.at,
@@ -107,15 +107,15 @@ impl<'a> Case<'a> {
         leased.chain(pushed)
     }
 
-    /// What workers said of it.
-    pub fn settles(&self) -> impl Iterator<Item = Settle<'a>> {
+    /// What workers reported about it.
+    pub fn settles(&self) -> impl Iterator<Item = SettleCall<'a>> {
         self.calls.iter().filter_map(|call| match &call.op {
-            Op::Settle { worker, token, said, .. } => Some(Settle { worker, token: *token, said: *said, call }),
+            Op::Settle { worker, token, said, .. } => Some(SettleCall { worker, token: *token, said: *said, call }),
             _ => None,
         })
     }
 
-    /// The end of the lease under `token`, as its worker was told last.
+    /// The end of the lease under `token`, as its worker learned it last.
     pub fn told_expiry(&self, token: u64) -> Option<Timestamp> {
         let granted = self.grants.iter().filter(|grant| grant.token == token).map(|grant| grant.expires_at);
         let extended = self.settles().filter(|settle| settle.token == token);
@@ -125,7 +125,7 @@ impl<'a> Case<'a> {
     /// The trail in a line, for evidence.
     pub fn told(&self) -> String {
         let mut told = String::from("trail");
-        for Step { at, to, actor, reason, version, .. } in self.trail() {
+        for TrailStep { at, to, actor, reason, version, .. } in self.trail() {
             write!(told, " · {version} {reason} → {} by {actor} at {at}", to.as_str())
                 .expect("invariant: a string takes any text");
         }
@@ -133,9 +133,9 @@ impl<'a> Case<'a> {
     }
 }
 
-/// A task in somebody's hands.
+/// A run that a worker or a target holds.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery {
+pub struct HeldRun {
     pub token: u64,
     pub attempt: u32,
     /// When it was there.
@@ -144,34 +144,34 @@ pub struct Delivery {
     pub asked: Option<Stamp>,
 }
 
-/// A call of a worker.
+/// A worker's call that reports about a run.
 #[derive(Clone, Copy, Debug)]
-pub struct Settle<'a> {
+pub struct SettleCall<'a> {
     pub worker: &'a str,
     pub token: u64,
-    pub said: Said,
+    pub said: WorkerReport,
     pub call: &'a Call,
 }
 
-impl Settle<'_> {
+impl SettleCall<'_> {
     /// Whether it was answered with 2xx.
     pub fn accepted(&self) -> bool {
         matches!(self.call.answer, Answer::Ok(_))
     }
 
-    /// Whether `step` is what becomes of a task when this is accepted.
-    pub fn is_told_by(&self, step: &Step) -> bool {
+    /// Whether `step` is the effect of this report when it is accepted.
+    pub fn is_told_by(&self, step: &TrailStep) -> bool {
         let by_worker = step.actor.starts_with("worker");
         match self.said {
-            Said::Completed => step.reason == "completed",
-            Said::Released => by_worker && step.reason == "given_back",
-            Said::Failed | Said::FailedForGood => by_worker && step.is_failure(),
-            Said::Heartbeat => false,
+            WorkerReport::Completed => step.reason == "completed",
+            WorkerReport::Released => by_worker && step.reason == "given_back",
+            WorkerReport::Failed | WorkerReport::FailedForGood => by_worker && step.is_failure(),
+            WorkerReport::Heartbeat => false,
         }
     }
 }
 
-/// What the product calls the steps that are no failures.
+/// The reasons of steps that are not failures.
 const NO_FAILURES: [&str; 11] = [
     "submitted",
     "claimed",
@@ -186,8 +186,8 @@ const NO_FAILURES: [&str; 11] = [
     "redriven",
 ];
 
-impl Step {
-    /// Whether a run ended without having completed: the reason is then whatever the worker called it.
+impl TrailStep {
+    /// Whether a run ended without completing: the reason is then what the worker called it.
     pub(super) fn is_failure(&self) -> bool {
         self.from == Some(State::Running)
             && matches!(self.to, State::Pending | State::DeadLettered)

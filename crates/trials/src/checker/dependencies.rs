@@ -1,7 +1,7 @@
-//! Law 13: a task that depends on others begins when all of them have come to rest as its policy wants it, and then it
-//! does. What does not complete takes it along, or lets it go.
+//! Law 13: a task with dependencies begins once all of them have finished as its policy requires. A
+//! dependency that does not complete ends the task or releases it, by the policy.
 //!
-//! A dead letter is such an end; one that was re-driven and completed before anybody looked is none.
+//! A dead letter is such an end; one that was re-driven and completed in time is not.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,10 +12,10 @@ use punctual_core::task::OnDependencyFailure;
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use super::moments::{Moment, Moments};
-use crate::history::{Answer, History, Op, Step};
+use super::moments::{Moments, WriteMoment};
+use crate::history::{Answer, History, Op, TrailStep};
 
-/// Looks at everything that depends on something.
+/// Checks every task with dependencies.
 pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
     not_unknown(history, findings);
     let tasks: HashMap<TaskId, &Case<'_>> = cases.iter().map(|case| (case.task, case)).collect();
@@ -23,7 +23,7 @@ pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings:
         let Some(submission) = child.submission().filter(|submission| !submission.depends_on.is_empty()) else {
             continue;
         };
-        // One that is gone is told of by another law.
+        // Another law reports a missing task.
         let parents: Vec<&Case<'_>> = submission.depends_on.iter().filter_map(|id| tasks.get(id).copied()).collect();
         findings.about = Some(child.task);
         let family = Family { child, parents, policy: submission.on_failure, moments };
@@ -33,7 +33,7 @@ pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings:
     }
 }
 
-/// Nobody is told that something is unknown which was acknowledged before.
+/// No acknowledged task is refused as an unknown dependency.
 fn not_unknown(history: &History, findings: &mut Findings) {
     findings.about = None;
     let mut known: HashSet<TaskId> = HashSet::new();
@@ -58,13 +58,13 @@ struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    /// It is neither released nor claimed before all of them are where it wants them.
+    /// It is neither released nor claimed before all dependencies are as its policy requires.
     fn begins_in_time(&self, findings: &mut Findings) {
         let steps = self.child.trail().iter();
         for step in steps.filter(|step| step.is("unblocked") || step.is("claimed")) {
             let Some(moment) = self.moments.at(self.child.task, step) else { continue };
             for parent in &self.parents {
-                let suffices = |end: &Step| end.to == State::Completed || self.policy == OnDependencyFailure::Run;
+                let suffices = |end: &TrailStep| end.to == State::Completed || self.policy == OnDependencyFailure::Run;
                 findings.demand(self.ends(parent, moment).any(suffices), Law::DependenciesHold, || {
                     format!("{} before {}; {}", step.reason, told(parent), self.child.told())
                 });
@@ -72,7 +72,7 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// What takes it along is one of them that did not complete, and it ends as it was to.
+    /// A dependency that did not complete ends it, in the way its policy says.
     fn follows_the_policy(&self, findings: &mut Findings) {
         let Some(step) = self.child.trail().iter().find(|step| step.is("dependency_failed")) else { return };
         let Some(moment) = self.moments.at(self.child.task, step) else { return };
@@ -89,7 +89,7 @@ impl<'a> Family<'a> {
         });
     }
 
-    /// When all of them have come to rest it does not wait any more.
+    /// Once all dependencies have finished, it no longer waits.
     fn is_released(&self, findings: &mut Findings) {
         let is_at_rest = |case: &Case<'_>| case.dumped.is_some_and(|dumped| dumped.state.is_final());
         let waits = self.child.dumped.is_some_and(|dumped| dumped.state == State::Blocked);
@@ -99,10 +99,10 @@ impl<'a> Family<'a> {
         });
     }
 
-    /// The steps by which a parent had come to rest at a moment: more than one if it was re-driven.
-    fn ends(&self, parent: &Case<'a>, by: Moment) -> impl Iterator<Item = &'a Step> {
+    /// The steps with which a parent had finished at a moment: more than one if it was re-driven.
+    fn ends(&self, parent: &Case<'a>, by: WriteMoment) -> impl Iterator<Item = &'a TrailStep> {
         let (task, moments) = (parent.task, self.moments);
-        let is_in_time = move |step: &&Step| moments.at(task, step).is_none_or(|moment| moment <= by);
+        let is_in_time = move |step: &&TrailStep| moments.at(task, step).is_none_or(|moment| moment <= by);
         parent.trail().iter().filter(|step| step.to.is_final()).filter(is_in_time)
     }
 }

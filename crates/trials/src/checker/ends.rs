@@ -1,4 +1,4 @@
-//! Laws 3 and 4: a task ends once, and whoever completes it holds its newest token.
+//! Laws 3 and 4: a task ends once, and its completion holds its newest token.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use punctual_core::state::State;
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use crate::history::{Said, Step, result_by};
+use crate::history::{TrailStep, WorkerReport, result_by};
 
-/// Looks at how the task ended.
+/// Checks how the task ended.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let trail = case.trail();
     for pair in trail.windows(2) {
@@ -31,11 +31,12 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     result_of_completion(case, findings);
 }
 
-/// A completed task has the result of whoever completed it. What a webhook answered is not known here.
+/// A completed task has the result of the worker that completed it. A webhook's answer is not known
+/// here.
 fn result_of_completion(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped.filter(|dumped| dumped.state == State::Completed && !dumped.pushed) else { return };
     let token = dumped.version - 1;
-    let completions = case.settles().filter(|settle| settle.said == Said::Completed && settle.token == token);
+    let completions = case.settles().filter(|settle| settle.said == WorkerReport::Completed && settle.token == token);
     let (mut possible, mut certain) = (false, true);
     for settle in completions.filter(|settle| settle.call.answer.may_have_happened()) {
         let this = dumped.result.as_ref() == Some(&result_by(settle.worker, token));
@@ -48,10 +49,10 @@ fn result_of_completion(case: &Case<'_>, findings: &mut Findings) {
     });
 }
 
-/// What workers were told about their completions.
+/// The answers to workers' completions.
 fn accepted(case: &Case<'_>, findings: &mut Findings) {
     let completions: Vec<_> =
-        case.settles().filter(|settle| settle.said == Said::Completed && settle.accepted()).collect();
+        case.settles().filter(|settle| settle.said == WorkerReport::Completed && settle.accepted()).collect();
     for settle in &completions {
         let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
         findings.demand(newer.is_none(), Law::OneCompletion, || {
@@ -60,7 +61,7 @@ fn accepted(case: &Case<'_>, findings: &mut Findings) {
     }
     // Between two re-drives: tokens up to the version of a re-drive belong to the life before it.
     let redrives: Vec<u64> =
-        case.trail().iter().filter(|step| step.is("redriven")).map(|step: &Step| step.version).collect();
+        case.trail().iter().filter(|step| step.is("redriven")).map(|step: &TrailStep| step.version).collect();
     let life = |token: u64| redrives.iter().filter(|version| **version < token).count();
     let tokens: BTreeSet<u64> = completions.iter().map(|settle| settle.token).collect();
     let lives: BTreeSet<usize> = tokens.iter().map(|token| life(*token)).collect();

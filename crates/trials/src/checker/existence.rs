@@ -1,4 +1,4 @@
-//! Laws 1, 2 and, for submissions, 18: what was acknowledged is there, and nothing else is.
+//! Laws 1, 2 and, for submissions, 18: every acknowledged task exists, and nothing else does.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -8,7 +8,7 @@ use super::Findings;
 use super::law::Law;
 use crate::history::{Call, History, Op};
 
-/// Looks at all submissions and all tasks.
+/// Checks all submissions and all tasks.
 pub fn check(history: &History, findings: &mut Findings) {
     let known: BTreeSet<TaskId> = history.dump.iter().map(|dumped| dumped.task).collect();
     let mut by_key: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
@@ -64,7 +64,7 @@ fn kept(history: &History, known: &BTreeSet<TaskId>, findings: &mut Findings) {
     }
 }
 
-/// The tasks under each key; those that nobody submitted are found on the way.
+/// The tasks under each key; tasks without a submission are found on the way.
 fn tasks_by_key<'a>(
     history: &'a History,
     submitted: &BTreeMap<&str, Vec<&Call>>,

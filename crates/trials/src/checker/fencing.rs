@@ -1,23 +1,23 @@
-//! Law 5: tokens are handed out once and grow, an old one has no effect, and a lease is kept.
+//! Law 5: tokens are granted once and grow, an old one has no effect, and a lease is kept.
 
 use std::collections::BTreeMap;
 
 use super::Findings;
-use super::case::{Case, Delivery, Settle};
+use super::case::{Case, HeldRun, SettleCall};
 use super::law::Law;
-use crate::history::{Answer, Said};
+use crate::history::{Answer, WorkerReport};
 
-/// Looks at who held the task, and until when.
+/// Checks who held the task, and until when.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     unique_and_growing(case, findings);
-    for settle in case.settles().filter(Settle::accepted) {
+    for settle in case.settles().filter(SettleCall::accepted) {
         fenced(case, settle, findings);
     }
     leases_kept(case, findings);
 }
 
 fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
-    let mut by_token: BTreeMap<u64, Vec<Delivery>> = BTreeMap::new();
+    let mut by_token: BTreeMap<u64, Vec<HeldRun>> = BTreeMap::new();
     for delivery in case.deliveries() {
         by_token.entry(delivery.token).or_default().push(delivery);
     }
@@ -26,8 +26,8 @@ fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
             format!("token {token} was handed out more than once: {deliveries:?}")
         });
     }
-    // A webhook may be under way for a while; a lease was made while it was asked for.
-    let leases: Vec<&Delivery> = by_token.values().flatten().filter(|delivery| delivery.asked.is_some()).collect();
+    // A webhook may be in flight for a while; a lease was granted while it was requested.
+    let leases: Vec<&HeldRun> = by_token.values().flatten().filter(|delivery| delivery.asked.is_some()).collect();
     for pair in leases.windows(2) {
         findings.demand(pair[0].asked <= Some(pair[1].at), Law::TokensFence, || {
             format!("the greater token was handed out first: {pair:?}")
@@ -35,24 +35,24 @@ fn unique_and_growing(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// What an old token can do: nothing. To repeat what was accepted while it was the newest is no effect. Completions
-/// have a law of their own.
-fn fenced(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
+/// An old token has no effect. Repeating a report that was accepted while the token was the newest
+/// is no effect. Completions have a law of their own.
+fn fenced(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let repeated = case.step(settle.token + 1).is_some_and(|step| settle.is_told_by(step));
     let newer = case.deliveries().find(|other| other.token > settle.token && other.at < settle.call.invoked);
-    if settle.said != Said::Completed {
+    if settle.said != WorkerReport::Completed {
         findings.demand(newer.is_none() || repeated, Law::TokensFence, || {
             format!("token {} was obeyed after {newer:?}: {:?}", settle.token, settle.call)
         });
     }
-    if settle.said == Said::Heartbeat {
+    if settle.said == WorkerReport::Heartbeat {
         revived(case, settle, findings);
     }
 }
 
-/// A heartbeat that comes after the end of its lease extends nothing.
-fn revived(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
-    let others = || case.settles().filter(|other| other.token == settle.token && other.said == Said::Heartbeat);
+/// A heartbeat after the end of its lease extends nothing.
+fn revived(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
+    let others = || case.settles().filter(|other| other.token == settle.token && other.said == WorkerReport::Heartbeat);
     let unclear = others().any(|other| matches!(other.call.answer, Answer::Unknown));
     let before = others().filter(|other| other.call.invoked < settle.call.invoked);
     let extended = before.filter_map(|other| other.call.answer.shown()?.lease_expires_at);
@@ -64,7 +64,8 @@ fn revived(case: &Case<'_>, settle: Settle<'_>, findings: &mut Findings) {
     }
 }
 
-/// A run that its worker did not end itself was not ended before the end of the lease that it was told.
+/// A run that its worker did not end was not ended before the end of the lease that the worker
+/// knew.
 fn leases_kept(case: &Case<'_>, findings: &mut Findings) {
     let trail = case.trail();
     for (at, started) in trail.iter().enumerate().filter(|(_, step)| step.is("started")) {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use punctual_core::ids::TaskId;
 
-/// A promise of the product, as somebody outside of it can check it: [`Law::sentence`].
+/// A promise of the product that an outside observer can check: [`Law::sentence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Law {
     /// 1: acknowledged submissions.

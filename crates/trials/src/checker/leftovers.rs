@@ -1,10 +1,11 @@
-//! Laws 22 and 23, as the database tells them: what was there after the quiet time that should not have been.
+//! Laws 22 and 23, as the database shows them: what was left after the quiet time and should not
+//! have been.
 
 use super::Findings;
 use super::law::Law;
 use crate::history::History;
 
-/// Tells everything that was left.
+/// Reports everything that was left.
 pub fn check(history: &History, findings: &mut Findings) {
     let Some(witness) = &history.witness else { return };
     findings.about = None;

@@ -6,15 +6,15 @@ use punctual_core::state::State;
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use super::moments::{Moment, Moments};
+use super::moments::{Moments, WriteMoment};
 use crate::history::History;
 
-/// Goes through the moments at which tasks of limited queues were taken and let go.
+/// Goes through the moments at which tasks of limited queues took and freed a place.
 pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
     for (queue, most) in &history.limits {
         let is_of_queue = |case: &&Case<'_>| case.submission().is_some_and(|submission| submission.queue == *queue);
         let mut edges: Vec<Edge> = cases.iter().filter(is_of_queue).flat_map(|case| edges(case, moments)).collect();
-        // Whoever is let go makes place for who is taken at that moment.
+        // A place that is freed can be taken at the same moment.
         edges.sort_unstable_by_key(|edge| (edge.moment, edge.is_taken));
         let mut held: Vec<TaskId> = Vec::new();
         for Edge { task, is_taken, moment } in edges {
@@ -34,17 +34,17 @@ pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings:
     }
 }
 
-/// A task is taken, or let go.
+/// A task takes a place, or frees it.
 struct Edge {
-    moment: Moment,
+    moment: WriteMoment,
     is_taken: bool,
     task: TaskId,
 }
 
-/// When a task was taken and let go. What took no time is left out.
+/// When a task took and freed its place. Intervals of no length are left out.
 fn edges(case: &Case<'_>, moments: &Moments) -> Vec<Edge> {
     let (task, mut edges, mut since) = (case.task, Vec::new(), None);
-    let edge = |moment: Moment, is_taken: bool| Edge { moment, is_taken, task };
+    let edge = |moment: WriteMoment, is_taken: bool| Edge { moment, is_taken, task };
     for step in case.trail() {
         let Some(moment) = moments.at(task, step) else { continue };
         let is_held = matches!(step.to, State::Queued | State::Running);

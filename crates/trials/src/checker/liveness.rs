@@ -1,4 +1,5 @@
-//! Laws 21 and 22, after the faults have stopped and the server had time: everything ends, and nothing stays held.
+//! Laws 21 and 22, after the faults have stopped and the server had time: every task ends, and
+//! nothing stays held.
 
 use punctual_core::state::State;
 
@@ -6,13 +7,13 @@ use super::Findings;
 use super::case::Case;
 use super::law::Law;
 
-/// How long after the end of a hold it is taken back at the latest. The reaper looks twice a second; a machine that
-/// runs a whole test suite beside it is slow.
+/// The latest time after the end of a hold at which it is taken back. The reaper checks twice a
+/// second; a machine that runs a whole test suite beside it is slow.
 const TAKEN_BACK_WITHIN_MILLIS: i64 = 3_000;
-/// What a worker of ours has beyond the timeout to tell the outcome of a webhook.
+/// How long a webhook worker has beyond the timeout to record the outcome.
 const GRACE_MILLIS: i64 = 30_000;
 
-/// Looks at where the task stands in the end.
+/// Checks the final state of the task.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
     findings.demand(dumped.state.is_final(), Law::EverythingEnds, || {

@@ -1,22 +1,22 @@
 //! When a step was written, so that the steps of different tasks can be compared.
 //!
-//! Where a witness saw the writes, by the database's own counter: whoever acts on what another has committed writes later
-//! than that one. Otherwise there was one server, and its clock tells; what is written in the same millisecond may be in
-//! either order.
+//! If a witness saw the writes, the database's own counter decides: a write that depends on a
+//! commit comes after it. Otherwise there was one server, and its clock decides; steps of the same
+//! millisecond may be in either order.
 
 use std::collections::HashMap;
 
 use punctual_core::ids::TaskId;
 
-use crate::history::{History, Step};
+use crate::history::{History, TrailStep};
 
-/// When steps were written (see the module).
+/// When steps were written.
 pub struct Moments {
     seen: Option<HashMap<(TaskId, u64), i64>>,
 }
 
 /// A point in the order of all writes.
-pub type Moment = i64;
+pub type WriteMoment = i64;
 
 impl Moments {
     /// Those of a history.
@@ -25,7 +25,8 @@ impl Moments {
             let mut seen: HashMap<(TaskId, u64), i64> = HashMap::new();
             for write in &witness.writes {
                 let moment = i64::try_from(write.moment).unwrap_or(i64::MAX);
-                // A sign of life or a turn is written to the row and makes no version: the first write did.
+                // A heartbeat or a turn writes to the row without a new version: the first write
+                // counts.
                 seen.entry((write.task, write.version))
                     .and_modify(|first| *first = moment.min(*first))
                     .or_insert(moment);
@@ -35,8 +36,8 @@ impl Moments {
         Self { seen }
     }
 
-    /// When this step of a task was written; none if nobody saw it.
-    pub fn at(&self, task: TaskId, step: &Step) -> Option<Moment> {
+    /// When this step of a task was written; none if no witness saw it.
+    pub fn at(&self, task: TaskId, step: &TrailStep) -> Option<WriteMoment> {
         match &self.seen {
             // A worker's claim and its start are one write.
             Some(seen) => seen.get(&(task, step.version)).or_else(|| seen.get(&(task, step.version + 1))).copied(),

@@ -1,18 +1,18 @@
-//! What a task was to be at each of its versions: its due instant and its payload, as clients asked for them.
+//! The due instant and the payload of a task at each of its versions, as clients asked for them.
 //!
-//! The trail says that there was an edit, not which. An edit that was answered has its step between its call and its
-//! answer; where more than one call fits, each is a candidate, and a law is broken only if none of them allows what
-//! was seen.
+//! The trail says that there was an edit, but not which. An edit that was answered has its step
+//! between its call and its answer. If more than one call fits, each is a candidate: a law is
+//! broken only if none of them allows what was seen.
 
 use punctual_core::time::Timestamp;
 use serde_json::Value;
 
 use super::case::Case;
-use crate::history::{Answer, Call, Op, Step};
+use crate::history::{Answer, Call, Op, TrailStep};
 
 /// Where a due instant came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum DueOrigin {
     /// The submission, or the delay before a retry.
     First,
     /// An edit.
@@ -21,25 +21,25 @@ pub enum Origin {
 
 /// What holds between two steps of a trail.
 #[derive(Clone, Debug)]
-pub struct Plan<'a> {
+pub struct DuePlan<'a> {
     /// Not before this.
     pub due_at: Timestamp,
-    /// Who said so.
-    pub origin: Origin,
+    /// Where the due instant came from.
+    pub origin: DueOrigin,
     /// One of these; empty when it is not known.
     pub payloads: Vec<&'a Value>,
-    /// Not started by then, not at all.
+    /// The expiry: not to be started after it.
     pub expires_at: Option<Timestamp>,
 }
 
 /// The steps of the trail, each with what held just before it.
-pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a Step, Plan<'a>)> {
+pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a TrailStep, DuePlan<'a>)> {
     let (Some(first), Some(submission), Some(dumped)) = (case.trail().first(), case.submission(), case.dumped) else {
         return Vec::new();
     };
-    let mut plan = Plan {
+    let mut plan = DuePlan {
         due_at: submission.due_at.unwrap_or(first.at),
-        origin: Origin::First,
+        origin: DueOrigin::First,
         payloads: vec![&submission.payload],
         expires_at: submission.expires_at,
     };
@@ -55,13 +55,13 @@ pub fn plans<'a>(case: &Case<'a>) -> Vec<(&'a Step, Plan<'a>)> {
             plan.due_at = plan.due_at.max(step.at);
         } else if step.is_failure() {
             let delay = i64::try_from(dumped.backoff_millis).unwrap_or(i64::MAX);
-            (plan.due_at, plan.origin) = (step.at.plus_millis(delay), Origin::First);
+            (plan.due_at, plan.origin) = (step.at.plus_millis(delay), DueOrigin::First);
         }
     }
     plans
 }
 
-fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
+fn edited<'a>(case: &Case<'a>, step: &TrailStep, plan: &mut DuePlan<'a>) {
     let candidates: Vec<(&Option<Timestamp>, &'a Option<Value>)> = case
         .calls
         .iter()
@@ -73,7 +73,7 @@ fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
         .collect();
     if let Some(earliest) = candidates.iter().map(|(due_at, _)| due_at.unwrap_or(plan.due_at)).min() {
         if candidates.iter().any(|(due_at, _)| due_at.is_some()) {
-            plan.origin = Origin::Edit;
+            plan.origin = DueOrigin::Edit;
         }
         plan.due_at = earliest;
     }
@@ -86,7 +86,7 @@ fn edited<'a>(case: &Case<'a>, step: &Step, plan: &mut Plan<'a>) {
 
 impl Case<'_> {
     /// Whether this call may have made that step, by the clocks.
-    pub(super) fn may_be(&self, call: &Call, step: &Step) -> bool {
+    pub(super) fn may_be(&self, call: &Call, step: &TrailStep) -> bool {
         let begun = !call.invoked.surely_after(step.at, self.lag_millis);
         match call.answer {
             Answer::Ok(_) => begun && !call.answered.surely_before(step.at),

@@ -1,7 +1,7 @@
-//! Law 11: every instant of a schedule has one record, which names one task; no task of it is without. And law 7: none of
-//! them begins before its instant.
+//! Law 11: every instant of a schedule has one record, which names one task, and every task has a
+//! record. And law 7: no task begins before its instant.
 //!
-//! The schedules of a trial fire at every full second, whoever leads and however late.
+//! The schedules of a trial fire at every full second, whichever node leads and however late.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,10 +12,10 @@ use super::Findings;
 use super::law::Law;
 use crate::history::{Dumped, History, Occurred, Scheduled};
 
-/// The instants of a schedule are so far apart.
+/// The interval between the instants of a schedule.
 const EVERY_MILLIS: i64 = 1_000;
 
-/// Looks at all schedules.
+/// Checks all schedules.
 pub fn check(history: &History, findings: &mut Findings) {
     for told in &history.schedules {
         let of_it = |dumped: &&Dumped| dumped.scheduled.is_some_and(|(schedule, _)| schedule == told.schedule);
@@ -52,7 +52,7 @@ fn recorded(told: &Scheduled, records: &BTreeMap<Timestamp, Vec<&Occurred>>, fin
     }
 }
 
-/// A record is alone for its instant, and its task is there and stands for it.
+/// A record is the only one of its instant, and its task exists and stands for it.
 fn has_its_task(
     records: &BTreeMap<Timestamp, Vec<&Occurred>>,
     tasks: &HashMap<TaskId, &Dumped>,

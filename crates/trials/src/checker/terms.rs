@@ -1,8 +1,9 @@
-//! Law 17: of a partition and of the leadership there is one holder at a time, in terms that grow, and nobody writes by
-//! a term that is over.
+//! Law 17: a partition and the leadership each have one holder at a time, in terms that grow, and
+//! no node writes under a former term.
 //!
-//! Whoever takes a term does so in a write of its own, and the database counts both those writes and the writes to
-//! tasks. So it is exact: at the moment of a claim the greatest term of the partition is that of the node that claims.
+//! A node takes a term in a write of its own. The database counts both those writes and the writes
+//! to tasks. So the check is exact: at the moment of a claim, the greatest term of the partition
+//! belongs to the node that claims.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,19 +11,19 @@ use punctual_core::ids::TaskId;
 
 use super::Findings;
 use super::law::Law;
-use crate::history::{Dumped, History, Step, Term, Witness, Write};
+use crate::history::{Dumped, History, Term, TrailStep, Witness, WitnessedWrite};
 
 /// The name of the leadership among the resources.
 const LEADER: &str = "leader";
 
-/// Holds what the servers did against who was entitled to it; nothing, if there was no witness.
+/// Compares what the servers did with what they held; checks nothing without a witness.
 pub fn check(history: &History, findings: &mut Findings) {
     let Some(witness) = &history.witness else { return };
     findings.about = None;
     let reigns = Reigns::of(witness, findings);
-    let mut writes: HashMap<(TaskId, u64), &Write> = HashMap::new();
+    let mut writes: HashMap<(TaskId, u64), &WitnessedWrite> = HashMap::new();
     for write in &witness.writes {
-        // A row may be written again at its version: by a sign of life, or when its turn comes.
+        // A row may be written again at its version: by a heartbeat, or when its turn comes.
         let first = writes.entry((write.task, write.version)).or_insert(write);
         if write.moment < first.moment {
             *first = write;
@@ -55,7 +56,7 @@ enum Needed {
 }
 
 /// What a node must hold to take this step, if anything.
-fn needed(dumped: &Dumped, step: &Step) -> Option<Needed> {
+fn needed(dumped: &Dumped, step: &TrailStep) -> Option<Needed> {
     if step.actor == "reaper" || step.actor == "schedule" {
         Some(Needed::Leadership)
     } else if dumped.pushed && step.is("claimed") {

@@ -1,4 +1,4 @@
-//! No law is a check that cannot fail: each is broken at least once, in an otherwise clean history.
+//! Every law can fail: each is broken at least once, in an otherwise clean history.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -6,9 +6,9 @@ use punctual_core::task::OnDependencyFailure;
 use serde_json::json;
 
 use super::law::Law;
-use super::specimen::{NODE, PARTITION, Specimen, at, ok, refused, settle, stamp};
+use super::specimen::{Handover, LeaseAt, NODE, PARTITION, Specimen, Token, at, ok, refused, settle, stamp};
 use super::{Violation, check};
-use crate::history::{Answer, Dumped, Event, Op, Said, Step, Submission, result_by};
+use crate::history::{Answer, Dumped, Event, Op, Submission, TrailStep, WorkerReport, result_by};
 
 fn broken(law: Law, spoil: impl FnOnce(&mut Specimen)) {
     let mut specimen = Specimen::clean();
@@ -37,7 +37,7 @@ fn a_clean_history_breaks_nothing() {
 fn what_has_no_answer_may_be_either_way() {
     fine("an unanswered submission that never was", |it| {
         let task = TaskId::new();
-        it.submit("void", task, None, 0);
+        it.submit_at(10, "void", task, None);
         it.calls(|op| matches!(op, Op::Submit(submission) if submission.key == "void"))
             .for_each(|call| call.answer = Answer::Unknown);
     });
@@ -48,7 +48,7 @@ fn what_has_no_answer_may_be_either_way() {
     });
     fine("an unanswered edit that was none", |it| {
         let task = it.moved;
-        it.call(Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, 1_500, Answer::Unknown);
+        it.call_at(1_500, Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, Answer::Unknown);
     });
 }
 
@@ -69,8 +69,8 @@ fn a_clock_that_is_behind_is_allowed_for_and_one_that_is_ahead_is_not() {
 #[test]
 fn a_repeated_settlement_is_no_second_one() {
     fine("the same completion again", |it| {
-        it.call(settle(it.lost, 6, Said::Completed), 2_500, ok(200, it.lost));
-        it.call(settle(it.hopeless, 3, Said::FailedForGood), 3_000, ok(200, it.hopeless));
+        it.call_at(2_500, settle(it.lost, Token(6), WorkerReport::Completed), ok(200, it.lost));
+        it.call_at(3_000, settle(it.hopeless, Token(3), WorkerReport::FailedForGood), ok(200, it.hopeless));
     });
 }
 
@@ -87,11 +87,11 @@ fn acknowledged_is_kept() {
 fn nothing_is_invented() {
     broken(Law::NothingInvented, |it| it.dumped(it.lost).key = Some("never submitted".to_owned()));
     broken(Law::NothingInvented, |it| it.dumped(it.lost).key = None);
-    broken(Law::NothingInvented, |it| it.submit("lost", it.moved, None, 0));
-    broken(Law::NothingInvented, |it| it.submit("lost", it.lost, None, 0));
+    broken(Law::NothingInvented, |it| it.submit_at(10, "lost", it.moved, None));
+    broken(Law::NothingInvented, |it| it.submit_at(10, "lost", it.lost, None));
     broken(Law::NothingInvented, |it| {
         let other = Submission { key: "lost".to_owned(), payload: json!("another"), ..Submission::default() };
-        it.call(Op::Submit(other), 20, ok(200, it.lost));
+        it.call_at(20, Op::Submit(other), ok(200, it.lost));
     });
     broken(Law::NothingInvented, |it| {
         let mut twin = it.dumped(it.cancelled).clone();
@@ -112,11 +112,11 @@ fn final_is_final() {
 #[test]
 fn one_completion_by_the_newest_token() {
     broken(Law::OneCompletion, |it| {
-        let again = Step { version: 8, ..it.dumped(it.lost).trail[6].clone() };
+        let again = TrailStep { version: 8, ..it.dumped(it.lost).trail[6].clone() };
         it.dumped(it.lost).trail.push(again);
     });
     broken(Law::OneCompletion, |it| {
-        it.calls(|op| matches!(op, Op::Settle { token: 3, said: Said::Completed, .. }))
+        it.calls(|op| matches!(op, Op::Settle { token: 3, said: WorkerReport::Completed, .. }))
             .for_each(|call| call.answer = Answer::Ok(crate::history::Shown::default()));
     });
     broken(Law::OneCompletion, |it| it.dumped(it.lost).trail[5].version = 5);
@@ -124,25 +124,39 @@ fn one_completion_by_the_newest_token() {
 
 #[test]
 fn tokens_fence() {
-    broken(Law::TokensFence, |it| it.grant(it.lost, 2, 6, (1_000, 1_701), 4_000, "lost"));
-    broken(Law::TokensFence, |it| it.granted(it.lost, 3).asked = stamp(1_900));
-    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Heartbeat), 1_800, ok(200, it.lost)));
-    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Failed), 1_800, ok(200, it.lost)));
-    broken(Law::TokensFence, |it| it.call(settle(it.lost, 3, Said::Heartbeat), 1_100, ok(200, it.lost)));
+    broken(Law::TokensFence, |it| {
+        it.grant(LeaseAt {
+            task: it.lost,
+            attempt: 2,
+            token: Token(6),
+            asked: 1_000,
+            got: 1_701,
+            expires: 4_000,
+            payload: "lost",
+        });
+    });
+    broken(Law::TokensFence, |it| it.granted(it.lost, Token(3)).asked = stamp(1_900));
+    broken(Law::TokensFence, |it| {
+        it.call_at(1_800, settle(it.lost, Token(3), WorkerReport::Heartbeat), ok(200, it.lost));
+    });
+    broken(Law::TokensFence, |it| it.call_at(1_800, settle(it.lost, Token(3), WorkerReport::Failed), ok(200, it.lost)));
+    broken(Law::TokensFence, |it| {
+        it.call_at(1_100, settle(it.lost, Token(3), WorkerReport::Heartbeat), ok(200, it.lost));
+    });
 }
 
 #[test]
 fn a_lease_is_kept() {
-    broken(Law::LeaseIsKept, |it| it.granted(it.lost, 3).expires_at = at(1_201));
+    broken(Law::LeaseIsKept, |it| it.granted(it.lost, Token(3)).expires_at = at(1_201));
 }
 
 #[test]
 fn attempts_are_counted() {
     broken(Law::AttemptsCounted, |it| it.dumped(it.lost).runs[1].attempt = 3);
-    broken(Law::AttemptsCounted, |it| it.granted(it.lost, 6).attempt = 3);
+    broken(Law::AttemptsCounted, |it| it.granted(it.lost, Token(6)).attempt = 3);
     broken(Law::AttemptsCounted, |it| it.dumped(it.lost).max_retries = 0);
     broken(Law::AttemptsCounted, |it| {
-        it.calls(|op| matches!(op, Op::Settle { said: Said::FailedForGood, .. }))
+        it.calls(|op| matches!(op, Op::Settle { said: WorkerReport::FailedForGood, .. }))
             .for_each(|call| call.answer = refused(409));
     });
     broken(Law::AttemptsCounted, |it| it.dumped(it.hopeless).trail[3].to = State::Pending);
@@ -150,7 +164,7 @@ fn attempts_are_counted() {
         let runs = &mut it.dumped(it.lost).runs;
         runs[0].uncounted = Some("breaker_open".to_owned());
         runs[1].attempt = second;
-        it.granted(it.lost, 6).attempt = second;
+        it.granted(it.lost, Token(6)).attempt = second;
     };
     fine("an attempt that failed under a breaker is made once more", |it| spared(it, 1));
     broken(Law::AttemptsCounted, |it| spared(it, 2));
@@ -192,12 +206,32 @@ fn never_expired() {
 
 #[test]
 fn a_cancellation_holds() {
-    broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (300, 510), 9_000, "cancelled"));
     broken(Law::CancelHolds, |it| {
-        it.call(Op::Cancel { task: it.lost }, 1_880, ok(202, it.lost));
+        it.grant(LeaseAt {
+            task: it.cancelled,
+            attempt: 1,
+            token: Token(3),
+            asked: 300,
+            got: 510,
+            expires: 9_000,
+            payload: "cancelled",
+        });
     });
-    // A worker that has waited since before the cancellation does not get it either.
-    broken(Law::CancelHolds, |it| it.grant(it.cancelled, 1, 3, (100, 510), 9_000, "cancelled"));
+    broken(Law::CancelHolds, |it| {
+        it.call_at(1_880, Op::Cancel { task: it.lost }, ok(202, it.lost));
+    });
+    // A worker that has polled since before the cancellation does not get it either.
+    broken(Law::CancelHolds, |it| {
+        it.grant(LeaseAt {
+            task: it.cancelled,
+            attempt: 1,
+            token: Token(3),
+            asked: 100,
+            got: 510,
+            expires: 9_000,
+            payload: "cancelled",
+        });
+    });
 }
 
 #[test]
@@ -222,7 +256,7 @@ fn the_trail_is_true() {
 fn answers_hold() {
     broken(Law::AnswersHold, |it| it.cut(it.lost, 6));
     broken(Law::AnswersHold, |it| {
-        it.calls(|op| matches!(op, Op::Settle { token: 6, said: Said::Completed, .. }))
+        it.calls(|op| matches!(op, Op::Settle { token: 6, said: WorkerReport::Completed, .. }))
             .for_each(|call| call.answer = refused(409));
     });
     for kind in ["submit", "cancel", "edit", "redrive"] {
@@ -237,10 +271,10 @@ fn answers_hold() {
             it.calls(|op| named(op) == kind).for_each(|call| call.answer = refused(409));
         });
     }
-    broken(Law::AnswersHold, |it| it.call(Op::Cancel { task: it.lost }, 1_500, ok(202, it.lost)));
+    broken(Law::AnswersHold, |it| it.call_at(1_500, Op::Cancel { task: it.lost }, ok(202, it.lost)));
     broken(Law::AnswersHold, |it| {
         let task = it.lost;
-        it.call(Op::Edit { task, due_at: None, payload: Some(json!(1)), if_match: None }, 1_500, ok(200, task));
+        it.call_at(1_500, Op::Edit { task, due_at: None, payload: Some(json!(1)), if_match: None }, ok(200, task));
     });
     broken(Law::AnswersHold, |it| it.dumped(it.moved).trail[1].at = at(300));
     broken(Law::AnswersHold, |it| {
@@ -264,14 +298,14 @@ fn a_result_is_that_of_the_completion() {
     broken(Law::OneCompletion, |it| it.dumped(it.lost).result = Some(result_by("w", 3)));
     broken(Law::OneCompletion, |it| it.dumped(it.lost).result = None);
     broken(Law::OneCompletion, |it| {
-        let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: Said::Completed };
-        it.call(other, 2_000, ok(200, it.lost));
+        let other = Op::Settle { worker: "another".to_owned(), task: it.lost, token: 6, said: WorkerReport::Completed };
+        it.call_at(2_000, other, ok(200, it.lost));
     });
 }
 
 #[test]
 fn each_instant_of_a_schedule_fires_once() {
-    // It was made at 500, and fired at 1,000 and 2,000; the trial was over at 2,500.
+    // It was created at 500, and fired at 1,000 and 2,000; the trial was over at 2,500.
     broken(Law::EachInstantOnce, |it| drop(it.history.schedules[0].occurrences.pop()));
     broken(Law::EachInstantOnce, |it| it.history.schedules[0].until = at(3_000));
     broken(Law::EachInstantOnce, |it| it.history.schedules[0].created_at = at(-1));
@@ -292,19 +326,21 @@ fn each_instant_of_a_schedule_fires_once() {
     broken(Law::NeverEarly, |it| it.dumped(it.fired[0]).trail[1].at = at(999));
     broken(Law::NothingInvented, |it| it.history.schedules.clear());
     fine("one more beyond the end", |it| it.history.schedules[0].until = at(1_500));
-    broken(Law::OneOwner, |it| it.term("leader", Some("node_2"), 2, (it.fired[1], 1)));
+    broken(Law::OneOwner, |it| {
+        it.hand_over(Handover { resource: "leader", holder: Some("node_2"), term: 2, before: it.fired[1], version: 1 });
+    });
 }
 
 #[test]
 fn tasks_of_a_key_take_turns() {
-    // The first is at work from 3,000 to 3,100, the next from 3,200 on.
+    // The first runs from 3,000 to 3,100, the next from 3,200 on.
     broken(Law::InTurn, |it| it.shift(it.turns[1], -101));
     broken(Law::InTurn, |it| {
         it.shift(it.turns[1], -101);
         it.history.witness = None;
     });
     fine("the next begins at once", |it| it.shift(it.turns[1], -100));
-    // While it waits for a retry or for its worker to be given up it keeps its turn.
+    // It keeps its turn while it waits for a retry or for its worker to be declared lost.
     broken(Law::InTurn, |it| {
         it.submission("lost").ordering_key = Some("key".to_owned());
         it.shift(it.turns[0], -1_700);
@@ -356,7 +392,7 @@ fn the_limit_of_a_queue_holds() {
 
 #[test]
 fn what_depends_on_others_waits_for_them_and_no_longer() {
-    // The parents are at rest at 4,200 and 4,600, when the child is released; it begins at 4,700.
+    // The parents finish at 4,200 and 4,600, when the child is released; it begins at 4,700.
     broken(Law::DependenciesHold, |it| it.shift(it.family[2], 1));
     broken(Law::DependenciesHold, |it| {
         it.shift(it.family[2], 1);
@@ -374,7 +410,7 @@ fn what_depends_on_others_waits_for_them_and_no_longer() {
     broken(Law::DependenciesHold, |it| {
         let child = Submission { key: "late".to_owned(), depends_on: it.family.to_vec(), ..Submission::default() };
         let code = "unknown_dependency".to_owned();
-        it.call(Op::Submit(child), 5_000, Answer::Refused { status: 422, code });
+        it.call_at(5_000, Op::Submit(child), Answer::Refused { status: 422, code });
     });
 }
 
@@ -422,23 +458,33 @@ fn what_does_not_complete_takes_its_children_along_as_they_want_it() {
 #[test]
 fn one_owner_in_terms_that_grow() {
     // The claim of `moved` is its third version, the reaper's step of `lost` its fourth.
-    broken(Law::OneOwner, |it| it.term(PARTITION, Some("node_2"), 2, (it.moved, 3)));
-    broken(Law::OneOwner, |it| it.term("leader", Some("node_2"), 2, (it.lost, 4)));
-    broken(Law::OneOwner, |it| it.term(PARTITION, Some("node_2"), 1, (it.moved, 4)));
-    broken(Law::OneOwner, |it| it.term(PARTITION, Some(NODE), 0, (it.moved, 4)));
+    broken(Law::OneOwner, |it| {
+        it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 3 });
+    });
+    broken(Law::OneOwner, |it| {
+        it.hand_over(Handover { resource: "leader", holder: Some("node_2"), term: 2, before: it.lost, version: 4 });
+    });
+    broken(Law::OneOwner, |it| {
+        it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 1, before: it.moved, version: 4 });
+    });
+    broken(Law::OneOwner, |it| {
+        it.hand_over(Handover { resource: PARTITION, holder: Some(NODE), term: 0, before: it.moved, version: 4 });
+    });
     broken(Law::OneOwner, |it| it.dumped(it.moved).trail[2].node = "node_2".to_owned());
     broken(Law::OneOwner, |it| it.dumped(it.lost).trail[3].node = "node_2".to_owned());
     broken(Law::OneOwner, |it| it.witness().terms.clear());
     broken(Law::OneOwner, |it| it.witness().writes.clear());
-    fine("a new owner after the claim", |it| it.term(PARTITION, Some("node_2"), 2, (it.moved, 4)));
+    fine("a new owner after the claim", |it| {
+        it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 4 });
+    });
     fine("given up before the claim was written, and nobody else's yet", |it| {
-        it.term(PARTITION, None, 1, (it.moved, 3));
+        it.hand_over(Handover { resource: PARTITION, holder: None, term: 1, before: it.moved, version: 3 });
     });
     fine("another one takes a turn in between", |it| {
-        it.term(PARTITION, Some("node_2"), 2, (it.moved, 1));
-        it.term(PARTITION, Some(NODE), 3, (it.moved, 2));
+        it.hand_over(Handover { resource: PARTITION, holder: Some("node_2"), term: 2, before: it.moved, version: 1 });
+        it.hand_over(Handover { resource: PARTITION, holder: Some(NODE), term: 3, before: it.moved, version: 2 });
     });
-    // Pull workers are served by whoever they ask.
+    // Any node may serve pull workers.
     fine("who claims for a worker", |it| it.dumped(it.lost).trail[1].node = "node_2".to_owned());
     fine("nobody looked", |it| it.history.witness = None);
 }

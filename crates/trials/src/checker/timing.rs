@@ -5,10 +5,10 @@ use punctual_core::time::Timestamp;
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use super::planned::{Origin, Plan, plans};
-use crate::history::{Stamp, Step};
+use super::planned::{DueOrigin, DuePlan, plans};
+use crate::history::{Stamp, TrailStep};
 
-/// Looks at when the task was delivered, and with what.
+/// Checks when the task was delivered, and with what.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let plans = plans(case);
     for (step, plan) in plans.iter().filter(|(step, _)| step.is("claimed") || step.is("started")) {
@@ -40,13 +40,16 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-fn law(origin: Origin) -> Law {
+fn law(origin: DueOrigin) -> Law {
     match origin {
-        Origin::First => Law::NeverEarly,
-        Origin::Edit => Law::EditHolds,
+        DueOrigin::First => Law::NeverEarly,
+        DueOrigin::Edit => Law::EditHolds,
     }
 }
 
-fn at_version<'p, 'a>(plans: &'p [(&'a Step, Plan<'a>)], version: u64) -> Option<&'p (&'a Step, Plan<'a>)> {
+fn at_version<'p, 'a>(
+    plans: &'p [(&'a TrailStep, DuePlan<'a>)],
+    version: u64,
+) -> Option<&'p (&'a TrailStep, DuePlan<'a>)> {
     plans.iter().find(|(step, _)| step.version == version)
 }

@@ -1,16 +1,17 @@
-//! Law 10: the audit trail is a legal path without a gap, ends with the row, and tells every delivery.
+//! Law 10: the audit trail is a legal path without a gap, ends with the row, and has every
+//! delivery.
 
 use punctual_core::state::State;
 
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use crate::history::Step;
+use crate::history::TrailStep;
 
-/// Looks at the trail.
+/// Checks the trail.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let Some(dumped) = case.dumped else { return };
-    let mut last: Option<&Step> = None;
+    let mut last: Option<&TrailStep> = None;
     for step in &dumped.trail {
         let gapless = step.version == last.map_or(0, |last| last.version) + 1;
         let joined = step.from == last.map(|last| last.to);
@@ -32,8 +33,8 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     }
 }
 
-/// The diagram of the documentation, written out once more: the machine under test is not asked.
-fn legal(last: Option<&Step>, step: &Step) -> bool {
+/// The diagram of the documentation, written out again: the machine under test is not asked.
+fn legal(last: Option<&TrailStep>, step: &TrailStep) -> bool {
     use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
     let Some(last) = last else { return step.is("submitted") && matches!(step.to, Blocked | Pending) };
     let asked_to_stop = last.is("cancel_requested");

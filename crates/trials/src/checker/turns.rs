@@ -1,10 +1,11 @@
-//! Law 12 for ordering keys: one task of a key is at work at a time, and when it has come to rest, the first of those that
-//! wait is next, by `execute_at`, then in order of submission.
+//! Law 12 for ordering keys: one task of a key runs at a time. When it has finished, the first
+//! waiting task is next, by `execute_at`, then in order of submission.
 //!
-//! Whoever has begun keeps its turn until it comes to rest, through retries and lost workers; one that was given back
-//! before an attempt counted has not begun. Who is next is decided a moment after that, and what is submitted or edited
-//! in between may be seen or not: only what surely waited before the turn was over, and stayed as it was until the next
-//! began, must not be passed over.
+//! A task that has begun keeps its turn until it finishes, through retries and lost workers. A task
+//! that was given back before an attempt counted has not begun. The next turn is decided a moment
+//! after the last one ends, and a submission or an edit in between may or may not be seen. So only
+//! a task must not be passed over that surely waited before the turn ended, and did not change
+//! until the next one began.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,10 +16,10 @@ use punctual_core::time::Timestamp;
 use super::Findings;
 use super::case::Case;
 use super::law::Law;
-use super::moments::{Moment, Moments};
-use crate::history::{Answer, Op, Stamp, Step};
+use super::moments::{Moments, WriteMoment};
+use crate::history::{Answer, Op, Stamp, TrailStep};
 
-/// Looks at the tasks of every ordering key.
+/// Checks the tasks of every ordering key.
 pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
     let mut keys: BTreeMap<&str, Vec<&Case<'_>>> = BTreeMap::new();
     for case in cases {
@@ -27,7 +28,7 @@ pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
         }
     }
     for (key, cases) in keys {
-        let mut tenures: Vec<Tenure<'_>> = cases.iter().flat_map(|case| tenures(case, moments)).collect();
+        let mut tenures: Vec<KeyTenure<'_>> = cases.iter().flat_map(|case| tenures(case, moments)).collect();
         tenures.sort_by_key(|tenure| tenure.from);
         for pair in tenures.windows(2) {
             let (one, next) = (&pair[0], &pair[1]);
@@ -50,10 +51,10 @@ pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
     }
 }
 
-/// The time for which a task has its turn for good.
-struct Tenure<'a> {
+/// The time for which a task definitely has its turn.
+struct KeyTenure<'a> {
     case: &'a Case<'a>,
-    from: Moment,
+    from: WriteMoment,
     /// None if it is not over.
     over: Option<Over>,
 }
@@ -61,21 +62,22 @@ struct Tenure<'a> {
 /// The end of a tenure.
 #[derive(Clone, Copy)]
 struct Over {
-    moment: Moment,
-    /// The same by the clock of whoever wrote it.
+    moment: WriteMoment,
+    /// The same by the clock of the node that wrote it.
     at: Timestamp,
 }
 
-impl fmt::Display for Tenure<'_> {
+impl fmt::Display for KeyTenure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {}", self.case.task, self.case.told())
     }
 }
 
-/// The tenures of a task: more than one if it was given back, or re-driven. What took no time is none.
-fn tenures<'a>(case: &'a Case<'a>, moments: &Moments) -> Vec<Tenure<'a>> {
+/// The tenures of a task: more than one if it was given back or re-driven. Tenures of no length are
+/// left out.
+fn tenures<'a>(case: &'a Case<'a>, moments: &Moments) -> Vec<KeyTenure<'a>> {
     let Some(dumped) = case.dumped else { return Vec::new() };
-    let (mut tenures, mut from, mut attempts): (_, Option<Moment>, u32) = (Vec::new(), None, 0);
+    let (mut tenures, mut from, mut attempts): (_, Option<WriteMoment>, u32) = (Vec::new(), None, 0);
     let (mut runs, mut run) = (dumped.runs.iter(), None);
     for step in &dumped.trail {
         let Some(moment) = moments.at(case.task, step) else { continue };
@@ -94,14 +96,14 @@ fn tenures<'a>(case: &'a Case<'a>, moments: &Moments) -> Vec<Tenure<'a>> {
         }
         let is_over = step.to.is_final() || (step.to == State::Pending && attempts == 0);
         if let Some(from) = from.take_if(|_| is_over).filter(|from| *from < moment) {
-            tenures.push(Tenure { case, from, over: Some(Over { moment, at: step.at }) });
+            tenures.push(KeyTenure { case, from, over: Some(Over { moment, at: step.at }) });
         }
     }
-    tenures.extend(from.map(|from| Tenure { case, from, over: None }));
+    tenures.extend(from.map(|from| KeyTenure { case, from, over: None }));
     tenures
 }
 
-/// Whether a task comes before another of its key, as both stood in the end.
+/// Whether a task comes before another of its key, by their final states.
 fn goes_before(one: &Case<'_>, other: &Case<'_>) -> bool {
     let (Some(first), Some(second)) = (one.dumped, other.dumped) else { return false };
     let submitted_before = || {
@@ -111,7 +113,7 @@ fn goes_before(one: &Case<'_>, other: &Case<'_>) -> bool {
     first.execute_at < second.execute_at || (first.execute_at == second.execute_at && submitted_before())
 }
 
-/// Whether a task was at an instant as it is in the end: nobody can have changed it since.
+/// Whether a task was at an instant as it is in the end: nothing can have changed it since.
 fn is_left_alone(case: &Case<'_>, since: Timestamp) -> bool {
     case.trail().iter().all(|step| match step.reason.as_str() {
         "edited" => edit_known(case, step).is_some_and(|known| known.surely_before(since)),
@@ -120,13 +122,14 @@ fn is_left_alone(case: &Case<'_>, since: Timestamp) -> bool {
     })
 }
 
-/// Whether a task that has never begun waited since before `over`, and still did, as it was, when another began at `until`.
-fn waited(case: &Case<'_>, over: Timestamp, until: Moment, moments: &Moments) -> bool {
-    let is_before = |step: &&Step| moments.at(case.task, step).is_some_and(|moment| moment <= until);
-    let (before, after): (Vec<&Step>, Vec<&Step>) = case.trail().iter().partition(is_before);
-    let is_waiting = |step: &&Step| step.to == State::Pending && (step.is("submitted") || step.is("edited"));
+/// Whether a task that has never begun waited since before `over`, and still did, unchanged, when
+/// another began at `until`.
+fn waited(case: &Case<'_>, over: Timestamp, until: WriteMoment, moments: &Moments) -> bool {
+    let is_before = |step: &&TrailStep| moments.at(case.task, step).is_some_and(|moment| moment <= until);
+    let (before, after): (Vec<&TrailStep>, Vec<&TrailStep>) = case.trail().iter().partition(is_before);
+    let is_waiting = |step: &&TrailStep| step.to == State::Pending && (step.is("submitted") || step.is("edited"));
     let Some(last) = before.last().filter(|_| before.iter().all(is_waiting)) else { return false };
-    // What is edited or re-driven later stands elsewhere in the end.
+    // A task that is edited or re-driven later has another place in the end.
     if after.iter().any(|step| step.is("edited") || step.is("redriven")) {
         return false;
     }
@@ -134,13 +137,13 @@ fn waited(case: &Case<'_>, over: Timestamp, until: Moment, moments: &Moments) ->
     known.is_some_and(|known| known.surely_before(over))
 }
 
-/// When somebody was told that the task is there.
+/// When a client knew that the task exists.
 fn acknowledged(case: &Case<'_>) -> Option<Stamp> {
     case.submits.iter().filter(|call| call.answer.shown().is_some()).map(|call| call.answered).min()
 }
 
-/// When somebody was told of this edit for sure.
-fn edit_known(case: &Case<'_>, step: &Step) -> Option<Stamp> {
+/// When a client definitely knew of this edit.
+fn edit_known(case: &Case<'_>, step: &TrailStep) -> Option<Stamp> {
     let edits = case.calls.iter().filter(|call| matches!(call.op, Op::Edit { .. }) && case.may_be(call, step));
     let told: Option<Vec<Stamp>> =
         edits.map(|call| matches!(call.answer, Answer::Ok(_)).then_some(call.answered)).collect();

@@ -1,4 +1,4 @@
-//! The one who breaks a cluster: its nodes, its database, and the ways between them.
+//! Breaks a cluster: its nodes, its database, and the connections between them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use punctual_testkit::proxy::CutCommit;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use super::{Cluster, Plan};
+use super::{Cluster, ClusterPlan};
 use crate::workload::Scene;
 
 /// Under the load a node commits many times within this.
@@ -21,23 +21,24 @@ const OVERDUE_WITHIN: Duration = Duration::from_secs(20);
 pub enum Fault {
     /// A node is killed, and started again after a while.
     Kill,
-    /// A node stands still until everybody has given it up, and then goes on as if nothing had happened.
+    /// A node is frozen until the others take it for dead, and then continues as if nothing had
+    /// happened.
     FreezeNode,
     /// The database is stopped at once, and started again.
     RestartDatabase,
-    /// The database stands still.
+    /// The database is frozen.
     FreezeDatabase,
     /// All connections of a node are cut.
     Cut,
     /// The connections of a node are cut before its next commit arrives.
     CutBeforeCommit,
-    /// The connections of a node are cut before it hears of its next commit.
+    /// The connections of a node are cut before it gets the answer to its next commit.
     CutAfterCommit,
     /// A node cannot reach the database for a while, and does not notice.
     BlackHole,
-    /// Every node is stopped in good order and started again, one after the other.
+    /// Every node is shut down gracefully and started again, one after the other.
     RollingRestart,
-    /// The database is gone for good at once, and its standby takes over.
+    /// The database is lost for good, and its standby takes over.
     Promotion,
 }
 
@@ -78,7 +79,7 @@ impl Fault {
     }
 }
 
-/// Breaks a cluster, and mends it.
+/// Breaks a cluster, and repairs it.
 pub(super) struct Nemesis {
     scene: Scene,
     dice: StdRng,
@@ -88,15 +89,15 @@ pub(super) struct Nemesis {
 }
 
 impl Nemesis {
-    pub(super) fn new(scene: Scene, plan: &Plan) -> Self {
+    pub(super) fn new(scene: Scene, plan: &ClusterPlan) -> Self {
         let dice = StdRng::seed_from_u64(plan.seed ^ 0x636c_7573);
-        // A sound cluster leaves nothing overdue. With a bug something will be, and whoever is to be caught in the act must
-        // be at it.
+        // A sound cluster leaves nothing overdue. With a bug something will be, and a node that
+        // should be caught in the act must be in it.
         let patience = plan.bug.map_or(Duration::ZERO, |_| OVERDUE_WITHIN);
         Self { scene, dice, faults: plan.faults.clone(), freeze: plan.freeze, patience }
     }
 
-    /// One cycle: lets the cluster work, breaks something, and mends it.
+    /// One cycle: lets the cluster work, breaks something, and repairs it.
     pub(super) async fn strike(&mut self, cluster: &mut Cluster, cycle: usize) {
         let drawn = Fault::ALL[self.dice.random_range(0..Fault::ALL.len())];
         let fault = self.faults.get(cycle).copied().unwrap_or(drawn);
@@ -144,8 +145,8 @@ impl Nemesis {
         }
     }
 
-    /// Makes a standby that has all that anybody is told is done, ends the database without a word, and puts the standby in
-    /// its place. The nodes come to it by the way they know.
+    /// Makes a standby that has everything acknowledged, kills the database, and promotes the
+    /// standby. The nodes reach it through their proxies.
     async fn promote(&mut self, cluster: &mut Cluster) {
         let mut standby = cluster.postgres.standby().await;
         cluster.postgres.wait_for_standby(&standby).await;
@@ -176,7 +177,7 @@ impl Nemesis {
         .await;
     }
 
-    /// Lets some time pass, by the dice.
+    /// Lets a random time pass.
     async fn wait(&mut self, most_millis: u64) {
         tokio::time::sleep(Duration::from_millis(self.dice.random_range(0..most_millis))).await;
     }

@@ -1,5 +1,5 @@
-//! Which node dispatches what, as the database says: the nemesis stops the one whom it hurts most, for as long as it takes
-//! the others to do without it.
+//! Which node dispatches what, by the database: the nemesis stops the node that it hurts most,
+//! until the others have taken over.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use punctual_testkit::postgres;
 
 use super::{Cluster, NODES};
 
-/// How long the others may take to give a node up and own what was its, on a busy machine.
+/// How long the others may take to declare a node dead and own its partitions, on a busy machine.
 const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(40);
 
-/// A webhook that has been due for so long is somebody's who is at work on it.
+/// If a webhook has been due for this long, the owner of its queue is at work on it.
 const DUE_SINCE_MILLIS: u32 = 300;
 
 impl Cluster {
@@ -47,12 +47,12 @@ impl Cluster {
         NODES.iter().position(|node| *node == name)
     }
 
-    /// Waits until a node that has just been stopped owns nothing any more, and leads no more.
+    /// Waits until a stopped node owns nothing and no longer leads.
     pub(super) async fn taken_over(&self, node: usize) {
         let ids = format!("SELECT id FROM punctual.nodes WHERE name = '{}'", NODES[node]);
         let rows = postgres::execute(&self.url(), &ids).await;
         let ids: Vec<&str> = rows.iter().filter_map(|row| row.first()?.as_deref()).collect();
-        // By its number: it may be buried before somebody has taken its last partition.
+        // By its number: it may be removed before another node has taken its last partition.
         let owned = format!(
             "SELECT number::text FROM punctual.partitions WHERE owner IN ({0})
             UNION ALL SELECT name FROM punctual.leases WHERE holder IN ({0})",

@@ -1,6 +1,7 @@
 //! Watches the database itself: who holds what, who writes what, and what is left in the end.
 //!
-//! [`Witness`] is what the checker gets of it. The servers know nothing of it, and are slowed down by a few triggers.
+//! The checker gets the result as a [`Witness`]. The servers know nothing of it; a few triggers
+//! slow them down.
 
 use std::time::Duration;
 
@@ -13,16 +14,16 @@ use punctual_testkit::postgres;
 
 use super::Cluster;
 use crate::dump::page;
-use crate::history::{Term, Witness, Write};
+use crate::history::{Term, Witness, WitnessedWrite};
 use crate::machine::Machine;
 
-/// Holds that ran out three seconds ago, though the leader looks twice a second.
+/// Holds that ran out three seconds ago, though the leader checks twice a second.
 const HELD: &str =
     "SELECT 'task ' || id || ' is held by ' || coalesce(worker, holder, '') || ' until ' || lease_expires_at
     FROM punctual.tasks
     WHERE state >= 2 AND lease_expires_at < extract(epoch FROM clock_timestamp()) * 1000 - 3000";
 
-/// What nobody may leave while servers run: what they do takes far less than five seconds now.
+/// What must not be left while servers run: their work takes far less than five seconds now.
 const LEFT: &str = "SELECT 'a transaction since ' || xact_start || ', ' || state || ': ' || query FROM pg_stat_activity
     WHERE datname = current_database() AND backend_type = 'client backend'
       AND xact_start < clock_timestamp() - interval '5 seconds'
@@ -37,19 +38,20 @@ const LEFT: &str = "SELECT 'a transaction since ' || xact_start || ', ' || state
     WHERE NOT EXISTS (SELECT 1 FROM punctual.tasks WHERE id = task_id)
       AND NOT EXISTS (SELECT 1 FROM punctual.history WHERE id = task_id)";
 
-/// What nobody may leave who has ended.
+/// What must not be left after the servers have ended.
 const LEFT_IN_THE_END: &str = "SELECT 'an advisory lock: ' || pid FROM pg_locks WHERE locktype = 'advisory'
     UNION ALL
     SELECT 'a session in state ' || state || ': ' || query FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
 
-/// Begins to watch, on a schema that nobody uses yet.
+/// Begins to watch a schema that is not in use yet.
 pub(super) async fn begin(url: &str) {
     postgres::execute(url, &format!("BEGIN; {} COMMIT", include_str!("witness.sql"))).await;
 }
 
 impl Cluster {
-    /// What is left after a quiet time, while the servers still run: as the tables say, and as each node tells it.
+    /// What is left after a quiet time, while the servers still run: by the tables, and by each
+    /// node.
     pub(super) async fn leftovers(&self) -> Witness {
         let url = self.url();
         let (held, mut left) = (held(&url, self.quiet).await, left(&url, self.quiet).await);
@@ -59,7 +61,7 @@ impl Cluster {
         Witness { held, left, ..Witness::default() }
     }
 
-    /// All that was seen, when the servers have ended: with what was left before.
+    /// Everything that was seen, once the servers have ended, with what was left before.
     pub(super) async fn witness(&self, mut witness: Witness) -> Witness {
         let url = self.url();
         witness.left.extend(left_in_the_end(&url, self.quiet).await);
@@ -74,12 +76,12 @@ impl Cluster {
     }
 }
 
-/// The holds of a database that ran out and are there when the quiet time is over.
+/// The holds that ran out and are still there after the quiet time.
 pub async fn held(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, HELD, quiet).await
 }
 
-/// What else is there then and should not be, while servers run.
+/// What else is left then and should not be, while servers run.
 pub async fn left(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, LEFT, quiet).await
 }
@@ -89,7 +91,7 @@ pub async fn left_in_the_end(url: &str, quiet: Duration) -> Vec<String> {
     still_there(url, LEFT_IN_THE_END, quiet).await
 }
 
-/// What a query finds, and finds again until the quiet time is over.
+/// What a query finds, and still finds when the quiet time is over.
 async fn still_there(url: &str, sql: &str, quiet: Duration) -> Vec<String> {
     let found = look(quiet, async || {
         let rows = postgres::execute(url, sql).await;
@@ -99,7 +101,7 @@ async fn still_there(url: &str, sql: &str, quiet: Duration) -> Vec<String> {
     rows.into_iter().map(|mut row| row.remove(0).unwrap_or_default()).collect()
 }
 
-/// The partitions that nobody owns whom the node knows, as it tells them itself.
+/// The partitions without an owner that the node knows, as it reports them.
 async fn unowned(node: &Machine) -> Result<(), Vec<String>> {
     let api = node.door().borrow().clone().ok_or_else(|| vec!["a node is down in the end".to_owned()])?;
     let nodes: NodePage = page(&api, "/v1/admin/nodes").await;
@@ -117,13 +119,13 @@ fn term(row: &[Option<String>]) -> Term {
     Term { moment: number(column(0)), resource: text(column(1)), holder, term: number(column(3)) }
 }
 
-fn write(row: &[Option<String>], partitions: u16) -> Write {
+fn write(row: &[Option<String>], partitions: u16) -> WitnessedWrite {
     let column = |place: usize| row[place].as_deref();
     let (tenant, queue) = (text(column(3)), text(column(4)));
     // Only tenant and queue count for it.
     let lane = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
     let task = format!("{}{}", TaskId::PREFIX, text(column(1)));
-    Write {
+    WitnessedWrite {
         moment: number(column(0)),
         task: task.parse().unwrap_or_else(|error| panic!("{task}: {error}")),
         version: number(column(2)),

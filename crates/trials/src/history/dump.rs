@@ -1,4 +1,4 @@
-//! How a task stood in the end: what the API says of it after the drain.
+//! The final state of a task: what the API shows after the drain.
 
 use punctual_client as wire;
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -16,7 +16,7 @@ pub struct Dumped {
     pub task: TaskId,
     /// The idempotency key it was submitted under.
     pub key: Option<String>,
-    /// The schedule that made it, and the instant of it that it stands for.
+    /// The schedule that created it, and the instant it stands for.
     pub scheduled: Option<(ScheduleId, Timestamp)>,
     /// Its state.
     pub state: State,
@@ -26,27 +26,27 @@ pub struct Dumped {
     pub execute_at: Timestamp,
     /// Its payload.
     pub payload: Value,
-    /// What its last run returned.
+    /// The result of its last run.
     pub result: Option<Value>,
     /// Attempts beyond the first that it is allowed.
     pub max_retries: u32,
-    /// What is waited before a retry: the delays of a trial are fixed and without jitter.
+    /// The delay before a retry: in a trial it is fixed and without jitter.
     pub backoff_millis: u64,
     /// How long one run may take.
     pub timeout_millis: u64,
     /// Whether webhook workers push it.
     pub pushed: bool,
     /// Its steps, oldest first.
-    pub trail: Vec<Step>,
+    pub trail: Vec<TrailStep>,
     /// Its runs, oldest first.
-    pub runs: Vec<Run>,
+    pub runs: Vec<RecordedRun>,
     /// When it was read.
     pub read: Stamp,
 }
 
 /// One step of a task's audit trail.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
+pub struct TrailStep {
     /// When, in the store's time.
     pub at: Timestamp,
     /// The state before; none for the first.
@@ -65,14 +65,14 @@ pub struct Step {
 
 /// One run of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
-    /// From 1; one that was given back or not counted is counted again.
+pub struct RecordedRun {
+    /// From 1; a run that was given back or not counted does not advance it.
     pub attempt: u32,
     /// When it began.
     pub started_at: Timestamp,
     /// How it ended; none while it runs.
     pub outcome: Option<String>,
-    /// What the webhook answered.
+    /// The status that the webhook answered.
     pub http_status: Option<u16>,
     /// Why it failed and used up no attempt.
     #[serde(default)]
@@ -80,7 +80,7 @@ pub struct Run {
 }
 
 impl Dumped {
-    /// A task as the API tells it.
+    /// A task as the API shows it.
     pub fn of(task: &wire::Task, events: Vec<wire::Event>, runs: Vec<wire::Run>, read: Stamp) -> Self {
         let millis = |seconds: wire::Seconds| seconds.to_millis_within(0, u64::MAX).unwrap_or(0);
         Self {
@@ -96,21 +96,21 @@ impl Dumped {
             backoff_millis: millis(task.retry_policy.backoff_seconds),
             timeout_millis: millis(task.timeout_seconds),
             pushed: task.callback_url.is_some(),
-            trail: events.into_iter().map(Step::from).collect(),
-            runs: runs.into_iter().map(Run::from).collect(),
+            trail: events.into_iter().map(TrailStep::from).collect(),
+            runs: runs.into_iter().map(RecordedRun::from).collect(),
             read,
         }
     }
 }
 
-impl From<wire::Event> for Step {
+impl From<wire::Event> for TrailStep {
     fn from(event: wire::Event) -> Self {
         let wire::Event { at, from, to, actor, reason, version, node, .. } = event;
         Self { at, from: from.map(state), to: state(to), actor, node, reason, version }
     }
 }
 
-impl From<wire::Run> for Run {
+impl From<wire::Run> for RecordedRun {
     fn from(run: wire::Run) -> Self {
         let wire::Run { attempt, started_at, outcome, http_status, uncounted, .. } = run;
         Self { attempt, started_at, outcome, http_status, uncounted }

@@ -1,4 +1,4 @@
-//! Writes a history down while it happens: cheap, and from any thread.
+//! Records a history while it happens: cheap, and from any thread.
 
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -12,14 +12,14 @@ use serde::Serialize;
 
 use super::{Act, Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Shown, Stamp};
 
-/// Where everybody writes down what they see. A clone writes into the same history.
+/// Records what the actors of a trial see. A clone records into the same history.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    book: Arc<Book>,
+    book: Arc<RecordBook>,
 }
 
 #[derive(Debug)]
-struct Book {
+struct RecordBook {
     began: Instant,
     began_at: i64,
     latest: AtomicI64,
@@ -36,7 +36,7 @@ impl Recorder {
     /// An empty history that begins now.
     pub fn new() -> Self {
         let began_at = wall_micros();
-        let book = Book { began: Instant::now(), began_at, latest: AtomicI64::new(0), events: Mutex::default() };
+        let book = RecordBook { began: Instant::now(), began_at, latest: AtomicI64::new(0), events: Mutex::default() };
         Self { book: Arc::new(book) }
     }
 
@@ -49,9 +49,9 @@ impl Recorder {
         Stamp(self.book.latest.fetch_max(stamp, Ordering::SeqCst).max(stamp))
     }
 
-    /// A call is about to be sent; whoever gets its answer ends it.
-    pub fn invoke(&self, op: Op) -> Open {
-        Open { recorder: self.clone(), begun: Some((op, self.now())) }
+    /// A call is about to be sent; its answer ends it.
+    pub fn invoke(&self, op: Op) -> OpenCall {
+        OpenCall { recorder: self.clone(), begun: Some((op, self.now())) }
     }
 
     /// A worker got a lease.
@@ -69,12 +69,12 @@ impl Recorder {
         self.write(Event::Act(Act { what: what.into(), at: self.now() }));
     }
 
-    /// Looks at what was written so far.
+    /// Reads what was recorded so far.
     pub fn peek<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
         look(&self.book.events.lock())
     }
 
-    /// The history so far, with the tasks as they stand now.
+    /// The history so far, with the tasks as they are now.
     pub fn finish(&self, dump: Vec<Dumped>) -> History {
         History { events: self.book.events.lock().clone(), dump, ..History::default() }
     }
@@ -88,15 +88,15 @@ fn wall_micros() -> i64 {
     SystemClock.now().as_millis() * 1_000
 }
 
-/// A call that was sent. Dropped without an answer it is unknown what became of it.
+/// A call that was sent. If it is dropped without an answer, its effect is unknown.
 #[derive(Debug)]
 #[must_use = "a call that is dropped is written down as one without an answer"]
-pub struct Open {
+pub struct OpenCall {
     recorder: Recorder,
     begun: Option<(Op, Stamp)>,
 }
 
-impl Open {
+impl OpenCall {
     /// It was answered with 2xx.
     pub fn ok(self, shown: Shown) {
         self.end(Answer::Ok(shown));
@@ -112,7 +112,7 @@ impl Open {
         drop(self);
     }
 
-    /// It was answered so.
+    /// It was answered like this.
     pub fn end(mut self, answer: Answer) {
         self.write(answer);
     }
@@ -125,14 +125,14 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenCall {
     fn drop(&mut self) {
         self.write(Answer::Unknown);
     }
 }
 
 impl History {
-    /// Writes the history out, a JSON object a line, and gives the file's full path.
+    /// Writes the history out, one JSON object per line, and returns the file's full path.
     pub fn write_to(&self, path: &Path) -> io::Result<PathBuf> {
         let mut file = BufWriter::new(std::fs::File::create(path)?);
         for event in &self.events {

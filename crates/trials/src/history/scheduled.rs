@@ -1,29 +1,30 @@
-//! What a schedule of every second did: what the API says of its instants after the drain.
+//! What a schedule of every second did: what the API shows about its instants after the drain.
 
 use punctual_client as wire;
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// A schedule that fires at every full second, beside whatever else runs, and catches up with all that it has missed.
+/// A schedule that fires at every full second, whatever else runs, and catches up on every missed
+/// instant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scheduled {
     /// Its id.
     pub schedule: ScheduleId,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// Every instant up to this one has had its time.
     pub until: Timestamp,
-    /// What became of its instants.
+    /// The occurrences of its instants.
     pub occurrences: Vec<Occurred>,
 }
 
-/// What became of an instant.
+/// The occurrence of an instant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurred {
     /// The instant.
     pub instant: Timestamp,
-    /// The task that was made for it.
+    /// The task that was created for it.
     pub task: Option<TaskId>,
     /// Why it had this outcome.
     pub reason: String,

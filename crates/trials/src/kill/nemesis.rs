@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
 use crate::caller::Wish;
-use crate::history::{Answer, Event, Op, Said};
+use crate::history::{Answer, Event, Op, WorkerReport};
 use crate::machine::Machine;
 use crate::workload::{QUEUE, Scene};
 
@@ -117,7 +117,7 @@ impl Nemesis {
 fn completed(event: &Event) -> Option<(TaskId, u64)> {
     match event {
         Event::Call(call) if matches!(call.answer, Answer::Ok(_)) => match call.op {
-            Op::Settle { task, token, said: Said::Completed, .. } => Some((task, token)),
+            Op::Settle { task, token, said: WorkerReport::Completed, .. } => Some((task, token)),
             _ => None,
         },
         _ => None,

@@ -11,10 +11,10 @@ use punctual_testkit::sink::Answer as Target;
 use rand::RngExt;
 use serde_json::{Value, json};
 
-use super::legal::{Legal, Outcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, told, told_with_state};
 use super::round::Round;
-use crate::caller::{Caller, Held, Wish};
-use crate::history::Said;
+use crate::caller::{Caller, HeldLease, Wish};
+use crate::history::WorkerReport;
 
 /// What a worker waits for a task that may not come.
 const IN_VAIN: Duration = Duration::from_millis(500);
@@ -28,14 +28,14 @@ pub const CANCEL_AGAINST_LEASE: &[Legal] = &[
 ];
 
 /// See [`CANCEL_AGAINST_LEASE`].
-pub async fn cancel_against_lease(round: &mut Round) -> Outcome {
-    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return Outcome::never_began() };
+pub async fn cancel_against_lease(round: &mut Round) -> RoundOutcome {
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return RoundOutcome::never_began() };
     let poll = round.poll(1, "B", IN_VAIN, 60);
     let cancelling = round.at(0, moment, move |caller| async move { caller.cancel(task).await });
     let (cancelled, got) = round.pair(cancelling, poll).await;
     let (lease, next) = match &got {
         Some(held) => {
-            let said = if round.dice.random() { Said::Heartbeat } else { Said::Completed };
+            let said = if round.dice.random() { WorkerReport::Heartbeat } else { WorkerReport::Completed };
             ("lease", told(&round.settling(1, held, said).await))
         }
         None => ("nothing", "-".to_owned()),
@@ -52,19 +52,19 @@ pub const CANCEL_AGAINST_WEBHOOK: &[Legal] = &[
 ];
 
 /// See [`CANCEL_AGAINST_WEBHOOK`].
-pub async fn cancel_against_webhook(round: &mut Round) -> Outcome {
+pub async fn cancel_against_webhook(round: &mut Round) -> RoundOutcome {
     let path = format!("/{}", round.key);
     let takes = Duration::from_millis(round.dice.random_range(2..12));
     round.sink.answer(&path, Target::status(200).after(takes));
     let due_at = round.soon(30, 60);
     let wish = round.wish().due_at(due_at).pushed_to(&round.sink.url(&path));
-    let Some(task) = round.submit(&wish).await else { return Outcome::never_began() };
+    let Some(task) = round.submit(&wish).await else { return RoundOutcome::never_began() };
     let moment = Some(due_at.plus_millis(round.draw(-4, 22)));
     let cancelled = round.at(0, moment, move |caller| async move { caller.cancel(task).await }).await;
     let end = round.rest(task).await;
     let arrivals = round.sink.hits(&path).len();
     let outcome = round.outcome(task, [told_with_state(&cancelled), format!("{arrivals} arrivals")], end);
-    Outcome { raced: true, ..outcome }
+    RoundOutcome { raced: true, ..outcome }
 }
 
 /// A task gets a later time while it is due.
@@ -74,8 +74,8 @@ pub const RESCHEDULE_AGAINST_CLAIM: &[Legal] = &[
 ];
 
 /// See [`RESCHEDULE_AGAINST_CLAIM`].
-pub async fn reschedule_against_claim(round: &mut Round) -> Outcome {
-    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return Outcome::never_began() };
+pub async fn reschedule_against_claim(round: &mut Round) -> RoundOutcome {
+    let Some((task, moment)) = due_soon(round, |wish| wish).await else { return RoundOutcome::never_began() };
     let later = round.soon(150, 300);
     let editing = round.at(0, moment, move |caller| async move { caller.edit(task, Some(later), None).await });
     let poll = round.poll(1, "B", SURELY, 60);
@@ -95,7 +95,7 @@ pub const EDIT_AGAINST_CLAIM: &[Legal] = &[
 ];
 
 /// See [`EDIT_AGAINST_CLAIM`].
-pub async fn edit_against_claim(round: &mut Round) -> Outcome {
+pub async fn edit_against_claim(round: &mut Round) -> RoundOutcome {
     edit(round, None).await
 }
 
@@ -110,15 +110,15 @@ pub const CONDITIONAL_EDIT_AGAINST_CLAIM: &[Legal] = &[
 ];
 
 /// See [`CONDITIONAL_EDIT_AGAINST_CLAIM`].
-pub async fn conditional_edit_against_claim(round: &mut Round) -> Outcome {
+pub async fn conditional_edit_against_claim(round: &mut Round) -> RoundOutcome {
     edit(round, Some(1)).await
 }
 
-async fn edit(round: &mut Round, if_match: Option<u64>) -> Outcome {
+async fn edit(round: &mut Round, if_match: Option<u64>) -> RoundOutcome {
     // Long enough not to fit where the old one was, so that half of it would show.
     let (old, new) = (payload("old", 10), payload("new", 400));
     let Some((task, moment)) = due_soon(round, |wish| wish.payload(old.clone())).await else {
-        return Outcome::never_began();
+        return RoundOutcome::never_began();
     };
     let wanted = new.clone();
     let edit = move |caller: Caller| async move { caller.edit_at(task, None, Some(wanted), if_match).await };
@@ -145,9 +145,9 @@ fn payload(which: &str, words: usize) -> Value {
 }
 
 /// The token tells whether there was an edit: a task is submitted at version 1, and a lease adds two.
-async fn lease_in_view_of_the_edit(round: &Round, got: Option<&Held>) -> String {
+async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> String {
     let Some(held) = got else { return "nothing".to_owned() };
-    round.seat(1).settle_surely(held, Said::Completed).await;
+    round.seat(1).settle_surely(held, WorkerReport::Completed).await;
     match held.token {
         3 => "lease before the edit".to_owned(),
         4 => "lease after the edit".to_owned(),

@@ -5,10 +5,10 @@ use std::time::Duration;
 use punctual_core::time::Timestamp;
 use rand::RngExt;
 
-use super::legal::{Legal, Outcome, told};
+use super::legal::{Legal, RoundOutcome, told};
 use super::round::Round;
-use crate::caller::Held;
-use crate::history::Said;
+use crate::caller::HeldLease;
+use crate::history::WorkerReport;
 
 /// What a worker waits for a task that is taken back, from before the end of a lease: that, the reaper, the delay
 /// before the retry, and a busy machine.
@@ -24,9 +24,16 @@ pub const LATE_COMPLETION: &[Legal] = &[
 ];
 
 /// See [`LATE_COMPLETION`].
-pub async fn late_completion(round: &mut Round) -> Outcome {
-    let Some(zombie) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
-    let words = [Said::Completed, Said::Completed, Said::Failed, Said::FailedForGood, Said::Released, Said::Heartbeat];
+pub async fn late_completion(round: &mut Round) -> RoundOutcome {
+    let Some(zombie) = round.running_shortly(&round.wish()).await else { return RoundOutcome::never_began() };
+    let words = [
+        WorkerReport::Completed,
+        WorkerReport::Completed,
+        WorkerReport::Failed,
+        WorkerReport::FailedForGood,
+        WorkerReport::Released,
+        WorkerReport::Heartbeat,
+    ];
     let word = words[round.dice.random_range(0..words.len())];
     come_back(round, zombie, word).await
 }
@@ -36,21 +43,21 @@ pub async fn late_completion(round: &mut Round) -> Outcome {
 pub const LATE_FLOOD: &[Legal] = LATE_COMPLETION;
 
 /// See [`LATE_FLOOD`].
-pub async fn late_flood(round: &mut Round) -> Outcome {
+pub async fn late_flood(round: &mut Round) -> RoundOutcome {
     // The next run has no longer than this one, on a busy machine too.
     let wish = round.wish().timeout_seconds(3);
-    let Some(zombie) = round.running_for(&wish, 3).await else { return Outcome::never_began() };
+    let Some(zombie) = round.running_for(&wish, 3).await else { return RoundOutcome::never_began() };
     let moment = zombie.expires_at.plus_millis(round.draw(-200, -50));
     round.at(0, Some(moment), |_| async {}).await;
     round.flood(&zombie).await;
-    come_back(round, zombie, Said::Heartbeat).await
+    come_back(round, zombie, WorkerReport::Heartbeat).await
 }
 
 /// The next worker gets the task; it and the zombie speak at once.
-async fn come_back(round: &mut Round, zombie: Held, word: Said) -> Outcome {
-    let Some(holder) = round.take_surely(1, "B").await else { return Outcome::never_began() };
+async fn come_back(round: &mut Round, zombie: HeldLease, word: WorkerReport) -> RoundOutcome {
+    let Some(holder) = round.take_surely(1, "B").await else { return RoundOutcome::never_began() };
     let task = zombie.task;
-    let (late, rightful) = (round.settling(0, &zombie, word), round.settling(1, &holder, Said::Completed));
+    let (late, rightful) = (round.settling(0, &zombie, word), round.settling(1, &holder, WorkerReport::Completed));
     let (late, rightful) = round.pair(late, rightful).await;
     round.outcome(task, [told(&late), told(&rightful)], round.state(task).await)
 }
@@ -72,11 +79,12 @@ pub const LATE_HEARTBEAT: &[Legal] = &[
 ];
 
 /// See [`LATE_HEARTBEAT`].
-pub async fn late_heartbeat(round: &mut Round) -> Outcome {
-    let Some(late) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
+pub async fn late_heartbeat(round: &mut Round) -> RoundOutcome {
+    let Some(late) = round.running_shortly(&round.wish()).await else { return RoundOutcome::never_began() };
     let task = late.task;
     let moment = moment(round, late.expires_at);
-    let (beat, then) = (round.settling(0, &late, Said::Heartbeat), round.settling(0, &late, Said::Completed));
+    let (beat, then) =
+        (round.settling(0, &late, WorkerReport::Heartbeat), round.settling(0, &late, WorkerReport::Completed));
     let waiting = round.poll(1, "B", TAKEN_OVER, 60);
     let (end, works_for) = (late.expires_at, if round.dice.random() { GOES_ON } else { Duration::ZERO });
     let beating = round.at(0, Some(moment), move |caller| async move {
@@ -92,7 +100,7 @@ pub async fn late_heartbeat(round: &mut Round) -> Outcome {
     let when = if too_late { "too late" } else { "in time" };
     let then = match then {
         Some(then) => then,
-        None => round.seat(0).settle(&late, Said::Completed).await,
+        None => round.seat(0).settle(&late, WorkerReport::Completed).await,
     };
     let got = taken_over(round, next.as_ref()).await;
     round.outcome(task, [told(&beat), when.to_owned(), told(&then), got], round.state(task).await)
@@ -105,11 +113,11 @@ pub const COMPLETION_AT_EXPIRY: &[Legal] = &[
 ];
 
 /// See [`COMPLETION_AT_EXPIRY`].
-pub async fn completion_at_expiry(round: &mut Round) -> Outcome {
-    let Some(late) = round.running_shortly(&round.wish()).await else { return Outcome::never_began() };
+pub async fn completion_at_expiry(round: &mut Round) -> RoundOutcome {
+    let Some(late) = round.running_shortly(&round.wish()).await else { return RoundOutcome::never_began() };
     let task = late.task;
     let moment = moment(round, late.expires_at);
-    let completing = round.settling(0, &late, Said::Completed);
+    let completing = round.settling(0, &late, WorkerReport::Completed);
     let waiting = round.poll(1, "B", TAKEN_OVER, 60);
     let completing = round.at(0, Some(moment), move |_| completing);
     let (completed, next) = round.pair(completing, waiting).await;
@@ -129,9 +137,9 @@ fn moment(round: &mut Round, expires_at: Timestamp) -> Timestamp {
 }
 
 /// Whether the next worker got the task; if so, it completes it.
-async fn taken_over(round: &Round, next: Option<&Held>) -> String {
+async fn taken_over(round: &Round, next: Option<&HeldLease>) -> String {
     let Some(next) = next else { return "nothing".to_owned() };
     round.notice_reaper(next.task).await;
-    round.seat(1).settle_surely(next, Said::Completed).await;
+    round.seat(1).settle_surely(next, WorkerReport::Completed).await;
     "lease".to_owned()
 }

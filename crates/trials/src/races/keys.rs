@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use rand::RngExt;
 use serde_json::json;
 
-use super::legal::{Legal, Outcome, told};
+use super::legal::{Legal, RoundOutcome, told};
 use super::round::Round;
 use crate::caller::Wish;
-use crate::history::{Answer, Said};
+use crate::history::{Answer, WorkerReport};
 
 /// Connections that submit under one key.
 pub const CONNECTIONS: usize = 100;
@@ -22,7 +22,7 @@ pub const SAME_KEY: &[Legal] = &[
 ];
 
 /// See [`SAME_KEY`].
-pub async fn same_key(round: &mut Round) -> Outcome {
+pub async fn same_key(round: &mut Round) -> RoundOutcome {
     let wishes = vec![round.wish(); CONNECTIONS];
     submit(round, wishes).await
 }
@@ -42,13 +42,13 @@ pub const SAME_KEY_TWO_BODIES: &[Legal] = &[
 ];
 
 /// See [`SAME_KEY_TWO_BODIES`].
-pub async fn same_key_two_bodies(round: &mut Round) -> Outcome {
+pub async fn same_key_two_bodies(round: &mut Round) -> RoundOutcome {
     let bodies = ["first", "second"].map(|which| round.wish().payload(json!(which)));
     let wishes = bodies.into_iter().cycle().take(CONNECTIONS).collect();
     submit(round, wishes).await
 }
 
-async fn submit(round: &mut Round, wishes: Vec<Wish>) -> Outcome {
+async fn submit(round: &mut Round, wishes: Vec<Wish>) -> RoundOutcome {
     let submissions: Vec<_> = wishes
         .into_iter()
         .enumerate()
@@ -61,7 +61,7 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> Outcome {
     let answers = round.all(submissions).await;
     let tasks: BTreeSet<_> = answers.iter().filter_map(|answer| answer.shown()?.task).collect();
     let created = answers.iter().position(|answer| answer.shown().is_some_and(|shown| shown.status == 201));
-    let Some(task) = tasks.first().copied() else { return Outcome::never_began() };
+    let Some(task) = tasks.first().copied() else { return RoundOutcome::never_began() };
     let mut summary = counted(&answers);
     summary.push(format!("{} task", tasks.len()));
     let payload = round.read(task).await["payload"].as_str().map(str::to_owned);
@@ -69,12 +69,12 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> Outcome {
     // Every task that there is, so that a second one shows in a history that has otherwise come to rest.
     for _ in &tasks {
         if let Some(held) = round.take_surely(0, "Z").await {
-            round.seat(0).settle_surely(&held, Said::Completed).await;
+            round.seat(0).settle_surely(&held, WorkerReport::Completed).await;
         }
     }
     let outcome = round.outcome(task, summary, round.state(task).await);
     let first = usize::from(created.is_some_and(|winner| winner >= CONNECTIONS / 2));
-    Outcome { first, ..outcome }
+    RoundOutcome { first, ..outcome }
 }
 
 /// How often each answer was given, as in `99 × 200 replayed`, by status.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::legal::{Legal, Outcome};
+use super::legal::{Legal, RoundOutcome};
 use super::round::Round;
 use super::{dispatch, expiry, keys, settling, twice};
 
@@ -37,7 +37,7 @@ macro_rules! kinds {
             }
 
             /// Holds one round.
-            pub async fn play(self, round: &mut Round) -> Outcome {
+            pub async fn play(self, round: &mut Round) -> RoundOutcome {
                 match self { $(Kind::$kind => Box::pin($file::$play(round)).await,)+ }
             }
         }
@@ -46,7 +46,7 @@ macro_rules! kinds {
 
 /// Rounds that wait for the end of a lease.
 const SLOW: usize = 256;
-/// Rounds in which somebody waits in vain for a while.
+/// Rounds in which a poll waits in vain for a while.
 const WAITING: usize = 48;
 /// Rounds that are over at once: more would only wait for each other.
 const QUICK: usize = 8;

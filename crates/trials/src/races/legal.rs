@@ -46,7 +46,7 @@ impl Legal {
 
 /// What came of one round.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RoundOutcome {
     /// What the contenders were told, and what else is part of the outcome.
     pub told: Vec<String>,
     /// How the task stood then.
@@ -59,7 +59,7 @@ pub struct Outcome {
     pub task: Option<TaskId>,
 }
 
-impl Outcome {
+impl RoundOutcome {
     /// The round could not be held: a task that was to be had was not.
     pub fn never_began() -> Self {
         Self { told: Vec::new(), end: "the race never began".to_owned(), first: 0, raced: false, task: None }
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RoundOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} → {}", self.told.join(" | "), self.end)?;
         if let Some(task) = self.task {
@@ -110,7 +110,7 @@ mod tests {
 
     fn found(told: &[&str], end: &str, first: usize) -> Option<&'static str> {
         let told = told.iter().map(|&word| word.to_owned()).collect();
-        let outcome = Outcome { told, end: end.to_owned(), first, raced: true, task: None };
+        let outcome = RoundOutcome { told, end: end.to_owned(), first, raced: true, task: None };
         outcome.among(TABLE).map(|legal| legal.name)
     }
 

@@ -11,9 +11,9 @@ const INTERVAL_MILLIS: i64 = 502;
 
 /// The last visit that anybody has seen.
 #[derive(Debug, Default)]
-pub struct Pulse(AtomicI64);
+pub struct LastVisit(AtomicI64);
 
-impl Pulse {
+impl LastVisit {
     /// It was there.
     pub fn seen(&self, at: Timestamp) {
         self.0.fetch_max(at.as_millis(), Ordering::Relaxed);
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn the_next_visit_is_foreseen() {
-        let pulse = Pulse::default();
+        let pulse = LastVisit::default();
         assert_eq!(pulse.next(Timestamp::from_millis(10_000)), None);
         pulse.seen(Timestamp::from_millis(10_000));
         pulse.seen(Timestamp::from_millis(9_000));

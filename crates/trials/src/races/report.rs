@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kind::Kind;
-use super::legal::Outcome;
+use super::legal::RoundOutcome;
 use crate::checker::{Law, Violation};
 
 /// So many illegal outcomes and violations are told in full.
@@ -19,7 +19,7 @@ pub struct Report {
     /// How many rounds were held.
     pub rounds: usize,
     /// How often each outcome of the kind's table was seen, in its order.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<OutcomeCount>,
     /// Outcomes that are not in the table, with their evidence.
     pub illegal: Vec<String>,
     /// The laws that were broken.
@@ -38,7 +38,7 @@ pub struct Report {
 
 /// How often an outcome was seen.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen {
+pub struct OutcomeCount {
     /// In all.
     pub times: usize,
     /// With the contenders' calls under way at the same time.
@@ -51,7 +51,7 @@ impl Report {
         Self {
             kind,
             rounds: 0,
-            seen: vec![Seen::default(); kind.table().len()],
+            seen: vec![OutcomeCount::default(); kind.table().len()],
             illegal: Vec::new(),
             violations: Vec::new(),
             integrity: String::new(),
@@ -63,7 +63,7 @@ impl Report {
     }
 
     /// One more round; whether it was legal.
-    pub fn count(&mut self, outcome: &Outcome) -> bool {
+    pub fn count(&mut self, outcome: &RoundOutcome) -> bool {
         self.rounds += 1;
         let place = outcome.among(self.kind.table()).and_then(|legal| {
             let same = |other: &super::legal::Legal| std::ptr::eq(other, legal);

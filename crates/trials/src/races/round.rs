@@ -17,8 +17,8 @@ use rand::{RngExt, SeedableRng};
 use tokio::sync::Barrier;
 
 use self::barrier::{ended, start};
-use super::legal::Outcome;
-use super::pulse::Pulse;
+use super::legal::RoundOutcome;
+use super::pulse::LastVisit;
 use crate::caller::Caller;
 
 /// A connection that was idle for longer may have been closed by the server meanwhile.
@@ -35,7 +35,7 @@ pub struct Round {
     /// Where webhooks go.
     pub sink: Arc<Sink>,
     /// When the reaper was seen at work.
-    pub pulse: Arc<Pulse>,
+    pub pulse: Arc<LastVisit>,
     seats: Vec<Seat>,
     jitter: Duration,
     spans: Vec<(Instant, Instant)>,
@@ -48,7 +48,7 @@ struct Seat {
 
 impl Round {
     /// A place with so many seats.
-    pub async fn new(caller: &Caller, seats: usize, jitter: Duration, sink: Arc<Sink>, pulse: Arc<Pulse>) -> Self {
+    pub async fn new(caller: &Caller, seats: usize, jitter: Duration, sink: Arc<Sink>, pulse: Arc<LastVisit>) -> Self {
         let mut made = Vec::with_capacity(seats);
         for _ in 0..seats {
             made.push(Seat { caller: caller.apart().await, used: None });
@@ -146,13 +146,13 @@ impl Round {
     }
 
     /// What came of the round.
-    pub fn outcome(&self, task: TaskId, told: impl IntoIterator<Item = String>, end: String) -> Outcome {
+    pub fn outcome(&self, task: TaskId, told: impl IntoIterator<Item = String>, end: String) -> RoundOutcome {
         let first_ended = self.spans.iter().map(|span| span.1).min();
         let first = self.spans.iter().position(|span| Some(span.1) == first_ended).unwrap_or(0);
         let mut spans = self.spans.clone();
         spans.sort_unstable();
         let raced = spans.windows(2).any(|pair| pair[1].0 < pair[0].1);
-        Outcome { told: told.into_iter().collect(), end, first, raced, task: Some(task) }
+        RoundOutcome { told: told.into_iter().collect(), end, first, raced, task: Some(task) }
     }
 
     async fn connect(&mut self, seats: usize) {

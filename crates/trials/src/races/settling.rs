@@ -5,10 +5,10 @@ use std::pin::Pin;
 
 use rand::RngExt;
 
-use super::legal::{Legal, Outcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, told, told_with_state};
 use super::round::Round;
-use crate::caller::Held;
-use crate::history::{Answer, Said};
+use crate::caller::HeldLease;
+use crate::history::{Answer, WorkerReport};
 
 /// The same completion, said two or ten times.
 pub const SAME_COMPLETION: &[Legal] = &[
@@ -20,17 +20,17 @@ pub const SAME_COMPLETION: &[Legal] = &[
 pub const SAYERS: usize = 10;
 
 /// See [`SAME_COMPLETION`].
-pub async fn same_completion(round: &mut Round) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
+pub async fn same_completion(round: &mut Round) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     let sayers = if round.dice.random_ratio(1, 3) { SAYERS } else { 2 };
     let mut contenders: Vec<Pin<Box<dyn Future<Output = Vec<Answer>> + Send>>> = Vec::new();
     for seat in 0..sayers {
         // One in four says it twice in one batch.
         if round.dice.random_ratio(1, 4) {
-            let (caller, twice) = (round.seat(seat), vec![(held.clone(), Said::Completed); 2]);
+            let (caller, twice) = (round.seat(seat), vec![(held.clone(), WorkerReport::Completed); 2]);
             contenders.push(Box::pin(async move { caller.settle_all(&twice).await }));
         } else {
-            let once = round.settling(seat, &held, Said::Completed);
+            let once = round.settling(seat, &held, WorkerReport::Completed);
             contenders.push(Box::pin(async move { vec![once.await] }));
         }
     }
@@ -46,11 +46,12 @@ pub const DIFFERENT_COMPLETIONS: &[Legal] = &[
 ];
 
 /// See [`DIFFERENT_COMPLETIONS`].
-pub async fn different_completions(round: &mut Round) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
+pub async fn different_completions(round: &mut Round) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     // A result tells its worker's name, so another name is another result.
-    let other = Held { worker: "B".to_owned(), ..held.clone() };
-    let (first, second) = (round.settling(0, &held, Said::Completed), round.settling(1, &other, Said::Completed));
+    let other = HeldLease { worker: "B".to_owned(), ..held.clone() };
+    let (first, second) =
+        (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &other, WorkerReport::Completed));
     let (first, second) = round.pair(first, second).await;
     round.outcome(held.task, [told(&first), told(&second)], round.state(held.task).await)
 }
@@ -63,8 +64,8 @@ pub const COMPLETE_AGAINST_FAIL: &[Legal] = &[
 ];
 
 /// See [`COMPLETE_AGAINST_FAIL`].
-pub async fn complete_against_fail(round: &mut Round) -> Outcome {
-    let said = if round.dice.random() { Said::Failed } else { Said::FailedForGood };
+pub async fn complete_against_fail(round: &mut Round) -> RoundOutcome {
+    let said = if round.dice.random() { WorkerReport::Failed } else { WorkerReport::FailedForGood };
     complete_against(round, said).await
 }
 
@@ -75,13 +76,13 @@ pub const COMPLETE_AGAINST_RELEASE: &[Legal] = &[
 ];
 
 /// See [`COMPLETE_AGAINST_RELEASE`].
-pub async fn complete_against_release(round: &mut Round) -> Outcome {
-    complete_against(round, Said::Released).await
+pub async fn complete_against_release(round: &mut Round) -> RoundOutcome {
+    complete_against(round, WorkerReport::Released).await
 }
 
-async fn complete_against(round: &mut Round, said: Said) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
-    let (completing, other) = (round.settling(0, &held, Said::Completed), round.settling(1, &held, said));
+async fn complete_against(round: &mut Round, said: WorkerReport) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
+    let (completing, other) = (round.settling(0, &held, WorkerReport::Completed), round.settling(1, &held, said));
     let (completed, other) = round.pair(completing, other).await;
     let end = round.state(held.task).await;
     round.finish(held.task, &[&held]).await;
@@ -108,21 +109,21 @@ pub const CANCEL_AGAINST_HEARTBEATS: &[Legal] = &[
 ];
 
 /// See [`CANCEL_AGAINST_HEARTBEATS`].
-pub async fn cancel_against_heartbeats(round: &mut Round) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
+pub async fn cancel_against_heartbeats(round: &mut Round) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     let (task, beating, cancelling) = (held.task, round.seat(0), round.seat(1));
     round.flood(&held).await;
     let (worker, beats) = (held.clone(), round.dice.random_range(1..5));
     let beats = async move {
         let mut heard = Vec::new();
         for _ in 0..beats {
-            heard.push(told(&beating.settle(&worker, Said::Heartbeat).await));
+            heard.push(told(&beating.settle(&worker, WorkerReport::Heartbeat).await));
         }
         heard.dedup();
         heard.join(", then ")
     };
     let (cancelled, heard) = round.pair(async move { cancelling.cancel(task).await }, beats).await;
-    let next = told(&round.settling(0, &held, Said::Heartbeat).await);
+    let next = told(&round.settling(0, &held, WorkerReport::Heartbeat).await);
     round.finish(task, &[&held]).await;
     round.outcome(task, [told_with_state(&cancelled), heard, next], round.state(task).await)
 }
@@ -140,10 +141,10 @@ pub const COMPLETE_AGAINST_CANCEL: &[Legal] = &[
 ];
 
 /// See [`COMPLETE_AGAINST_CANCEL`].
-pub async fn complete_against_cancel(round: &mut Round) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
+pub async fn complete_against_cancel(round: &mut Round) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     let (task, caller) = (held.task, round.seat(1));
-    let completing = round.settling(0, &held, Said::Completed);
+    let completing = round.settling(0, &held, WorkerReport::Completed);
     let (completed, cancelled) = round.pair(completing, async move { caller.cancel(task).await }).await;
     round.outcome(task, [told(&completed), told_with_state(&cancelled)], round.state(task).await)
 }

@@ -6,10 +6,10 @@ use punctual_core::ids::TaskId;
 use rand::RngExt;
 use serde_json::json;
 
-use super::legal::{Legal, Outcome, told, told_with_state};
+use super::legal::{Legal, RoundOutcome, told, told_with_state};
 use super::round::Round;
-use crate::caller::Held;
-use crate::history::Said;
+use crate::caller::HeldLease;
+use crate::history::WorkerReport;
 
 /// What a worker waits for the one task that both want.
 const SHARED: Duration = Duration::from_millis(300);
@@ -23,17 +23,17 @@ pub const TWO_POLLS: &[Legal] = &[
 ];
 
 /// See [`TWO_POLLS`].
-pub async fn two_polls(round: &mut Round) -> Outcome {
+pub async fn two_polls(round: &mut Round) -> RoundOutcome {
     let wish = round.wish();
     // Due before they ask, or while they wait.
     let wish = if round.dice.random() { wish } else { wish.due_at(round.in_millis(40)) };
-    let Some(task) = round.submit(&wish).await else { return Outcome::never_began() };
+    let Some(task) = round.submit(&wish).await else { return RoundOutcome::never_began() };
     let (first, second) = (round.poll(0, "A", SHARED, 60), round.poll(1, "B", SHARED, 60));
     let (first, second) = round.pair(first, second).await;
     let end = round.state(task).await;
-    let got = |held: &Option<Held>| if held.is_some() { "lease".to_owned() } else { "nothing".to_owned() };
+    let got = |held: &Option<HeldLease>| if held.is_some() { "lease".to_owned() } else { "nothing".to_owned() };
     let told = [got(&first), got(&second)];
-    let held: Vec<&Held> = first.iter().chain(&second).collect();
+    let held: Vec<&HeldLease> = first.iter().chain(&second).collect();
     round.finish(task, &held).await;
     round.outcome(task, told, end)
 }
@@ -45,10 +45,10 @@ pub const REDRIVE_TWICE: &[Legal] = &[
 ];
 
 /// See [`REDRIVE_TWICE`].
-pub async fn redrive_twice(round: &mut Round) -> Outcome {
-    let Some(held) = round.running().await else { return Outcome::never_began() };
+pub async fn redrive_twice(round: &mut Round) -> RoundOutcome {
+    let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     let task = held.task;
-    round.seat(0).settle_surely(&held, Said::FailedForGood).await;
+    round.seat(0).settle_surely(&held, WorkerReport::FailedForGood).await;
     let redrive = |seat: usize| {
         let caller = round.seat(seat);
         async move { caller.redrive(task).await }
@@ -67,11 +67,11 @@ pub const CANCEL_TWICE: &[Legal] = &[
 ];
 
 /// See [`CANCEL_TWICE`].
-pub async fn cancel_twice(round: &mut Round) -> Outcome {
+pub async fn cancel_twice(round: &mut Round) -> RoundOutcome {
     let runs = round.dice.random();
     let held = if runs { round.running().await } else { None };
     let task = if runs { held.as_ref().map(|held| held.task) } else { later(round).await };
-    let Some(task) = task else { return Outcome::never_began() };
+    let Some(task) = task else { return RoundOutcome::never_began() };
     let cancel = |seat: usize| {
         let caller = round.seat(seat);
         async move { caller.cancel(task).await }
@@ -92,8 +92,8 @@ pub const CONDITIONAL_EDITS: &[Legal] = &[
 ];
 
 /// See [`CONDITIONAL_EDITS`].
-pub async fn conditional_edits(round: &mut Round) -> Outcome {
-    let Some(task) = later(round).await else { return Outcome::never_began() };
+pub async fn conditional_edits(round: &mut Round) -> RoundOutcome {
+    let Some(task) = later(round).await else { return RoundOutcome::never_began() };
     let edit = |seat: usize, payload: &'static str| {
         let caller = round.seat(seat);
         async move { caller.edit_at(task, None, Some(json!(payload)), Some(1)).await }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::take;
-use crate::caller::{Ask, Wish};
-use crate::history::Said;
+use crate::caller::{Wish, WorkerPoll};
+use crate::history::WorkerReport;
 use crate::workload::Scene;
 
 /// Longer than a lease and the reaper's rounds together.
@@ -20,14 +20,14 @@ pub async fn overtaken(scene: &Scene) {
     caller.submit_surely(&Wish::new(scene.key("overtaken"), "overtaken")).await;
     let Some(first) = take(scene, "sleeper", "overtaken", SOON).await else { return };
     let second = take(scene, "successor", "overtaken", TAKEN_BACK).await;
-    for said in [Said::Heartbeat, Said::Failed, Said::Released, Said::Completed] {
+    for said in [WorkerReport::Heartbeat, WorkerReport::Failed, WorkerReport::Released, WorkerReport::Completed] {
         caller.settle(&first, said).await;
     }
     if let Some(second) = second {
-        caller.settle(&second, Said::Heartbeat).await;
-        caller.settle_surely(&second, Said::Completed).await;
-        caller.settle(&second, Said::Completed).await;
-        caller.settle(&first, Said::Completed).await;
+        caller.settle(&second, WorkerReport::Heartbeat).await;
+        caller.settle_surely(&second, WorkerReport::Completed).await;
+        caller.settle(&second, WorkerReport::Completed).await;
+        caller.settle(&first, WorkerReport::Completed).await;
     }
 }
 
@@ -36,7 +36,7 @@ pub async fn vanished(scene: &Scene) {
     scene.caller.submit_surely(&Wish::new(scene.key("vanished"), "vanished")).await;
     take(scene, "ghost", "vanished", SOON).await;
     if let Some(held) = take(scene, "heir", "vanished", TAKEN_BACK).await {
-        scene.caller.settle_surely(&held, Said::Completed).await;
+        scene.caller.settle_surely(&held, WorkerReport::Completed).await;
     }
 }
 
@@ -47,8 +47,8 @@ pub async fn told_to_stop(scene: &Scene) {
     let held = take(scene, "stubborn", "stopped", SOON).await;
     caller.cancel(task).await;
     if let Some(held) = held {
-        caller.settle(&held, Said::Heartbeat).await;
-        caller.settle_surely(&held, Said::Completed).await;
+        caller.settle(&held, WorkerReport::Heartbeat).await;
+        caller.settle_surely(&held, WorkerReport::Completed).await;
     }
     caller.cancel(task).await;
 }
@@ -58,13 +58,13 @@ pub async fn used_up(scene: &Scene) {
     let caller = &scene.caller;
     let wish = Wish::new(scene.key("used-up"), "used-up").retries(1);
     let Some(task) = caller.submit_surely(&wish).await else { return };
-    for said in [Said::Failed, Said::Failed] {
+    for said in [WorkerReport::Failed, WorkerReport::Failed] {
         if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
             caller.settle_surely(&held, said).await;
         }
     }
     caller.redrive(task).await;
-    for said in [Said::FailedForGood, Said::Completed] {
+    for said in [WorkerReport::FailedForGood, WorkerReport::Completed] {
         if let Some(held) = take(scene, "clumsy", "used-up", SOON).await {
             caller.settle_surely(&held, said).await;
         }
@@ -75,7 +75,7 @@ pub async fn used_up(scene: &Scene) {
 /// A worker gives a task back, and gets it again.
 pub async fn given_back(scene: &Scene) {
     scene.caller.submit_surely(&Wish::new(scene.key("given-back"), "given-back")).await;
-    for said in [Said::Released, Said::Completed] {
+    for said in [WorkerReport::Released, WorkerReport::Completed] {
         if let Some(held) = take(scene, "picky", "given-back", SOON).await {
             scene.caller.settle_surely(&held, said).await;
         }
@@ -93,13 +93,14 @@ pub async fn side_by_side(scene: &Scene) {
             let name = format!("one-of-four-{number}");
             let wait = Duration::from_millis(300);
             loop {
-                let held =
-                    caller.lease(&Ask { worker: &name, queues: &["shared"], most: 2, wait, lease_seconds: 2 }).await;
+                let held = caller
+                    .lease(&WorkerPoll { worker: &name, queues: &["shared"], most: 2, wait, lease_seconds: 2 })
+                    .await;
                 if held.is_empty() {
                     break;
                 }
                 for held in held {
-                    caller.settle_surely(&held, Said::Completed).await;
+                    caller.settle_surely(&held, WorkerReport::Completed).await;
                 }
             }
         });

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::take;
 use crate::caller::Wish;
-use crate::history::Said;
+use crate::history::WorkerReport;
 use crate::workload::Scene;
 
 /// Submits to a queue, does something to the task, and waits for it there as a worker would.
@@ -16,7 +16,7 @@ async fn planned(scene: &Scene, wish: &Wish, queue: &str, wait: Duration, act: i
     let Some(task) = scene.caller.submit_surely(wish).await else { return };
     act(task).await;
     if let Some(held) = take(scene, "watcher", queue, wait).await {
-        scene.caller.settle_surely(&held, Said::Completed).await;
+        scene.caller.settle_surely(&held, WorkerReport::Completed).await;
     }
 }
 
@@ -60,7 +60,7 @@ pub async fn said_again(scene: &Scene) {
     planned(scene, &wish, "again", Duration::from_secs(2), async |_| {}).await;
     // What should not be there is worked off too, so that the trial goes on.
     while let Some(held) = take(scene, "watcher", "again", Duration::from_millis(100)).await {
-        scene.caller.settle_surely(&held, Said::Completed).await;
+        scene.caller.settle_surely(&held, WorkerReport::Completed).await;
     }
 }
 

@@ -6,7 +6,7 @@ use punctual_core::task::OnDependencyFailure;
 
 use super::take;
 use crate::caller::Wish;
-use crate::history::Said;
+use crate::history::WorkerReport;
 use crate::orders::NARROW;
 use crate::workload::Scene;
 
@@ -54,7 +54,7 @@ pub async fn in_little_place(scene: &Scene) {
 async fn work_off(scene: &Scene, queue: &str, tasks: usize) {
     for _ in 0..tasks {
         if let Some(held) = take(scene, "patient", queue, SOON).await {
-            scene.caller.settle_surely(&held, Said::Completed).await;
+            scene.caller.settle_surely(&held, WorkerReport::Completed).await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who changes their mind.
+//! Clients that change their minds: they cancel and edit tasks.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub async fn editor(scene: Scene, mut dice: StdRng) {
     }
 }
 
-/// Recent tasks are the likelier ones to be waiting still.
+/// Recent tasks are more likely to wait still.
 fn pick(scene: &Scene, dice: &mut StdRng) -> Option<TaskId> {
     recent(&scene.waiting.lock(), 40, dice)
 }

@@ -1,4 +1,4 @@
-//! Who wants tasks done.
+//! Clients that submit tasks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::caller::Wish;
 use crate::history::Answer;
 use crate::orders::NARROW;
 
-/// So many queues are pushed.
+/// How many queues are pushed.
 const PUSHED_QUEUES: usize = 16;
-/// So many ordering keys: few enough that something waits for its turn behind each, most of the time.
+/// How many ordering keys there are: few enough that tasks wait behind each, most of the time.
 const ORDERING_KEYS: usize = 3;
-/// What is depended on is among the last so many.
+/// Dependencies are among this many latest tasks.
 const RECENT: usize = 20;
-/// What becomes of a task when one that it depends on does not complete.
+/// The policies for a dependency that does not complete.
 const POLICIES: [OnDependencyFailure; 3] =
     [OnDependencyFailure::Cancel, OnDependencyFailure::Run, OnDependencyFailure::Fail];
 
@@ -28,7 +28,7 @@ pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
         let wish = wish(&scene, &mut dice);
         submit(&scene, &wish).await;
-        // Some clients are nervous.
+        // Some clients repeat their submissions.
         if dice.random_ratio(1, 20) {
             scene.caller.submit(&wish).await;
         }
@@ -36,7 +36,7 @@ pub async fn singles(scene: Scene, mut dice: StdRng, pause: Duration) {
     }
 }
 
-/// Submits tasks that take turns under a few keys.
+/// Submits tasks under a few ordering keys.
 pub async fn ordered(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
         let key = format!("turns-{}", dice.random_range(0..ORDERING_KEYS));
@@ -45,7 +45,8 @@ pub async fn ordered(scene: Scene, mut dice: StdRng, pause: Duration) {
     }
 }
 
-/// Submits tasks that depend on one or two of the last ones, some of which do so themselves.
+/// Submits tasks that depend on one or two of the latest, some of which have dependencies
+/// themselves.
 pub async fn dependent(scene: Scene, mut dice: StdRng, pause: Duration) {
     while !scene.is_over() {
         let parents: BTreeSet<TaskId> = {
@@ -74,7 +75,7 @@ pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
     }
 }
 
-/// Submits a task until it is answered. One that waits is left to the meddlers.
+/// Submits a task until it is answered. A waiting task is left to the meddlers.
 async fn submit(scene: &Scene, wish: &Wish) {
     let submission = wish.submission();
     let waits = submission.due_at.is_some() || !submission.depends_on.is_empty();
@@ -86,12 +87,12 @@ async fn submit(scene: &Scene, wish: &Wish) {
     }
 }
 
-/// Something of everything: pulled and pushed, now and later, and some of it where there is little place.
+/// A mix: pulled and pushed, now and later, and some of it in a queue with a low limit.
 fn wish(scene: &Scene, dice: &mut StdRng) -> Wish {
     let wish = Wish::new(scene.key("load"), QUEUE).of_type(["a", "b", "c"][dice.random_range(0..3)]);
     let wish = if dice.random_ratio(1, 2) { wish } else { wish.due_at(scene.in_millis(dice.random_range(500..3_000))) };
     let wish = if dice.random_ratio(2, 5) {
-        // Nobody has to ask for them, and every node of a cluster owns some of their queues.
+        // No worker polls for them, and every node of a cluster owns some of their queues.
         wish.in_queue(&format!("pushed-{}", dice.random_range(0..PUSHED_QUEUES))).pushed_to(&scene.targets.any(dice))
     } else {
         wish

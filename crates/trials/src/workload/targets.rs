@@ -8,16 +8,16 @@ use rand::rngs::StdRng;
 
 use crate::history::{Arrival, Recorder, Stamp};
 
-/// So many answers of the unreliable target are scripted; after them it works.
+/// This many answers of the unreliable target are scripted; after them it works.
 const MOODS: usize = 4_000;
 
 /// A target with a path for each temper.
 #[derive(Debug)]
-pub struct Targets {
+pub struct TemperTargets {
     sink: Sink,
 }
 
-impl Targets {
+impl TemperTargets {
     /// Starts them.
     pub fn start() -> Self {
         let sink = Sink::start();
@@ -38,7 +38,7 @@ impl Targets {
         self.sink.url("/gone")
     }
 
-    /// One that takes its time.
+    /// A slow one.
     pub fn slow(&self) -> String {
         self.sink.url("/slow")
     }
@@ -53,7 +53,7 @@ impl Targets {
         self.sink.waiting()
     }
 
-    /// Writes down everything that arrived.
+    /// Records everything that arrived.
     pub fn tell(&self, recorder: &Recorder) {
         for hit in self.sink.all_hits() {
             recorder.arrived(arrival(&hit));

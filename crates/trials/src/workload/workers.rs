@@ -1,4 +1,4 @@
-//! Pull workers: most are diligent, some fail, some are slow, some are never heard of again.
+//! Pull workers: most are diligent, some fail, some are slow, some fall silent.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use rand::rngs::StdRng;
 use tokio::task::JoinSet;
 
 use super::{QUEUE, Scene};
-use crate::caller::{Ask, Caller, Held};
-use crate::history::{Answer, Said};
+use crate::caller::{Caller, HeldLease, WorkerPoll};
+use crate::history::{Answer, WorkerReport};
 use crate::orders::NARROW;
 
 /// How long a worker waits for tasks.
@@ -22,18 +22,23 @@ pub async fn worker(scene: Scene, name: String, mut dice: StdRng) {
     let mut late = JoinSet::new();
     loop {
         let most = dice.random_range(1..10);
-        let ask =
-            Ask { worker: &name, queues: &[QUEUE, NARROW], most, wait: WAIT, lease_seconds: dice.random_range(1..3) };
+        let ask = WorkerPoll {
+            worker: &name,
+            queues: &[QUEUE, NARROW],
+            most,
+            wait: WAIT,
+            lease_seconds: dice.random_range(1..3),
+        };
         let mut done = Vec::new();
         for held in caller.lease(&ask).await {
             match dice.random_range(0..100) {
-                0..75 => done.push((held, Said::Completed)),
-                75..82 => done.push((held, Said::Failed)),
-                82..84 => done.push((held, Said::FailedForGood)),
-                84..87 => done.push((held, Said::Released)),
+                0..75 => done.push((held, WorkerReport::Completed)),
+                75..82 => done.push((held, WorkerReport::Failed)),
+                82..84 => done.push((held, WorkerReport::FailedForGood)),
+                84..87 => done.push((held, WorkerReport::Released)),
                 87..92 => {
-                    caller.settle(&held, Said::Heartbeat).await;
-                    done.push((held, Said::Completed));
+                    caller.settle(&held, WorkerReport::Heartbeat).await;
+                    done.push((held, WorkerReport::Completed));
                 }
                 92..98 => {
                     let after = LATE.mul_f64(dice.random());
@@ -49,19 +54,19 @@ pub async fn worker(scene: Scene, name: String, mut dice: StdRng) {
     }
 }
 
-/// Completes whatever is left in some queues, until it is dropped.
+/// Completes every task that is left in some queues, until it is dropped.
 pub async fn sweeper(caller: Caller, queues: &'static [&'static str]) {
-    let ask = Ask { worker: "sweeper", queues, most: 10, wait: WAIT, lease_seconds: 2 };
+    let ask = WorkerPoll { worker: "sweeper", queues, most: 10, wait: WAIT, lease_seconds: 2 };
     loop {
-        let done: Vec<_> = caller.lease(&ask).await.into_iter().map(|held| (held, Said::Completed)).collect();
+        let done: Vec<_> = caller.lease(&ask).await.into_iter().map(|held| (held, WorkerReport::Completed)).collect();
         if !done.is_empty() {
             settle_all(&caller, done).await;
         }
     }
 }
 
-/// Settles many at once, and what was not answered one by one until it is.
-async fn settle_all(caller: &Caller, done: Vec<(Held, Said)>) {
+/// Settles many at once, and the unanswered ones one by one until each is answered.
+async fn settle_all(caller: &Caller, done: Vec<(HeldLease, WorkerReport)>) {
     let answers = caller.settle_all(&done).await;
     for ((held, said), answer) in done.iter().zip(answers) {
         if matches!(answer, Answer::Unknown) {
@@ -70,10 +75,10 @@ async fn settle_all(caller: &Caller, done: Vec<(Held, Said)>) {
     }
 }
 
-/// Sleeps through the end of the lease, then acts as if nothing were the matter.
-async fn come_back_late(scene: Scene, held: Held, after: Duration) {
+/// Sleeps through the end of the lease, then acts as if nothing had happened.
+async fn come_back_late(scene: Scene, held: HeldLease, after: Duration) {
     let until = held.expires_at.duration_from(scene.in_millis(0));
     tokio::time::sleep(until + after).await;
-    scene.caller.settle(&held, Said::Heartbeat).await;
-    scene.caller.settle_surely(&held, Said::Completed).await;
+    scene.caller.settle(&held, WorkerReport::Heartbeat).await;
+    scene.caller.settle_surely(&held, WorkerReport::Completed).await;
 }

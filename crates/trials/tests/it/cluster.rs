@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::{Postgres, connect, execute};
-use punctual_trials::cluster::{self, Fault, Plan};
+use punctual_trials::cluster::{self, ClusterPlan, Fault};
 use punctual_trials::planted::{Bug, Trial};
-use punctual_trials::workload::Load;
+use punctual_trials::workload::WorkloadSize;
 
-fn plan(faults: &[Fault]) -> Plan {
+fn plan(faults: &[Fault]) -> ClusterPlan {
     let seed = rand::random_range(0..1_000_000);
     println!("seed {seed}");
-    Plan {
+    ClusterPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_punctual-planted")),
         bug: None,
         faults: faults.to_vec(),
         cycles: faults.len(),
         seed,
-        load: Load::LIGHT,
+        load: WorkloadSize::LIGHT,
         freeze: Duration::from_secs(5),
         drain: Duration::from_mins(1),
         histories: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
@@ -43,7 +43,7 @@ async fn a_term_that_is_ignored_is_noticed() {
     let (bug, faults) = (Bug::TermsIgnored, [Fault::FreezeNode, Fault::FreezeNode]);
     // Each node stands still in the middle of a claim and goes on as soon as others own what it claims from: none of those
     // can have claimed it meanwhile, being as slow.
-    let plan = Plan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };
+    let plan = ClusterPlan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };
     let report = cluster::run(&plan, |_| {}).await;
     println!("{report}");
     assert!(report.broke(bug.breaks()), "{:?} was not broken by {}", bug.breaks(), bug.name());

@@ -3,23 +3,23 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use punctual_trials::kill::{self, Plan, Report};
+use punctual_trials::kill::{self, KillPlan, Report};
 use punctual_trials::planted::{Bug, Trial};
-use punctual_trials::workload::Load;
+use punctual_trials::workload::WorkloadSize;
 
-fn plan(seed: u64) -> Plan {
-    Plan {
+fn plan(seed: u64) -> KillPlan {
+    KillPlan {
         program: PathBuf::from(env!("CARGO_BIN_EXE_punctual-planted")),
         bug: None,
         cycles: 5,
         seed,
-        load: Load::USUAL,
+        load: WorkloadSize::USUAL,
         drain: Duration::from_mins(1),
         histories: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
     }
 }
 
-async fn tried(plan: &Plan) -> Report {
+async fn tried(plan: &KillPlan) -> Report {
     println!("seed {}", plan.seed);
     let report = kill::run(plan, |_| {}).await;
     println!("{report}");
@@ -36,10 +36,10 @@ async fn a_server_that_is_killed_again_and_again_keeps_its_promises() {
 }
 
 /// A trial just large enough for a planted bug to show.
-fn small(bug: Option<Bug>, kills: usize) -> Plan {
-    let plan = Plan { bug, cycles: kills, load: Load::LIGHT, ..plan(1) };
+fn small(bug: Option<Bug>, kills: usize) -> KillPlan {
+    let plan = KillPlan { bug, cycles: kills, load: WorkloadSize::LIGHT, ..plan(1) };
     // With a bug something may never end, and is waited for no longer than a task usually needs.
-    if bug.is_some() { Plan { drain: Duration::from_secs(6), ..plan } } else { plan }
+    if bug.is_some() { KillPlan { drain: Duration::from_secs(6), ..plan } } else { plan }
 }
 
 async fn is_noticed(bug: Bug) {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use punctual_trials::planted::{Bug, Trial};
-use punctual_trials::races::{Kind, Plan, Report, run};
+use punctual_trials::races::{Kind, RacePlan, Report, run};
 
 /// Rounds of each kind.
 const ROUNDS: usize = 80;
@@ -17,7 +17,7 @@ async fn tried(kind: Kind, bug: Option<Bug>, rounds: usize) -> Report {
     let histories = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let seed = rand::random_range(0..1_000_000);
     println!("seed {seed}");
-    let report = run(&Plan { program, bug, rounds, seed, histories }, kind, |_| {}).await;
+    let report = run(&RacePlan { program, bug, rounds, seed, histories }, kind, |_| {}).await;
     println!("{report}");
     report
 }

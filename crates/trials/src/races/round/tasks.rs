@@ -9,8 +9,8 @@ use rand::RngExt;
 use serde_json::Value;
 
 use super::Round;
-use crate::caller::{Ask, Caller, Held, Wish};
-use crate::history::{Answer, Said};
+use crate::caller::{Caller, HeldLease, Wish, WorkerPoll};
+use crate::history::{Answer, WorkerReport};
 
 /// How long a worker waits for a task that must come.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -28,7 +28,7 @@ impl Round {
     }
 
     /// What a worker gets from this place's queue.
-    pub async fn take(&self, seat: usize, worker: &str, wait: Duration, lease_seconds: u64) -> Option<Held> {
+    pub async fn take(&self, seat: usize, worker: &str, wait: Duration, lease_seconds: u64) -> Option<HeldLease> {
         self.poll(seat, worker, wait, lease_seconds).await
     }
 
@@ -39,27 +39,32 @@ impl Round {
         worker: &str,
         wait: Duration,
         lease_seconds: u64,
-    ) -> impl Future<Output = Option<Held>> + Send + use<> {
+    ) -> impl Future<Output = Option<HeldLease>> + Send + use<> {
         let (caller, worker, queue) = (self.seat(seat), worker.to_owned(), self.queue.clone());
         async move {
-            let ask = Ask { worker: &worker, queues: &[&queue], most: 1, wait, lease_seconds };
+            let ask = WorkerPoll { worker: &worker, queues: &[&queue], most: 1, wait, lease_seconds };
             caller.lease(&ask).await.pop()
         }
     }
 
     /// What a worker says, in one way or the other by the dice, to be sent off later.
-    pub fn settling(&mut self, seat: usize, held: &Held, said: Said) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    pub fn settling(
+        &mut self,
+        seat: usize,
+        held: &HeldLease,
+        said: WorkerReport,
+    ) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
         let (way, caller, held) = (self.way(), self.seat(seat), held.clone());
         Box::pin(async move { way.settle(&caller, &held, said).await })
     }
 
     /// Batch or alone, by the dice.
-    fn way(&mut self) -> Way {
-        if self.dice.random() { Way::Batch } else { Way::Alone }
+    fn way(&mut self) -> SettleRoute {
+        if self.dice.random() { SettleRoute::Batch } else { SettleRoute::Alone }
     }
 
     /// What a worker gets that is sure to get something, for as long as it needs.
-    pub async fn take_surely(&self, seat: usize, worker: &str) -> Option<Held> {
+    pub async fn take_surely(&self, seat: usize, worker: &str) -> Option<HeldLease> {
         self.take(seat, worker, PATIENCE, LONG_LEASE).await
     }
 
@@ -69,27 +74,27 @@ impl Round {
     }
 
     /// A task that worker A holds for a second.
-    pub async fn running_shortly(&self, wish: &Wish) -> Option<Held> {
+    pub async fn running_shortly(&self, wish: &Wish) -> Option<HeldLease> {
         self.running_for(wish, 1).await
     }
 
     /// A task that worker A holds for so many seconds.
-    pub async fn running_for(&self, wish: &Wish, seconds: u64) -> Option<Held> {
+    pub async fn running_for(&self, wish: &Wish, seconds: u64) -> Option<HeldLease> {
         self.submit(wish).await?;
         self.take(0, "A", PATIENCE, seconds).await
     }
 
     /// A task that worker A holds for as long as it needs.
-    pub async fn running(&self) -> Option<Held> {
+    pub async fn running(&self) -> Option<HeldLease> {
         self.submit(&self.wish()).await?;
         self.take_surely(0, "A").await
     }
 
     /// More signs of life of worker A than anybody needs: the server may stop writing them down one by one.
-    pub async fn flood(&self, held: &Held) {
+    pub async fn flood(&self, held: &HeldLease) {
         // One after the other in few calls, so that on a busy machine too they come in a moment.
         for beats in [1, FLOOD] {
-            self.seats[0].caller.settle_all(&vec![(held.clone(), Said::Heartbeat); beats]).await;
+            self.seats[0].caller.settle_all(&vec![(held.clone(), WorkerReport::Heartbeat); beats]).await;
         }
     }
 
@@ -148,33 +153,33 @@ impl Round {
     }
 
     /// Everybody who held the task says that it is done, whatever that is worth now; if it waits, worker Z does it.
-    pub async fn finish(&self, task: TaskId, held: &[&Held]) {
+    pub async fn finish(&self, task: TaskId, held: &[&HeldLease]) {
         for held in held {
-            self.seats[0].caller.settle_surely(held, Said::Completed).await;
+            self.seats[0].caller.settle_surely(held, WorkerReport::Completed).await;
         }
         if self.state(task).await == "PENDING"
             && let Some(held) = self.take_surely(0, "Z").await
         {
-            self.seats[0].caller.settle_surely(&held, Said::Completed).await;
+            self.seats[0].caller.settle_surely(&held, WorkerReport::Completed).await;
         }
     }
 }
 
 /// Where a worker settles: both ways must behave alike.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+enum SettleRoute {
     /// In a batch of one.
     Batch,
     /// At the task's own address.
     Alone,
 }
 
-impl Way {
+impl SettleRoute {
     /// Settles in this way.
-    async fn settle(self, caller: &Caller, held: &Held, said: Said) -> Answer {
+    async fn settle(self, caller: &Caller, held: &HeldLease, said: WorkerReport) -> Answer {
         match self {
-            Way::Batch => caller.settle(held, said).await,
-            Way::Alone => caller.settle_alone(held, said).await,
+            SettleRoute::Batch => caller.settle(held, said).await,
+            SettleRoute::Alone => caller.settle_alone(held, said).await,
         }
     }
 }
