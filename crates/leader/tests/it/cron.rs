@@ -108,17 +108,6 @@ impl Bench {
         self.cron.run_once(&self.lead(NODE).await).await.unwrap().unwrap()
     }
 
-    /// The same, as often as there is something to do at once.
-    async fn pass_all(&self, millis: i64) -> usize {
-        let mut report = self.pass(millis).await;
-        let mut fired = report.fired;
-        while report.more {
-            report = self.pass(0).await;
-            fired += report.fired;
-        }
-        fired
-    }
-
     /// What became of the instants, the oldest first: minutes from the start, outcome and reason.
     async fn told(&self, id: ScheduleId) -> Vec<(i64, Outcome, String)> {
         let mut told = self.store.occurrences(id, None, 10_000).await.unwrap();
@@ -178,7 +167,7 @@ impl Bench {
     }
 }
 
-use Outcome::{Buffered, Coalesced, Fired, Missed, Skipped};
+use Outcome::{Buffered, Fired, Skipped};
 
 #[tokio::test]
 async fn nothing_fires_early_and_everything_fires_once() {
@@ -298,50 +287,6 @@ async fn allow_all_runs_them_side_by_side() {
         bench.pass(MINUTE).await;
     }
     assert_eq!(bench.states(id).await, [State::Pending; 3]);
-}
-
-/// Nobody looks for ten minutes; the window is five.
-async fn after_an_outage(catchup: CatchUp, overlap: Overlap) -> (Bench, ScheduleId) {
-    let bench = Bench::new();
-    let id = bench
-        .schedule("s", |definition| {
-            definition.spec.catchup = catchup;
-            definition.spec.overlap = overlap;
-            definition.spec.catchup_window_millis = 5 * MINUTE as u64;
-        })
-        .await;
-    bench.pass_all(10 * MINUTE + 30_000).await;
-    (bench, id)
-}
-
-#[tokio::test]
-async fn catchup_none_records_what_was_missed() {
-    let (bench, id) = after_an_outage(CatchUp::None, Overlap::AllowAll).await;
-    assert_eq!(bench.outcomes(id).await, [Missed; 10]);
-    let progress = bench.read(id).await.progress;
-    assert_eq!((progress.missed_count, progress.run_count, progress.next_run_at), (10, 0, Some(at(11 * MINUTE))));
-    bench.pass(30_000).await;
-    assert_eq!(bench.told(id).await[10], (11, Fired, "on_time".to_owned()));
-}
-
-#[tokio::test]
-async fn catchup_last_runs_the_last_for_all() {
-    let (bench, id) = after_an_outage(CatchUp::Last, Overlap::AllowAll).await;
-    let outcomes = bench.outcomes(id).await;
-    assert_eq!(outcomes[..5], [Missed; 5], "before the window");
-    assert_eq!(outcomes[5..], [Coalesced, Coalesced, Coalesced, Coalesced, Fired]);
-    assert_eq!(bench.told(id).await[9], (10, Fired, "caught_up".to_owned()));
-}
-
-#[tokio::test]
-async fn catchup_all_runs_all_within_the_window() {
-    let (bench, id) = after_an_outage(CatchUp::All, Overlap::AllowAll).await;
-    let outcomes = bench.outcomes(id).await;
-    assert_eq!((&outcomes[..5], &outcomes[5..]), (&[Missed; 5][..], &[Fired; 5][..]));
-    let due: Vec<Timestamp> = bench.tasks(id).await.iter().map(|task| task.execute_at).collect();
-    assert_eq!(due, (6..=10).map(|minute| at(minute * MINUTE)).collect::<Vec<_>>());
-    let (bench, id) = after_an_outage(CatchUp::All, Overlap::BufferAll).await;
-    assert_eq!(bench.outcomes(id).await[5..], [Fired, Buffered, Buffered, Buffered, Buffered]);
 }
 
 #[tokio::test]
