@@ -22,6 +22,7 @@ mod it {
     mod leases;
     mod ledger;
     mod log;
+    mod naming;
     mod openapi;
     mod operations;
     mod order;
