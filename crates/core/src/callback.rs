@@ -1,8 +1,8 @@
-//! What a webhook may be: its URL and the extra headers a submitter gives it.
+//! What a webhook may be: its URL and the extra headers that a submitter gives it.
 //!
-//! The API calls this at submission, the worker again before it calls. A URL is parsed
-//! once, by the rules browsers follow, and only the canonical form is kept, so that
-//! nobody after this reads another host out of it.
+//! The API calls this at submission, and the worker again before it calls. A URL is parsed once, by
+//! the rules that browsers follow, and only the canonical form is kept. So no later reader finds
+//! another host in it.
 
 use url::{Host, Url};
 
@@ -29,7 +29,7 @@ pub enum CallbackFault {
     /// Not a header name.
     #[error("is not the name of a header")]
     HeaderName,
-    /// A header that is ours, the connection's or the body's.
+    /// A reserved header: ours, the connection's or the body's.
     #[error("is a header that a callback may not set")]
     ReservedHeader,
     /// A header value with characters that could end the line.
@@ -37,14 +37,16 @@ pub enum CallbackFault {
     HeaderValue,
 }
 
-/// Checks a callback URL; gives its canonical form, without a fragment, and its target `scheme://host:port`, by
-/// which concurrency is counted and breakers are kept. The dot at the end of a whole name is no part of the target: with and
-/// without it the name is the same machine. It stays in the URL, where it keeps the name from being completed.
+/// Checks a callback URL. Returns its canonical form, without a fragment, and its target
+/// `scheme://host:port`, by which concurrency is counted and breakers are kept. The trailing dot of
+/// an absolute name is no part of the target: the name is the same machine with and without it. It
+/// stays in the URL, where it keeps resolvers from completing the name.
 pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if text.chars().count() > limits::URL {
         return Err(CallbackFault::TooLong);
     }
-    // The parser would drop blanks and turn backslashes, and two readers of the text would see two URLs.
+    // The parser would drop blanks and turn backslashes, and two readers of the text would see two
+    // URLs.
     if text.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\') {
         return Err(CallbackFault::NotAUrl);
     }
@@ -52,7 +54,8 @@ pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(CallbackFault::Scheme);
     }
-    // So it would with slashes too few or too many: `http:a` and `http:///a` are not the host `a` to everybody.
+    // The same holds for too few or too many slashes: not every reader takes `http:a` and
+    // `http:///a` for the host `a`.
     if text[url.scheme().len()..].strip_prefix("://").is_none_or(|rest| rest.starts_with('/')) {
         return Err(CallbackFault::NotAUrl);
     }
@@ -69,12 +72,13 @@ pub fn target_of(text: &str) -> Result<(String, String), CallbackFault> {
     Ok((url.into(), target))
 }
 
-/// The host without the dot that ends a whole name. Names with an empty part are none, and stay as they are.
+/// The host without the trailing dot of an absolute name. A name with an empty label is invalid,
+/// and stays as it is.
 fn undotted(host: &str) -> &str {
     host.strip_suffix('.').filter(|name| !name.is_empty() && !name.ends_with('.')).unwrap_or(host)
 }
 
-/// The address a URL names itself, if its host is one instead of a name.
+/// The address in a URL, if its host is an address instead of a name.
 pub fn literal_address(url: &Url) -> Option<std::net::IpAddr> {
     match url.host()? {
         Host::Ipv4(address) => Some(address.into()),
@@ -100,7 +104,8 @@ pub fn check_header(name: &str, value: &str) -> Result<(), CallbackFault> {
     }
 }
 
-/// Whether a header is ours to set: it belongs to the connection, to the body, or to what we promise receivers.
+/// Whether a header is reserved: it belongs to the connection, to the body, or to what we promise
+/// receivers.
 pub fn reserved_header(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "connection",
@@ -155,7 +160,7 @@ mod tests {
         }
     }
 
-    /// What is an address without the dot is the same one with it, whoever looks at it.
+    /// An address with a trailing dot is the same address to every reader.
     #[test]
     fn a_dot_at_the_end_hides_no_address() {
         for host in ["127.0.0.1", "10.0.0.1", "169.254.169.254", "0x7f.1", "2130706433", "0177.0.0.1", "0"] {

@@ -1,12 +1,14 @@
-//! What somebody demands of the version of a thing before it is changed: `If-Match` and `If-None-Match`.
+//! What a caller requires of the version of a thing before it changes: `If-Match` and
+//! `If-None-Match`.
 //!
-//! The API reads it from a request; whoever changes the thing asks [`Condition::holds`], in the transaction of the change or
-//! with what the change depends on. Something that is not there has no version, and matches nothing.
+//! The API reads it from a request. The code that changes the thing asks [`Condition::holds`], in
+//! the transaction of the change or together with what the change depends on. A thing that does not
+//! exist has no version, and matches nothing.
 
-/// Versions that are named.
+/// The versions that a condition names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Versions {
-    /// Whichever it is at, if it is there (`*`).
+    /// Any version, if the thing exists (`*`).
     Any,
     /// These.
     These(Vec<u64>),
@@ -22,37 +24,37 @@ impl Versions {
     }
 }
 
-/// A demand; by default there is none.
+/// A condition; the default requires nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
-    /// It is at one of these.
+    /// The thing is at one of these.
     pub at: Option<Versions>,
-    /// It is at none of these.
+    /// The thing is at none of these.
     pub not_at: Option<Versions>,
 }
 
 impl Condition {
-    /// That it is at one of these versions.
+    /// Requires one of these versions.
     pub fn at(versions: impl Into<Vec<u64>>) -> Self {
         Self { at: Some(Versions::These(versions.into())), not_at: None }
     }
 
-    /// That it is there.
+    /// Requires that the thing exists.
     pub const fn there() -> Self {
         Self { at: Some(Versions::Any), not_at: None }
     }
 
-    /// That it is not there.
+    /// Requires that the thing does not exist.
     pub const fn absent() -> Self {
         Self { at: None, not_at: Some(Versions::Any) }
     }
 
-    /// Whether nothing is demanded.
+    /// Whether nothing is required.
     pub const fn is_none(&self) -> bool {
         self.at.is_none() && self.not_at.is_none()
     }
 
-    /// Whether it holds of a thing at this version; none: there is no such thing.
+    /// Whether it holds for a thing at this version; none if the thing does not exist.
     pub fn holds(&self, there: Option<u64>) -> bool {
         self.at.as_ref().is_none_or(|versions| versions.name(there))
             && !self.not_at.as_ref().is_some_and(|versions| versions.name(there))

@@ -1,6 +1,5 @@
-//! Typed, prefixed ids. On the wire an id is its prefix and a `UUIDv7` in lower case,
-//! so that a task's id sorts by the time of its submission and a run's id cannot be
-//! taken for a task's.
+//! Typed, prefixed ids. On the wire an id is its prefix and a `UUIDv7` in lower case. So a task's
+//! id sorts by the time of its submission, and a run's id cannot be mistaken for a task's.
 
 use std::fmt;
 use std::str::FromStr;
@@ -26,7 +25,7 @@ macro_rules! id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// What stands before the UUID on the wire.
+            /// The prefix before the UUID on the wire.
             pub const PREFIX: &'static str = $prefix;
 
             /// The bare UUID.
@@ -57,7 +56,7 @@ macro_rules! id {
             fn from_str(text: &str) -> Result<Self, NotAnId> {
                 let fault = NotAnId { prefix: $prefix };
                 let rest = text.strip_prefix($prefix).ok_or(fault)?;
-                // One spelling only: upper case, braces and bare hex would make two texts of one id.
+                // Only one spelling: upper case, braces and bare hex would give one id two texts.
                 if rest.len() != 36 || rest.bytes().any(|b| b.is_ascii_uppercase()) {
                     return Err(fault);
                 }
@@ -108,7 +107,7 @@ id!(
 );
 
 impl TaskId {
-    /// A fresh id. Ids made in one process grow strictly, also within a millisecond.
+    /// A fresh id. Ids made in one process grow strictly, even within a millisecond.
     pub fn new() -> Self {
         Self(Uuid::now_v7())
     }
@@ -134,8 +133,8 @@ impl Default for ScheduleId {
 }
 
 impl RunId {
-    /// The id of the run of `task` that holds fencing token `token`: derived, so that it needs no column and
-    /// the lease, the webhook and the history all name the run alike.
+    /// The id of the run of `task` that holds fencing token `token`. It is derived, so it needs no
+    /// column, and the lease, the webhook and the history all have the same id.
     pub fn of(task: TaskId, token: u64, started_at: Timestamp) -> Self {
         let mut hash = Sha256::new();
         hash.update(task.uuid().as_bytes());
@@ -148,7 +147,8 @@ impl RunId {
     }
 }
 
-/// One incarnation of a process: random, never a hostname, so that a restarted node is another node.
+/// One incarnation of a process: random, never a hostname, so that a restarted node is another
+/// node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeId(u64);
 

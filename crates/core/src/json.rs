@@ -1,7 +1,7 @@
 //! JSON that we carry but do not look into: payloads, results, checkpoints.
 //!
-//! A document is checked once, at the door, and kept as the text its author sent, so
-//! that a webhook's body and its signature are over the author's own bytes.
+//! A document is checked once, when it is submitted, and kept as the text its author sent. So a
+//! webhook's body and its signature are over the author's own bytes.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,14 +16,14 @@ use serde_json::value::RawValue;
 pub struct Json(Box<RawValue>);
 
 impl Json {
-    /// Checks `text` strictly: well formed, at most 127 levels deep, no duplicate keys, no lone surrogates, no
-    /// number beyond the range of a double.
+    /// Checks `text` strictly: well formed, at most 127 levels deep, no duplicate keys, no lone
+    /// surrogates, no number beyond the range of a double.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<Strict>(text)?;
         Self::trusted(text.to_owned())
     }
 
-    /// Takes text that was checked before it was stored; only its syntax is looked at again.
+    /// Accepts text that was checked before it was stored; checks only its syntax again.
     pub fn trusted(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self)
     }
@@ -71,13 +71,13 @@ struct Strict;
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Walk).map(|()| Strict)
+        deserializer.deserialize_any(StrictVisitor).map(|()| Strict)
     }
 }
 
-struct Walk;
+struct StrictVisitor;
 
-impl<'de> Visitor<'de> for Walk {
+impl<'de> Visitor<'de> for StrictVisitor {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,7 +107,7 @@ impl<'de> Visitor<'de> for Walk {
     }
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut keys = HashSet::new();
-        while let Some(Key(key)) = map.next_key()? {
+        while let Some(MemberName(key)) = map.next_key()? {
             if keys.contains(&key) {
                 return Err(de::Error::custom(format_args!("duplicate key {key:?}")));
             }
@@ -119,21 +119,21 @@ impl<'de> Visitor<'de> for Walk {
 }
 
 #[derive(PartialEq, Eq, Hash)]
-struct Key<'de>(Cow<'de, str>);
+struct MemberName<'de>(Cow<'de, str>);
 
-impl<'de> Deserialize<'de> for Key<'de> {
+impl<'de> Deserialize<'de> for MemberName<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct KeyVisitor;
         impl<'de> Visitor<'de> for KeyVisitor {
-            type Value = Key<'de>;
+            type Value = MemberName<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a key")
             }
-            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Borrowed(key)))
+            fn visit_borrowed_str<E>(self, key: &'de str) -> Result<MemberName<'de>, E> {
+                Ok(MemberName(Cow::Borrowed(key)))
             }
-            fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
-                Ok(Key(Cow::Owned(key.to_owned())))
+            fn visit_str<E>(self, key: &str) -> Result<MemberName<'de>, E> {
+                Ok(MemberName(Cow::Owned(key.to_owned())))
             }
         }
         deserializer.deserialize_str(KeyVisitor)

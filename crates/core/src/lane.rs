@@ -1,10 +1,10 @@
 //! Lanes: the queues inside the queues.
 //!
-//! A lane holds the waiting tasks that are alike for the question "may one of these
-//! run now, and who takes it?": same tenant, queue, type, priority and route. The
-//! scheduler keeps one small entry for a lane, not for a task: the instant its first
-//! task is due. So memory is bounded by the lanes, however many tasks are due, and a
-//! dead webhook target or a queue without workers holds up nobody's tasks but its own.
+//! A lane holds the waiting tasks that are alike for the question "may one of these run now, and
+//! who takes it?": same tenant, queue, type, priority and route. The scheduler keeps one small
+//! entry per lane, not per task: the instant its first task is due. So the number of lanes bounds
+//! the memory, however many tasks are due. A dead webhook target or a queue without workers holds
+//! up only its own tasks.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl fmt::Debug for LaneId {
 /// What the tasks of a lane have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LaneKey {
-    /// Whose tasks they are.
+    /// The tenant they belong to.
     pub tenant: String,
     /// The queue they were submitted to.
     pub queue: String,
@@ -41,14 +41,14 @@ pub struct LaneKey {
     pub kind: String,
     /// 0 (least urgent) to 9.
     pub priority: u8,
-    /// Who takes them.
+    /// The executor that takes them.
     pub route: Route,
 }
 
-/// Who takes a task when it is due.
+/// The executor that takes a due task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Route {
-    /// A pull worker asks for it.
+    /// A pull worker polls for it.
     Pull,
     /// A webhook worker pushes it to this target (`scheme://host:port`).
     Push(String),

@@ -1,15 +1,15 @@
-//! Which addresses a request that a submitter asked for may go to.
+//! Which addresses a request on a submitter's behalf may go to.
 //!
-//! Everything that is not plainly on the public internet is forbidden unless the
-//! operator has listed it: loopback, private and link-local networks (cloud metadata
-//! lives there), and the ranges through which an IPv6 address stands for an IPv4 one.
-//! Pure; the worker applies it to literal addresses and to every resolved one.
+//! Everything that is not plainly on the public internet is forbidden unless the operator has
+//! listed it: loopback, private and link-local networks (cloud metadata lives there), and the
+//! ranges through which an IPv6 address stands for an IPv4 one. Pure; the worker applies it to
+//! literal addresses and to every resolved one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// Whether nothing may be sent to `address`, `allowed` considered.
+/// Whether `address` is forbidden, given the `allowed` networks.
 pub fn is_forbidden(address: IpAddr, allowed: &AllowedNetworks) -> bool {
     let address = address.to_canonical();
     let special = match address {
@@ -19,7 +19,7 @@ pub fn is_forbidden(address: IpAddr, allowed: &AllowedNetworks) -> bool {
     special && !allowed.contain(address)
 }
 
-/// The special networks that may be called all the same.
+/// The special networks that may be called.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowedNetworks(Vec<Network>);
 
@@ -83,7 +83,7 @@ impl FromStr for Network {
             Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| fault())?,
             Some(_) => return Err(fault()),
         };
-        // `10.1.2.3/8` is a slip of the pen: whoever wrote it may have meant the one address.
+        // `10.1.2.3/8` is probably a mistake: its author may have meant the one address.
         let stray_bits = match base {
             IpAddr::V4(base) => base.to_bits().checked_shl(bits.into()).unwrap_or(0) != 0,
             IpAddr::V6(base) => base.to_bits().checked_shl(bits.into()).unwrap_or(0) != 0,
@@ -135,8 +135,8 @@ fn is_special_v4(address: Ipv4Addr) -> bool {
     SPECIAL_V4.iter().any(|(base, bits)| same_prefix(base.to_bits(), address.to_bits(), 32, *bits))
 }
 
-/// The special parts of `2000::/3`, the only range that is handed out for public use: IETF protocols (Teredo among
-/// them), documentation twice, and 6to4.
+/// The special parts of `2000::/3`, the only range that is assigned for public use: IETF protocols
+/// (Teredo among them), documentation twice, and 6to4.
 const SPECIAL_V6: [(Ipv6Addr, u8); 4] = [
     (Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, 0), 23),
     (Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32),

@@ -1,4 +1,4 @@
-//! The task: what was submitted, where it stands, and what came of it.
+//! The task: what was submitted, its state, and its outcome.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::state::{Position, State};
 use crate::time::Timestamp;
 use crate::trail::Trail;
 
-/// The bounds of a task's fields, as the API and the stores both hold them.
+/// The bounds of a task's fields, which the API and the stores both enforce.
 pub mod limits {
     /// Characters of a type, a queue name, an idempotency key, a worker's name.
     pub const NAME: usize = 255;
@@ -39,7 +39,7 @@ pub mod limits {
     pub const RETRIES: u32 = 1_000;
     /// Tasks that one task may depend on.
     pub const DEPENDENCIES: usize = 10_000;
-    /// What the tasks of one batch may depend on in all.
+    /// Dependencies of all tasks of one batch together.
     pub const BATCH_DEPENDENCIES: usize = 100_000;
     /// Tasks in one batch.
     pub const BATCH: usize = 10_000;
@@ -58,13 +58,13 @@ pub struct NewTask {
     pub lane: LaneKey,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// When its submitter wants it.
+    /// When its submitter wants it to run.
     pub execute_at: Timestamp,
-    /// When it may be dispatched: `execute_at`, or later where its queue spreads what is due at once.
+    /// When it may be dispatched: `execute_at`, or later if its queue has a jitter.
     pub due_at: Timestamp,
-    /// Not started by then, it fails.
+    /// It fails if it has not started by then.
     pub expires_at: Option<Timestamp>,
-    /// The key under which a repeated submission is recognised, and a digest of what was submitted.
+    /// The key that identifies a repeated submission, and a digest of what was submitted.
     pub idempotency: Option<Idempotency>,
     /// The rest.
     pub body: Body,
@@ -94,26 +94,26 @@ pub struct Body {
     pub timeout_millis: u64,
     /// The submitter's own labels.
     pub metadata: BTreeMap<String, String>,
-    /// The schedule that made it.
+    /// The schedule that created it.
     pub schedule_id: Option<ScheduleId>,
     /// The submitter's idempotency key, to show it.
     pub idempotency_key: Option<String>,
     /// The tasks of its tenant with the same key run one at a time, by `execute_at`, then in order of submission.
     pub ordering_key: Option<String>,
-    /// What must have come to rest before it may run.
+    /// The tasks that must finish before it may run.
     pub dependencies: Dependencies,
 }
 
-/// The tasks that a task waits for, and what becomes of it when one of them does not complete.
+/// The tasks that a task waits for, and its policy if one of them does not complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dependencies {
     /// Their ids, each once; tasks of the same tenant.
     pub ids: Vec<TaskId>,
-    /// What becomes of the task when one of them does not complete.
+    /// The policy if one of them does not complete.
     pub on_failure: OnDependencyFailure,
 }
 
-/// What becomes of a task when one that it depends on does not complete.
+/// What happens to a task when one of its dependencies does not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDependencyFailure {
@@ -156,19 +156,20 @@ pub struct Callback {
 pub struct Hold {
     /// The worker, or the node that dispatches it.
     pub worker: String,
-    /// The process that must live for the hold to be good; none for pull workers, which outlive our nodes.
+    /// The process that must be alive for the hold to be valid; none for pull workers, which
+    /// outlive our nodes.
     pub node: Option<NodeId>,
     /// When the hold began.
     pub since: Timestamp,
-    /// Without a sign of life by then, the task is taken back.
+    /// The task is taken back if no heartbeat came by then.
     pub expires_at: Timestamp,
-    /// No sign of life extends the hold past this.
+    /// No heartbeat extends the hold past this.
     pub deadline_at: Timestamp,
-    /// By how much a sign of life extends it.
+    /// By how much a heartbeat extends it.
     pub lease_millis: u64,
 }
 
-/// What a submitter changes of a task that has not begun. None leaves a field as it is.
+/// An edit of a task that has not begun. None leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Edit {
     /// A new time.
@@ -179,7 +180,7 @@ pub struct Edit {
     pub priority: Option<u8>,
     /// A new retry policy.
     pub retry_policy: Option<RetryPolicy>,
-    /// A new expiry; `Some(None)` takes it away.
+    /// A new expiry; `Some(None)` removes it.
     pub expires_at: Option<Option<Timestamp>>,
     /// New labels instead of the old.
     pub metadata: Option<BTreeMap<String, String>>,
@@ -192,16 +193,16 @@ pub struct Task {
     pub id: TaskId,
     /// The lane it is in: tenant, queue, type, priority, route.
     pub lane: Arc<Lane>,
-    /// Where it stands.
+    /// Its state, version and attempts.
     pub position: Position,
     /// When it was accepted.
     pub created_at: Timestamp,
-    /// When its submitter wants it.
+    /// When its submitter wants it to run.
     pub execute_at: Timestamp,
-    /// When it is due next: `execute_at`, or later where its queue spreads what is due at once, where it waited for
-    /// others, or after a failed attempt.
+    /// When it is due next: `execute_at`, or later because of its queue's jitter, its dependencies
+    /// or a failed attempt.
     pub due_at: Timestamp,
-    /// Not started by then, it fails.
+    /// It fails if it has not started by then.
     pub expires_at: Option<Timestamp>,
     /// Who holds it now.
     pub hold: Option<Hold>,
@@ -209,11 +210,11 @@ pub struct Task {
     pub worker: Option<String>,
     /// When the last run began.
     pub started_at: Option<Timestamp>,
-    /// When it came to rest.
+    /// When it finished.
     pub completed_at: Option<Timestamp>,
-    /// What the run returned.
+    /// The result of the run.
     pub result: Option<Json>,
-    /// How far the worker says it is.
+    /// The progress that the worker reported.
     pub progress: Option<Json>,
     /// What the next attempt can resume from.
     pub checkpoint: Option<Json>,
@@ -229,7 +230,7 @@ impl Task {
         self.position.state
     }
 
-    /// About how many bytes it is when it is told of, without its history.
+    /// About how many bytes a response has that shows it, without its history.
     pub fn bytes(&self) -> usize {
         let of = |json: &Option<Json>| json.as_ref().map_or(0, |json| json.get().len());
         let given = [&self.result, &self.progress, &self.checkpoint].into_iter().map(of).sum::<usize>();
@@ -237,24 +238,24 @@ impl Task {
         512 + given + labels + self.body.payload.get().len() + self.body.dependencies.ids.len() * 48
     }
 
-    /// Whose it is.
+    /// Its tenant.
     pub fn tenant(&self) -> &str {
         &self.lane.key.tenant
     }
 
-    /// The instant that it stands for, if a schedule made it.
+    /// The instant that it stands for, if a schedule created it.
     pub fn scheduled_for(&self) -> Option<Timestamp> {
-        // Most tasks are nobody's, and their trails are not read for it.
+        // Most tasks belong to no schedule, and their trails are not read for it.
         self.body.schedule_id.and_then(|_| self.trail.scheduled_for())
     }
 
-    /// Retries used so far: attempts beyond the first, the one it waits for included.
+    /// Retries used so far: attempts beyond the first, including the one it waits for.
     pub fn retry_count(&self) -> u32 {
         let attempts = self.position.attempts;
         if self.position.state == State::Pending { attempts } else { attempts.saturating_sub(1) }
     }
 
-    /// Whether no run of it may begin any more, a retry as little as the first.
+    /// Whether no run of it may begin any more, neither the first nor a retry.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|at| at <= now)
     }
