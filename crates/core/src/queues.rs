@@ -34,7 +34,9 @@
 //! - `insert_knows_a_repeated_task_in_a_full_queue`: a replay is told as ever.
 //! - `insert_tells_of_a_full_queue_what_room_would_not_mend`: a task that depends on one that is not there is refused for
 //!   that, and so are those of its batch that depend on it.
-//! - `limit_changes_name_freed_slots`: a hint, for whoever was held back.
+//! - `a_queue_with_unreadable_settings_is_paused`: it alone, from the first time that the node reads it. Its pause says
+//!   so. Setting it again and resuming it ends the pause.
+//! - `limit_changes_name_freed_slots`: a hint for dispatchers whose claims were limited.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.
 
@@ -150,7 +152,7 @@ impl Queue {
     }
 
     /// Whether a claim has to look at it.
-    pub fn is_gated(&self) -> bool {
+    pub fn limits_claims(&self) -> bool {
         self.settings.limits_claims() || self.pause.is_some()
     }
 }
@@ -222,7 +224,43 @@ impl Switch {
     }
 }
 
+/// What becomes of a change of a queue, as both stores decide it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueDecision {
+    /// Nothing is written. This is the answer.
+    Answer(Changed),
+    /// This queue is written.
+    Write {
+        /// The queue after the change.
+        queue: Queue,
+        /// Whether it no longer holds the tasks behind its dead letters.
+        releases_held: bool,
+    },
+}
+
 impl Change {
+    /// Decides what becomes of a queue. `stored` is its row, if it has one. `shown` is what callers see of
+    /// it: a queue that was removed is shown only while it has live tasks.
+    pub fn decide(
+        self,
+        (tenant, name): (&str, &str),
+        condition: &Condition,
+        stored: Option<Queue>,
+        shown: Option<Queue>,
+    ) -> QueueDecision {
+        if !condition.holds(shown.as_ref().map(|queue| queue.version)) {
+            return QueueDecision::Answer(Changed::AtAnother(shown));
+        }
+        if let Some(queue) = shown.filter(|queue| self.is_done(queue)) {
+            return QueueDecision::Answer(Changed::Done(queue));
+        }
+        // The version of a removed queue goes on.
+        let before = stored.unwrap_or_else(|| Queue::unset(tenant, name));
+        let held = before.settings.on_dead_letter == OnDeadLetter::Hold;
+        let queue = self.apply(before);
+        QueueDecision::Write { releases_held: held && queue.settings.on_dead_letter != OnDeadLetter::Hold, queue }
+    }
+
     /// Whether it would leave a queue that is told as it is, so that nothing is to be written.
     pub fn is_done(&self, queue: &Queue) -> bool {
         match self {
@@ -341,6 +379,29 @@ mod tests {
         assert_eq!((&queue.settings, &queue.pause), (&settings, &Some(pause(None))));
         let queue = Change::Put(Settings::default(), Some(Switch::Off(at(6)))).apply(queue);
         assert_eq!((queue.settings, queue.pause, queue.version), (Settings::default(), None, 3));
+    }
+
+    #[test]
+    fn a_change_is_decided_by_what_is_shown_and_applied_to_what_is_stored() {
+        let put = |settings: Settings| Change::Put(settings, None);
+        let decide = |change: Change, at: Option<u64>, stored: Option<Queue>, shown: Option<Queue>| {
+            let condition = at.map_or_else(Condition::default, |version| Condition::at([version]));
+            change.decide(("t", "q"), &condition, stored, shown)
+        };
+        let hold = Settings { on_dead_letter: OnDeadLetter::Hold, ..Settings::default() };
+        let holds = put(hold.clone()).apply(Queue::unset("t", "q"));
+        let (stored, shown) = (Some(holds.clone()), Some(holds.clone()));
+        let decided = decide(put(hold.clone()), Some(7), stored.clone(), shown.clone());
+        assert_eq!(decided, QueueDecision::Answer(Changed::AtAnother(shown.clone())));
+        let decided = decide(put(hold), Some(1), stored.clone(), shown.clone());
+        assert_eq!(decided, QueueDecision::Answer(Changed::Done(holds.clone())));
+        let decided = decide(put(Settings::default()), Some(1), stored, shown);
+        assert!(matches!(decided, QueueDecision::Write { releases_held: true, queue } if queue.version == 2));
+        let removed = Change::Remove.apply(holds);
+        let decided = decide(Change::Pause(pause(None)), None, Some(removed), None);
+        assert!(matches!(decided, QueueDecision::Write { releases_held: false, queue } if queue.version == 3));
+        let decided = decide(Change::Resume, None, None, None);
+        assert!(matches!(decided, QueueDecision::Write { queue, .. } if queue.version == 1));
     }
 
     #[test]

@@ -38,6 +38,8 @@
 //! - `extend_never_passes_the_deadline`, and keeps progress and checkpoint for the next attempt.
 //! - `extend_can_detach_a_run_from_its_node`: the death of that node then does not end the run.
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
+//! - `get_quarantines_a_row_without_its_lane`: it answers `None`, since nobody knows whose the task is, and moves the row
+//!   out of the way. Other tasks are not affected.
 //! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset cursors.
 //! - `list_ends_a_page_that_is_large`: with a cursor, once its tasks are more than [`PAGE_BYTES`].
 //! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant, once, with its first

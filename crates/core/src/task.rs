@@ -1,5 +1,6 @@
 //! The task: what was submitted, its state, and its outcome.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -225,6 +226,34 @@ pub struct Task {
 }
 
 impl Task {
+    /// The task that a submission makes in `state`: at version 1, never claimed, held by nobody. A
+    /// borrowed submission is copied, an owned one is moved.
+    pub fn created(new: Cow<'_, NewTask>, lane: Arc<Lane>, state: State) -> Self {
+        let NewTask { id, created_at, execute_at, due_at, expires_at, .. } = *new;
+        let (body, trail) = match new {
+            Cow::Borrowed(new) => (new.body.clone(), new.trail.clone()),
+            Cow::Owned(new) => (new.body, new.trail),
+        };
+        Self {
+            id,
+            lane,
+            position: Position { state, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
+            created_at,
+            execute_at,
+            due_at,
+            expires_at,
+            hold: None,
+            worker: None,
+            started_at: None,
+            completed_at: None,
+            result: None,
+            progress: None,
+            checkpoint: None,
+            body,
+            trail,
+        }
+    }
+
     /// Its state.
     pub fn state(&self) -> State {
         self.position.state

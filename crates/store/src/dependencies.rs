@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
-use punctual_core::task::{NewTask, OnDependencyFailure};
+use punctual_core::task::{Body, NewTask, OnDependencyFailure};
+use punctual_core::trail::Trail;
 
 /// How a member of a batch statuses before its dependencies are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,21 @@ pub(crate) struct Prerequisites {
     pub ended: Vec<(TaskId, State)>,
     /// Others of the batch wait for it.
     pub awaited: bool,
+}
+
+impl Prerequisites {
+    /// The state in which a task begins that waits for this.
+    pub(crate) fn state(&self) -> State {
+        if self.edges.is_empty() { State::Pending } else { State::Blocked }
+    }
+
+    /// Writes into a new task what it depends on, and the state in which it begins.
+    pub(crate) fn write_into(&self, body: &mut Body, trail: &mut Trail) {
+        body.dependencies.ids.clone_from(&self.depends_on);
+        if self.state() == State::Blocked {
+            *trail = trail.beginning_in(State::Blocked);
+        }
+    }
 }
 
 /// A batch and how its members stand.

@@ -21,4 +21,5 @@ mod queue_columns;
 mod review;
 mod schedule_columns;
 pub mod sqlite;
+mod submissions;
 mod tally;

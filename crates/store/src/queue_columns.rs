@@ -1,8 +1,12 @@
 //! How a queue is spelled in columns, whatever the database.
 
+use std::collections::HashSet;
+
+use parking_lot::Mutex;
 use punctual_core::queues::{Live, Pause, Queue, Settings};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
+use tracing::error;
 
 /// What is written for the settings of a queue that was removed; statements know it.
 const REMOVED: &str = r#"{"removed":true}"#;
@@ -55,19 +59,44 @@ impl QueueRow {
     }
 }
 
-/// The queue of a row, which is paused if its settings cannot be read, and what is wrong with them then. Only who sets it
-/// anew and resumes it says what it restricts; others are not held up.
-pub(crate) fn queue_or_paused(row: QueueRow) -> (Queue, Option<String>) {
-    let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
-    let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());
-    match row.queue() {
-        Ok(queue) => (queue, None),
-        Err(fault) => {
-            let reason = Some("its settings cannot be read: set it anew, then resume it".to_owned());
-            let pause = Some(Pause { since, by: "punctual".to_owned(), reason, until: None });
-            let version = u64::try_from(version).unwrap_or(0);
-            let queue = Queue { pause, version, ..Queue::unset(&tenant, &name) };
-            (queue, Some(fault))
+/// A queue as it was read.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReadQueue {
+    pub queue: Queue,
+    /// False: nobody knows what it is set to, so that it counts as paused.
+    pub is_readable: bool,
+}
+
+/// The unreadable queues that were logged, each once.
+#[derive(Default)]
+pub(crate) struct QueueComplaints(Mutex<HashSet<String>>);
+
+/// After so many complaints there is nothing new to say.
+const COMPLAINTS_MAX: usize = 10_000;
+
+impl QueueComplaints {
+    /// Reads a queue. One whose settings cannot be read is paused until it is set again and resumed:
+    /// without its settings its limits are not known. The other queues go on.
+    pub(crate) fn read(&self, row: QueueRow) -> ReadQueue {
+        let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
+        let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());
+        match row.queue() {
+            Ok(queue) => ReadQueue { queue, is_readable: true },
+            Err(fault) => {
+                self.complain(fault);
+                let reason = Some("its settings cannot be read: set it again, then resume it".to_owned());
+                let pause = Some(Pause { since, by: "punctual".to_owned(), reason, until: None });
+                let version = u64::try_from(version).unwrap_or(0);
+                ReadQueue { queue: Queue { pause, version, ..Queue::unset(&tenant, &name) }, is_readable: false }
+            }
+        }
+    }
+
+    fn complain(&self, fault: String) {
+        let mut complaints = self.0.lock();
+        if complaints.len() < COMPLAINTS_MAX && !complaints.contains(&fault) {
+            error!(fault, "cannot read the settings of a queue; it is paused until it is set again and resumed");
+            complaints.insert(fault);
         }
     }
 }

@@ -4,8 +4,6 @@
 //! goes on behind it. When a queue ceases to hold, the steps of the resolver look at all of it, a page a step and from the
 //! front: a *round*. It is kept in memory only: what a crash loses of it the reviews find.
 
-use punctual_core::queues::{OnDeadLetter, Settings};
-
 /// Behind which key and which dead letter the next page begins; none: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReviewCursor<K, L> {
@@ -39,11 +37,6 @@ impl<K: Default, L: Default> Default for ReviewCursor<K, L> {
 /// Where the page behind these `rows` begins: at `last`, unless they were fewer than a page has.
 pub(crate) fn behind<T>(rows: usize, page: usize, last: Option<T>) -> Option<T> {
     last.filter(|_| rows >= page)
-}
-
-/// Whether a queue that was set to `before` ceases to hold what waits behind its dead letters.
-pub(crate) fn lets_go(before: &Settings, after: &Settings) -> bool {
-    before.on_dead_letter == OnDeadLetter::Hold && after.on_dead_letter != OnDeadLetter::Hold
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ mod sqlite {
     use punctual_core::database::Database;
     use punctual_core::ids::NodeId;
     use punctual_store::sqlite::{Options, SqliteStore};
-    use punctual_testkit::store::StoreFactory;
+    use punctual_testkit::store::{Damage, StoreFactory};
     use rusqlite::Connection;
     use tempfile::TempDir;
 
@@ -18,6 +18,12 @@ mod sqlite {
     impl Sqlite {
         fn fresh() -> Self {
             Self(TempDir::new().expect("a temporary directory can be made"))
+        }
+
+        fn sql(&self, sql: &str) {
+            let connection = Connection::open(self.0.path().join("punctual.db")).expect("the database opens");
+            connection.busy_timeout(Duration::from_secs(20)).expect("it may wait for the writer");
+            connection.execute_batch(sql).expect("the statement is executed");
         }
     }
 
@@ -34,9 +40,11 @@ mod sqlite {
             } else {
                 "DROP TRIGGER refused"
             };
-            let connection = Connection::open(self.0.path().join("punctual.db")).expect("the database opens");
-            connection.busy_timeout(Duration::from_secs(20)).expect("it may wait for the writer");
-            connection.execute_batch(sql).expect("the schema can be changed");
+            self.sql(sql);
+        }
+
+        async fn damage(&self, damage: Damage<'_>) {
+            self.sql(&damage.statement(|id| format!("x'{}'", id.uuid().simple())));
         }
     }
 
@@ -106,7 +114,7 @@ mod postgres {
     use punctual_core::ids::NodeId;
     use punctual_store::postgres::{Options, PostgresStore};
     use punctual_testkit::postgres::{Postgres, execute};
-    use punctual_testkit::store::StoreFactory;
+    use punctual_testkit::store::{Damage, StoreFactory};
 
     /// A database on a server of its own.
     struct OnServer {
@@ -137,6 +145,11 @@ mod postgres {
             let change =
                 if refused { "ADD CONSTRAINT refused CHECK (false) NOT VALID" } else { "DROP CONSTRAINT refused" };
             execute(&self.url, &format!("SET search_path = punctual; ALTER TABLE tasks {change}")).await;
+        }
+
+        async fn damage(&self, damage: Damage<'_>) {
+            let statement = damage.statement(|id| format!("'{}'", id.uuid()));
+            execute(&self.url, &format!("SET search_path = punctual; {statement}")).await;
         }
     }
 

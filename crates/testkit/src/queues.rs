@@ -50,6 +50,7 @@ macro_rules! queues_conformance {
             insert_is_bounded_by_the_depth_under_concurrency,
             insert_knows_a_repeated_task_in_a_full_queue,
             insert_tells_of_a_full_queue_what_room_would_not_mend,
+            a_queue_with_unreadable_settings_is_paused,
             limit_changes_name_freed_slots,
         }
     };

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use punctual_core::clock::ManualClock;
 use punctual_core::database::Database;
-use punctual_core::ids::NodeId;
+use punctual_core::ids::{NodeId, TaskId};
 
 pub use apply::*;
 pub use batches::*;
@@ -77,6 +77,30 @@ pub trait StoreFactory: Send + Sync {
     /// Has the database refuse every new task from now on, or none any more: a write of several things that fails at
     /// the task, whatever was written before it.
     async fn refuse_tasks(&self, refused: bool);
+
+    /// Damages a row behind the store's back.
+    async fn damage(&self, damage: Damage<'_>);
+}
+
+/// What a test damages behind the store's back.
+#[derive(Clone, Copy, Debug)]
+pub enum Damage<'a> {
+    /// The settings of a queue of a tenant become unreadable.
+    QueueSettings(&'a str, &'a str),
+    /// The lane of a task is gone.
+    TaskLane(TaskId),
+}
+
+impl Damage<'_> {
+    /// The statement that does it, where `literal` writes an id as the database needs it.
+    pub fn statement(&self, literal: impl Fn(TaskId) -> String) -> String {
+        match self {
+            Damage::QueueSettings(tenant, queue) => format!(
+                "UPDATE queues SET settings = '{{\"max_concurrency\": -4}}' WHERE tenant = '{tenant}' AND name = '{queue}'"
+            ),
+            Damage::TaskLane(id) => format!("UPDATE tasks SET lane = -1 WHERE id = {}", literal(*id)),
+        }
+    }
 }
 
 /// Stamps the suite: a test of each sentence, each over what `$factory` (an expression that gives a
@@ -112,6 +136,7 @@ macro_rules! store_conformance {
             extend_never_passes_the_deadline,
             extend_can_detach_a_run_from_its_node,
             get_is_bound_to_the_tenant,
+            get_quarantines_a_row_without_its_lane,
             list_pages_without_gap_or_repeat,
             list_ends_a_page_that_is_large,
             heads_pages_every_lane_due_before,

@@ -46,7 +46,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     let wanted = limits::ClaimedQueues::of(lanes.values(), &writer.shared.limits);
     let mut begins: HashMap<LaneRange, Place> = HashMap::new();
     // Of queues that restrict something nothing is read before it is known how much may be taken.
-    if !wanted.is_gated {
+    if !wanted.is_limited {
         begin(writer, &need, &mut begins);
     }
     let opening = wanted.begin();
@@ -55,7 +55,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
         writer.session.run(&opening),
         terms.hold(&writer.session, writer.shared.node),
         wanted.lock(&writer.session),
-        async { if wanted.is_gated { Ok(Vec::new()) } else { read(&writer.session, &picker, &need, &begins, now).await } },
+        async { if wanted.is_limited { Ok(Vec::new()) } else { read(&writer.session, &picker, &need, &begins, now).await } },
     );
     begun?;
     let held = held?;
@@ -64,14 +64,14 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
         picker.refuse(claim);
     }
     let (limits, mut rows) = (limits?, rows?);
-    if wanted.is_gated {
+    if wanted.is_limited {
         // Waiting for the limits took its time.
         now = writer.now();
     }
     if !limits.is_empty() {
         picker.restrict(now, Allowances::of(&writer.session, &writer.shared.limits, limits, &lanes, now).await?);
     }
-    if wanted.is_gated {
+    if wanted.is_limited {
         need = picker.first_need();
         begin(writer, &need, &mut begins);
         if !need.looks.is_empty() {

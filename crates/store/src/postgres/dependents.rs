@@ -14,10 +14,11 @@ use punctual_core::task::NewTask;
 use uuid::Uuid;
 
 use super::fault::Fault;
-use super::insert::{NewRows, Verdict, chunks, count};
+use super::insert::{NewRows, chunks, count};
 use super::statements::Sql;
 use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
+use crate::submissions::SubmissionVerdict;
 
 /// How often a task that is in neither place is looked for: it may have been on its way from one to the other.
 const LOOKS: usize = 3;
@@ -27,7 +28,7 @@ const EDGES: usize = 50_000;
 
 /// What became of a batch.
 pub(crate) struct DependentBatch {
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<SubmissionVerdict>,
     /// What the new ones wait for; the others wait for nothing.
     pub waits: Vec<Prerequisites>,
     /// Parents that a claim may have passed by while they were locked.
@@ -40,17 +41,10 @@ pub(crate) async fn write(
     writer: &mut Writer,
     tasks: &[NewTask],
     lanes: &[Arc<Lane>],
-    mut verdicts: Vec<Verdict>,
+    mut verdicts: Vec<SubmissionVerdict>,
     put_off: &HashSet<TaskId>,
 ) -> Result<DependentBatch, Fault> {
-    let stands: Vec<MemberStatus> = verdicts
-        .iter()
-        .map(|verdict| match verdict {
-            Verdict::Create => MemberStatus::New,
-            Verdict::Replay(first) => MemberStatus::As(*first),
-            _ => MemberStatus::Refused,
-        })
-        .collect();
+    let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
     let batch = DependencyBatch::new(tasks, &stands, put_off);
     let (known, passed) = look_up(writer, &batch.outside()).await?;
     let mut waits: Vec<Prerequisites> = Vec::with_capacity(tasks.len());
@@ -58,14 +52,14 @@ pub(crate) async fn write(
         waits.push(match plan {
             MemberPlan::Create(waits) => waits,
             MemberPlan::Unknown(id) => {
-                *verdict = Verdict::Unknown(id);
+                *verdict = SubmissionVerdict::UnknownDependency(id);
                 Prerequisites::default()
             }
             MemberPlan::Stays => Prerequisites::default(),
         });
     }
     free_keys(writer, tasks, &mut verdicts).await?;
-    let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
+    let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     let mut stored: HashSet<Uuid> = HashSet::new();
     for chunk in chunks(tasks, &new) {
         stored.extend(NewRows::of(tasks, lanes, chunk, &waits).write_once(&writer.session).await?);
@@ -74,7 +68,7 @@ pub(crate) async fn write(
         let is_new = stored.contains(&tasks[*place].id.uuid());
         if !is_new {
             // The same task again: its submitter did not hear the answer.
-            verdicts[*place] = Verdict::Replay(tasks[*place].id);
+            verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
         }
         is_new
     });
@@ -114,11 +108,11 @@ async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, Kno
 }
 
 /// A task that is refused leaves its idempotency key to others; what was a replay of it is refused likewise.
-async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [Verdict]) -> Result<(), Fault> {
+async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [SubmissionVerdict]) -> Result<(), Fault> {
     let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
     let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
     for (task, verdict) in tasks.iter().zip(verdicts.iter()) {
-        if let Verdict::Unknown(missing) = verdict {
+        if let SubmissionVerdict::UnknownDependency(missing) = verdict {
             refused.insert(task.id, *missing);
             if let Some(idempotency) = &task.idempotency {
                 tenants.push(task.lane.tenant.as_str());
@@ -128,10 +122,10 @@ async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [Verdict])
         }
     }
     for verdict in verdicts.iter_mut() {
-        if let Verdict::Replay(first) = verdict
+        if let SubmissionVerdict::Replay(first) = verdict
             && let Some(missing) = refused.get(first)
         {
-            *verdict = Verdict::Unknown(*missing);
+            *verdict = SubmissionVerdict::UnknownDependency(*missing);
         }
     }
     if !ids.is_empty() {

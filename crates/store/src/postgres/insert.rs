@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::lane::Lane;
-use punctual_core::state::{Position, State};
+use punctual_core::state::State;
 use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
 use uuid::Uuid;
@@ -22,22 +22,10 @@ use crate::columns::{instant_column, map_column, number_column, policy_column};
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
+use crate::submissions::SubmissionVerdict;
 
 /// Bytes of payload in one statement, about.
 const CHUNK_BYTES: usize = 16 << 20;
-
-/// What becomes of a submitted task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// It is new.
-    Create,
-    /// It was submitted before, as this task.
-    Replay(TaskId),
-    /// Its key was used before, for this task.
-    Reused(TaskId),
-    /// It depends on this task, which is not there.
-    Unknown(TaskId),
-}
 
 /// Stores tasks; answers in order. That an id is there already is seldom enough to be found out by failing.
 /// `put_off` are members of their batch whose queues are full.
@@ -55,7 +43,8 @@ pub(crate) async fn insert(
         }
         written => written?,
     };
-    let new = || lanes.iter().zip(tasks.iter()).zip(&verdicts).filter(|(_, verdict)| **verdict == Verdict::Create);
+    let new =
+        || lanes.iter().zip(tasks.iter()).zip(&verdicts).filter(|(_, verdict)| **verdict == SubmissionVerdict::New);
     let waiting = new().map(|((lane, task), _)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.chain(passed).collect();
     writer.shared.cursors.put(waiting.iter().copied());
@@ -66,7 +55,7 @@ pub(crate) async fn insert(
 
 /// What became of a batch.
 struct WrittenBatch {
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<SubmissionVerdict>,
     /// What the tasks wait for; empty if they wait for nothing.
     waits: Vec<Prerequisites>,
     /// Others that wait, and that a claim may have passed by meanwhile.
@@ -94,7 +83,7 @@ async fn write(
         begun?;
         verdicts?
     } else {
-        vec![Verdict::Create; tasks.len()]
+        vec![SubmissionVerdict::New; tasks.len()]
     };
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
         if !keyed {
@@ -105,7 +94,7 @@ async fn write(
         writer.commit().await?;
         return Ok(WrittenBatch { verdicts, waits, passed });
     }
-    let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == Verdict::Create).collect();
+    let mut new: Vec<usize> = (0..tasks.len()).filter(|place| verdicts[*place] == SubmissionVerdict::New).collect();
     if carefully {
         if !keyed {
             writer.session.run("BEGIN").await?;
@@ -115,7 +104,7 @@ async fn write(
             let is_new = stored.contains(&tasks[*place].id.uuid());
             if !is_new {
                 // The same task again: its submitter did not hear the answer.
-                verdicts[*place] = Verdict::Replay(tasks[*place].id);
+                verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
             }
             is_new
         });
@@ -172,7 +161,7 @@ pub(crate) fn count(
 
 /// The state in which a task begins that waits for this.
 fn state(waits: Option<&Prerequisites>) -> State {
-    if waits.is_some_and(|waits| !waits.edges.is_empty()) { State::Blocked } else { State::Pending }
+    waits.map_or(State::Pending, Prerequisites::state)
 }
 
 fn ordering_of(task: &NewTask) -> Option<Uuid> {
@@ -222,7 +211,7 @@ pub(crate) fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterato
 
 /// Makes the keys of the tasks theirs, and recognises those that were used before: by others, or by an earlier task of
 /// the same batch.
-pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
+pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
     let mut places_of: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (place, task) in tasks.iter().enumerate() {
         if let Some(idempotency) = &task.idempotency {
@@ -254,14 +243,14 @@ pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Re
             }
         }
     }
-    let mut verdicts = vec![Verdict::Create; tasks.len()];
+    let mut verdicts = vec![SubmissionVerdict::New; tasks.len()];
     for (((_, places), owner), (first, _)) in places_of.iter().zip(owner).zip(&first) {
         let (id, fingerprint) =
             owner.ok_or_else(|| Fault::Vanished(format!("the idempotency key of {} was freed meanwhile", first.id)))?;
         for (nth, place) in places.iter().enumerate() {
             let same = tasks[*place].idempotency.as_ref().is_some_and(|own| own.fingerprint[..] == fingerprint[..]);
             if nth > 0 || !made.contains(&first.id.uuid()) {
-                verdicts[*place] = if same { Verdict::Replay(id) } else { Verdict::Reused(id) };
+                verdicts[*place] = if same { SubmissionVerdict::Replay(id) } else { SubmissionVerdict::KeyReused(id) };
             }
         }
     }
@@ -272,11 +261,11 @@ async fn answer(
     writer: &Writer,
     tasks: &[NewTask],
     lanes: Vec<Arc<Lane>>,
-    verdicts: Vec<Verdict>,
+    verdicts: Vec<SubmissionVerdict>,
     waits: &[Prerequisites],
 ) -> Result<Vec<Inserted>, Fault> {
     let replayed = verdicts.iter().filter_map(|verdict| match verdict {
-        Verdict::Replay(id) => Some(*id),
+        SubmissionVerdict::Replay(id) => Some(*id),
         _ => None,
     });
     let replayed: HashSet<TaskId> = replayed.collect();
@@ -287,10 +276,11 @@ async fn answer(
     }
     let each = tasks.iter().zip(lanes).zip(verdicts).enumerate();
     each.map(|(place, ((task, lane), verdict))| match verdict {
-        Verdict::Create => Ok(Inserted::Created(created(task, lane, waits.get(place)))),
-        Verdict::Unknown(missing) => Ok(Inserted::UnknownDependency(missing)),
-        Verdict::Reused(first) => Ok(Inserted::KeyReused(first)),
-        Verdict::Replay(first) => match found.get(&first) {
+        SubmissionVerdict::New => Ok(Inserted::Created(created(task, lane, waits.get(place)))),
+        SubmissionVerdict::UnknownDependency(missing) => Ok(Inserted::UnknownDependency(missing)),
+        SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
+        SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
+        SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
             Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
             // Its history was removed before its key: it was done, and is not done again.
@@ -301,29 +291,11 @@ async fn answer(
 }
 
 fn created(task: &NewTask, lane: Arc<Lane>, waits: Option<&Prerequisites>) -> Task {
-    let state = state(waits);
-    let mut body = task.body.clone();
+    let mut created = Task::created(Cow::Borrowed(task), lane, state(waits));
     if let Some(waits) = waits {
-        body.dependencies.ids.clone_from(&waits.depends_on);
+        waits.write_into(&mut created.body, &mut created.trail);
     }
-    Task {
-        id: task.id,
-        lane,
-        position: Position { state, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
-        created_at: task.created_at,
-        execute_at: task.execute_at,
-        due_at: task.due_at,
-        expires_at: task.expires_at,
-        hold: None,
-        worker: None,
-        started_at: None,
-        completed_at: None,
-        result: None,
-        progress: None,
-        checkpoint: None,
-        body,
-        trail: if state == State::Blocked { task.trail.beginning_in(state) } else { task.trail.clone() },
-    }
+    created
 }
 
 /// New tasks as columns.

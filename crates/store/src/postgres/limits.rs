@@ -26,6 +26,7 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};
+use crate::queue_columns::QueueComplaints;
 
 /// The advisory locks of claims and changes: their class, and how many there are. Queues that share one wait for each
 /// other's changes, for a moment.
@@ -37,27 +38,42 @@ const SHARES: u16 = 64;
 pub(crate) struct LimitsCache {
     known: RwLock<HashMap<String, HashMap<String, SeenLimits>>>,
     pub watch: LimitWatch,
+    pub complaints: QueueComplaints,
+}
+
+/// Whether a queue limits claims.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum ClaimLimits {
+    #[default]
+    None,
+    Some,
+    /// Its settings cannot be read: it counts as paused.
+    Unreadable,
 }
 
 /// What is known of a queue.
 #[derive(Clone, Copy, Default)]
 struct SeenLimits {
     version: u64,
-    limits_claims: bool,
+    claims: ClaimLimits,
     has_places: bool,
     has_depth: bool,
 }
 
 impl LimitsCache {
-    /// Queues are set so.
-    pub(crate) fn learn<'a>(&self, queues: impl IntoIterator<Item = &'a Queue>) {
+    /// Remembers how queues are set, and whether their settings could be read.
+    pub(crate) fn learn<'a>(&self, queues: impl IntoIterator<Item = (&'a Queue, bool)>) {
         let mut known = self.known.write();
-        for queue in queues {
+        for (queue, is_readable) in queues {
             let place = known.entry(queue.tenant.clone()).or_default().entry(queue.name.clone()).or_default();
             if queue.version >= place.version {
                 *place = SeenLimits {
                     version: queue.version,
-                    limits_claims: queue.is_gated(),
+                    claims: match (is_readable, queue.limits_claims()) {
+                        (false, _) => ClaimLimits::Unreadable,
+                        (true, true) => ClaimLimits::Some,
+                        (true, false) => ClaimLimits::None,
+                    },
                     has_places: queue.settings.max_concurrency.is_some(),
                     has_depth: queue.settings.max_depth.is_some(),
                 };
@@ -69,7 +85,9 @@ impl LimitsCache {
     fn meet(&self, found: &LockedLimits) {
         let mut known = self.known.write();
         let place = known.entry(found.tenant.clone()).or_default().entry(found.queue.clone()).or_default();
-        place.limits_claims = true;
+        if place.claims == ClaimLimits::None {
+            place.claims = ClaimLimits::Some;
+        }
         place.has_places |= found.limits.max_concurrency.is_some();
     }
 
@@ -99,22 +117,33 @@ pub(crate) struct ClaimedQueues {
     tenants: Vec<String>,
     queues: Vec<String>,
     shares: BTreeSet<u16>,
+    /// Those among them that this process takes for paused, since it cannot read their settings.
+    unreadable: Vec<(String, String)>,
     /// Whether one of them is known to restrict something.
-    pub is_gated: bool,
+    pub is_limited: bool,
 }
 
 impl ClaimedQueues {
     /// The queues of these lanes.
-    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a Arc<Lane>>, gates: &LimitsCache) -> Self {
+    pub(crate) fn of<'a>(lanes: impl Iterator<Item = &'a Arc<Lane>>, seen: &LimitsCache) -> Self {
         let (mut named, mut shares) = (BTreeSet::new(), BTreeSet::new());
         for lane in lanes {
             if named.insert((&lane.key.tenant, &lane.key.queue)) {
                 shares.insert(Partition::of(&lane.key, SHARES).number());
             }
         }
-        let is_gated = !gates.is_empty() && named.iter().any(|(tenant, queue)| gates.get(tenant, queue).limits_claims);
+        let (mut is_limited, mut unreadable) = (false, Vec::new());
+        if !seen.is_empty() {
+            for (tenant, queue) in &named {
+                let seen = seen.get(tenant, queue);
+                is_limited |= seen.claims != ClaimLimits::None;
+                if seen.claims == ClaimLimits::Unreadable {
+                    unreadable.push(((*tenant).clone(), (*queue).clone()));
+                }
+            }
+        }
         let (tenants, queues) = named.into_iter().map(|(tenant, queue)| (tenant.clone(), queue.clone())).unzip();
-        Self { tenants, queues, shares, is_gated }
+        Self { tenants, queues, shares, unreadable, is_limited }
     }
 
     /// How the transaction begins: it holds on to its queues.
@@ -128,13 +157,24 @@ impl ClaimedQueues {
         text
     }
 
-    /// Locks and reads the gates that there are.
+    /// Locks and reads the limits that there are. A queue that is not readable counts as paused.
     pub(crate) async fn lock(&self, session: &Session) -> Result<Vec<LockedLimits>, Fault> {
         if self.tenants.is_empty() {
             return Ok(Vec::new());
         }
         let rows = session.query(Sql::GateLock, &[&self.tenants, &self.queues]).await?;
-        Ok(rows.iter().map(found).collect())
+        let mut locked: Vec<LockedLimits> = rows.iter().map(found).collect();
+        if !self.unreadable.is_empty() {
+            locked.retain(|locked| !self.unreadable.iter().any(|(tenant, queue)| locked.is_of(tenant, queue)));
+            let limits = QueueLimits { pause: Some(PauseEnd(None)), ..QueueLimits::default() };
+            let paused = |(tenant, queue): &(String, String)| LockedLimits {
+                tenant: tenant.clone(),
+                queue: queue.clone(),
+                limits,
+            };
+            locked.extend(self.unreadable.iter().map(paused));
+        }
+        Ok(locked)
     }
 }
 
@@ -155,6 +195,12 @@ pub(crate) struct LockedLimits {
     tenant: String,
     queue: String,
     limits: QueueLimits,
+}
+
+impl LockedLimits {
+    fn is_of(&self, tenant: &str, queue: &str) -> bool {
+        self.tenant == tenant && self.queue == queue
+    }
 }
 
 fn found(row: &Row) -> LockedLimits {
@@ -182,10 +228,10 @@ pub(crate) struct Allowances {
 }
 
 impl Allowances {
-    /// Those of the gates that were found, for these lanes.
+    /// Those of the limits that were locked, for these lanes.
     pub(crate) async fn of(
         session: &Session,
-        gates: &LimitsCache,
+        seen: &LimitsCache,
         found: Vec<LockedLimits>,
         lanes: &HashMap<i64, Arc<Lane>>,
         now: Timestamp,
@@ -193,7 +239,7 @@ impl Allowances {
         let running = running(session, &found).await?;
         let mut allowances = Self::default();
         for (found, running) in found.into_iter().zip(running) {
-            gates.meet(&found);
+            seen.meet(&found);
             let number = allowances.all.len();
             let of_queue =
                 lanes.values().filter(|lane| (&lane.key.tenant, &lane.key.queue) == (&found.tenant, &found.queue));

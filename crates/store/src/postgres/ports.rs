@@ -219,23 +219,26 @@ impl Queues for PostgresStore {
     ) -> Result<Changed, StoreError> {
         let (news, limits) = (queues_have_changed(self.node()), &self.writers().limits);
         let changes = &self.shared.changes;
-        let change = async |session: &Session| queues::change(session, tenant, name, condition, change, &news).await;
-        let QueueWrite { changed, lets_go } = changes.transact(change).await?;
-        if lets_go {
+        let change = async |session: &Session| {
+            queues::change(session, &limits.complaints, (tenant, name), condition, change, &news).await
+        };
+        let QueueWrite { changed, releases_held } = changes.transact(change).await?;
+        if releases_held {
             self.writers().outbox.begin_round();
         }
         // One that is only used restricts nothing, and is nobody's to remember.
         if let Changed::Done(queue) = &changed
             && queue.version > 0
         {
-            limits.learn([queue]);
+            limits.learn([(queue, true)]);
             limits.watch.changed();
         }
         Ok(changed)
     }
 
     async fn queue(&self, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, StoreError> {
-        self.reads().call(async |session| queues::queue(session, tenant, name).await).await
+        let complaints = &self.writers().limits.complaints;
+        self.reads().call(async |session| queues::queue(session, complaints, tenant, name).await).await
     }
 
     async fn queues(
@@ -244,13 +247,16 @@ impl Queues for PostgresStore {
         after: Option<String>,
         limit: usize,
     ) -> Result<Vec<QueueWithCounts>, StoreError> {
-        self.reads().call(async |session| queues::queues(session, tenant, after.as_deref(), limit).await).await
+        let complaints = &self.writers().limits.complaints;
+        let after = after.as_deref();
+        self.reads().call(async |session| queues::queues(session, complaints, tenant, after, limit).await).await
     }
 
     async fn special_queues(&self) -> Result<Vec<Queue>, StoreError> {
-        let special = self.reads().call(async |session| queues::special(session).await).await?;
-        self.writers().limits.learn(&special);
-        Ok(special)
+        let limits = &self.writers().limits;
+        let special = self.reads().call(async |session| queues::special(session, &limits.complaints).await).await?;
+        limits.learn(special.iter().map(|read| (&read.queue, read.is_readable)));
+        Ok(special.into_iter().map(|read| read.queue).collect())
     }
 
     async fn wait_for_limit_changes(&self) -> LimitChanges {

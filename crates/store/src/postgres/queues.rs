@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, QueueWithCounts};
+use punctual_core::queues::{Change, Changed, Live, Queue, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
@@ -11,27 +11,20 @@ use super::connection::Session;
 use super::fault::Fault;
 use super::limits;
 use super::statements::Sql;
-use crate::queue_columns::{self, QueueRow};
-use crate::review::lets_go;
+use crate::queue_columns::{self, QueueComplaints, QueueRow, ReadQueue};
 
 /// What became of a change.
 pub(crate) struct QueueWrite {
     pub changed: Changed,
     /// The queue has ceased to hold what waits behind its dead letters.
-    pub lets_go: bool,
-}
-
-impl QueueWrite {
-    fn nothing(changed: Changed) -> Self {
-        Self { changed, lets_go: false }
-    }
+    pub releases_held: bool,
 }
 
 /// Changes a queue, when the claims that are under way in it have ended. `news` is what the other nodes are told.
 pub(crate) async fn change(
     session: &Session,
-    tenant: &str,
-    name: &str,
+    complaints: &QueueComplaints,
+    (tenant, name): (&str, &str),
     condition: &Condition,
     change: Change,
     news: &str,
@@ -41,23 +34,18 @@ pub(crate) async fn change(
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&tenant, &names];
     let (begun, rows) = tokio::join!(biased; session.run(&begin), session.query(Sql::QueueGet, &parameters));
     begun?;
-    let set = rows?.first().map(queue_of).transpose()?;
-    // What everybody is told of it: one that was removed is not there while nothing is in it, and its version goes on.
-    let told = match &set {
+    let stored = rows?.first().map(|row| complaints.read(queue_row(row)).queue);
+    let shown = match &stored {
         Some(queue) if !queue.removed => Some(queue.clone()),
-        _ => queue(session, tenant, name).await?.map(|told| told.queue),
+        _ => queue(session, complaints, tenant, name).await?.map(|shown| shown.queue),
     };
-    if !condition.holds(told.as_ref().map(|queue| queue.version)) {
-        session.run("ROLLBACK").await?;
-        return Ok(QueueWrite::nothing(Changed::AtAnother(told)));
-    }
-    if let Some(queue) = told.filter(|queue| change.is_done(queue)) {
-        session.run("ROLLBACK").await?;
-        return Ok(QueueWrite::nothing(Changed::Done(queue)));
-    }
-    let before = set.unwrap_or_else(|| Queue::unset(tenant, name));
-    let settings = before.settings.clone();
-    let queue = change.apply(before);
+    let (queue, releases_held) = match change.decide((tenant, name), condition, stored, shown) {
+        QueueDecision::Answer(changed) => {
+            session.run("ROLLBACK").await?;
+            return Ok(QueueWrite { changed, releases_held: false });
+        }
+        QueueDecision::Write { queue, releases_held } => (queue, releases_held),
+    };
     let notify: [&(dyn tokio_postgres::types::ToSql + Sync); 1] = [&news];
     let (put, gated, told, committed) = tokio::join!(
         biased;
@@ -70,7 +58,7 @@ pub(crate) async fn change(
     gated?;
     told?;
     committed?;
-    Ok(QueueWrite { lets_go: lets_go(&settings, &queue.settings), changed: Changed::Done(queue) })
+    Ok(QueueWrite { releases_held, changed: Changed::Done(queue) })
 }
 
 async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {
@@ -96,7 +84,7 @@ async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {
 async fn put_gate(session: &Session, queue: &Queue) -> Result<u64, Fault> {
     let settings = &queue.settings;
     let max_depth = settings.max_depth.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
-    if !queue.is_gated() && max_depth.is_none() {
+    if !queue.limits_claims() && max_depth.is_none() {
         return session.execute(Sql::GateDrop, &[&queue.tenant, &queue.name]).await;
     }
     let max_concurrency = settings.max_concurrency.map(i64::from);
@@ -110,19 +98,25 @@ async fn put_gate(session: &Session, queue: &Queue) -> Result<u64, Fault> {
 }
 
 /// A queue that exists.
-pub(crate) async fn queue(session: &Session, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, Fault> {
-    let told = told(session, tenant, &[name.to_owned()]).await?.pop();
-    if told.as_ref().is_some_and(|told| told.queue.version == 0)
+pub(crate) async fn queue(
+    session: &Session,
+    complaints: &QueueComplaints,
+    tenant: &str,
+    name: &str,
+) -> Result<Option<QueueWithCounts>, Fault> {
+    let shown = with_counts(session, complaints, tenant, &[name.to_owned()]).await?.pop();
+    if shown.as_ref().is_some_and(|shown| shown.queue.version == 0)
         && session.query(Sql::QueueUsed, &[&tenant, &name]).await?.is_empty()
     {
         return Ok(None);
     }
-    Ok(told.filter(|told| !told.queue.removed || told.live.any()))
+    Ok(shown.filter(|shown| !shown.queue.removed || shown.live.any()))
 }
 
 /// The queues of a tenant by name.
 pub(crate) async fn queues(
     session: &Session,
+    complaints: &QueueComplaints,
     tenant: &str,
     after: Option<&str>,
     limit: usize,
@@ -130,19 +124,25 @@ pub(crate) async fn queues(
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let rows = session.query(Sql::QueueNames, &[&tenant, &after.unwrap_or_default(), &limit]).await?;
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    told(session, tenant, &names).await
+    with_counts(session, complaints, tenant, &names).await
 }
 
 /// Every queue that was set or paused.
-pub(crate) async fn special(session: &Session) -> Result<Vec<Queue>, Fault> {
-    session.query(Sql::QueueSpecial, &[]).await?.iter().map(queue_of).collect()
+pub(crate) async fn special(session: &Session, complaints: &QueueComplaints) -> Result<Vec<ReadQueue>, Fault> {
+    let rows = session.query(Sql::QueueSpecial, &[]).await?;
+    Ok(rows.iter().map(|row| complaints.read(queue_row(row))).collect())
 }
 
 /// The queues with these names and their live tasks, in this order.
-async fn told(session: &Session, tenant: &str, names: &[String]) -> Result<Vec<QueueWithCounts>, Fault> {
+async fn with_counts(
+    session: &Session,
+    complaints: &QueueComplaints,
+    tenant: &str,
+    names: &[String],
+) -> Result<Vec<QueueWithCounts>, Fault> {
     let mut set: HashMap<String, Queue> = HashMap::new();
     for row in session.query(Sql::QueueGet, &[&tenant, &names]).await? {
-        let queue = queue_of(&row)?;
+        let queue = complaints.read(queue_row(&row)).queue;
         set.insert(queue.name.clone(), queue);
     }
     let mut live: HashMap<String, Live> = HashMap::new();
@@ -150,15 +150,15 @@ async fn told(session: &Session, tenant: &str, names: &[String]) -> Result<Vec<Q
         let state = State::from_code(i64::from(row.get::<_, i16>(1)));
         queue_columns::add(live.entry(row.get(0)).or_default(), state, row.get(2));
     }
-    let told = names.iter().map(|name| QueueWithCounts {
+    let shown = names.iter().map(|name| QueueWithCounts {
         queue: set.remove(name).unwrap_or_else(|| Queue::unset(tenant, name)),
         live: live.remove(name).unwrap_or_default(),
     });
-    Ok(told.collect())
+    Ok(shown.collect())
 }
 
-fn queue_of(row: &Row) -> Result<Queue, Fault> {
-    let row = QueueRow {
+fn queue_row(row: &Row) -> QueueRow {
+    QueueRow {
         tenant: row.get(0),
         name: row.get(1),
         settings: row.get(2),
@@ -167,6 +167,5 @@ fn queue_of(row: &Row) -> Result<Queue, Fault> {
         pause_reason: row.get(5),
         paused_until: row.get(6),
         version: row.get(7),
-    };
-    row.queue().map_err(Fault::Corrupt)
+    }
 }

@@ -12,24 +12,17 @@ use punctual_core::task::NewTask;
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
-use super::insert::{Verdict, create, judge, replay};
+use super::insert::{create, judge, replay};
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
+use crate::submissions::SubmissionVerdict;
 
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     let verdicts = judge_all(session, &tasks)?;
-    let stands: Vec<MemberStatus> = verdicts
-        .iter()
-        .map(|verdict| match verdict {
-            Verdict::New => MemberStatus::New,
-            Verdict::Same(first) => MemberStatus::As(*first),
-            Verdict::Other(_) => MemberStatus::Refused,
-            Verdict::Full(_) => MemberStatus::PutOff,
-        })
-        .collect();
+    let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
     let none = HashSet::new();
     let batch = DependencyBatch::new(&tasks, &stands, &none);
     let mut known: HashMap<TaskId, KnownParent> = HashMap::new();
@@ -46,7 +39,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
         answers.push(match (plan, verdict) {
             (MemberPlan::Unknown(missing), verdict) => {
                 // One that found no room was not expected, and its key is not taken.
-                if matches!(verdict, Verdict::New) {
+                if matches!(verdict, SubmissionVerdict::New) {
                     expect(session, &task, -1)?;
                     free_key(session, &task)?;
                 }
@@ -62,13 +55,14 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
                 }
                 answer
             }
-            (MemberPlan::Stays, Verdict::Full(queue)) => Inserted::QueueFull(queue),
-            (MemberPlan::Stays, Verdict::Other(first)) => Inserted::KeyReused(first),
-            (MemberPlan::Stays, Verdict::Same(first)) => match refused.get(&first) {
+            (MemberPlan::Stays, SubmissionVerdict::QueueFull(queue)) => Inserted::QueueFull(queue),
+            (MemberPlan::Stays, SubmissionVerdict::KeyReused(first)) => Inserted::KeyReused(first),
+            (MemberPlan::Stays, SubmissionVerdict::UnknownDependency(missing)) => Inserted::UnknownDependency(missing),
+            (MemberPlan::Stays, SubmissionVerdict::Replay(first)) => match refused.get(&first) {
                 Some(missing) => Inserted::UnknownDependency(*missing),
                 None => replay(session, first)?,
             },
-            (MemberPlan::Stays, Verdict::New) => {
+            (MemberPlan::Stays, SubmissionVerdict::New) => {
                 return Err(Fault::Corrupt(format!("{} was left without a plan", task.id)));
             }
         });
@@ -80,11 +74,11 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 }
 
 /// Judges the tasks one after the other: each counts for the depth of its queue as soon as it is expected.
-fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
+fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
     let mut verdicts = Vec::with_capacity(tasks.len());
     for task in tasks {
         let verdict = judge(session, task)?;
-        if matches!(verdict, Verdict::New) {
+        if matches!(verdict, SubmissionVerdict::New) {
             expect(session, task, 1)?;
         }
         verdicts.push(verdict);

@@ -1,8 +1,10 @@
 //! Stores submitted tasks, or recognises them.
 
+use std::borrow::Cow;
+
 use punctual_core::ids::TaskId;
-use punctual_core::state::{Position, State};
-use punctual_core::store::{FullQueue, Inserted};
+use punctual_core::state::State;
+use punctual_core::store::Inserted;
 use punctual_core::task::{NewTask, Task};
 use rusqlite::OptionalExtension;
 use uuid::Uuid;
@@ -11,6 +13,7 @@ use crate::columns::{count_column, instant_column, map_column, number_column, po
 use crate::dependencies::{self, Prerequisites, ids_column};
 use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
+use crate::submissions::SubmissionVerdict;
 
 use super::fault::Fault;
 use super::get;
@@ -18,18 +21,6 @@ use super::outbox::{self, NotedRow};
 use super::session::Session;
 use super::statements::Sql;
 use super::{dependents, limits};
-
-/// What is decided about a submitted task before it is stored.
-pub(crate) enum Verdict {
-    /// It is new; its idempotency key is its own from now on.
-    New,
-    /// Its queue is full.
-    Full(FullQueue),
-    /// It was submitted before, as this task.
-    Same(TaskId),
-    /// Its key was used before, for this task.
-    Other(TaskId),
-}
 
 /// Stores tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
@@ -41,22 +32,23 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
     match judge(session, &task)? {
-        Verdict::New => create(session, task, &Prerequisites::default()),
-        Verdict::Full(queue) => Ok(Inserted::QueueFull(queue)),
-        Verdict::Same(first) => replay(session, first),
-        Verdict::Other(first) => Ok(Inserted::KeyReused(first)),
+        SubmissionVerdict::New => create(session, task, &Prerequisites::default()),
+        SubmissionVerdict::Replay(first) => replay(session, first),
+        SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
+        SubmissionVerdict::UnknownDependency(missing) => Ok(Inserted::UnknownDependency(missing)),
+        SubmissionVerdict::QueueFull(queue) => Ok(Inserted::QueueFull(queue)),
     }
 }
 
 /// Whether a task is to be stored.
-pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Verdict, Fault> {
+pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<SubmissionVerdict, Fault> {
     if let Some(queue) = limits::without_room(session, task)? {
-        return Ok(Verdict::Full(queue));
+        return Ok(SubmissionVerdict::QueueFull(queue));
     }
     Ok(match submitted_before(session, task)? {
-        None => Verdict::New,
-        Some((first, true)) => Verdict::Same(first),
-        Some((first, false)) => Verdict::Other(first),
+        None => SubmissionVerdict::New,
+        Some((first, true)) => SubmissionVerdict::Replay(first),
+        Some((first, false)) => SubmissionVerdict::KeyReused(first),
     })
 }
 
@@ -69,12 +61,8 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
         return replay(session, task.id);
     }
     let lane = session.lanes.resolve(session.connection, &task.lane)?;
-    let mut state = State::Pending;
-    if !waits.edges.is_empty() {
-        state = State::Blocked;
-        task.trail = task.trail.beginning_in(state);
-    }
-    task.body.dependencies.ids.clone_from(&waits.depends_on);
+    let state = waits.state();
+    waits.write_into(&mut task.body, &mut task.trail);
     write_body(session, seq, &task)?;
     let ordering = task.body.ordering_key.as_deref().map(|key| ordering(&task.lane.tenant, key).into_bytes());
     session.statements.get(Sql::TaskInsert)?.execute((
@@ -93,24 +81,7 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
     let at = LaneInstant { lane: lane.id.number(), due_at: task.due_at };
     let row = NotedRow { seq, ordering, awaited: waits.awaited };
     outbox::record(session, &Effects::of_insert(state, at), &row)?;
-    Ok(Inserted::Created(Task {
-        id: task.id,
-        lane,
-        position: Position { state, version: 1, attempts: 0, crashes: 0, cancel_requested: false },
-        created_at: task.created_at,
-        execute_at: task.execute_at,
-        due_at: task.due_at,
-        expires_at: task.expires_at,
-        hold: None,
-        worker: None,
-        started_at: None,
-        completed_at: None,
-        result: None,
-        progress: None,
-        checkpoint: None,
-        body: task.body,
-        trail: task.trail,
-    }))
+    Ok(Inserted::Created(Task::created(Cow::Owned(task), lane, state)))
 }
 
 /// The task that was submitted under the same key, and whether its content was the same. If there is none, the key is

@@ -54,11 +54,11 @@ fn cached(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option
 }
 
 fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, CachedLimits>>, Fault> {
-    let mut gates: HashMap<String, HashMap<String, CachedLimits>> = HashMap::new();
+    let mut all: HashMap<String, HashMap<String, CachedLimits>> = HashMap::new();
     for queue in queues::special(session)? {
         let cached = CachedLimits { limits: QueueLimits::of(&queue), max_depth: queue.settings.max_depth };
-        if queue.is_gated() || cached.max_depth.is_some() {
-            gates.entry(queue.tenant).or_default().insert(queue.name, cached);
+        if queue.limits_claims() || cached.max_depth.is_some() {
+            all.entry(queue.tenant).or_default().insert(queue.name, cached);
         }
     }
     let query = session.statements.get(Sql::BucketList)?;
@@ -66,13 +66,13 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Cac
     while let Some(row) = rows.next()? {
         let (tenant, queue): (String, String) = (row.get(0)?, row.get(1)?);
         let bucket = Bucket { tokens: row.get(2)?, refilled_at: Timestamp::from_millis(row.get(3)?) };
-        if let Some(cached) = gates.get_mut(&tenant).and_then(|queues| queues.get_mut(&queue))
+        if let Some(cached) = all.get_mut(&tenant).and_then(|queues| queues.get_mut(&queue))
             && let Some((_, taken)) = &mut cached.limits.rate
         {
             *taken = Some(bucket);
         }
     }
-    Ok(gates)
+    Ok(all)
 }
 
 /// The live tasks of a queue by state, those of the transaction under way among them.
@@ -161,8 +161,8 @@ impl Allowances {
 fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> Result<(), Fault> {
     let put = session.statements.get(Sql::BucketPut)?;
     put.execute((tenant, queue, bucket.tokens, bucket.refilled_at.as_millis()))?;
-    let gates = session.limits.0.as_mut();
-    let cached = gates.and_then(|gates| gates.get_mut(tenant)).and_then(|queues| queues.get_mut(queue));
+    let all = session.limits.0.as_mut();
+    let cached = all.and_then(|all| all.get_mut(tenant)).and_then(|queues| queues.get_mut(queue));
     if let Some((_, taken)) = cached.and_then(|cached| cached.limits.rate.as_mut()) {
         *taken = Some(bucket);
     }
@@ -175,8 +175,8 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
     let Some(CachedLimits { max_depth: Some(max_depth), .. }) = cached(session, tenant, queue)? else {
         return Ok(None);
     };
-    let all = [State::Blocked, State::Pending, State::Queued, State::Running];
-    if live(session, tenant, queue, &all)? < max_depth {
+    let states = [State::Blocked, State::Pending, State::Queued, State::Running];
+    if live(session, tenant, queue, &states)? < max_depth {
         return Ok(None);
     }
     let is_repeated = match &task.idempotency {

@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, QueueWithCounts};
+use punctual_core::queues::{Change, Changed, Live, Queue, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
 use crate::queue_columns::{self, QueueRow};
-use crate::review::lets_go;
 
 use super::fault::Fault;
 use super::outbox;
@@ -23,19 +22,13 @@ pub(crate) fn change(
     condition: &Condition,
     change: Change,
 ) -> Result<Changed, Fault> {
-    let told = queue(session, tenant, name)?.map(|told| told.queue);
-    if !condition.holds(told.as_ref().map(|queue| queue.version)) {
-        return Ok(Changed::AtAnother(told));
-    }
-    let before = match told {
-        Some(queue) if change.is_done(&queue) => return Ok(Changed::Done(queue)),
-        Some(queue) => queue,
-        // One that was removed is not told, and its version goes on.
-        None => get(session, tenant, name)?.unwrap_or_else(|| Queue::unset(tenant, name)),
+    let stored = get(session, tenant, name)?;
+    let shown = queue(session, tenant, name)?.map(|shown| shown.queue);
+    let (queue, releases_held) = match change.decide((tenant, name), condition, stored, shown) {
+        QueueDecision::Answer(changed) => return Ok(changed),
+        QueueDecision::Write { queue, releases_held } => (queue, releases_held),
     };
-    let settings = before.settings.clone();
-    let queue = change.apply(before);
-    if lets_go(&settings, &queue.settings) {
+    if releases_held {
         outbox::held(session);
     }
     let row = QueueRow::of(&queue);
@@ -91,20 +84,12 @@ pub(crate) fn queues(
 pub(crate) fn special(session: &mut Session<'_>) -> Result<Vec<Queue>, Fault> {
     let query = session.statements.get(Sql::QueueSpecial)?;
     let rows: Vec<QueueRow> = query.query_map([], row)?.collect::<Result<_, _>>()?;
-    Ok(rows.into_iter().map(|row| read(session, row)).collect())
-}
-
-fn read(session: &mut Session<'_>, row: QueueRow) -> Queue {
-    let (queue, fault) = queue_columns::queue_or_paused(row);
-    if let Some(fault) = fault {
-        session.complain_of_queue(fault);
-    }
-    queue
+    Ok(rows.into_iter().map(|row| session.queue_complaints.read(row).queue).collect())
 }
 
 fn get(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<Queue>, Fault> {
     let found = session.statements.get(Sql::QueueGet)?.query_row((tenant, name), row).optional()?;
-    Ok(found.map(|row| read(session, row)))
+    Ok(found.map(|row| session.queue_complaints.read(row).queue))
 }
 
 fn row(row: &Row<'_>) -> rusqlite::Result<QueueRow> {

@@ -15,6 +15,7 @@ use tracing::error;
 
 use crate::columns::Unreadable;
 use crate::limit_watch::LimitWatch;
+use crate::queue_columns::QueueComplaints;
 use crate::tally::Tally;
 
 use super::damage::Damage;
@@ -54,7 +55,7 @@ pub(crate) struct Session<'c> {
     pub clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
-    queue_complaints: HashSet<String>,
+    pub queue_complaints: QueueComplaints,
 }
 
 impl<'c> Session<'c> {
@@ -83,7 +84,7 @@ impl<'c> Session<'c> {
             clock,
             last_seq: None,
             complaints: HashSet::new(),
-            queue_complaints: HashSet::new(),
+            queue_complaints: QueueComplaints::default(),
         }
     }
 
@@ -105,17 +106,6 @@ impl<'c> Session<'c> {
         };
         self.last_seq = Some(last + 1);
         Ok(last + 1)
-    }
-
-    /// Logs once that a queue is paused because nobody knows what it is set to.
-    pub(crate) fn complain_of_queue(&mut self, fault: String) {
-        if self.queue_complaints.len() < MOST_COMPLAINTS && !self.queue_complaints.contains(&fault) {
-            error!(
-                fault,
-                "the settings of a queue cannot be read, so that it is paused until it is set anew and resumed"
-            );
-            self.queue_complaints.insert(fault);
-        }
     }
 
     /// Logs once that a final row cannot be read. (A live one is put in quarantine, which logs it.)

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{QUEUE, TENANT, change, claim, held, mail, pause, put, taken};
 use crate::fixtures::{retry_policy, task};
-use crate::store::{StoreFactory, StoreFixture, complete, worker};
+use crate::store::{Damage, StoreFactory, StoreFixture, complete, worker};
 
 fn all() -> Settings {
     Settings {
@@ -99,6 +99,28 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
     change(&fixture, Change::Resume).await;
     let fixture = fixture.reopen().await;
     assert_eq!(taken(&fixture, lane).await.len(), 1);
+}
+
+/// Without its settings its limits are not known. The other queues of the tenant go on.
+pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let bad = fixture.insert_one(mail()).await.lane.id;
+    let good = fixture.insert_one(mail().queue("other")).await.lane.id;
+    let version = put(&fixture, all()).await.version;
+    fixture.damage(Damage::QueueSettings(TENANT, QUEUE)).await;
+    let fixture = fixture.reopen().await;
+    let special = fixture.database.special_queues().await.expect("one bad queue does not fail the others");
+    let paused = told(&fixture).await;
+    assert_eq!(special, std::slice::from_ref(&paused));
+    assert_eq!((&paused.settings, paused.version), (&Settings::default(), version));
+    let pause = paused.pause.expect("it is paused");
+    assert!(pause.until.is_none() && pause.reason.is_some_and(|reason| reason.contains("cannot be read")));
+    let claimed = claim(&fixture, &[bad, good]).await;
+    assert_eq!((claimed.tasks.len(), held(&claimed)), (1, vec![(bad, LimitKind::Pause, None)]));
+    let set = put(&fixture, all()).await;
+    assert_eq!((&set.settings, set.version), (&all(), version + 1));
+    change(&fixture, Change::Resume).await;
+    assert_eq!(taken(&fixture, bad).await.len(), 1);
 }
 
 /// A task, a setting or a pause: each is a first use.

@@ -15,7 +15,7 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 
-use super::StoreFactory;
+use super::{Damage, StoreFactory};
 use crate::fixtures::{START, TaskBuilder, json};
 
 /// How long the worker of [`StoreFixture::lease`] holds a task.
@@ -69,6 +69,11 @@ impl<'a> StoreFixture<'a> {
     /// Has the database refuse every new task, or none any more.
     pub async fn refuse_tasks(&self, refused: bool) {
         self.factory.refuse_tasks(refused).await;
+    }
+
+    /// Damages a row behind the store's back.
+    pub async fn damage(&self, damage: Damage<'_>) {
+        self.factory.damage(damage).await;
     }
 
     /// What the store's clock says.

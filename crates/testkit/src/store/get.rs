@@ -2,7 +2,7 @@
 
 use punctual_core::ids::TaskId;
 
-use super::{StoreFactory, StoreFixture, assert_same, complete};
+use super::{Damage, StoreFactory, StoreFixture, assert_same, complete, ids};
 use crate::fixtures::{Dice, TENANT, task};
 
 /// An id of another tenant is as good as one that does not exist, live or final.
@@ -23,6 +23,20 @@ pub async fn get_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
             }
         }
     }
+}
+
+/// Nobody could claim it, and nobody knows whose it is. The other tasks are answered and claimed.
+pub async fn get_quarantines_a_row_without_its_lane(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let stored = fixture.insert(task().times(3)).await;
+    fixture.damage(Damage::TaskLane(stored[1].id)).await;
+    for asked in [vec![stored[1].id], ids(&stored)] {
+        let answers = fixture.store.get(TENANT, asked.clone()).await.expect("get answers");
+        let expected: Vec<bool> = asked.iter().map(|id| *id != stored[1].id).collect();
+        assert_eq!(answers.iter().map(Option::is_some).collect::<Vec<_>>(), expected);
+        assert_eq!(fixture.store.quarantined().await.expect("it answers"), 1);
+    }
+    assert_eq!(ids(&fixture.lease(stored[0].lane.id, 3).await), [stored[0].id, stored[2].id]);
 }
 
 /// Live, final, foreign, unknown and repeated ids are answered each in its place.

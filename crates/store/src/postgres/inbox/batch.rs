@@ -16,10 +16,11 @@ use super::super::cluster::Listener;
 use super::super::connection::SharedConnections;
 use super::super::dependents;
 use super::super::fault::Fault;
-use super::super::insert::{NewRows, Verdict, count, submitted_before};
+use super::super::insert::{NewRows, count, submitted_before};
 use super::super::statements::Sql;
 use super::super::writer::{Counts, Writer};
 use super::{Enqueued, Judge};
+use crate::submissions::SubmissionVerdict;
 
 /// Rows that are taken at once …
 const MOST_ROWS: i64 = 500;
@@ -166,9 +167,9 @@ impl Batches<'_> {
         Ok(keys().map(|key| Arc::clone(&found[key])).collect())
     }
 
-    async fn recognise(&self, tasks: &[NewTask]) -> Result<Vec<Verdict>, Fault> {
+    async fn recognise(&self, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
         if tasks.iter().all(|task| task.idempotency.is_none()) {
-            return Ok(vec![Verdict::Create; tasks.len()]);
+            return Ok(vec![SubmissionVerdict::New; tasks.len()]);
         }
         submitted_before(&self.writer.session, tasks).await
     }
@@ -199,18 +200,23 @@ impl Batches<'_> {
 }
 
 /// The places of the tasks that are new; the others are refused with the reason.
-fn new_ones(tasks: &[NewTask], verdicts: &[Verdict], settled: &mut [(Uuid, Option<String>)]) -> Vec<usize> {
+fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(Uuid, Option<String>)]) -> Vec<usize> {
     let mut reasons: HashMap<Uuid, String> = HashMap::new();
     let mut new = Vec::new();
     for (place, verdict) in verdicts.iter().enumerate() {
         let reason = match verdict {
-            Verdict::Create => {
+            SubmissionVerdict::New => {
                 new.push(place);
                 continue;
             }
-            Verdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
-            Verdict::Reused(first) => format!("its idempotency key was used meanwhile for something else, {first}"),
-            Verdict::Unknown(missing) => format!("it depends on {missing}, and there is no such task"),
+            SubmissionVerdict::Replay(first) => format!("its idempotency key was used meanwhile for the same, {first}"),
+            SubmissionVerdict::KeyReused(first) => {
+                format!("its idempotency key was used meanwhile for something else, {first}")
+            }
+            SubmissionVerdict::UnknownDependency(missing) => {
+                format!("it depends on {missing}, and there is no such task")
+            }
+            SubmissionVerdict::QueueFull(queue) => format!("its queue {} is full", queue.name),
         };
         reasons.insert(tasks[place].id.uuid(), reason);
     }

@@ -108,16 +108,6 @@ async fn a_row_that_is_held_by_nobody_for_ever_is_found_by_the_reaper() {
     }
 }
 
-#[tokio::test]
-async fn a_row_whose_lane_is_not_there_is_put_in_quarantine_by_whoever_asks() {
-    let fixture = Fixture::open().await;
-    let stored = damaged(&fixture, "lane = -1").await;
-    let bad = stored[1].id;
-    assert!(fixture.store.get(TENANT, vec![bad]).await.unwrap()[0].is_none());
-    assert_eq!(fixture.number(&format!("SELECT count(*) FROM quarantine WHERE id = '{}'", bad.uuid())).await, 1);
-    assert_eq!(ids(&fixture.lease(&stored[0], 3).await), [stored[0].id, stored[2].id]);
-}
-
 /// What PostgreSQL does not take fails its own call, not those that are written with it.
 #[tokio::test]
 async fn a_text_that_cannot_be_stored_harms_nobody_else() {

@@ -1,7 +1,6 @@
 //! Rows that cannot be read: out of the way of the others, and not lost.
 
 use punctual_core::ids::NodeId;
-use punctual_core::queues::{Change, Pause, Queues};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Filter, Store, StoreError};
 use punctual_core::task::Task;
@@ -219,31 +218,6 @@ async fn a_row_without_an_id_is_left_out_of_listings_and_put_away() {
     let filter = Filter { tenant: TENANT.into(), ..Filter::default() };
     assert_eq!(fixture.store.list(filter, None, 10).await.unwrap().tasks.len(), 2);
     assert_eq!(fixture.number("SELECT count(*) FROM quarantine WHERE seq = 2").await, 1);
-}
-
-/// Nobody knows what it restricts; nobody else is held up.
-#[tokio::test]
-async fn a_queue_whose_settings_cannot_be_read_is_paused_and_no_other_is() {
-    let fixture = Fixture::open();
-    let (bad, good) = (fixture.insert(task().queue("bad")).await, fixture.insert(task().queue("good")).await);
-    let change = Change::Pause(Pause { since: START, by: "me".into(), reason: None, until: None });
-    fixture.store.change_queue(TENANT, "bad", change).await.unwrap();
-    fixture.store.change_queue(TENANT, "bad", Change::Resume).await.unwrap();
-    assert_eq!(fixture.number("SELECT count(*) FROM queues").await, 1);
-    fixture.sql("UPDATE queues SET settings = '{\"max_concurrency\": -4}'").await;
-    fixture
-        .write(|session| {
-            session.limits.forget();
-            Ok(())
-        })
-        .await
-        .unwrap();
-    assert_eq!(fixture.lease(&good, 1).await.len(), 1);
-    assert!(fixture.lease(&bad, 1).await.is_empty());
-    let told = fixture.store.queue(TENANT, "bad").await.unwrap().unwrap().queue;
-    assert!(told.pause.unwrap().reason.unwrap().contains("cannot be read"));
-    fixture.store.change_queue(TENANT, "bad", Change::Resume).await.unwrap();
-    assert_eq!(fixture.lease(&bad, 1).await.len(), 1, "it is as it was never set");
 }
 
 #[tokio::test]
