@@ -21,5 +21,7 @@ mod queue_columns;
 mod review;
 mod schedule_columns;
 pub mod sqlite;
+#[cfg(test)]
+mod state_codes;
 mod submissions;
 mod tally;

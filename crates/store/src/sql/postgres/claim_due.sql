@@ -12,7 +12,7 @@ FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $7::bigint[]
     WITH ORDINALITY AS l (lane, after_due, after_seq, most, due_by, look)
 CROSS JOIN LATERAL (
     SELECT *, ctid AS place FROM tasks
-    WHERE state = 1 AND has_turn AND lane = l.lane AND due_at <= l.due_by AND (due_at, seq) > (l.after_due, l.after_seq)
+    WHERE state = 1 /* PENDING */ AND has_turn AND lane = l.lane AND due_at <= l.due_by AND (due_at, seq) > (l.after_due, l.after_seq)
     ORDER BY due_at, seq
     LIMIT l.most
     FOR UPDATE SKIP LOCKED

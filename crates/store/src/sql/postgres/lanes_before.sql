@@ -6,7 +6,7 @@ FROM (
         AS l (lane, after_due, after_seq, before_due, before_seq)
     CROSS JOIN LATERAL (
         SELECT 1 FROM tasks
-        WHERE state = 1 AND has_turn AND lane = l.lane
+        WHERE state = 1 /* PENDING */ AND has_turn AND lane = l.lane
             AND (due_at, seq) > (l.after_due, l.after_seq) AND (due_at, seq) < (l.before_due, l.before_seq)
         ORDER BY due_at, seq
         LIMIT $6

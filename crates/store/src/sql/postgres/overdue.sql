@@ -2,36 +2,36 @@
 -- to what is overdue, and to nothing else: the nodes that hold something are found by one seek each. Nothing of ours
 -- writes a hold without an end: such a row is damaged, and would be held for ever.
 WITH RECURSIVE holder AS (
-    (SELECT node FROM tasks WHERE state >= 2 AND node IS NOT NULL ORDER BY node LIMIT 1)
+    (SELECT node FROM tasks WHERE state >= 2 /* QUEUED */ AND node IS NOT NULL ORDER BY node LIMIT 1)
     UNION ALL
     SELECT n.node
     FROM holder AS h
-    CROSS JOIN LATERAL (SELECT node FROM tasks WHERE state >= 2 AND node > h.node ORDER BY node LIMIT 1) AS n
+    CROSS JOIN LATERAL (SELECT node FROM tasks WHERE state >= 2 /* QUEUED */ AND node > h.node ORDER BY node LIMIT 1) AS n
 ),
 found AS (
-    (SELECT id FROM tasks WHERE state >= 2 AND node IS NULL AND lease_expires_at <= $1 ORDER BY lease_expires_at LIMIT $3)
+    (SELECT id FROM tasks WHERE state >= 2 /* QUEUED */ AND node IS NULL AND lease_expires_at <= $1 ORDER BY lease_expires_at LIMIT $3)
     UNION ALL
     SELECT t.id
     FROM holder AS h
     CROSS JOIN LATERAL (
         SELECT id FROM tasks
-        WHERE state >= 2 AND node = h.node
+        WHERE state >= 2 /* QUEUED */ AND node = h.node
             AND lease_expires_at <= CASE WHEN h.node = ANY($2::bigint[]) THEN 9223372036854775807 ELSE $1 END
         ORDER BY lease_expires_at
         LIMIT $3
     ) AS t
     UNION ALL
-    (SELECT id FROM tasks WHERE state >= 2 AND node IS NULL AND lease_expires_at IS NULL LIMIT $3)
+    (SELECT id FROM tasks WHERE state >= 2 /* QUEUED */ AND node IS NULL AND lease_expires_at IS NULL LIMIT $3)
     UNION ALL
     SELECT t.id
     FROM holder AS h
     CROSS JOIN LATERAL (
-        SELECT id FROM tasks WHERE state >= 2 AND node = h.node AND lease_expires_at IS NULL LIMIT $3
+        SELECT id FROM tasks WHERE state >= 2 /* QUEUED */ AND node = h.node AND lease_expires_at IS NULL LIMIT $3
     ) AS t
     UNION ALL
     (
         SELECT id FROM tasks
-        WHERE expires_at IS NOT NULL AND state <= 1 AND expires_at <= $1
+        WHERE expires_at IS NOT NULL AND state <= 1 /* PENDING */ AND expires_at <= $1
         ORDER BY expires_at
         LIMIT $3
     )

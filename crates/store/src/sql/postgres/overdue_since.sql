@@ -3,7 +3,7 @@
 WITH found AS (
     (
         SELECT id FROM tasks
-        WHERE state >= 2 AND node IS NULL AND lease_expires_at > $4 AND lease_expires_at <= $1
+        WHERE state >= 2 /* QUEUED */ AND node IS NULL AND lease_expires_at > $4 AND lease_expires_at <= $1
         ORDER BY lease_expires_at
         LIMIT $3
     )
@@ -12,7 +12,7 @@ WITH found AS (
     FROM (SELECT id AS node FROM nodes UNION SELECT unnest($2::bigint[]) UNION SELECT $6::bigint) AS h
     CROSS JOIN LATERAL (
         SELECT id FROM tasks
-        WHERE state >= 2 AND node = h.node AND lease_expires_at > $4
+        WHERE state >= 2 /* QUEUED */ AND node = h.node AND lease_expires_at > $4
             AND lease_expires_at <= CASE WHEN h.node = ANY($2::bigint[]) THEN 9223372036854775807 ELSE $1 END
         ORDER BY lease_expires_at
         LIMIT $3
@@ -20,7 +20,7 @@ WITH found AS (
     UNION ALL
     (
         SELECT id FROM tasks
-        WHERE expires_at IS NOT NULL AND state <= 1 AND expires_at > $5 AND expires_at <= $1
+        WHERE expires_at IS NOT NULL AND state <= 1 /* PENDING */ AND expires_at > $5 AND expires_at <= $1
         ORDER BY expires_at
         LIMIT $3
     )

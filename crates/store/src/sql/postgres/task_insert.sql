@@ -9,7 +9,7 @@ SELECT
     id, lane, created_at, execute_at, due_at, expires_at, timeout_millis, schedule_id, idempotency_key,
     callback_url, callback_headers, retry_policy, metadata, trail, payload,
     ordering, ordering_key, ordering IS NULL, depends_on, on_dependency_failure, blockers, awaited,
-    CASE WHEN blockers IS NULL THEN 1 ELSE 0 END, 1, 0, 0, false
+    CASE WHEN blockers IS NULL THEN 1 /* PENDING */ ELSE 0 /* BLOCKED */ END, 1, 0, 0, false
 FROM unnest(
     $1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::uuid[],
     $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::bytea[], $15::text[],

@@ -11,7 +11,7 @@ WITH back AS (
         version, attempts, crashes, trail, due_at, lane, execute_at,
         sets_expiry, expires_at, payload, sets_policy, retry_policy, sets_metadata, metadata
     )
-    WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state AND t.state = 7
+    WHERE t.id = w.id AND t.id = ANY ($1) AND t.version = w.expected_version AND t.state = w.from_state AND t.state = 7 /* DEAD_LETTERED */
         AND (w.tenant IS NULL OR EXISTS (SELECT 1 FROM lanes AS l WHERE l.id = t.lane AND l.tenant = w.tenant))
     RETURNING
         t.id, t.seq, coalesce(w.lane, t.lane) AS lane, w.version,

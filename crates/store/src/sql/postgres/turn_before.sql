@@ -1,5 +1,5 @@
 -- The waiting tasks of a key that stand before a place.
 SELECT id FROM tasks
-WHERE ordering = $1 AND ordering IS NOT NULL AND state = 1 AND (execute_at, seq) < ($2, $3)
+WHERE ordering = $1 AND ordering IS NOT NULL AND state = 1 /* PENDING */ AND (execute_at, seq) < ($2, $3)
 ORDER BY ordering, execute_at, seq
 LIMIT $4

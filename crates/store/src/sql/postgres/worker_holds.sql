@@ -3,7 +3,7 @@
 WITH held AS MATERIALIZED (
     SELECT lane, coalesce(holder, worker) AS name, greatest(held_since, lease_expires_at - lease_millis) AS seen_at
     FROM tasks
-    WHERE state >= 2 AND node IS NULL AND lease_expires_at > $2
+    WHERE state >= 2 /* QUEUED */ AND node IS NULL AND lease_expires_at > $2
     ORDER BY node DESC, lease_expires_at DESC
     LIMIT $3
 )

@@ -6,6 +6,6 @@ SELECT
     b.schedule_id, b.idempotency_key, b.ordering_key, b.depends_on, b.on_dependency_failure,
     t.holder, t.node, t.held_since, t.lease_expires_at, t.deadline_at, t.lease_millis
 FROM tasks AS t INDEXED BY tasks_waiting LEFT JOIN bodies AS b ON b.seq = t.seq
-WHERE t.state = 1 AND t.has_turn = 1 AND t.lane = ?1 AND t.due_at BETWEEN ?4 AND ?2
+WHERE t.state = 1 /* PENDING */ AND t.has_turn = 1 AND t.lane = ?1 AND t.due_at BETWEEN ?4 AND ?2
 ORDER BY t.due_at, t.seq
 LIMIT ?3

@@ -1,5 +1,5 @@
 -- Holds of pull workers have no node, and come first.
 SELECT node FROM tasks INDEXED BY tasks_held
-WHERE state >= 2
+WHERE state >= 2 /* QUEUED */
 ORDER BY node
 LIMIT 1
