@@ -1,22 +1,23 @@
-//! How many tasks will be due in which minute: how that changes in a transaction, by lane and minute.
+//! How a transaction changes the forecast: how many tasks will be due, by lane and minute.
 //!
-//! Kept beside the [`Tally`](crate::tally::Tally) and written with it. Only minutes later than the one that lasts are
-//! counted (see `punctual_core::forecast`), so that tasks which are due at once leave nothing here.
+//! It is part of the [`Tally`](crate::tally::Tally) and written with it. Only minutes after the
+//! current one are counted (see `punctual_core::forecast`), so that tasks which are due at once cost
+//! nothing here.
 
 use std::collections::BTreeMap;
 
 use punctual_core::forecast::Minute;
 use punctual_core::time::Timestamp;
 
-/// How many tasks came and went, by lane and minute. In order, and no hash: submitters choose the minutes.
+/// How many tasks came and went, by lane and minute. A tree and no hash: clients choose the minutes.
 type Minutes = BTreeMap<(i64, Minute), i64>;
 
 /// The changes of a transaction (see the module).
 #[derive(Default)]
 pub(crate) struct Ahead {
-    /// Of the jobs that are done.
+    /// Those of the jobs that are done.
     group: Minutes,
-    /// Of the job under way.
+    /// Those of the job under way.
     job: Minutes,
 }
 
@@ -47,7 +48,7 @@ impl Ahead {
         self.group.clear();
     }
 
-    /// What the transaction changed, and forgets it: lane, minute and how many.
+    /// Takes the changes of the transaction: lane, minute and number of tasks.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = (i64, Minute, i64)> + use<> {
         let changed = std::mem::take(&mut self.group).into_iter().filter(|(_, tasks)| *tasks != 0);
         changed.map(|((lane, minute), tasks)| (lane, minute, tasks))

@@ -1,4 +1,4 @@
-//! How tasks are taken: the events of a claim and of a start, whatever the database.
+//! The events of claims and starts. Both stores call this, so that a claim means the same in each.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,11 @@ use punctual_core::trail::Actor;
 
 use crate::columns::number_column;
 
-/// A claim fails about so many expired tasks at the most: the rest is left to the next, so that none takes for ever.
+/// A claim fails about this many expired tasks at most and leaves the rest to the next claim, so that
+/// its duration is bounded.
 pub(crate) const MOST_EXPIRED: usize = 1_000;
 
-/// On whose behalf a claimant takes.
+/// The actor that the trail names for a claimant.
 pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
     match claimant {
         Claimant::Dispatch { .. } => Actor::Scheduler,
@@ -22,7 +23,7 @@ pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
     }
 }
 
-/// From which instant on tasks are due that a claimant takes.
+/// Lower bound of `due_at` for a claim.
 pub(crate) fn bound(claimant: &Claimant) -> i64 {
     match claimant {
         Claimant::Dispatch { from: Some(from), .. } => from.as_millis(),
@@ -30,7 +31,7 @@ pub(crate) fn bound(claimant: &Claimant) -> i64 {
     }
 }
 
-/// By which instant tasks are due that a claimant takes, if it is now.
+/// Upper bound of `due_at` for a claim made at `now`.
 pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
     match claimant {
         Claimant::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(MOST_AHEAD_MILLIS)),
@@ -38,7 +39,7 @@ pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
     }
 }
 
-/// What a claim does to a task with this timeout.
+/// The event of a claim of a task with this timeout.
 pub(crate) fn claimed(claimant: &Claimant, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
     match claimant {
@@ -61,7 +62,7 @@ pub(crate) fn claimed(claimant: &Claimant, node: NodeId, now: Timestamp, timeout
     }
 }
 
-/// What a start does to a queued task with this timeout.
+/// The event of a start of a queued task with this timeout.
 pub(crate) fn started(start: &Start, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let lasts = timeout_millis.saturating_add(start.grace_millis);
     let end = now.plus_millis(number_column(lasts));
@@ -75,12 +76,12 @@ pub(crate) fn started(start: &Start, node: NodeId, now: Timestamp, timeout_milli
     })
 }
 
-/// The change of a row that a query found in the state that the event needs.
+/// The change of a row that was read in a state which allows the event.
 pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
     transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
 }
 
-/// The task after a change to a held state.
+/// Brings a task to where a claim or a start has put it.
 pub(crate) fn advance(task: &mut Task, change: Change) {
     task.position = change.position_after(&task.position);
     if change.to == State::Running {

@@ -1,7 +1,7 @@
-//! How the parts of a task are spelled in columns, whatever the database: what the stores share.
+//! How the parts of a task are written in columns. Both stores read and write through this.
 //!
-//! A column that cannot be read is told as [`Unreadable`], apart from faults of the database:
-//! one bad row must not stop the others.
+//! A column that cannot be read is reported as [`Unreadable`], not as a fault of the database: one
+//! bad row must not stop the others.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,8 @@ use punctual_core::state::State;
 use punctual_core::task::Hold;
 use punctual_core::time::Timestamp;
 
-/// What NULL in `retry_policy` stands for, for ever: the rows that say so keep it when the default changes.
+/// What NULL in `retry_policy` means. It never changes: rows with NULL keep this policy when the
+/// default changes.
 const USUAL_POLICY: RetryPolicy = RetryPolicy {
     max_retries: 3,
     backoff: Backoff::Exponential,
@@ -25,7 +26,7 @@ const USUAL_POLICY: RetryPolicy = RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unreadable(pub &'static str);
 
-/// Whether a task in `state` is held as it must be: by somebody who lets go of it one day, or by nobody.
+/// Fails unless a held state has a hold and every other state has none.
 pub(crate) fn is_held_as(state: State, hold: Option<&Hold>) -> Result<(), Unreadable> {
     if state.is_held() == hold.is_some() { Ok(()) } else { Err(Unreadable("lease_expires_at")) }
 }
@@ -45,7 +46,7 @@ pub(crate) fn policy(text: Option<&str>) -> Result<RetryPolicy, Unreadable> {
     text.map_or(Ok(USUAL_POLICY), |text| serde_json::from_str(text).map_err(|_| Unreadable("retry_policy")))
 }
 
-/// The column of a map: NULL when it is empty, as it mostly is.
+/// The column of a map: NULL when it is empty, which is the common case.
 pub(crate) fn map_column(map: &BTreeMap<String, String>) -> Option<String> {
     let written = || serde_json::to_string(map).expect("invariant: a map of strings can be written");
     (!map.is_empty()).then(written)
@@ -57,12 +58,12 @@ pub(crate) fn policy_column(policy: &RetryPolicy) -> Option<String> {
     (*policy != USUAL_POLICY).then(written)
 }
 
-/// The column of a version or a count of milliseconds; what is greater than the column can hold is cut to it.
+/// The column of a version or a number of milliseconds, saturated to what the column can hold.
 pub(crate) fn number_column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// The column of a count of things in memory.
+/// The column of a count, saturated to what the column can hold.
 pub(crate) fn count_column(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
@@ -92,7 +93,8 @@ pub(crate) fn names_column(names: &[String]) -> String {
     serde_json::to_string(names).expect("invariant: a list of strings can be written")
 }
 
-/// What cannot be read is only what a worker asked for when it was last seen; it will say so again.
+/// The list of names of a column. An unreadable one is empty: it is what a worker asked for last, and
+/// the worker reports it again.
 pub(crate) fn names(column: &str) -> Vec<String> {
     serde_json::from_str(column).unwrap_or_default()
 }

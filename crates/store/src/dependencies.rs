@@ -1,8 +1,8 @@
-//! What submitted tasks wait for: pure, the stores look up what they are told to.
+//! Which parents the tasks of a batch wait for. Pure: the stores look up the ids that this asks for.
 //!
-//! Called by the inserts of both stores, with what is known of the idempotency keys of a batch.
-//! A member that is a replay statuses for its first task; one that is refused takes along those
-//! that depend on it. Linear in the members and in what they depend on.
+//! The inserts of both stores call it once the idempotency keys of the batch are known. A replayed
+//! member stands for its first task. A refused member takes along the members that depend on it.
+//! Linear in the number of members and dependencies.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use punctual_core::state::State;
 use punctual_core::task::{Body, NewTask, OnDependencyFailure};
 use punctual_core::trail::Trail;
 
-/// How a member of a batch statuses before its dependencies are looked at.
+/// The status of a member of a batch before its dependencies are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemberStatus {
     /// It is new.
@@ -24,19 +24,19 @@ pub(crate) enum MemberStatus {
     PutOff,
 }
 
-/// A task that others depend on, as it was found.
+/// A parent outside the batch, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KnownParent {
     pub tenant: String,
     pub state: State,
 }
 
-/// What becomes of a member.
+/// What is decided about a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemberPlan {
-    /// What was decided about it before.
+    /// Its status stays.
     Stays,
-    /// It depends on this task, which is not there.
+    /// It depends on this task, which does not exist.
     Unknown(TaskId),
     /// It is stored.
     Create(Prerequisites),
@@ -45,13 +45,13 @@ pub(crate) enum MemberPlan {
 /// What a new task waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Prerequisites {
-    /// All that it depends on.
+    /// Every task that it depends on.
     pub depends_on: Vec<TaskId>,
-    /// Those of them that are waited for.
+    /// Those of them that it waits for.
     pub edges: Vec<TaskId>,
-    /// Those among the edges that came to rest before, and how.
+    /// Those of the edges whose parents have finished, and in which state.
     pub ended: Vec<(TaskId, State)>,
-    /// Others of the batch wait for it.
+    /// Whether other members of the batch wait for it.
     pub awaited: bool,
 }
 
@@ -70,7 +70,7 @@ impl Prerequisites {
     }
 }
 
-/// A batch and how its members stand.
+/// A batch and the status of each member.
 pub(crate) struct DependencyBatch<'a> {
     tasks: &'a [NewTask],
     statuses: &'a [MemberStatus],
@@ -78,26 +78,26 @@ pub(crate) struct DependencyBatch<'a> {
     put_off: &'a HashSet<TaskId>,
 }
 
-/// Where a dependency leads.
+/// What a dependency points at.
 #[derive(Clone, Copy)]
 enum DependencyTarget {
-    /// To a member that is new.
+    /// A member that is new.
     Member(usize),
-    /// To a task that is there already, or not at all.
+    /// A task outside the batch, which may not exist.
     Outside(TaskId),
-    /// To a member that may be submitted again.
+    /// A member that may be submitted again.
     Later,
     Nowhere,
 }
 
 impl<'a> DependencyBatch<'a> {
-    /// `put_off`: members whose queues are full and that are not among the tasks.
+    /// A batch. `put_off` are members that are not among `tasks` because their queues are full.
     pub(crate) fn new(tasks: &'a [NewTask], statuses: &'a [MemberStatus], put_off: &'a HashSet<TaskId>) -> Self {
         let place_of = tasks.iter().enumerate().map(|(place, task)| (task.id, place)).collect();
         Self { tasks, statuses, place_of, put_off }
     }
 
-    /// The tasks outside of the batch that must be looked up, in order.
+    /// The ids outside the batch that must be looked up, in order.
     pub(crate) fn outside(&self) -> Vec<TaskId> {
         let mut outside: Vec<TaskId> = self
             .wanted()
@@ -112,7 +112,7 @@ impl<'a> DependencyBatch<'a> {
         outside
     }
 
-    /// What becomes of the members, now that those outside are known.
+    /// Decides about every member, given the parents outside the batch.
     pub(crate) fn plan(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<MemberPlan> {
         let refused = self.refused(known);
         let mut plans: Vec<MemberPlan> =
@@ -151,8 +151,8 @@ impl<'a> DependencyBatch<'a> {
         plans
     }
 
-    /// The members that cannot be stored, and which of their dependencies is missing. Of those that are put off anyway it is
-    /// asked what waiting would not mend.
+    /// The members that cannot be stored, each with the dependency that is missing. A member that is put
+    /// off anyway is refused only for what a later submission would not change.
     fn refused(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();
@@ -168,7 +168,7 @@ impl<'a> DependencyBatch<'a> {
                         known.get(&id).is_some_and(|known| known.tenant == task.lane.tenant)
                     }
                     DependencyTarget::Later => {
-                        // It may turn out to be refused for good.
+                        // That member may still be refused for good.
                         if let Some(member) = self.place_of.get(id) {
                             children.entry(*member).or_default().push(place);
                         }
@@ -183,7 +183,7 @@ impl<'a> DependencyBatch<'a> {
             }
         }
         let is_new = |place: usize| self.statuses[place] == MemberStatus::New;
-        // What is missing goes first, through all generations: waiting does not mend it.
+        // Missing parents go first, through all generations: waiting does not help there.
         for (reasons, is_for_good) in [(missing, true), (later, false)] {
             let mut to_tell: Vec<usize> = Vec::new();
             for (place, id) in reasons {
@@ -204,7 +204,7 @@ impl<'a> DependencyBatch<'a> {
         refused
     }
 
-    /// Those that are new, and those that would be if there were room.
+    /// The members that are new, or would be if their queues had room.
     fn wanted(&self) -> impl Iterator<Item = (usize, &'a NewTask)> {
         let statuses = self.statuses;
         let is_wanted = move |place: usize| matches!(statuses[place], MemberStatus::New | MemberStatus::PutOff);
@@ -232,7 +232,8 @@ impl<'a> DependencyBatch<'a> {
     }
 }
 
-/// Whether a parent that was found so must be heard of. A dead letter may come back; the rest is what it is.
+/// Whether a task waits for a parent in this state. A dead letter may be re-driven; the other final
+/// states do not change.
 fn is_waited_for(state: State, on_failure: OnDependencyFailure) -> bool {
     match state {
         State::Completed => false,

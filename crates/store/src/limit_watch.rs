@@ -1,4 +1,6 @@
-//! Hints for whoever was held back by a queue, gathered until they are asked for.
+//! Hints that the limits of queues may allow more: writers leave them, the dispatcher waits for them.
+//!
+//! Hints are collected until they are asked for. They may be wrong, but none is lost in here.
 
 use std::collections::HashSet;
 
@@ -6,7 +8,7 @@ use parking_lot::Mutex;
 use punctual_core::queues::LimitChanges;
 use tokio::sync::Notify;
 
-/// More queues than this are not named: whoever was held back is told that anything may have changed.
+/// More queues than this are not named: the hint then says that any queue may have changed.
 const MOST: usize = 10_000;
 
 /// Where the writers leave hints (see the module).
@@ -29,7 +31,7 @@ impl LimitWatch {
         self.added.notify_one();
     }
 
-    /// A place came free in a queue.
+    /// A slot of a queue was freed.
     pub(crate) fn freed(&self, tenant: &str, queue: &str) {
         let mut hints = self.hints.lock();
         if hints.freed.len() < MOST {

@@ -1,7 +1,7 @@
-//! What the limits of a queue let through, whatever the database. Pure.
+//! How many tasks the limits of a queue let a claim take. Pure; the claims of both stores call it.
 //!
-//! A claim makes an [`Allowance`] of each restricted queue, in its own transaction and under the
-//! queue's lock, and takes no more through it than it lets.
+//! A claim makes an [`Allowance`] for each limited queue, in its own transaction and under the
+//! queue's lock. It never takes more tasks than the allowance has left.
 
 use punctual_core::lane::LaneId;
 use punctual_core::queues::{Bucket, Queue, RateLimit};
@@ -12,16 +12,16 @@ use punctual_core::time::Timestamp;
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct QueueLimits {
     pub max_concurrency: Option<u64>,
-    /// The rate, and the bucket if somebody has taken from it.
+    /// The rate, and the bucket once a claim has taken from it.
     pub rate: Option<(RateLimit, Option<Bucket>)>,
     pub pause: Option<PauseEnd>,
 }
 
-/// It is paused; until when, if there is an end.
+/// A pause, and the instant at which it ends by itself, if any.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PauseEnd(pub Option<Timestamp>);
 
-/// How many tasks of a queue a transaction may take.
+/// How many tasks of a queue one transaction may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
     left: usize,
@@ -30,7 +30,7 @@ pub(crate) struct Allowance {
     taken: usize,
 }
 
-/// What holds the queue when nothing is left.
+/// The limit that applies when nothing is left.
 #[derive(Clone, Copy, Debug)]
 enum Bottleneck {
     Paused(Option<Timestamp>),
@@ -40,7 +40,7 @@ enum Bottleneck {
 }
 
 impl QueueLimits {
-    /// The limits of a queue without anything taken from its bucket.
+    /// The limits of a queue whose bucket is full.
     pub(crate) fn of(queue: &Queue) -> Self {
         Self {
             max_concurrency: queue.settings.max_concurrency.map(u64::from),
@@ -49,7 +49,7 @@ impl QueueLimits {
         }
     }
 
-    /// What it lets through at `now`, with `running` tasks in hands.
+    /// The allowance at `now`, while `running` tasks are held.
     pub(crate) fn allow(&self, running: u64, now: Timestamp) -> Allowance {
         let rate = self.rate.map(|(limit, bucket)| {
             let bucket = bucket.unwrap_or_else(|| limit.full(now));
@@ -74,12 +74,12 @@ impl QueueLimits {
 }
 
 impl Allowance {
-    /// How many may still be taken.
+    /// How many more tasks may be taken.
     pub(crate) fn left(&self) -> usize {
         self.left
     }
 
-    /// So many were taken.
+    /// Counts tasks that were taken.
     pub(crate) fn take(&mut self, tasks: usize) {
         if !matches!(self.bottleneck, Bottleneck::Never) {
             self.left = self.left.saturating_sub(tasks);
@@ -92,7 +92,7 @@ impl Allowance {
         self.rate.filter(|_| self.taken > 0).map(|(_, bucket)| bucket.take(self.taken))
     }
 
-    /// What is told of a lane, if nothing is left.
+    /// The answer about a lane of the queue, if nothing is left.
     pub(crate) fn limited(&self, lane: LaneId) -> Option<LimitedLane> {
         if self.left > 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Which tasks a listing asks for, whatever the database: what the stores share.
+//! Which tasks a filter matches. The listings of both stores check every row with this.
 
 use punctual_core::lane::LaneKey;
 use punctual_core::state::State;
@@ -6,19 +6,19 @@ use punctual_core::store::Filter;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 
-/// Where a listing has to look.
+/// The tables that a listing reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ListedTables {
-    /// Among the live tasks.
+    /// The live tasks.
     pub live: bool,
-    /// In the history.
+    /// The history.
     pub finished: bool,
-    /// There at the dead letters only.
+    /// Of the history only the dead letters.
     pub only_dead: bool,
 }
 
 impl ListedTables {
-    /// Where the states that a filter names are.
+    /// The tables that hold the states of a filter.
     pub(crate) fn of(filter: &Filter) -> Self {
         let states = &filter.states;
         let wants = |is_final: bool| states.is_empty() || states.iter().any(|state| state.is_final() == is_final);
@@ -27,14 +27,14 @@ impl ListedTables {
     }
 }
 
-/// Whether a row can be one of those asked for, as far as its narrow columns tell.
+/// Whether a row can match, judging by its narrow columns.
 pub(crate) fn row_fits(filter: &Filter, state: i64, execute_at: Timestamp) -> bool {
     filter.execute_after.is_none_or(|after| execute_at >= after)
         && filter.execute_before.is_none_or(|before| execute_at < before)
         && (filter.states.is_empty() || filter.states.iter().any(|wanted| i64::from(wanted.code()) == state))
 }
 
-/// The same as far as its lane tells.
+/// Whether a row can match, judging by its lane.
 pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
     lane.tenant == filter.tenant
         && filter.kind.as_ref().is_none_or(|kind| lane.kind == *kind)
@@ -42,7 +42,7 @@ pub(crate) fn lane_fits(filter: &Filter, lane: &LaneKey) -> bool {
         && filter.priority_min.is_none_or(|least| lane.priority >= least)
 }
 
-/// The same as far as its body tells.
+/// Whether a task matches, judging by its body.
 pub(crate) fn body_fits(filter: &Filter, task: &Task) -> bool {
     filter.created_after.is_none_or(|after| task.created_at >= after)
         && filter.created_before.is_none_or(|before| task.created_at < before)

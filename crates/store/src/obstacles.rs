@@ -1,27 +1,27 @@
-//! How those are counted that go before a task, whatever the database. Pure.
+//! Counts the tasks that are dispatched before a task. Pure; the explanations of both stores use it.
 
 use punctual_core::obstacles::Ahead;
 use punctual_core::time::Timestamp;
 
-/// Lanes of a queue that are looked at; where there are more, nobody counts further.
+/// Lanes of a queue that are counted at most; the answer then says "or more".
 pub(crate) const LANES: usize = 1_000;
 
-/// A place in a lane: due instant and number of submission.
+/// The place of a task in its lane: its due instant and its number of submission.
 pub(crate) type LanePlace = (i64, i64);
 
-/// What is told where so many were found, one more than `most` being enough to know that there are more.
+/// The answer where `found` tasks were counted. One more than `most` shows that there are more.
 pub(crate) fn counted(found: usize, most: usize) -> Ahead {
     Ahead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
 }
 
-/// Who goes before a task of a queue.
+/// A task and its priority: decides which tasks of its queue go before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RankedTask {
-    /// Where the task stands in its lane.
+    /// Its place in its lane.
     pub own: LanePlace,
     /// Its priority.
     pub priority: u8,
-    /// Waiting this long counts as one priority more; zero: it does not count.
+    /// Waiting this long raises the priority by one; zero switches aging off.
     pub aging_millis: i64,
     pub now: Timestamp,
 }
@@ -30,12 +30,12 @@ pub(crate) struct RankedTask {
 const MOST_URGENT: u8 = 9;
 
 impl RankedTask {
-    /// The least urgent lanes whose tasks may go before it.
+    /// The lowest priority whose tasks may go before it.
     pub(crate) fn least_urgent(&self) -> u8 {
         if self.aging_millis > 0 { 0 } else { self.priority }
     }
 
-    /// Up to where the tasks of a lane of this priority go before it.
+    /// In a lane of this priority, the tasks before this place go first.
     pub(crate) fn place_before(&self, priority: u8) -> LanePlace {
         let own = self.counts_as();
         let more_urgent = self.due_by(priority, own.saturating_add(1)).map(|due_at| (due_at, i64::MAX));
@@ -43,7 +43,7 @@ impl RankedTask {
         more_urgent.max(as_urgent).unwrap_or((i64::MIN, i64::MIN))
     }
 
-    /// The priority that the task counts as.
+    /// The effective priority of the task.
     fn counts_as(&self) -> u8 {
         let waited = self.now.as_millis().saturating_sub(self.own.0).max(0);
         let raised = waited.checked_div(self.aging_millis).unwrap_or(0);
@@ -51,7 +51,7 @@ impl RankedTask {
         raised.min(MOST_URGENT.max(self.priority))
     }
 
-    /// When what has this priority must have been due to count as `wanted` by now.
+    /// When a task of this priority must have been due to have the effective priority `wanted` by now.
     fn due_by(&self, priority: u8, wanted: u8) -> Option<i64> {
         let now = self.now.as_millis();
         if wanted <= priority {

@@ -11,7 +11,7 @@ use punctual_core::time::Timestamp;
 
 use crate::columns::{node_from_column, number_column};
 
-/// A node that takes its turn.
+/// A node that makes its round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartitionRound {
     pub node: NodeId,
@@ -21,14 +21,14 @@ pub(crate) struct PartitionRound {
 }
 
 impl PartitionRound {
-    /// Until when the node owns what it has at `now`.
+    /// Until when the node owns its partitions, if it is `now`.
     pub(crate) fn expires_at(&self, now: Timestamp) -> Timestamp {
         now.plus_millis(number_column(self.ttl_millis))
     }
 
-    /// The rows that change at `now`, by number. `rows` are those of the table, by number and without a gap among the
-    /// first `count`; `members` are the nodes that take part, this one among them. Whatever is beyond the count is given
-    /// up, and nobody's share.
+    /// The rows that change at `now`, by number. `rows` are those of the table, by number and without a
+    /// gap among the first `count`. `members` are the nodes that take part, this one among them. The node
+    /// gives up its partitions beyond the count.
     pub(crate) fn changes(&self, rows: &[Ownership], members: &[NodeId], now: Timestamp) -> Vec<Ownership> {
         let (counted, beyond) = rows.split_at(rows.partition_point(|row| row.partition.number() < self.count));
         let mut changes = rebalance(self.node, counted, members, now, self.expires_at(now));
@@ -38,7 +38,7 @@ impl PartitionRound {
     }
 }
 
-/// The ownership that a row tells.
+/// The ownership in the columns of a row.
 pub(crate) fn ownership(number: i32, owner: Option<i64>, term: i64, expires_at: i64) -> Ownership {
     Ownership {
         partition: Partition::new(u16::try_from(number).unwrap_or(u16::MAX)),

@@ -1,4 +1,6 @@
-//! How a queue is spelled in columns, whatever the database.
+//! How a queue is written in columns. Both stores read and write queues through this.
+//!
+//! A queue whose settings cannot be read counts as paused; it never fails the read of the others.
 
 use std::collections::HashSet;
 
@@ -8,7 +10,7 @@ use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use tracing::error;
 
-/// What is written for the settings of a queue that was removed; statements know it.
+/// The settings column of a removed queue. Statements compare with it.
 const REMOVED: &str = r#"{"removed":true}"#;
 
 /// The columns of a row of `queues`, in this order.
@@ -43,7 +45,7 @@ impl QueueRow {
         }
     }
 
-    /// The queue of a row; says which if its settings cannot be read. Without them nobody knows what it restricts.
+    /// The queue of a row. Fails with a text that names the queue if its settings cannot be read.
     pub(crate) fn queue(self) -> Result<Queue, String> {
         let settings: Settings = serde_json::from_str(&self.settings)
             .map_err(|fault| format!("the settings of queue {} of {}: {fault}", self.name, self.tenant))?;
@@ -63,7 +65,7 @@ impl QueueRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ReadQueue {
     pub queue: Queue,
-    /// False: nobody knows what it is set to, so that it counts as paused.
+    /// False: its settings are unknown, so that it counts as paused.
     pub is_readable: bool,
 }
 
@@ -101,7 +103,7 @@ impl QueueComplaints {
     }
 }
 
-/// Adds so many tasks in a state.
+/// Adds tasks in a state to the counts of a queue.
 pub(crate) fn add(live: &mut Live, state: Option<State>, tasks: i64) {
     let place = match state {
         Some(State::Blocked) => &mut live.blocked,

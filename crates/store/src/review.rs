@@ -1,10 +1,11 @@
-//! How far what is held behind dead letters was looked at again: pure, the stores read the pages.
+//! The cursor of the reviews: which tasks held behind dead letters are checked next. Pure.
 //!
-//! A review looks at one page of the keys that are held, and of the dead letters that hold their children; the next one
-//! goes on behind it. When a queue ceases to hold, the steps of the resolver look at all of it, a page a step and from the
-//! front: a *round*. It is kept in memory only: what a crash loses of it the reviews find.
+//! A review of the resolver checks one page of held ordering keys and one page of dead letters that
+//! hold their children. The next review continues behind it. When a queue stops holding, the resolver
+//! checks everything from the front, one page per step: a *round*. The round is kept in memory only;
+//! after a crash the reviews find what it had left.
 
-/// Behind which key and which dead letter the next page begins; none: there is nothing behind.
+/// The key and the dead letter behind which the next page begins. None: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReviewCursor<K, L> {
     pub key: Option<K>,
@@ -17,12 +18,12 @@ impl<K: Default, L: Default> ReviewCursor<K, L> {
         Self { key: Some(K::default()), letter: Some(L::default()) }
     }
 
-    /// Behind the last page comes the first.
+    /// The cursor of the next review: behind the last page comes the first.
     pub(crate) fn or_front(self) -> Self {
         Self { key: self.key.or_else(|| Some(K::default())), letter: self.letter.or_else(|| Some(L::default())) }
     }
 
-    /// The same as a place to go on at; none at the end of a round.
+    /// The cursor of the next step of a round; none at its end.
     pub(crate) fn or_end(self) -> Option<Self> {
         (self.key.is_some() || self.letter.is_some()).then_some(self)
     }
@@ -34,7 +35,7 @@ impl<K: Default, L: Default> Default for ReviewCursor<K, L> {
     }
 }
 
-/// Where the page behind these `rows` begins: at `last`, unless they were fewer than a page has.
+/// Where the next page begins: behind `last`, unless this page was not full.
 pub(crate) fn behind<T>(rows: usize, page: usize, last: Option<T>) -> Option<T> {
     last.filter(|_| rows >= page)
 }

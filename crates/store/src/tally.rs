@@ -1,8 +1,8 @@
-//! How the numbers of live tasks change in a transaction, by lane and state.
+//! How a transaction changes the counts of live tasks, by lane and state.
 //!
-//! Kept in memory while the transaction lasts and written into `counts` at its end, one
-//! row for each lane and state that changed, however many tasks moved. So the counts are
-//! as durable and as exact as the tasks, and reading them costs nothing.
+//! The writers of both stores keep one in memory while a transaction lasts and write it into `counts`
+//! at the end: one row per lane and state that changed, however many tasks moved. So the counts are
+//! as durable and as exact as the tasks, and reading them is cheap.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,11 +19,11 @@ type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
 /// The changes of a transaction (see the module).
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// Of the jobs that are done.
+    /// Those of the jobs that are done.
     group: Counts,
-    /// Of the job under way.
+    /// Those of the job under way.
     job: Counts,
-    /// What will be due in later minutes.
+    /// The forecast: what will be due in later minutes.
     pub ahead: Ahead,
 }
 
@@ -63,7 +63,7 @@ impl Tally {
         *self.job.entry((lane, state.code())).or_default() += tasks;
     }
 
-    /// By how much the transaction has changed the number of a lane's tasks in a state so far.
+    /// By how much the transaction has changed one count so far.
     pub(crate) fn change(&self, lane: i64, state: State) -> i64 {
         let of = |counts: &Counts| counts.get(&(lane, state.code())).copied().unwrap_or(0);
         of(&self.group) + of(&self.job)
@@ -90,8 +90,8 @@ impl Tally {
         self.ahead.clear();
     }
 
-    /// What the transaction changed, and forgets it: lane, state and how many, in a fixed order, so that writers that
-    /// change the same rows do not wait for each other in a circle.
+    /// Takes the changes of the transaction: lane, state and number of tasks. The order is fixed, so that
+    /// writers of the same rows do not deadlock.
     pub(crate) fn take(&mut self) -> Vec<(i64, u8, i64)> {
         let changed = self.group.drain().filter(|(_, tasks)| *tasks != 0);
         let mut changed: Vec<_> = changed.map(|((lane, state), tasks)| (lane, state, tasks)).collect();
@@ -100,8 +100,8 @@ impl Tally {
     }
 }
 
-/// Spreads lanes and states over the table. Their numbers are ours and small, so that nobody can choose them to collide,
-/// and two of them are hashed for every task that moves.
+/// A fast hash of lane and state: two are hashed for every task that moves. Clients cannot choose
+/// these numbers, so that they cannot make them collide.
 #[derive(Default)]
 struct PlaceHasher(u64);
 
@@ -126,7 +126,7 @@ impl Hasher for PlaceHasher {
     }
 }
 
-/// The lanes in which more tasks were let go of than taken, of what a transaction changed.
+/// The lanes in which a transaction released more tasks than it took.
 pub(crate) fn freed(changed: impl IntoIterator<Item = (i64, u8, i64)>) -> impl Iterator<Item = i64> {
     let held = [State::Queued.code(), State::Running.code()];
     let mut by_lane: HashMap<i64, i64> = HashMap::new();

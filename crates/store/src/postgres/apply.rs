@@ -1,8 +1,7 @@
 //! Applies changes: each by itself, all in one transaction.
 //!
-//! A batch is taken apart into rounds in which no task is named twice, and a round into what
-//! comes to rest, what stays live, what is edited and what comes back from the history: a
-//! statement each. Mostly there is one.
+//! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish, stay
+//! live, are edited or are re-driven. Each part is one statement. Mostly there is only one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -27,13 +26,13 @@ pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> 
     write(writer, changes, &lanes, false).await
 }
 
-/// A call of whoever holds a lease.
+/// The changes of a call that holds a lease.
 pub(crate) struct Led {
     pub lease: Lease,
     pub changes: Vec<(TaskId, Change)>,
 }
 
-/// Applies the changes of one call; none if somebody else has held its lease since.
+/// Applies the changes of one call. None: another node has held its lease since.
 pub(crate) async fn apply_as(writer: &mut Writer, calls: &[Led]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
     let [Led { lease, changes }] = calls else { return Ok(Vec::new()) };
     let lanes = new_lanes(writer, changes).await?;
@@ -86,12 +85,13 @@ enum ApplyKind {
 }
 
 impl ApplyKind {
-    /// None: a change that nothing can fit. Only dead letters come back, and what is final does not become so again.
+    /// None: no row can fit the change. Only dead letters are re-driven, and a final task does not finish
+    /// again.
     fn of(change: &Change) -> Option<Self> {
         match (change.from.is_final(), change.to.is_final()) {
             (true, true) => None,
             (true, false) => {
-                // Nobody holds it, so that nobody can have judged how.
+                // A dead letter has no hold that could have been judged.
                 (change.from == State::DeadLettered && change.judged.is_none()).then_some(ApplyKind::Redrive)
             }
             (false, true) => Some(ApplyKind::Finish),
@@ -106,7 +106,7 @@ struct ApplyStep {
     places: Vec<usize>,
 }
 
-/// Takes a batch apart into statements. The n-th change of a task is in the n-th round.
+/// Splits a batch into statements. The n-th change of a task is in the n-th round.
 fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
     let mut seen: HashMap<TaskId, usize> = HashMap::with_capacity(changes.len());
     let mut sorted: Vec<(usize, ApplyKind, TaskId, usize)> = Vec::with_capacity(changes.len());
@@ -124,7 +124,8 @@ fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
 }
 
 impl ApplyStep {
-    /// Whether it matters where the tasks were before: they may leave the minute, or the lane, in which they waited.
+    /// Whether the effects depend on where the tasks were before: they may leave the minute, or the lane,
+    /// in which they waited.
     fn moves_what_waits(&self, changes: &[(TaskId, Change)]) -> bool {
         let waits = |place: &usize| changes[*place].1.from == State::Pending;
         self.kind == ApplyKind::Edit || (self.kind == ApplyKind::Change && self.places.iter().any(waits))
@@ -149,7 +150,7 @@ impl ApplyStep {
         }
     }
 
-    /// Takes in what was changed. `stood` knows where the tasks were before, and after.
+    /// Records the effects of the rows that changed. `stood` has where the tasks were, and is updated.
     fn take_in(
         &self,
         writer: &mut Writer,
@@ -174,7 +175,8 @@ impl ApplyStep {
     }
 }
 
-/// Locks the live tasks of a batch that needs several statements, in a fixed order; gives where they are.
+/// Locks the live tasks of a batch that needs several statements, in a fixed order. Returns where they
+/// are.
 async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, LaneInstant>, Fault> {
     let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
@@ -182,8 +184,8 @@ async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<U
     Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
-/// The lanes that edits with another priority bring tasks to, by their places in the batch. All but the priority of a
-/// task's lane is the same for ever, so that this can be looked up, and made, before the transaction.
+/// The lanes to which edits of the priority move tasks, by index in the batch. Only the priority of a
+/// task's lane ever changes, so that the lanes can be made before the transaction.
 async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
     let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
     let edited = changes.iter().enumerate();
@@ -206,7 +208,7 @@ async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<Hash
     Ok(keys.iter().map(|(place, key)| (*place, resolved[key].id.number())).collect())
 }
 
-/// Tells what became of the changes, and whoever waits for tasks what waits now.
+/// Answers the changes, and notifies dispatchers of tasks that wait now.
 async fn answer(
     writer: &Writer,
     changes: &[(TaskId, Change)],
@@ -225,7 +227,7 @@ async fn answer(
     let expiring = done.iter().flatten().filter_map(|changed| changed.expires_at).map(Timestamp::from_millis);
     writer.shared.low_watermarks.wrote(expiring, []);
     if had_locks && done.iter().any(Option::is_none) {
-        // A claim may have passed by what was locked here and not changed.
+        // A claim may have skipped rows that were locked here and not changed.
         writer.shared.cursors.doubt(stood.values().map(|stood| stood.lane));
     }
     writer.shared.notifier.tell(&waiting, writer.now());

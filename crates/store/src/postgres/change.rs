@@ -1,8 +1,8 @@
 //! Writes changes as the state machine made them, many at once: one conditional write each.
 //!
-//! Every statement names the state and the version that a row must have, and gives the rows
-//! that it changed; those it does not give are lost. No task is named twice in one, and they
-//! come sorted, so that nobody waits in a circle.
+//! Every statement names the state and the version that a row must have and returns the rows that it
+//! changed; the other changes are lost. A statement names no task twice, and the tasks are sorted, so
+//! that writers do not deadlock.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ use super::writer::Writer;
 use crate::columns::{instant_column, json_column, map_column, node_column, number_column, policy_column};
 use crate::effects::{Effects, LaneInstant};
 
-/// A change and the lane that its task is in afterwards, if that is another one.
+/// A change of a row, and its new lane if that changes.
 #[derive(Clone, Copy)]
 pub(crate) struct RowChange<'a> {
     pub id: TaskId,
@@ -30,26 +30,26 @@ pub(crate) struct RowChange<'a> {
     pub lane: Option<i64>,
 }
 
-/// Where a task is after a change.
+/// A row after its change.
 pub(crate) struct ChangedRow {
     pub id: Uuid,
     pub lane: i64,
-    /// When it is due; of one that came to rest, when it was.
+    /// When it is due, or was due if it finished.
     pub due_at: i64,
     pub expires_at: Option<i64>,
     /// The name of its ordering key.
     pub ordering: Option<Uuid>,
-    /// Others may wait for it.
+    /// Whether other tasks may depend on it.
     pub awaited: bool,
 }
 
 impl ChangedRow {
-    /// Where the counts have it.
+    /// Where the counts see it.
     pub(crate) fn at(&self) -> LaneInstant {
         LaneInstant::of_columns(self.lane, self.due_at)
     }
 
-    /// The same as the notes name it.
+    /// The row as the notes name it.
     pub(crate) fn noted(&self) -> NotedRow {
         NotedRow { id: self.id, ordering: self.ordering, awaited: self.awaited }
     }
@@ -68,7 +68,7 @@ pub(crate) fn record(writer: &mut Writer, changed: &[ChangedRow], wanted: &[RowC
     }
 }
 
-/// Live tasks come to rest.
+/// Finishes live tasks.
 pub(crate) async fn finish(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -124,7 +124,7 @@ fn growth(change: &Change) -> i64 {
     number_column(change.version).saturating_sub(number_column(change.expected_version))
 }
 
-/// Live tasks stay live.
+/// Changes tasks that stay live.
 pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     if wanted.is_empty() {
         return Ok(Vec::new());
@@ -174,7 +174,7 @@ pub(crate) async fn change(session: &Session, wanted: &[RowChange<'_>]) -> Resul
     Ok(rows.iter().map(changed).collect())
 }
 
-/// What the submitter changed of waiting tasks.
+/// Edits waiting tasks.
 pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
     let rows = session
@@ -208,7 +208,7 @@ pub(crate) async fn edit(session: &Session, wanted: &[RowChange<'_>]) -> Result<
     Ok(rows.iter().map(changed).collect())
 }
 
-/// Dead letters come back to life.
+/// Re-drives dead letters.
 pub(crate) async fn redrive(session: &Session, wanted: &[RowChange<'_>]) -> Result<Vec<ChangedRow>, Fault> {
     let (of, edits) = (Conditions::of(wanted), Edits::of(wanted));
     let rows = session
@@ -260,12 +260,12 @@ fn each<'a, T>(wanted: &[RowChange<'a>], column: impl Fn(&'a Change) -> T) -> Ve
     wanted.iter().map(|wanted| column(wanted.change)).collect()
 }
 
-/// A column that is mostly NULL: the rest of one that is too short is NULL too, and costs nothing.
+/// A column that is mostly NULL. An empty array costs nothing: what is missing is NULL.
 fn sparse<T>(column: Vec<Option<T>>) -> Vec<Option<T>> {
     if column.iter().all(Option::is_none) { Vec::new() } else { column }
 }
 
-/// What every change has: what must hold, and where it brings the task.
+/// The columns of every change: what the row must be, and what it becomes.
 struct Conditions<'a> {
     id: Vec<Uuid>,
     expected_version: Vec<i64>,
@@ -298,7 +298,7 @@ impl<'a> Conditions<'a> {
     }
 }
 
-/// What the submitter, or whoever re-drives, changed.
+/// The columns of edits and re-drives.
 struct Edits<'a> {
     due_at: Vec<Option<i64>>,
     lane: Vec<Option<i64>>,

@@ -1,9 +1,9 @@
-//! Takes due tasks for claimants.
+//! Claims due tasks.
 //!
-//! One statement locks and reads what is due in the lanes of all claims, passing by what
-//! others have; the state machine makes the changes; another statement writes them. A claim
-//! whose node has lost a partition that it names (`terms`) takes nothing, and of a queue that
-//! restricts something (`limits`) no more is taken than it lets through.
+//! One statement locks and reads due tasks in the lanes of all claims and skips rows that others have
+//! locked. The state machine makes the changes; another statement writes them. A claim whose node has
+//! lost a partition that it names (`terms`) takes nothing. No claim takes more than the limits of its
+//! queues allow (`limits`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ use super::{held_rows, limits, quarantine, row, terms};
 use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
 
-/// Makes claims one after the other.
+/// Makes claims, one after the other.
 pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
     let mut now = writer.now();
     let mut picker = Picker::new(claims, now);
@@ -45,7 +45,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     let mut lanes = writer.shared.lanes.get(&writer.session, need.looks.iter().map(|(range, _)| range.lane)).await?;
     let wanted = limits::ClaimedQueues::of(lanes.values(), &writer.shared.limits);
     let mut begins: HashMap<LaneRange, Place> = HashMap::new();
-    // Of queues that restrict something nothing is read before it is known how much may be taken.
+    // Limited queues are read once their limits are known.
     if !wanted.is_limited {
         begin(writer, &need, &mut begins);
     }
@@ -65,7 +65,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     }
     let (limits, mut rows) = (limits?, rows?);
     if wanted.is_limited {
-        // Waiting for the limits took its time.
+        // Waiting for the locks took time.
         now = writer.now();
     }
     if !limits.is_empty() {
@@ -93,20 +93,20 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
     for range in begins.into_keys() {
         writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(|stream| stream.used));
     }
-    // The new owner may have passed by what was locked here for nothing.
+    // The new owner may have skipped rows that were locked here in vain.
     writer.shared.notifier.tell(&picker.left(), now);
     quarantine::put_away(writer, &picker.unreadable).await?;
     Ok(answer(claims, picker, written, lost))
 }
 
-/// Says of the lanes that are to be read for the first time where that begins.
+/// Notes where the first read of each lane begins.
 fn begin(writer: &Writer, need: &Need, begins: &mut HashMap<LaneRange, Place>) {
     for (range, _) in &need.looks {
         begins.entry(*range).or_insert_with(|| writer.shared.cursors.begin(*range));
     }
 }
 
-/// Locks and reads what is needed, each lane behind what was read of it before.
+/// Locks and reads the needed rows, each lane behind its last row that was read.
 async fn read(
     session: &Session,
     picker: &Picker<'_>,
@@ -141,7 +141,7 @@ fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
     }
 }
 
-/// What was looked at, and behind which place the next waiting task is.
+/// The lanes that were read, and the place behind which each has its next waiting task.
 fn next_after(picker: &Picker<'_>, begins: &HashMap<LaneRange, Place>) -> Vec<(LaneRange, Place)> {
     let mut visited: Vec<LaneRange> = picker.visited.iter().flatten().copied().collect();
     visited.sort_unstable();
@@ -151,7 +151,7 @@ fn next_after(picker: &Picker<'_>, begins: &HashMap<LaneRange, Place>) -> Vec<(L
     visited.into_iter().map(|range| (range, used(range).unwrap_or_else(|| begin(range)))).collect()
 }
 
-/// What was written: the tasks as they are from now on, in the order of the picking, and when the lanes are due next.
+/// The claimed tasks, in the order of the picking, and when the lanes are due next.
 struct Written {
     /// None: its payload turned out to be unreadable.
     tasks: Vec<Option<Task>>,
@@ -168,7 +168,7 @@ async fn write(
     let by: Vec<By<'_>> = claims.iter().map(|claim| writer.by(now, claims::actor(&claim.claimant))).collect();
     let node = writer.shared.node;
     let taken = changes(&picker.taken, |picked, task| {
-        // One that is not quite due is taken when it is.
+        // A task that is due a little later is taken at its due instant.
         let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
         let event = claims::claimed(&claims[picked.claim].claimant, node, by.now, task.body.timeout_millis);
         made(&task.position, event, &by)
@@ -191,7 +191,7 @@ async fn write(
     let large = picker.taken.iter().filter(|picked| picked.due.is_large());
     let large: Vec<Uuid> = large.map(|picked| picked.due.id).collect();
     let (session, slot, allowances) = (&writer.session, writer.slot, &picker.allowances);
-    // Everything is locked, so that nothing of this can be lost: it is sent at once.
+    // All rows are locked, so that no write can fail its condition: everything is sent at once.
     let (written, spent, payloads, next_due, counted, noted, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),
@@ -249,7 +249,7 @@ async fn next_due(session: &Session, next: &[(LaneRange, Place)]) -> Result<Hash
     Ok(next.iter().zip(&rows).map(|((range, _), row)| (*range, row.get(0))).collect())
 }
 
-/// Gives each claim its own.
+/// The answer of each claim.
 fn answer(claims: &[Claim], picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
     let limited = |claim: &Claim, lost: &[Partition]| match lost {
         [] => picker.allowances.limited(claim),

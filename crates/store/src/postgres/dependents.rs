@@ -1,8 +1,8 @@
-//! Stores tasks of which some depend on others.
+//! Inserts batches in which some tasks depend on others.
 //!
-//! Those that are live are locked and marked, so that their end is told: whoever ends one
-//! meanwhile waits for this transaction, or this one for that. Those that have come to rest
-//! are looked up in the history, where a dead letter cannot come back before the commit.
+//! Live parents are locked and marked, so that their end leaves a note: a write that finishes one
+//! waits for this transaction, or this transaction for it. Finished parents are looked up in the
+//! history, where a dead letter cannot be re-driven before the commit.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::writer::Writer;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 use crate::submissions::SubmissionVerdict;
 
-/// How often a task that is in neither place is looked for: it may have been on its way from one to the other.
+/// How often a parent that is in neither table is looked up: it may have moved in between.
 const LOOKS: usize = 3;
 
 /// Edges in one statement.
@@ -29,14 +29,14 @@ const EDGES: usize = 50_000;
 /// What became of a batch.
 pub(crate) struct DependentBatch {
     pub verdicts: Vec<SubmissionVerdict>,
-    /// What the new ones wait for; the others wait for nothing.
+    /// The prerequisites of the new tasks; the other members have none.
     pub waits: Vec<Prerequisites>,
-    /// Parents that a claim may have passed by while they were locked.
+    /// Parents that a claim may have skipped while they were locked.
     pub passed: Vec<(i64, i64)>,
 }
 
-/// Decides what becomes of tasks whose keys were judged, and writes the new ones, inside a transaction that has begun.
-/// `put_off` are members of their batch whose queues are full.
+/// Decides about tasks whose keys are checked, and inserts the new ones in a transaction that has
+/// begun. `put_off` are members of their batch whose queues are full.
 pub(crate) async fn write(
     writer: &mut Writer,
     tasks: &[NewTask],
@@ -67,7 +67,7 @@ pub(crate) async fn write(
     new.retain(|place| {
         let is_new = stored.contains(&tasks[*place].id.uuid());
         if !is_new {
-            // The same task again: its submitter did not hear the answer.
+            // The same task again: its client did not get the answer.
             verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
         }
         is_new
@@ -77,7 +77,7 @@ pub(crate) async fn write(
     Ok(DependentBatch { verdicts, waits, passed })
 }
 
-/// What is known of the tasks that others are to depend on, and where those wait that were locked.
+/// What is known of the parents, and where the locked ones wait.
 async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, KnownParent>, Vec<(i64, i64)>), Fault> {
     let (mut known, mut passed) = (HashMap::with_capacity(ids.len()), Vec::new());
     let mut missing: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
@@ -107,7 +107,7 @@ async fn look_up(writer: &Writer, ids: &[TaskId]) -> Result<(HashMap<TaskId, Kno
     Ok((known, passed))
 }
 
-/// A task that is refused leaves its idempotency key to others; what was a replay of it is refused likewise.
+/// A refused task frees its idempotency key. Its replays in the batch are refused too.
 async fn free_keys(writer: &Writer, tasks: &[NewTask], verdicts: &mut [SubmissionVerdict]) -> Result<(), Fault> {
     let mut refused: HashMap<TaskId, TaskId> = HashMap::new();
     let (mut tenants, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,9 +1,8 @@
-//! Keeps submissions out of queues that have no room for them.
+//! Refuses submissions to queues that are full.
 //!
-//! Whoever submits to a queue with a bound on its live tasks has a lock of that queue from the
-//! count to the commit, so that two never take the same room. It is a lock of the session: the
-//! transaction of the insert begins behind it, and knows nothing of it. Where no queue is
-//! bounded nothing is asked.
+//! An insert into a queue with a maximum depth holds a lock of that queue from the count to the
+//! commit, so that two inserts never take the same room. It is a lock of the session, taken before
+//! the transaction of the insert. Inserts into other queues pay nothing.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -25,17 +24,17 @@ use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus
 const CLASS: i32 = 0x7055_0002;
 const SHARES: u16 = 64;
 
-/// Gives every lock of the session back; what has failed before is rolled back.
+/// Releases every lock of the session, after a rollback where the insert failed.
 const LET_GO: &str = "SELECT pg_advisory_unlock_all()";
 const ROLL_BACK_AND_LET_GO: &str = "ROLLBACK; SELECT pg_advisory_unlock_all()";
 
-/// Stores tasks, as far as their queues have room; answers in order.
+/// Inserts tasks as far as their queues have room; answers in order.
 pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec<Inserted>, Fault> {
     let bounded = bounded(writer, tasks);
     if bounded.is_empty() {
         return insert::insert(writer, tasks, &HashSet::new()).await;
     }
-    // Seldom, and large: the common way does not carry it along.
+    // A large future on a rare path: boxed, so that the common path stays small.
     let done = Box::pin(insert_bounded(writer, tasks, &bounded)).await;
     let let_go = match &done {
         Err(fault) if fault.breaks_connection() => Ok(()),
@@ -47,7 +46,7 @@ pub(crate) async fn insert(writer: &mut Writer, tasks: &[NewTask]) -> Result<Vec
     Ok(done)
 }
 
-/// The places of the tasks in each queue that has a bound, by tenant and name.
+/// The indices of the tasks in each queue with a maximum depth, by tenant and name.
 type Bounded<'a> = BTreeMap<(&'a str, &'a str), Vec<usize>>;
 
 fn bounded<'a>(writer: &Writer, tasks: &'a [NewTask]) -> Bounded<'a> {
@@ -98,11 +97,11 @@ async fn insert_bounded(writer: &mut Writer, tasks: &[NewTask], bounded: &Bounde
     answers.collect()
 }
 
-/// How much a queue may have.
+/// The room of a queue.
 #[derive(Clone, Copy)]
 struct Room {
     max_depth: u64,
-    /// How many more there may be.
+    /// How many more tasks it may have.
     left: usize,
 }
 
@@ -132,8 +131,8 @@ async fn room<'a>(
     Ok(room)
 }
 
-/// Those without room that would not be stored if there were some, and what they depend on that is not there. That is looked
-/// at and not locked: whoever submits them again is told anew.
+/// The tasks without room that would be refused anyway, each with its missing dependency. Nothing is
+/// locked for this: a later submission is checked again.
 async fn hopeless(
     session: &Session,
     tasks: &[NewTask],
@@ -160,7 +159,7 @@ async fn hopeless(
     Ok(missing.collect())
 }
 
-/// Which tasks are stored: those that there is room for in their order, and those that were submitted before.
+/// Which tasks are inserted: those with room, in their order, and those that were submitted before.
 async fn admitted<'a>(
     session: &Session,
     tasks: &'a [NewTask],

@@ -1,4 +1,4 @@
-//! Extends the holds of those who show signs of life.
+//! Extends the holds of workers that show signs of life.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -66,7 +66,7 @@ struct RunningHold {
     hold: Hold,
 }
 
-/// None: it does not run, or was asked to stop.
+/// Reads a run that may be extended. None: it does not run, or was asked to stop.
 fn held(row: &Row) -> Result<Option<RunningHold>, Unreadable> {
     let asked_to_stop: bool = row::get(row, 4, "cancel_requested")?;
     if row::state(row, 2)? != State::Running || asked_to_stop {
@@ -81,11 +81,11 @@ impl RunningHold {
     /// The hold after a beat; none if its token does not hold the task, or the hold has run out.
     fn extend(&mut self, beat: &Beat, now: Timestamp) -> Option<Hold> {
         let hold = &mut self.hold;
-        // Whoever was silent until its hold ran out has lost it, also if nobody has taken it back yet.
+        // A hold that ran out is lost, even if the reaper has not taken the task back yet.
         if self.version != beat.token || now >= hold.expires_at {
             return None;
         }
-        // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
+        // Never past the deadline and never shorter than before: a clock that went back takes nothing away.
         let asked = now.plus_millis(number_column(hold.lease_millis));
         hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
         if beat.detach {
@@ -97,7 +97,7 @@ impl RunningHold {
     }
 }
 
-/// What beats make of a hold.
+/// A hold after its signs of life.
 struct ExtendedHold<'a> {
     hold: Hold,
     progress: Option<&'a Json>,

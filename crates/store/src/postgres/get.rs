@@ -1,4 +1,4 @@
-//! Reads whole tasks by their ids, wherever they are.
+//! Reads whole tasks by their ids, live or finished.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::row;
 use super::statements::Sql;
 use crate::columns::Unreadable;
 
-/// A row that is there but cannot be read.
+/// A row that exists but cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct BadRow {
     pub is_live: bool,
@@ -24,19 +24,19 @@ pub(crate) struct BadRow {
     pub fault: Unreadable,
 }
 
-/// What was found where a task was looked for.
+/// The task that was found, or the row that could not be read.
 pub(crate) type Found = Result<Task, BadRow>;
 
-/// What was found by ids.
+/// The tasks that were found by their ids.
 pub(crate) struct Got {
     /// In the order of the ids.
     pub tasks: Vec<Option<Task>>,
-    /// Live rows that could not be read, and of which nobody was told.
+    /// Unreadable live rows that were left out of the answer.
     pub unreadable: Vec<TaskId>,
 }
 
-/// Reads tasks of one tenant. A row that cannot be read fails the call if it is all that was asked for, by its owner;
-/// otherwise it is left out, so that the others get their answer.
+/// Reads tasks of one tenant. An unreadable row fails the call if its owner asked for it alone.
+/// Otherwise it is left out, so that the other tasks are answered.
 pub(crate) async fn get(session: &Session, lanes: &Lanes, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
     let found = by_ids(session, lanes, ids).await?;
     if let [id] = ids {
@@ -57,7 +57,7 @@ fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
     lane.is_some_and(|lane| lane.key.tenant == tenant)
 }
 
-/// A task that is nowhere may have been put in quarantine, which fails the call of its owner.
+/// Fails if the task is in quarantine and belongs to the tenant that asks.
 async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId) -> Result<(), Fault> {
     let rows = session.query(Sql::QuarantineGet, &[&id.uuid()]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
@@ -68,7 +68,8 @@ async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId)
     Ok(())
 }
 
-/// Reads tasks, live or final, in one statement: one that moves meanwhile is found in one place or the other.
+/// Reads tasks, live or final, in one statement: a task that moves meanwhile is found in one of the
+/// two tables.
 pub(crate) async fn by_ids(session: &Session, lanes: &Lanes, ids: &[TaskId]) -> Result<HashMap<TaskId, Found>, Fault> {
     let mut wanted: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     wanted.sort_unstable();
@@ -86,7 +87,7 @@ pub(crate) async fn read(session: &Session, lanes: &Lanes, rows: &[Row]) -> Resu
         let lane = lanes.get(&row.get(row::LANE)).cloned();
         let is_live = row::state(row, row::STATE).is_ok_and(|state| !state.is_final());
         let task = row::task(row, lane.clone()).map_err(|fault| BadRow { is_live, lane, fault });
-        // A task that was submitted again under its old id lives; the history tells of its past.
+        // A task that was submitted again under its old id is live; its history row is the past.
         if is_live || !found.contains_key(&id) {
             found.insert(id, task);
         }

@@ -1,4 +1,4 @@
-//! Writes that tasks are taken, by a claim or a start.
+//! Writes the changes of claims and starts: rows that this transaction has locked become held.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::statements::Sql;
 use super::tid::Tid;
 use crate::columns::{self, node_column, number_column};
 
-/// A task that this transaction has locked, and its change to a held state.
+/// A locked row and its change to a held state.
 pub(crate) struct HeldRow<'a> {
     pub tid: Tid,
     pub change: &'a Change,
@@ -27,7 +27,7 @@ impl HeldRow<'_> {
         self.change.version - self.change.expected_version
     }
 
-    /// Whether all but the trail and the version is the same.
+    /// Whether everything but the trail and the version is equal.
     fn is_alike(&self, other: &Self) -> bool {
         (self.change.to, self.growth(), &self.change.hold, self.change.attempts.is_some())
             == (other.change.to, other.growth(), &other.change.hold, other.change.attempts.is_some())
@@ -43,12 +43,12 @@ impl HeldRow<'_> {
     }
 }
 
-/// Writes the changes; gives how many were written.
+/// Writes the changes. Returns how many were written.
 pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u64, Fault> {
     if takes.is_empty() {
         return Ok(0);
     }
-    // Those of one claim stand together, and mostly have the same timeout.
+    // Rows of one claim are neighbours and mostly have the same timeout.
     let classes: Vec<&[HeldRow<'_>]> = takes.chunk_by(HeldRow::is_alike).collect();
     let numbered = classes.iter().zip(1_i32..).flat_map(|(class, number)| std::iter::repeat_n(number, class.len()));
     let class: Vec<i32> = numbered.collect();
@@ -59,7 +59,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u6
     let first = || classes.iter().map(|class| &class[0]);
     let state: Vec<i16> = first().map(|take| state_column(take.change.to)).collect();
     let growth: Vec<i64> = first().map(|take| number_column(take.growth())).collect();
-    // An attempt is counted one by one.
+    // A claim counts one attempt, a start none.
     let counted: Vec<i32> = first().map(|take| i32::from(take.change.attempts.is_some())).collect();
     let worker: Vec<Option<&str>> = first().map(|take| take.holder(true)).collect();
     let holder: Vec<Option<&str>> = first().map(|take| take.holder(false)).collect();
@@ -79,7 +79,7 @@ pub(crate) async fn write(session: &Session, takes: &[HeldRow<'_>]) -> Result<u6
         .await
 }
 
-/// The payloads of tasks that were too large to be read with them. One that cannot be read is left out.
+/// The payloads that were too large to be read with their tasks. Unreadable ones are left out.
 pub(crate) async fn payloads(session: &Session, large: &[Uuid]) -> Result<HashMap<Uuid, Json>, Fault> {
     if large.is_empty() {
         return Ok(HashMap::new());

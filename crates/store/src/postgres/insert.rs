@@ -1,4 +1,4 @@
-//! Stores submitted tasks, or recognises them.
+//! Inserts submitted tasks, and recognises those that were submitted before.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -24,11 +24,11 @@ use crate::effects::{Effects, LaneInstant};
 use crate::ordering::ordering;
 use crate::submissions::SubmissionVerdict;
 
-/// Bytes of payload in one statement, about.
+/// About how many bytes of payload one statement carries.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// Stores tasks; answers in order. That an id is there already is seldom enough to be found out by failing.
-/// `put_off` are members of their batch whose queues are full.
+/// Inserts tasks; answers in order. An id that exists already is so rare that the insert just fails and is
+/// repeated with care. `put_off` are members of their batch whose queues are full.
 pub(crate) async fn insert(
     writer: &mut Writer,
     tasks: &[NewTask],
@@ -53,22 +53,22 @@ pub(crate) async fn insert(
     answer(writer, tasks, lanes, verdicts, &waits).await
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 struct WrittenBatch {
     verdicts: Vec<SubmissionVerdict>,
-    /// What the tasks wait for; empty if they wait for nothing.
+    /// The prerequisites of the tasks; empty if no task has any.
     waits: Vec<Prerequisites>,
-    /// Others that wait, and that a claim may have passed by meanwhile.
+    /// Other waiting tasks that a claim may have skipped meanwhile: lane and due instant.
     passed: Vec<(i64, i64)>,
 }
 
-/// The lanes of the tasks, each in the place of its task.
+/// The lanes of the tasks, in their order.
 async fn lanes(writer: &Writer, tasks: &[NewTask]) -> Result<Vec<Arc<Lane>>, Fault> {
     let lanes = writer.shared.lanes.resolve(&writer.session, tasks.iter().map(|task| &task.lane)).await?;
     Ok(tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect())
 }
 
-/// One transaction. `carefully`: one of the ids may be there already.
+/// One transaction. `carefully`: one of the ids may exist already.
 async fn write(
     writer: &mut Writer,
     tasks: &[NewTask],
@@ -103,7 +103,7 @@ async fn write(
         new.retain(|place| {
             let is_new = stored.contains(&tasks[*place].id.uuid());
             if !is_new {
-                // The same task again: its submitter did not hear the answer.
+                // The same task again: its client did not get the answer.
                 verdicts[*place] = SubmissionVerdict::Replay(tasks[*place].id);
             }
             is_new
@@ -116,7 +116,7 @@ async fn write(
     let counts = Counts::take(&mut writer.tally);
     let notes = std::mem::take(&mut writer.notes);
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
-    // Everything is sent at once; the answers are looked at in the order in which they come.
+    // Everything is sent at once; the answers are checked in the order in which they come.
     let session = &writer.session;
     let begin = async { if keyed { Ok(()) } else { session.run("BEGIN").await } };
     let commit = async { if rows.len() > 1 { Ok(()) } else { session.run("COMMIT").await } };
@@ -140,7 +140,7 @@ async fn write(
     Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() })
 }
 
-/// Counts the tasks at these places, and notes that they may have the turn of their keys.
+/// Records the effects of the inserts of these tasks, given by their indices.
 pub(crate) fn count(
     writer: &mut Writer,
     tasks: &[NewTask],
@@ -159,7 +159,7 @@ pub(crate) fn count(
     }
 }
 
-/// The state in which a task begins that waits for this.
+/// The state in which a task with these prerequisites begins.
 fn state(waits: Option<&Prerequisites>) -> State {
     waits.map_or(State::Pending, Prerequisites::state)
 }
@@ -168,7 +168,7 @@ fn ordering_of(task: &NewTask) -> Option<Uuid> {
     task.body.ordering_key.as_deref().map(|key| ordering(&task.lane.tenant, key))
 }
 
-/// Writes tasks that are new and wait for nothing into the transaction that is under way, and counts them.
+/// Inserts new tasks without prerequisites in the transaction that is under way.
 pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) -> Result<(), Fault> {
     let new: Vec<usize> = (0..tasks.len()).collect();
     let rows: Vec<NewRows<'_>> = chunks(tasks, &new).map(|chunk| NewRows::of(tasks, lanes, chunk, &[])).collect();
@@ -177,7 +177,7 @@ pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[A
     Ok(())
 }
 
-/// Tells whoever waits for tasks of those that were written so, after the commit.
+/// Notifies dispatchers of tasks that were inserted so, after the commit.
 pub(crate) fn tell_of_new(writer: &Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
     let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.collect();
@@ -193,7 +193,7 @@ async fn write_all(session: &Session, rows: &[NewRows<'_>]) -> Result<(), Fault>
     Ok(())
 }
 
-/// Parts of the new tasks that a statement can carry.
+/// Splits the new tasks into parts that one statement can carry.
 pub(crate) fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterator<Item = &'a [usize]> {
     let mut rest = new;
     std::iter::from_fn(move || {
@@ -209,8 +209,8 @@ pub(crate) fn chunks<'a>(tasks: &'a [NewTask], new: &'a [usize]) -> impl Iterato
     })
 }
 
-/// Makes the keys of the tasks theirs, and recognises those that were used before: by others, or by an earlier task of
-/// the same batch.
+/// Takes the idempotency keys of the tasks, and recognises keys that were used before: by a stored
+/// task, or by an earlier one of the same batch.
 pub(crate) async fn submitted_before(session: &Session, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
     let mut places_of: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
     for (place, task) in tasks.iter().enumerate() {
@@ -283,7 +283,7 @@ async fn answer(
         SubmissionVerdict::Replay(first) => match found.get(&first) {
             Some(Ok(task)) => Ok(Inserted::Replayed(task.clone())),
             Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
-            // Its history was removed before its key: it was done, and is not done again.
+            // Its history was pruned before its key. The task ran, so that it is not run again.
             None => Ok(Inserted::KeyReused(first)),
         },
     })
@@ -315,7 +315,7 @@ pub(crate) struct NewRows<'a> {
     metadata: Vec<Option<String>>,
     trail: Vec<Cow<'a, [u8]>>,
     payload: Vec<&'a str>,
-    // Those that most tasks do not have are empty where none has them.
+    // Columns that most tasks do not have. They are empty where no task has them.
     ordering: Vec<Option<Uuid>>,
     ordering_key: Vec<Option<&'a str>>,
     depends_on: Vec<Option<Vec<u8>>>,
@@ -325,7 +325,7 @@ pub(crate) struct NewRows<'a> {
 }
 
 impl<'a> NewRows<'a> {
-    /// The tasks at these places; `waits` is empty if none of them waits for another.
+    /// The tasks at these indices. `waits` is empty if none has prerequisites.
     pub(crate) fn of(tasks: &'a [NewTask], lanes: &[Arc<Lane>], places: &[usize], waits: &[Prerequisites]) -> Self {
         fn each<'a, T>(tasks: &'a [NewTask], places: &[usize], column: impl Fn(&'a NewTask) -> T) -> Vec<T> {
             places.iter().map(|place| column(&tasks[*place])).collect()
@@ -408,7 +408,7 @@ impl<'a> NewRows<'a> {
             .await
     }
 
-    /// The ids of those that were not there.
+    /// Inserts the tasks whose ids are new. Returns these ids.
     pub(crate) async fn write_once(&self, session: &Session) -> Result<HashSet<Uuid>, Fault> {
         let rows = self.write(session, Sql::TaskInsertOnce).await?;
         Ok(rows.iter().map(|row| row.get(0)).collect())

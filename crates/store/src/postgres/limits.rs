@@ -1,13 +1,12 @@
-//! The gates of queues that restrict something: what claims may take from them.
+//! The limits of queues (the table `gates`): how much a claim may take.
 //!
-//! Every claim holds on to a share of its queues (an advisory lock, which nobody waits for but
-//! who changes one), and then locks their gates, of which most queues have none. Whoever
-//! changes a queue takes that share alone: claims that are under way end first, and those that
-//! come later see the change. How many tasks of a queue are held is counted under its limits's
-//! lock, and only claims make it more, so that it is never too small.
+//! Every claim takes a shared advisory lock for its queues and then locks their rows in `gates`, which
+//! most queues do not have. A change of a queue takes the advisory lock exclusively: claims under way
+//! end first, and later claims see the change. The held tasks of a queue are counted under the lock
+//! of its row. Only claims increase that number, so that the count is never too small.
 //!
-//! What this process has seen of gates (`LimitsCache`) only saves it from reading tasks that it may
-//! not take, and from looking at all where nothing is restricted; it may be out of date.
+//! [`LimitsCache`] is what this process has seen of the limits. It saves reads where nothing is limited
+//! and may be out of date. Only a queue that this process cannot read is paused by the cache alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -28,12 +27,12 @@ use crate::limit_watch::LimitWatch;
 use crate::limits::{Allowance, PauseEnd, QueueLimits};
 use crate::queue_columns::QueueComplaints;
 
-/// The advisory locks of claims and changes: their class, and how many there are. Queues that share one wait for each
-/// other's changes, for a moment.
+/// The class and the number of the advisory locks. Queues that share a lock wait for each other's
+/// changes, for a moment.
 const CLASS: i32 = 0x7055_0001;
 const SHARES: u16 = 64;
 
-/// What this process has seen of restricted queues (see the module).
+/// What this process has seen of limited queues (see the module).
 #[derive(Default)]
 pub(crate) struct LimitsCache {
     known: RwLock<HashMap<String, HashMap<String, SeenLimits>>>,
@@ -81,7 +80,7 @@ impl LimitsCache {
         }
     }
 
-    /// A claim has met a limits that was not known.
+    /// Remembers limits that a claim has found.
     fn meet(&self, found: &LockedLimits) {
         let mut known = self.known.write();
         let place = known.entry(found.tenant.clone()).or_default().entry(found.queue.clone()).or_default();
@@ -96,7 +95,7 @@ impl LimitsCache {
         known.get(tenant).and_then(|queues| queues.get(queue)).copied().unwrap_or_default()
     }
 
-    /// Whether no queue is restricted, as far as is known.
+    /// Whether no queue is known to be limited.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.read().is_empty()
     }
@@ -106,7 +105,7 @@ impl LimitsCache {
         self.get(tenant, queue).has_depth
     }
 
-    /// Whether somebody may wait for a place in the queue of this lane.
+    /// Whether a dispatcher may wait for a slot in the queue of this lane.
     pub(crate) fn has_places(&self, lane: &LaneKey) -> bool {
         self.get(&lane.tenant, &lane.queue).has_places
     }
@@ -117,9 +116,9 @@ pub(crate) struct ClaimedQueues {
     tenants: Vec<String>,
     queues: Vec<String>,
     shares: BTreeSet<u16>,
-    /// Those among them that this process takes for paused, since it cannot read their settings.
+    /// Those of them that count as paused, since this process cannot read their settings.
     unreadable: Vec<(String, String)>,
-    /// Whether one of them is known to restrict something.
+    /// Whether one of them is known to be limited.
     pub is_limited: bool,
 }
 
@@ -146,7 +145,7 @@ impl ClaimedQueues {
         Self { tenants, queues, shares, unreadable, is_limited }
     }
 
-    /// How the transaction begins: it holds on to its queues.
+    /// How the transaction begins: with the shared locks of its queues.
     pub(crate) fn begin(&self) -> String {
         let mut text = "BEGIN".to_owned();
         for (nth, share) in self.shares.iter().enumerate() {
@@ -178,8 +177,8 @@ impl ClaimedQueues {
     }
 }
 
-/// How whoever changes a queue begins: it waits for the claims under way, which last for milliseconds, unless their
-/// node is frozen. Claims that come meanwhile wait for it.
+/// How a change of a queue begins. It waits for the claims under way, which last milliseconds unless
+/// their node is frozen. Claims that come meanwhile wait for it.
 pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
     let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
     let key = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };
@@ -190,7 +189,7 @@ pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
     )
 }
 
-/// A limits, locked.
+/// The limits of a queue, locked.
 pub(crate) struct LockedLimits {
     tenant: String,
     queue: String,
@@ -220,7 +219,7 @@ fn found(row: &Row) -> LockedLimits {
     LockedLimits { tenant: row.get(0), queue: row.get(1), limits }
 }
 
-/// What a transaction may take from restricted queues.
+/// How much a transaction may take from limited queues.
 #[derive(Default)]
 pub(crate) struct Allowances {
     of_lane: HashMap<i64, usize>,
@@ -286,7 +285,7 @@ impl Allowances {
     }
 }
 
-/// How many tasks of each queue are held. The gates are locked, so that no claim makes it more.
+/// How many tasks of each queue are held. The limits are locked, so that no claim increases it.
 async fn running(session: &Session, found: &[LockedLimits]) -> Result<Vec<u64>, Fault> {
     let mut running = vec![0; found.len()];
     let limited: Vec<usize> = (0..found.len()).filter(|place| found[*place].limits.max_concurrency.is_some()).collect();

@@ -1,9 +1,9 @@
-//! Lists tasks page by page, over the live ones and the history at once.
+//! Lists tasks page by page, over the live tasks and the history at once.
 //!
-//! The newest first is the greatest id first; the soonest first is by `execute_at`, and among
-//! equals by id. Both orders are those of an index, and a task keeps its place in them when
-//! it moves from the live ones to the history, so that pages have neither gap nor repeat. A
-//! page looks at a bounded number of rows: one that finds little says where the next begins.
+//! Newest first means greatest id first. Soonest first means by `execute_at`, then by id. Both are
+//! orders of an index, and a task keeps its place in them when it moves to the history, so that pages
+//! have neither gap nor repeat. A page checks a bounded number of rows: a page with few matches still
+//! says where the next one begins.
 
 use punctual_core::ids::TaskId;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
@@ -19,19 +19,19 @@ use super::lanes::Lanes;
 use super::statements::Sql;
 use crate::listing::{self, ListedTables};
 
-/// How much work one page may be. A row that is looked at costs one, one that is read [`READ`]: about as long as they
-/// take, so that no page takes longer than a fraction of a second.
+/// How much work one page may be. A row that is checked costs one, one that is read [`READ`], about as
+/// long as they take. So no page takes longer than a fraction of a second.
 const BUDGET: usize = 50_000;
 const READ: usize = 10;
 
-/// How many rows are looked at at once.
+/// How many rows are checked at once.
 const CHUNK: usize = 2_000;
 
-/// What a listing found.
+/// One page of a listing.
 #[derive(Default)]
 pub(crate) struct Listed {
     pub page: Page,
-    /// Live rows that could not be read.
+    /// Unreadable live rows.
     pub unreadable: Vec<TaskId>,
     /// How large its tasks are.
     bytes: usize,
@@ -107,7 +107,7 @@ async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usiz
     Ok(rows.into_iter().map(candidate).collect())
 }
 
-/// Adds those of the candidates that are asked for; true when the page is at its end.
+/// Adds the candidates that match. True: the page is at its end.
 async fn take_in(
     session: &Session,
     lanes: &Lanes,
@@ -123,12 +123,12 @@ async fn take_in(
     let known = lanes.get(session, candidates.iter().map(|candidate| candidate.lane)).await?;
     let fits = |candidate: &&Candidate| {
         listing::row_fits(filter, candidate.state, candidate.execute_at)
-            // One whose lane is not there is nobody's, and told of as what cannot be read.
+            // A row without its lane belongs to no tenant and is reported as unreadable.
             && known.get(&candidate.lane).is_none_or(|lane| listing::lane_fits(filter, &lane.key))
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&Candidate> = candidates[..in_time].iter().filter(fits).collect();
-    // No more are read at once than the page has room for, and not many that would turn out not to fit.
+    // At most as many are read at once as the page has room for, and not many that turn out not to match.
     for some in wanted.chunks(limit.clamp(1, 100)) {
         *spent += some.len() * READ;
         let ids: Vec<TaskId> = some.iter().map(|candidate| candidate.id).collect();
@@ -141,7 +141,7 @@ async fn take_in(
                 }
                 Some(Err(bad)) if bad.is_live => listed.unreadable.push(candidate.id),
                 Some(Err(bad)) => {
-                    error!(task.id = %candidate.id, column = bad.fault.0, "a finished task cannot be read");
+                    error!(task.id = %candidate.id, column = bad.fault.0, "cannot read a finished task; it is left out of the listing");
                 }
                 _ => {}
             }
@@ -154,7 +154,7 @@ async fn take_in(
     Ok(in_time < candidates.len())
 }
 
-/// It may have moved on since it was looked at.
+/// Whether a task still matches: it may have changed since it was checked.
 fn still_fits(filter: &Filter, task: &Task) -> bool {
     listing::row_fits(filter, i64::from(task.state().code()), task.execute_at)
         && listing::lane_fits(filter, &task.lane.key)

@@ -1,9 +1,9 @@
-//! Notes that transactions leave for the resolver, and how it hears of them.
+//! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
-//! A transaction that may have made it another's turn, or has ended what others wait for, writes
-//! a row about it (`orders_due`, `settled_parents`): the note. After the commit the node's own
-//! resolver is told the first number, and begins there: what was worked off before it may have
-//! left dead entries. Now and then it begins at the front, and finds what others left.
+//! A note is a row of `orders_due` (the turn of a key may pass) or `settled_parents` (a parent has
+//! finished). After the commit the node's own resolver gets the first number and begins there, behind
+//! the dead index entries of older notes. Every second it begins at the front and finds the notes of
+//! other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(crate) struct Notes {
     states: Vec<i16>,
 }
 
-/// The first numbers of notes that were written.
+/// The first numbers of the notes that a transaction wrote.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FirstNotes {
     turn: Option<i64>,
@@ -50,7 +50,7 @@ pub(crate) struct FirstNotes {
 }
 
 impl Notes {
-    /// It may be another's turn.
+    /// Notes that the turn of a key may pass.
     pub(crate) fn turn(&mut self, ordering: Option<Uuid>) {
         if let Some(ordering) = ordering {
             self.orderings.push(ordering);
@@ -58,7 +58,7 @@ impl Notes {
         }
     }
 
-    /// A task that others may wait for has come to rest.
+    /// Notes that a task which others may depend on has finished.
     pub(crate) fn parent(&mut self, id: Uuid, state: State) {
         self.parents.push(id);
         self.states.push(state_column(state));
@@ -80,7 +80,7 @@ impl Notes {
         }
     }
 
-    /// Writes them; those that there are none of cost nothing.
+    /// Writes the notes. A kind without notes costs no statement.
     pub(crate) async fn write(&self, session: &Session) -> Result<FirstNotes, Fault> {
         let turn = async {
             if self.orderings.is_empty() {
@@ -101,14 +101,14 @@ impl Notes {
     }
 }
 
-/// What the resolver of this node has heard of (see the module).
+/// What the resolver of this node knows of the notes (see the module).
 #[derive(Default)]
 pub(crate) struct Outbox {
     pub turns: NoteFront,
     pub parents: NoteFront,
-    /// Behind which keys and dead letters what is held is reviewed next.
+    /// Where the next review begins.
     pub reviewed: Mutex<ReviewCursor>,
-    /// Where the resolver goes on to look at it, since a queue has ceased to hold.
+    /// Where the round continues, if one is under way.
     round: Mutex<Option<ReviewCursor>>,
     noted: Notify,
 }
@@ -123,18 +123,18 @@ impl Outbox {
         }
     }
 
-    /// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
+    /// Begins a round: a queue no longer holds the tasks behind its dead letters.
     pub(crate) fn begin_round(&self) {
         *self.round.lock() = Some(ReviewCursor::front());
         self.noted.notify_one();
     }
 
-    /// Where a round goes on; whoever takes it goes on with it.
+    /// Takes the round to continue it.
     pub(crate) fn take_round(&self) -> Option<ReviewCursor> {
         self.round.lock().take()
     }
 
-    /// A round goes on there, unless another one has begun; whether there is one.
+    /// Keeps the round at this cursor, unless another one has begun. Returns whether one is under way.
     pub(crate) fn keep_round(&self, place: Option<ReviewCursor>) -> bool {
         let mut round = self.round.lock();
         *round = round.or(place);
@@ -158,13 +158,13 @@ struct FrontState {
 }
 
 impl NoteFront {
-    /// There is a note with this number.
+    /// Remembers a note with this number.
     pub(crate) fn note(&self, seq: i64) {
         let first = &mut self.0.lock().first;
         *first = Some(first.map_or(seq, |first| first.min(seq)));
     }
 
-    /// Where to begin; none if there is nothing that is known of, and it is not time to look at the front.
+    /// Where to begin. None: no note is known, and it is not time to begin at the front.
     pub(crate) fn begin(&self) -> Option<i64> {
         let mut known = self.0.lock();
         let first = known.first.take();

@@ -23,16 +23,16 @@ use super::writer::WriterShared;
 use super::{get, row};
 use crate::columns::node_column;
 
-/// Looks from the beginning may take up to one part in so many of the time, where they take long.
+/// Slow scans from the beginning take at most one part in this many of the time.
 const SHARE: u32 = 50;
 
-/// What ran out within this is looked at again: it may have been committed since.
+/// Rows that expired within this time are scanned again: they may have been committed since.
 const MARGIN_MILLIS: i64 = 1_000;
 
-/// Up to where everything overdue was found (see the module).
+/// The low watermarks of the scans (see the module).
 pub(crate) struct LowWatermarks {
     state: Mutex<WatermarkState>,
-    /// What a look from the beginning may take without being seldom.
+    /// A scan from the beginning that is faster than this runs every time.
     quick: Duration,
 }
 
@@ -40,15 +40,15 @@ struct WatermarkState {
     watermark: LowWatermark,
     /// The watermark that was written below since the last look began, which may not have seen it.
     lowest: LowWatermark,
-    /// When to look from the beginning again.
+    /// When to scan from the beginning again.
     again: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LowWatermark {
-    /// No hold ran out up to then that was not found.
+    /// Every hold that expired up to then was found.
     held: i64,
-    /// No waiting task expired up to then that was not found.
+    /// Every waiting task that expired up to then was found.
     waiting: i64,
 }
 
@@ -67,7 +67,7 @@ impl LowWatermarks {
         Self { state: Mutex::new(WatermarkState { watermark: GROUND, lowest: ROOF, again: Instant::now() }), quick }
     }
 
-    /// Waiting tasks were written that expire then, and holds that end then.
+    /// Lowers the watermarks: waiting tasks and holds were written that expire at these instants.
     pub(crate) fn wrote(
         &self,
         waiting: impl IntoIterator<Item = Timestamp>,
@@ -82,7 +82,7 @@ impl LowWatermarks {
     }
 }
 
-/// What was found to be overdue.
+/// The overdue tasks that were found.
 #[derive(Default)]
 pub(crate) struct Overdue {
     pub tasks: Vec<Task>,
@@ -90,7 +90,7 @@ pub(crate) struct Overdue {
     pub unreadable: Vec<TaskId>,
 }
 
-/// Finds what is overdue, each once.
+/// Finds overdue tasks, each once.
 pub(crate) async fn overdue(
     session: &Session,
     shared: &WriterShared,
@@ -139,7 +139,7 @@ async fn look(
         }
         match found {
             Err(fault) if !fault.breaks_connection() && watermark != GROUND => {
-                debug!(fault = %fault.tell(), "could not look for what is overdue from the beginning");
+                debug!(fault = %fault.tell(), "cannot scan for overdue tasks from the beginning; scanning from the low watermark");
             }
             found => return found,
         }
@@ -148,7 +148,7 @@ async fn look(
     session.query(Sql::OverdueSince, &[&now, &dead, &limit, &watermark.held, &watermark.waiting, &node]).await
 }
 
-/// When the hold of a row ends, or it expires while it waits.
+/// When the hold of a row ends, and when the row expires while it waits.
 fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
     (row.get(row::LEASE_EXPIRES_AT), row.get(row::EXPIRES_AT))
 }

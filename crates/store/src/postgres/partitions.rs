@@ -1,10 +1,10 @@
-//! Which node owns which partition: a round is one transaction, and nodes take turns one at a time.
+//! Which node owns which partition. A round is one transaction, and one node at a time makes a round.
 //!
-//! The rows are locked so that turns wait for each other and claims do not wait for renewals.
-//! Only what a node takes is locked against claims too (`terms`): nobody takes a partition
-//! while a claim by the term of its last owner is under way, and a claim that comes later sees
-//! the new owner. When a node gives something up the others are told, so that they need not
-//! wait for their next round.
+//! The locks on the rows make rounds wait for each other, but claims do not wait for renewals. Only
+//! the partitions that a node takes are locked against claims too (`terms`). So no partition changes
+//! hands while a claim in the term of its last owner is under way, and a later claim sees the new
+//! owner. A node that gives up partitions notifies the others, so that they need not wait for their
+//! next round.
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -18,19 +18,20 @@ use super::statements::Sql;
 use crate::columns::{node_column, node_from_column, number_column};
 use crate::partition_round::{PartitionRound, ownership as ownership_of_columns};
 
-/// How a round begins. All others wait for a node that is frozen in the middle of one, so that the server ends it soon.
+/// How a round begins. The timeouts make the server end the round of a frozen node soon, since all
+/// other nodes wait for it.
 pub(crate) const BEGIN: &str =
     "BEGIN; SET LOCAL idle_in_transaction_session_timeout = '1s'; SET LOCAL lock_timeout = '2s'";
 
-/// What came of a round.
+/// The outcome of a round.
 pub(crate) struct RoundResult {
     /// What the node owns now.
     pub owned: Vec<Ownership>,
-    /// Whether something was its to take that a claim is still under way in.
+    /// Whether it could not take a partition because a claim is still under way in it.
     pub is_short: bool,
 }
 
-/// A node takes its round. `news` is what the other nodes are told if it gives something up.
+/// A node makes its round. `news` is the notification for the other nodes if it gives something up.
 pub(crate) async fn take_round(
     session: &Session,
     clock: &dyn Clock,
@@ -48,7 +49,7 @@ pub(crate) async fn take_round(
     begun?;
     made?;
     let rows: Vec<Ownership> = rows?.iter().map(ownership_of).collect();
-    // Waiting for the others took its time.
+    // Waiting for the other rounds took time.
     let now = clock.now();
     let members = members(session, round, now).await?;
     let mut changes = round.changes(&rows, &members, now);
@@ -67,7 +68,7 @@ pub(crate) async fn take_round(
     Ok(RoundResult { owned: changes, is_short })
 }
 
-/// A node leaves, and the others are told.
+/// A node leaves, and the others are notified.
 pub(crate) async fn leave(session: &Session, now: Timestamp, node: NodeId, news: &str) -> Result<(), Fault> {
     let (node, now) = (node_column(node), now.as_millis());
     let leave: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&node, &now];
@@ -95,14 +96,15 @@ fn ownership_of(row: &Row) -> Ownership {
     ownership_of_columns(row.get(0), row.get(1), row.get(2), row.get(3))
 }
 
-/// The nodes that take part: this one, and those that have not run out. (The others are dropped.)
+/// The nodes that take part: this one, and those that have not expired. (Expired ones are removed.)
 async fn members(session: &Session, round: PartitionRound, now: Timestamp) -> Result<Vec<NodeId>, Fault> {
     let until = round.expires_at(now).as_millis();
     let rows = session.query(Sql::PartitionMemberSaw, &[&node_column(round.node), &now.as_millis(), &until]).await?;
     Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([round.node]).collect())
 }
 
-/// Locks what changes hands against claims. What cannot be had is left out of the changes; whether that is none.
+/// Locks the partitions that change hands against claims. Drops the changes that could not be locked.
+/// Returns whether all were.
 async fn lock_taken(session: &Session, rows: &[Ownership], changes: &mut Vec<Ownership>) -> Result<bool, Fault> {
     let is_taken = |change: &Ownership| {
         let before = rows.binary_search_by_key(&change.partition, |row| row.partition);

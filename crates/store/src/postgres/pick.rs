@@ -1,9 +1,9 @@
-//! Gives the due tasks of lanes to claims, in order: pure, the claims wait while more is read.
+//! Distributes due tasks to the claims of a transaction. Pure: it says what to read next.
 //!
-//! The claims of a transaction are made one after the other, each with its lanes in its
-//! order and within its limits and those of its queues, and with a bound from its instant on. What has expired is not given out. When a lane has run out of
-//! rows that were read, and may have more, the picker stops and says what to read; it goes on
-//! where it stopped.
+//! The claims are served one after the other, each with its lanes in its order, within its own limits
+//! and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not given out.
+//! Where a lane may have more rows than were read, the picker stops and says what to read; then it
+//! continues where it stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -27,16 +27,16 @@ const BEHIND_EXPIRED: usize = 256;
 pub(crate) struct Due {
     pub id: Uuid,
     pub lane: i64,
-    /// Which look of a need it was read for.
+    /// The index of the look that it was read for.
     pub look: usize,
     pub place: Place,
     pub tid: Tid,
-    /// How large its payload is.
+    /// The size of its payload.
     pub bytes: i32,
     pub task: Result<Task, Unreadable>,
 }
 
-/// A payload that is larger than this is read when it is known that its task is taken.
+/// Larger payloads are read once it is known that their tasks are claimed.
 pub(crate) const SMALL_BYTES: i32 = 16 << 10;
 
 impl Due {
@@ -46,21 +46,21 @@ impl Due {
     }
 }
 
-/// What is to be read: lanes and how many of each at the most, and how many in all.
+/// What to read: lanes with a maximum each, and a maximum in all.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Need {
     pub looks: Vec<(LaneRange, usize)>,
     pub limit: usize,
 }
 
-/// A lane, as far as it was read.
+/// The rows of a lane that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
     rows: VecDeque<Due>,
     is_at_end: bool,
     /// The last row that was read.
     pub read: Option<Place>,
-    /// The last row that was given, or had expired.
+    /// The last row that was given out, or had expired.
     pub used: Option<Place>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Picked {
     pub due: Due,
 }
 
-/// Where the picking stands.
+/// The state of the distribution.
 pub(crate) struct Picker<'a> {
     claims: &'a [Claim],
     now: Timestamp,
@@ -79,19 +79,19 @@ pub(crate) struct Picker<'a> {
     at: PickCursor,
     pub taken: Vec<Picked>,
     pub expired: Vec<Picked>,
-    /// Rows that do not hold what was written to them.
+    /// Unreadable rows, each with its column at fault.
     pub unreadable: Vec<(Uuid, &'static str)>,
-    /// What each claim looked at.
+    /// The lanes that each claim visited.
     pub visited: Vec<Vec<LaneRange>>,
-    /// Whether a claim is given nothing.
+    /// The claims that get nothing.
     refused: Vec<bool>,
-    /// What restricted queues let through.
+    /// How much may be taken from limited queues.
     pub allowances: Allowances,
-    /// What was picked, where it could be read twice: by claims with and without a bound, from one lane.
+    /// The picked ids, where claims with and without a bound may read the same row twice.
     seen: Option<HashSet<Uuid>>,
 }
 
-/// The claim and the lane under way, and what the claim was given.
+/// The claim and the lane under way, and what the claim has got.
 #[derive(Clone, Copy, Default)]
 struct PickCursor {
     claim: usize,
@@ -119,12 +119,12 @@ impl<'a> Picker<'a> {
         }
     }
 
-    /// The time that it goes by from now on, and what restricted queues let through.
+    /// Sets the time, and how much may be taken from limited queues.
     pub(crate) fn restrict(&mut self, now: Timestamp, allowances: Allowances) {
         (self.now, self.allowances) = (now, allowances);
     }
 
-    /// What to read at first: the lanes of all claims in the order in which they are looked at.
+    /// The first read: the lanes of all claims in the order of their visits.
     pub(crate) fn first_need(&mut self) -> Need {
         let mut looks: Vec<(LaneRange, usize)> = Vec::new();
         let mut place: HashMap<LaneRange, usize> = HashMap::new();
@@ -148,7 +148,7 @@ impl<'a> Picker<'a> {
         Need { looks, limit }
     }
 
-    /// Takes in what was read of what was needed: look by look in that order, and cut off at the limit.
+    /// Takes in the rows of a read: look by look in that order, cut off at the limit.
     pub(crate) fn take_in(&mut self, need: &Need, rows: Vec<Due>) {
         let cut = (rows.len() >= need.limit).then(|| rows.last().map(|due| due.look)).flatten();
         let mut of_look: HashMap<usize, Vec<Due>> = HashMap::new();
@@ -165,7 +165,7 @@ impl<'a> Picker<'a> {
         }
     }
 
-    /// By when is due what is read of a lane: by now, unless a claim looks ahead.
+    /// Upper bound of `due_at` for a read: now, unless a claim looks ahead.
     pub(crate) fn due_by(&self, look: LaneRange, now: Timestamp) -> Timestamp {
         let at_it = |claim: &&Claim| claim.lanes.iter().any(|(lane, _)| range(claim, *lane) == look);
         let of = |claim: &Claim| claims::due_by(&claim.claimant, now);
@@ -173,19 +173,19 @@ impl<'a> Picker<'a> {
         ahead.filter(at_it).map(of).max().unwrap_or(now)
     }
 
-    /// This claim is given nothing, and looks at no lane.
+    /// Gives this claim nothing.
     pub(crate) fn refuse(&mut self, claim: usize) {
         self.refused[claim] = true;
     }
 
-    /// What was read and is given to nobody, if a claim was refused: the first of each lane, and when it is due.
+    /// If a claim was refused: the first row of each lane that was read in vain, and when it is due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
         let any = self.refused.contains(&true);
         let first = |(range, stream): (&LaneRange, &Stream)| Some((range.lane, stream.rows.front()?.place.0));
         self.streams.iter().filter(|_| any).filter_map(first).collect()
     }
 
-    /// Goes on as far as it can; what has to be read, or none at the end.
+    /// Continues as far as it can. Returns what to read next; none at the end.
     pub(crate) fn go_on(&mut self) -> Option<Need> {
         while let Some(claim) = self.claims.get(self.at.claim) {
             let lanes: &[_] = if self.refused[self.at.claim] { &[] } else { &claim.lanes };
@@ -253,7 +253,7 @@ impl<'a> Picker<'a> {
     }
 }
 
-/// What a claim looks at in a lane.
+/// The range of a lane that a claim reads.
 fn range(claim: &Claim, lane: LaneId) -> LaneRange {
     LaneRange { lane: lane.number(), from: claims::bound(&claim.claimant) }
 }

@@ -1,8 +1,8 @@
-//! Takes live rows that cannot be read out of the way of the others.
+//! Moves live rows that cannot be read out of the way.
 //!
-//! A row that claims, starts or the reaper's reads stumble over is moved, as it is, to the
-//! table `quarantine`: the next claim does not meet it again, nothing of it is lost, and
-//! somebody can look at it. It is logged once, here.
+//! A row that a claim, a start or the reaper cannot read is moved unchanged to the table
+//! `quarantine`. The next claim does not meet it again, nothing of it is lost, and an operator can
+//! inspect it. This module logs it, once.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -17,7 +17,8 @@ use super::statements::Sql;
 use super::writer::Writer;
 use crate::effects::{Effects, LaneInstant};
 
-/// Moves rows that somebody could not read, with the columns at fault, and says so in the log: a transaction of its own.
+/// Moves unreadable rows, given with the columns at fault, and logs them. It is a transaction of its
+/// own.
 pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
     if rows.is_empty() {
         return Ok(());
@@ -39,7 +40,7 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
     writer.commit().await
 }
 
-/// Moves the rows that a reader could not read, if they still cannot be read.
+/// Moves the rows that a reader found unreadable, if they still are.
 pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
     let found = get::by_ids(&writer.session, &writer.shared.lanes, ids).await?;
     let bad = |(id, found): (&TaskId, &get::Found)| {
@@ -51,7 +52,7 @@ pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()
     Ok(vec![(); ids.len()])
 }
 
-/// Counts what was put away, up to ten thousand.
+/// Counts the rows in quarantine, up to ten thousand.
 pub(crate) async fn count(session: &Session) -> Result<u64, Fault> {
     let rows = session.query(Sql::QuarantineCount, &[]).await?;
     Ok(rows.first().map_or(0, |row| u64::try_from(row.get::<_, i64>(0)).unwrap_or(0)))

@@ -1,4 +1,4 @@
-//! What queues are set to.
+//! The settings and pauses of queues.
 
 use std::collections::HashMap;
 
@@ -13,14 +13,15 @@ use super::limits;
 use super::statements::Sql;
 use crate::queue_columns::{self, QueueComplaints, QueueRow, ReadQueue};
 
-/// What became of a change.
+/// The outcome of a change.
 pub(crate) struct QueueWrite {
     pub changed: Changed,
-    /// The queue has ceased to hold what waits behind its dead letters.
+    /// Whether the queue no longer holds the tasks behind its dead letters.
     pub releases_held: bool,
 }
 
-/// Changes a queue, when the claims that are under way in it have ended. `news` is what the other nodes are told.
+/// Changes a queue once the claims under way in it have ended. `news` is the notification for the
+/// other nodes.
 pub(crate) async fn change(
     session: &Session,
     complaints: &QueueComplaints,
@@ -80,7 +81,7 @@ async fn put(session: &Session, queue: &Queue) -> Result<u64, Fault> {
         .await
 }
 
-/// A queue that restricts nothing has no gate.
+/// Writes the limits of a queue; one without limits has no row in `gates`.
 async fn put_gate(session: &Session, queue: &Queue) -> Result<u64, Fault> {
     let settings = &queue.settings;
     let max_depth = settings.max_depth.map(|most| i64::try_from(most).unwrap_or(i64::MAX));
@@ -97,7 +98,7 @@ async fn put_gate(session: &Session, queue: &Queue) -> Result<u64, Fault> {
     session.execute(Sql::GatePut, &parameters).await
 }
 
-/// A queue that exists.
+/// A queue that exists, with its counts.
 pub(crate) async fn queue(
     session: &Session,
     complaints: &QueueComplaints,

@@ -1,5 +1,5 @@
-//! Works off what transactions left to the resolver (`outbox`): ends of tasks that others wait for (`parents`), and
-//! keys of which it may be another's turn (`turns`). A step is a transaction each.
+//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering keys
+//! whose turn may pass (`turns`). Each step is one transaction.
 
 mod parents;
 mod turns;
@@ -21,22 +21,22 @@ use super::writer::Writer;
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
-/// Keys and dead letters that are reviewed at once.
+/// Keys and dead letters that one review checks.
 const PAGE: usize = 500;
 
-/// Behind which key and which dead letter what is held is looked at next.
+/// The cursor of the reviews in this store.
 pub(crate) type ReviewCursor = review::ReviewCursor<Uuid, Uuid>;
 
-/// What the resolver asks for.
+/// What the resolver asks the store to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolverStep {
-    /// To work off some notes.
+    /// Work off some notes.
     Resolve,
-    /// To look at some of what is held.
+    /// Review a page of what is held.
     Review,
 }
 
-/// Takes the steps; whoever else asked for one meanwhile has got it.
+/// Takes the steps. One run answers every call that waits for the same step.
 pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Result<Vec<Resolved>, Fault> {
     let mut resolved = Resolved::default();
     if steps.contains(&ResolverStep::Review) {
@@ -59,7 +59,7 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
     Ok(answers)
 }
 
-/// Tells this node and the others what may be claimed now; gives it with its lanes.
+/// Notifies this node and the others of tasks that may be claimed now. Returns them with their lanes.
 async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
     writer.shared.cursors.put(waiting.iter().copied());
     writer.shared.notifier.tell(waiting, writer.now());
@@ -68,15 +68,15 @@ async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>,
     Ok(waiting.iter().filter_map(of_lane).collect())
 }
 
-/// How a task came to rest that was a dead letter once.
+/// How a task finished that was a dead letter once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct DeadLetterEnd {
-    /// It is one, and its queue holds what waits behind it.
+    /// It still is one, and its queue holds the tasks behind it.
     holds: bool,
     state: State,
 }
 
-/// How these tasks came to rest, as far as they did.
+/// How these tasks finished, as far as they did.
 async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLetterEnd>, Fault> {
     if ids.is_empty() {
         return Ok(HashMap::new());
@@ -86,18 +86,18 @@ async fn letters(session: &Session, ids: &[Uuid]) -> Result<HashMap<Uuid, DeadLe
     Ok(rows.iter().map(|row| (row.get(0), letter(row))).collect())
 }
 
-/// The state that a task came to rest in; what nobody can read is no completion.
+/// The state in which a task finished; an unreadable one counts as failed.
 fn ended_as(row: &Row, column: usize) -> State {
     State::from_code(i64::from(row.get::<_, i16>(column))).unwrap_or(State::Failed)
 }
 
-/// Those of these tasks that are dead letters whose queues hold what waits behind them.
+/// The dead letters among these tasks whose queues hold the tasks behind them.
 pub(crate) async fn holding(session: &Session, ids: &[Uuid]) -> Result<HashSet<Uuid>, Fault> {
     let known = letters(session, ids).await?;
     Ok(known.into_iter().filter(|(_, letter)| letter.holds).map(|(id, _)| id).collect())
 }
 
-/// Looks at a page of what is held if a queue has ceased to hold; whether there is more to look at.
+/// Reviews one page if a round is under way. Returns whether there are more pages.
 async fn go_round(writer: &mut Writer) -> Result<bool, Fault> {
     let Some(place) = writer.shared.outbox.take_round() else { return Ok(false) };
     let reviewed = review(writer, place).await;
@@ -106,10 +106,10 @@ async fn go_round(writer: &mut Writer) -> Result<bool, Fault> {
     reviewed.map(|_| more)
 }
 
-/// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
-/// where the next page begins.
+/// Leaves a note for each dead letter that holds nothing any more: it was re-driven or removed, or
+/// its queue no longer holds. Returns where the next page begins.
 async fn review(writer: &mut Writer, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
-    // Behind the last of all there is none.
+    // Nothing comes behind the greatest id.
     let (after_key, after_letter) = (place.key.unwrap_or(Uuid::max()), place.letter.unwrap_or(Uuid::max()));
     let keys = writer.session.begin(Sql::OrderHeld, &[&after_key, &count_column(PAGE)]).await?;
     let parents = writer.session.query(Sql::ParentHeld, &[&after_letter, &count_column(PAGE)]).await?;

@@ -1,7 +1,7 @@
 //! How a task is read from a row.
 //!
-//! Every statement that gives whole tasks gives the columns named here, in this order; those
-//! that only a live task has are NULL of a final one, and the other way round.
+//! Every statement that reads whole tasks returns the columns named here, in this order. Columns that
+//! only a live task has are NULL for a final one, and the other way round.
 
 use std::sync::Arc;
 
@@ -51,13 +51,13 @@ const ORDERING_KEY: usize = 32;
 const DEPENDS_ON: usize = 33;
 const ON_DEPENDENCY_FAILURE: usize = 34;
 
-/// Only where due tasks are read: the order of submission, how large the payload is, and where the row is.
+/// Only where due tasks are read: number of submission, size of the payload, location of the row.
 pub(crate) const SEQ: usize = 35;
 pub(crate) const PAYLOAD_BYTES: usize = 36;
 pub(crate) const PLACE: usize = 37;
 pub(crate) const LOOK: usize = 38;
 
-/// Only where queued tasks are read: where the row is.
+/// Only where queued tasks are read: location of the row.
 pub(crate) const PLACE_OF_QUEUED: usize = 35;
 
 /// Reads a task.
@@ -141,7 +141,7 @@ pub(crate) fn hold(row: &Row, first: usize, worker: Option<&str>) -> Result<Opti
     }))
 }
 
-/// Reads one column as what it must be.
+/// Reads one column as this type.
 pub(crate) fn get<'r, T: FromSql<'r>>(row: &'r Row, column: usize, name: &'static str) -> Result<T, Unreadable> {
     row.try_get(column).map_err(|_| Unreadable(name))
 }
@@ -177,7 +177,7 @@ fn json(row: &Row, column: usize, name: &'static str) -> Result<Option<Json>, Un
     get::<Option<&str>>(row, column, name)?.map(|text| columns::json(text, name)).transpose()
 }
 
-/// The column of a count of attempts or crashes; what is greater than the column can hold is cut to it.
+/// The column of a count of attempts or crashes, saturated to what the column can hold.
 pub(crate) fn count_column(count: u32) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -1,4 +1,4 @@
-//! Begins the runs of queued tasks.
+//! Starts the runs of queued tasks.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use super::{get, quarantine, row};
 use crate::claims::{self, advance, made};
 use crate::effects::{Effects, LaneInstant};
 
-/// Begins tasks; answers in order.
+/// Starts tasks; answers in order.
 pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
     let mut ids: Vec<Uuid> = starts.iter().map(|start| start.id.uuid()).collect();
     ids.sort_unstable();
@@ -42,10 +42,10 @@ pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<O
     Ok(answers)
 }
 
-/// What is to become of the tasks.
+/// What the call does to the tasks.
 struct StartDecisions {
     now: Timestamp,
-    /// The tasks that begin, and the places of their starts.
+    /// The tasks that start, and the indices of their calls.
     began: Vec<(usize, Task)>,
     started: Vec<(TaskId, Change)>,
     expired: Vec<(TaskId, Change)>,
@@ -53,7 +53,7 @@ struct StartDecisions {
 }
 
 impl StartDecisions {
-    /// The first of several starts of a task is the one that may begin it.
+    /// Only the first of several starts of a task may start it.
     fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
         let now = writer.now();
         let mut decided =
@@ -100,7 +100,7 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
     let notes = std::mem::take(&mut writer.notes);
     let counts = Counts::take(&mut writer.tally);
     let (session, slot) = (&writer.session, writer.slot);
-    // Everything is locked, so that nothing of this can be lost: it is sent at once.
+    // All rows are locked, so that no write can fail its condition: everything is sent at once.
     let (written, counted, noted, committed) = tokio::join!(
         biased;
         held_rows::write(session, &takes),

@@ -1,7 +1,6 @@
 //! Applies changes: each one conditional write, as the state machine made it.
 //!
-//! `claim` and `start` make their changes here too, so that a row is changed in one place
-//! only.
+//! Claims and starts change their rows here too, so that a row is changed in one place only.
 
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> 
     changes.iter().map(|(id, change)| apply_one(session, *id, change)).collect()
 }
 
-/// Applies changes as the holder of a lease; none if somebody else has held it since.
+/// Applies changes as the holder of a lease. None: another node has held the lease since.
 pub(crate) fn apply_as(
     session: &mut Session<'_>,
     lease: &Lease,
@@ -55,7 +54,7 @@ fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<A
         return Ok(Applied::Lost);
     }
     if change.from.is_final() {
-        // Only dead letters come back.
+        // Only dead letters can be re-driven.
         let comes_back = change.from == State::DeadLettered;
         return if comes_back { redrive(session, place, change) } else { Ok(Applied::Lost) };
     }
@@ -109,7 +108,7 @@ fn fits(change: &Change, state: i64, version: i64) -> bool {
     state == i64::from(change.from.code()) && version == number_column(change.expected_version)
 }
 
-/// Whether the hold is the one that was judged: a sign of life since has changed it and not the version.
+/// Whether the hold is the one that was judged. A sign of life changes the hold but not the version.
 fn is_still_held(session: &mut Session<'_>, id: TaskId, judged: Judged) -> Result<bool, Fault> {
     let look = session.statements.get(Sql::HoldJudge)?;
     let hold = look.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -122,7 +121,7 @@ fn is_of_tenant(session: &mut Session<'_>, lane: i64, tenant: Option<&str>) -> R
     Ok(session.lanes.get(session.connection, lane)?.is_some_and(|lane| lane.key.tenant == tenant))
 }
 
-/// A live task stays live.
+/// Changes the row of a task that stays live.
 pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) -> Result<(), Fault> {
     if change.cancel_requested {
         let ask = session.statements.get(Sql::TaskAskToStop)?;
@@ -153,7 +152,7 @@ pub(crate) fn change_task(session: &mut Session<'_>, seq: i64, change: &Change) 
     Ok(())
 }
 
-/// A live task comes to rest: its row moves to the history. False: it is not where the change expects it.
+/// Finishes a live task: its row moves to the history. False: the row is not as the change expects.
 pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<bool, Fault> {
     let [leave, insert] = session.statements.two(Sql::TaskLeave, Sql::HistoryInsert)?;
     let mut rows = leave.query([id.uuid().as_bytes()])?;
@@ -197,7 +196,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
             return Err(error.into());
         }
-        // It is there already, which nothing of ours does: others must not fail with it.
+        // The history has it already, which no code of ours does. Other changes must not fail with it.
         quarantine::put_astray(session, seq)?;
         return Ok(false);
     }
@@ -210,7 +209,7 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
     Ok(true)
 }
 
-/// A task that came to rest does not wait any more.
+/// Removes the edges to the parents of a task that finished.
 fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
     let query = session.statements.get(Sql::BodyDependsOn)?;
     let parents: Option<Option<Vec<u8>>> = query.query_row([child], |row| row.get(0)).optional()?;
@@ -224,7 +223,7 @@ fn stop_waiting(session: &mut Session<'_>, child: i64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A dead letter comes back to life.
+/// Re-drives a dead letter.
 fn redrive(session: &mut Session<'_>, mut place: FoundRow, change: &Change) -> Result<Applied, Fault> {
     place.ordering = ordering_of(session, &place)?;
     session.statements.get(Sql::HistoryRedrive)?.execute((
@@ -245,7 +244,7 @@ fn redrive(session: &mut Session<'_>, mut place: FoundRow, change: &Change) -> R
     place.record(session, change, lane)
 }
 
-/// The name of a task's ordering key, by what was submitted.
+/// The name of a task's ordering key, from its body.
 fn ordering_of(session: &mut Session<'_>, place: &FoundRow) -> Result<Option<Ordering>, Fault> {
     let query = session.statements.get(Sql::BodyOrdering)?;
     let key: Option<Option<String>> = query.query_row([place.seq], |row| row.get(0)).optional()?;
@@ -254,7 +253,7 @@ fn ordering_of(session: &mut Session<'_>, place: &FoundRow) -> Result<Option<Ord
     Ok(Some(ordering(&lane.key.tenant, &key).into_bytes()))
 }
 
-/// Writes what the submitter changed; gives the lane that the task is in from now on.
+/// Writes an edit. Returns the lane of the task afterwards.
 fn edit_task(session: &mut Session<'_>, place: &FoundRow, edit: &Edit) -> Result<i64, Fault> {
     let lane = match edit.priority {
         Some(priority) => {

@@ -1,4 +1,4 @@
-//! Takes due tasks for a claimant, as many as the limits of their queues let (`gates`).
+//! Claims due tasks, as many as the limits of their queues allow (`limits`).
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use super::{apply, outbox, quarantine};
 /// How many rows are read at once behind expired ones.
 const BEHIND_EXPIRED: usize = 256;
 
-/// Makes claims one after the other.
+/// Makes claims, one after the other.
 pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<Claimed>, Fault> {
     claims.iter().map(|claim| claim_one(session, claim)).collect()
 }
@@ -75,7 +75,7 @@ fn lost(session: &mut Session<'_>, claimant: &Claimant) -> Result<Vec<Partition>
     Ok(lost)
 }
 
-/// How tasks are taken.
+/// On whose behalf, when and how far ahead a claim takes tasks.
 struct ClaimContext<'a> {
     claimant: &'a Claimant,
     by: &'a By<'a>,
@@ -83,7 +83,7 @@ struct ClaimContext<'a> {
 }
 
 impl<'a> ClaimContext<'a> {
-    /// The moment at which a task is taken, which for one that is not quite due is when it is.
+    /// The instant at which a task is taken: now, or its due instant if that is a little ahead.
     fn of(&self, task: &Task) -> By<'a> {
         By { now: self.by.now.max(task.due_at), ..self.by.clone() }
     }
@@ -145,14 +145,14 @@ fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &Claim
 /// The number of a due row, and the task in it.
 type DueRow = (i64, Result<Task, Unreadable>);
 
-/// How much is read at once at the most.
+/// How much one read returns at most.
 #[derive(Clone, Copy)]
 struct ReadBound {
     rows: usize,
     bytes: usize,
 }
 
-/// The due tasks of a lane, first due first. The one that passes the bound's bytes is the last.
+/// The due tasks of a lane, first due first. The task that exceeds the byte bound is the last.
 fn due(
     session: &mut Session<'_>,
     lane: LaneId,

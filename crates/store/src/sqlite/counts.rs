@@ -7,7 +7,7 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Reads the counts, which every transaction keeps (see `tally.rs`).
+/// Reads the counts, which every transaction updates (see `tally.rs`).
 pub(crate) fn counts(session: &mut Session<'_>) -> Result<Vec<Count>, Fault> {
     let query = session.statements.get(Sql::CountsList)?;
     let mut rows = query.query([])?;

@@ -1,7 +1,7 @@
-//! Stores tasks of which some depend on others.
+//! Inserts batches in which some tasks depend on others.
 //!
-//! All members of a batch are judged before the first is written: a member may depend on one
-//! that stands behind it.
+//! Every member gets its verdict before the first is written: a member may depend on one that comes
+//! later in the batch.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use super::statements::Sql;
 use crate::dependencies::{DependencyBatch, KnownParent, MemberPlan, MemberStatus, Prerequisites};
 use crate::submissions::SubmissionVerdict;
 
-/// Stores tasks; answers in order.
+/// Inserts tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     let verdicts = judge_all(session, &tasks)?;
     let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
@@ -38,7 +38,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
     for ((task, verdict), plan) in tasks.into_iter().zip(verdicts).zip(plans) {
         answers.push(match (plan, verdict) {
             (MemberPlan::Unknown(missing), verdict) => {
-                // One that found no room was not expected, and its key is not taken.
+                // A task whose queue is full was not counted, and its key was not taken.
                 if matches!(verdict, SubmissionVerdict::New) {
                     expect(session, &task, -1)?;
                     free_key(session, &task)?;
@@ -73,7 +73,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
     Ok(answers)
 }
 
-/// Judges the tasks one after the other: each counts for the depth of its queue as soon as it is expected.
+/// The verdicts, one after the other: each new task counts for the depth of its queue at once.
 fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
     let mut verdicts = Vec::with_capacity(tasks.len());
     for task in tasks {
@@ -92,7 +92,7 @@ fn expect(session: &mut Session<'_>, task: &NewTask, tasks: i64) -> Result<(), F
     Ok(())
 }
 
-/// The number of a task that others are to depend on, and what is known of it.
+/// The number of a parent, and what is known of it.
 fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownParent)>, Fault> {
     let query = session.statements.get(Sql::ParentLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| {
@@ -105,7 +105,7 @@ fn look_up(session: &mut Session<'_>, id: TaskId) -> Result<Option<(i64, KnownPa
     Ok(Some((seq, KnownParent { tenant: lane.key.tenant.clone(), state })))
 }
 
-/// A task that is refused leaves its idempotency key to others.
+/// A refused task frees its idempotency key.
 fn free_key(session: &mut Session<'_>, task: &NewTask) -> Result<(), Fault> {
     if let Some(idempotency) = &task.idempotency {
         let free = session.statements.get(Sql::IdempotencyDrop)?;
@@ -114,7 +114,7 @@ fn free_key(session: &mut Session<'_>, task: &NewTask) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Writes what a new task waits for, and has the ends of those told.
+/// Writes the edges of a new task, and a note for each parent that has finished.
 fn add_edges(session: &mut Session<'_>, child: TaskId, waits: &Prerequisites) -> Result<(), Fault> {
     let Some((child, _)) = look_up(session, child)? else { return Ok(()) };
     for parent in &waits.edges {

@@ -1,4 +1,4 @@
-//! Extends the holds of those who show signs of life.
+//! Extends the holds of workers that show signs of life.
 
 use punctual_core::state::State;
 use punctual_core::store::Beat;
@@ -30,12 +30,12 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
             return Ok(None);
         }
     };
-    // Whoever was silent until its hold ran out has lost it, also if nobody has taken it back yet.
+    // A hold that ran out is lost, even if the reaper has not taken the task back yet.
     let now = session.now();
     if now >= hold.expires_at {
         return Ok(None);
     }
-    // Never past the deadline, and never shorter than it was: a clock that went back takes nothing away.
+    // Never past the deadline and never shorter than before: a clock that went back takes nothing away.
     let asked = now.plus_millis(number_column(hold.lease_millis));
     hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
     if beat.detach {
@@ -61,7 +61,7 @@ struct RunningHold {
     hold: Result<Hold, Unreadable>,
 }
 
-/// The hold of the task that the beat's token holds.
+/// The hold that the token of a sign of life names.
 fn held(session: &mut Session<'_>, beat: &Beat) -> Result<Option<RunningHold>, Fault> {
     let query = session.statements.get(Sql::HoldLook)?;
     let mut rows = query.query([beat.id.uuid().as_bytes()])?;

@@ -1,4 +1,4 @@
-//! Reads whole tasks: by number for those who found it in an index, by id for `get`.
+//! Reads whole tasks, by their numbers or by their ids.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::row;
 use super::session::Session;
 use super::statements::Sql;
 
-/// A row that is there but cannot be read.
+/// A row that exists but cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct BadRow {
     pub seq: i64,
@@ -23,20 +23,20 @@ pub(crate) struct BadRow {
     pub fault: Unreadable,
 }
 
-/// What was found where a task was looked for.
+/// The task that was found, or the row that could not be read.
 pub(crate) type Found = Option<Result<Task, BadRow>>;
 
-/// What was found by ids.
+/// The tasks that were found by their ids.
 #[derive(Default)]
 pub(crate) struct Got {
     /// In the order of the ids.
     pub tasks: Vec<Option<Task>>,
-    /// The numbers of rows that could not be read, and of which nobody was told.
+    /// The numbers of unreadable rows that were left out of the answer.
     pub unreadable: Vec<i64>,
 }
 
-/// Reads tasks of one tenant by their ids. A row that cannot be read fails the call if it is all that was asked for, by
-/// its owner; otherwise it is left out, so that the others get their answer.
+/// Reads tasks of one tenant by their ids. An unreadable row fails the call if its owner asked for it
+/// alone. Otherwise it is left out, so that the other tasks are answered.
 pub(crate) fn get(session: &mut Session<'_>, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
     let mut got = Got { tasks: Vec::with_capacity(ids.len()), unreadable: Vec::new() };
     for id in ids {
@@ -75,7 +75,7 @@ pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Faul
         Some(task) => Some(task),
         None => finished(session, seq)?,
     };
-    // An id that leads to another task leads nowhere.
+    // An id that leads to another task counts as unknown.
     Ok(found.filter(|found| found.as_ref().map_or(true, |task| task.id == id)))
 }
 
@@ -99,7 +99,7 @@ fn read(session: &mut Session<'_>, sql: Sql, seq: i64, is_live: bool, decode: De
     Ok(Some(decode(row, lane.clone()).map_err(|fault| BadRow { seq, is_live, lane, fault })))
 }
 
-/// A task that is nowhere may have been put in quarantine, which fails the call of its owner.
+/// Fails if the task is in quarantine and belongs to the tenant that asks.
 fn quarantined(session: &mut Session<'_>, tenant: &str, id: TaskId) -> Result<(), Fault> {
     let query = session.statements.get(Sql::QuarantineGet)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;

@@ -11,18 +11,18 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Rows of lanes that are not there that one look tells of.
+/// Rows of missing lanes that one sweep reports.
 const MOST_ASTRAY: usize = 1_000;
 
-/// What was found.
+/// The heads that were found.
 #[derive(Default)]
 pub(crate) struct Heads {
     pub heads: Vec<Head>,
-    /// The numbers of rows whose lane is not there: nobody could claim them.
+    /// The numbers of rows whose lane is missing: no claim could take them.
     pub astray: Vec<i64>,
 }
 
-/// Lists heads by lane number. One seek in the index for each lane with something waiting, however much it is.
+/// Lists heads by lane number. One seek in the index per lane, however many tasks wait in it.
 pub(crate) fn heads(
     session: &mut Session<'_>,
     after: Option<LaneId>,

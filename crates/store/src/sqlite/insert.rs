@@ -1,4 +1,4 @@
-//! Stores submitted tasks, or recognises them.
+//! Inserts submitted tasks, and recognises those that were submitted before.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::{dependents, limits};
 
-/// Stores tasks; answers in order.
+/// Inserts tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
     if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
         return dependents::insert(session, tasks);
@@ -40,7 +40,7 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
     }
 }
 
-/// Whether a task is to be stored.
+/// Decides whether a task is stored.
 pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<SubmissionVerdict, Fault> {
     if let Some(queue) = limits::without_room(session, task)? {
         return Ok(SubmissionVerdict::QueueFull(queue));
@@ -52,12 +52,12 @@ pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<Submiss
     })
 }
 
-/// Stores a task that is new, unless it was stored before under its id; the edges to what it waits for are not written.
+/// Inserts a new task, unless its id exists already. The edges to its parents are written later.
 pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prerequisites) -> Result<Inserted, Fault> {
     let seq = session.next_seq()?;
     let insert_id = session.statements.get(Sql::IdInsert)?;
     if insert_id.execute((task.id.uuid().as_bytes(), seq))? == 0 {
-        // The same task again: its submitter did not hear the answer.
+        // The same task again: its client did not get the answer.
         return replay(session, task.id);
     }
     let lane = session.lanes.resolve(session.connection, &task.lane)?;
@@ -84,8 +84,8 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
     Ok(Inserted::Created(Task::created(Cow::Owned(task), lane, state)))
 }
 
-/// The task that was submitted under the same key, and whether its content was the same. If there is none, the key is
-/// this task's from now on.
+/// The task that was submitted under the same key, and whether its content was the same. If there is
+/// none, this task takes the key.
 fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
     let Some(idempotency) = &task.idempotency else { return Ok(None) };
     let put = session.statements.get(Sql::IdempotencyInsert)?;
@@ -115,13 +115,13 @@ pub(crate) fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserte
     match get::by_id(session, first)? {
         Some(Ok(task)) => Ok(Inserted::Replayed(task)),
         Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
-        // Its history was removed before its key: it was done, and is not done again.
+        // Its history was pruned before its key. The task ran, so that it is not run again.
         None if !is_known(session, first)? => Ok(Inserted::KeyReused(first)),
         None => Err(Fault::Corrupt(format!("{first} has an idempotency key but is not there"))),
     }
 }
 
-/// Whether there is a task with this id, even one that nobody can read.
+/// Whether a task with this id exists, even an unreadable one.
 fn is_known(session: &mut Session<'_>, id: TaskId) -> Result<bool, Fault> {
     Ok(session.statements.get(Sql::IdGet)?.exists([id.uuid().as_bytes()])?)
 }

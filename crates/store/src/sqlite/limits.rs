@@ -1,9 +1,8 @@
-//! The queues that restrict something, as the writer has read them.
+//! The limits of queues, as the writer has read them.
 //!
-//! The writer is the only one that takes tasks and that changes queues, so that what it has
-//! read once is true until it writes; what it remembered is forgotten when a transaction is
-//! rolled back. How many tasks of a queue are held is what the counts say, and what the
-//! transaction under way has added to them.
+//! Only the writer claims tasks and changes queues, so that its cache is right until it writes. A
+//! rollback empties the cache. The number of held tasks of a queue is what the counts say, plus what
+//! the transaction under way has added.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use super::queues;
 use super::session::Session;
 use super::statements::Sql;
 
-/// The restricted queues, by tenant and name; none when they have to be read.
+/// The limited queues, by tenant and name. None: they must be read.
 #[derive(Default)]
 pub(crate) struct LimitsCache(Option<HashMap<String, HashMap<String, CachedLimits>>>);
 
@@ -34,7 +33,7 @@ struct CachedLimits {
 }
 
 impl LimitsCache {
-    /// What is remembered may not be so.
+    /// Empties the cache.
     pub(crate) fn forget(&mut self) {
         self.0 = None;
     }
@@ -44,7 +43,7 @@ impl LimitsCache {
     }
 }
 
-/// The limits of a queue, if it restricts anything.
+/// The limits of a queue, if it has any.
 fn cached(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<CachedLimits>, Fault> {
     if session.limits.0.is_none() {
         let read = read(session)?;
@@ -75,7 +74,7 @@ fn read(session: &mut Session<'_>) -> Result<HashMap<String, HashMap<String, Cac
     Ok(all)
 }
 
-/// The live tasks of a queue by state, those of the transaction under way among them.
+/// How many live tasks a queue has in these states, the transaction under way included.
 fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) -> Result<u64, Fault> {
     let query = session.statements.get(Sql::QueueCounts)?;
     let mut rows = query.query((tenant, queue))?;
@@ -93,7 +92,7 @@ fn live(session: &mut Session<'_>, tenant: &str, queue: &str, states: &[State]) 
     Ok(u64::try_from(tasks).unwrap_or(0))
 }
 
-/// The restricted queues of a claim, and what it may take from them.
+/// The limited queues of a claim, and how much it may take from each.
 #[derive(Default)]
 pub(crate) struct Allowances(Vec<(Arc<Lane>, Allowance)>);
 
@@ -116,7 +115,7 @@ impl Allowances {
         Ok(room)
     }
 
-    /// So many tasks of the lane were taken.
+    /// Counts tasks of the lane that were taken.
     pub(crate) fn take(&mut self, session: &mut Session<'_>, lane: LaneId, tasks: usize) -> Result<(), Fault> {
         if self.0.is_empty() {
             return Ok(());
@@ -135,7 +134,7 @@ impl Allowances {
         self.0.iter_mut().find(of_queue).map(|(_, allowance)| allowance)
     }
 
-    /// Keeps what was taken from the buckets; tells which of the lanes have nothing left to take.
+    /// Writes the buckets. Returns the lanes that have nothing left to take.
     pub(crate) fn close(
         mut self,
         session: &mut Session<'_>,
@@ -169,7 +168,7 @@ fn put(session: &mut Session<'_>, tenant: &str, queue: &str, bucket: Bucket) -> 
     Ok(())
 }
 
-/// The queue of a new task, if it has as many live tasks as it may have and nobody has submitted this one before.
+/// The queue of a new task, if it is full and the task was not submitted before.
 pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<Option<FullQueue>, Fault> {
     let (tenant, queue) = (&task.lane.tenant, &task.lane.queue);
     let Some(CachedLimits { max_depth: Some(max_depth), .. }) = cached(session, tenant, queue)? else {
@@ -186,7 +185,7 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
     Ok((!is_repeated).then(|| FullQueue { name: queue.clone(), max_depth }))
 }
 
-/// Tells of places that came free, of what a transaction changed that was committed.
+/// Leaves hints for slots that a committed transaction freed.
 pub(crate) fn tell_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
     if session.limits.0.as_ref().is_none_or(HashMap::is_empty) {
         return;

@@ -1,10 +1,9 @@
-//! Lists tasks page by page, over the live ones and the history at once.
+//! Lists tasks page by page, over the live tasks and the history at once.
 //!
-//! The newest first is the last submitted first; the soonest first is by `execute_at`, and
-//! among equals the first submitted first. Both orders are those of an index, and a task
-//! keeps its place in them when it moves from the live ones to the history, so that pages
-//! have neither gap nor repeat. A page looks at a bounded number of rows: one that finds
-//! little says where the next page begins.
+//! Newest first means last submitted first. Soonest first means by `execute_at`, then first submitted
+//! first. Both are orders of an index, and a task keeps its place in them when it moves to the
+//! history, so that pages have neither gap nor repeat. A page checks a bounded number of rows: a page
+//! with few matches still says where the next one begins.
 
 use std::collections::HashMap;
 
@@ -20,17 +19,17 @@ use super::list_source::{Candidate, Source, Sources};
 use super::session::Session;
 use super::statements::Sql;
 
-/// How much work one page may be. A row that is looked at costs [`LOOK`], one that is read [`READ`]: about as long as
-/// they take, so that no page takes longer than a few dozen milliseconds.
+/// How much work one page may be. A row that is checked costs [`LOOK`], one that is read [`READ`],
+/// about as long as they take. So no page takes longer than a few dozen milliseconds.
 const BUDGET: usize = 100_000;
 const LOOK: usize = 1;
 const READ: usize = 10;
 
-/// What a listing found.
+/// One page of a listing.
 #[derive(Default)]
 pub(crate) struct Listed {
     pub page: Page,
-    /// The numbers of live rows that could not be read.
+    /// The numbers of unreadable live rows.
     pub unreadable: Vec<i64>,
 }
 
@@ -113,7 +112,8 @@ fn start(session: &mut Session<'_>, filter: &Filter, after: Option<Cursor>) -> R
     Ok(From { execute_at, seq: number_of(session, after.id, filter.by_execute_at)? })
 }
 
-/// The number of the cursor's task. If it is gone, the numbers of those submitted around it tell where it was.
+/// The number of the cursor's task. If the task is gone, its neighbours in order of submission show
+/// where it was.
 fn number_of(session: &mut Session<'_>, id: TaskId, ascending: bool) -> Result<i64, Fault> {
     let query = session.statements.get(Sql::IdAtOrBefore)?;
     let found: Option<([u8; 16], i64)> =
@@ -126,7 +126,7 @@ fn number_of(session: &mut Session<'_>, id: TaskId, ascending: bool) -> Result<i
     })
 }
 
-/// Whether a row can be one of those asked for, as far as its narrow columns and its lane tell.
+/// Whether a row can match, judging by its narrow columns and its lane.
 fn fits(
     session: &mut Session<'_>,
     filter: &Filter,
@@ -140,7 +140,7 @@ fn fits(
         return Ok(*fits);
     }
     let lane = session.lanes.get(session.connection, candidate.lane)?;
-    // One whose lane is not there is nobody's, and told of as what cannot be read.
+    // A row without its lane belongs to no tenant and is reported as unreadable.
     let fits = lane.is_none_or(|lane| listing::lane_fits(filter, &lane.key));
     lanes.insert(candidate.lane, fits);
     Ok(fits)

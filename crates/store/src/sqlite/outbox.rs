@@ -1,4 +1,6 @@
-//! Notes that transactions leave for the resolver: rows of `orders_due` and `settled_parents`, written with their cause.
+//! The outbox: notes for the resolver, written in the transaction that causes them.
+//!
+//! They are rows of `orders_due` and `settled_parents`. Every write records its effects here.
 
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -41,7 +43,7 @@ pub(crate) fn record_claim(session: &mut Session<'_>, effects: &Effects, now: Ti
     session.tally.record(effects, || now);
 }
 
-/// It may be another's turn; `dead_letter` is the task with the turn that became one.
+/// Notes that the turn of a key may pass. `dead_letter` is the task that had the turn and became one.
 pub(crate) fn turn(
     session: &mut Session<'_>,
     ordering: Option<Ordering>,
@@ -53,20 +55,20 @@ pub(crate) fn turn(
     Ok(())
 }
 
-/// A task that others may wait for has come to rest.
+/// Notes that a task which others may depend on has finished.
 pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Result<(), Fault> {
     session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
     session.left = true;
     Ok(())
 }
 
-/// A queue has ceased to hold what waits behind its dead letters: everything that is held is to be looked at.
+/// Begins a round: a queue no longer holds the tasks behind its dead letters.
 pub(crate) fn held(session: &mut Session<'_>) {
     session.round = Some(ReviewCursor::front());
     session.left = true;
 }
 
-/// After a commit: tells the resolver if there is something for it.
+/// Wakes the resolver after a commit that left notes.
 pub(crate) fn tell(session: &mut Session<'_>) {
     if std::mem::take(&mut session.left)
         && let Some(resolver) = &session.resolver

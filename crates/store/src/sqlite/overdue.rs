@@ -1,4 +1,4 @@
-//! Finds what the reaper takes back: holds that ran out, holds of dead nodes, waiting tasks that expired.
+//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that expired.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use super::quarantine;
 use super::session::Session;
 use super::statements::Sql;
 
-/// What was found.
+/// The overdue tasks that were found.
 #[derive(Default)]
 pub(crate) struct Overdue {
     pub tasks: Vec<Task>,
-    /// The numbers of rows that could not be read, or that nobody could change.
+    /// The numbers of rows that are unreadable or astray.
     pub unreadable: Vec<i64>,
 }
 
-/// Finds overdue tasks, each once. Every look goes down an index to what is overdue, and to nothing else.
+/// Finds overdue tasks, each once. Every query seeks in an index and reads overdue rows only.
 pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) -> Result<Overdue, Fault> {
     let now = session.now();
     let dead: BTreeSet<i64> = dead.iter().copied().map(node_column).collect();
@@ -44,7 +44,7 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
     Ok(overdue)
 }
 
-/// The nodes that hold something, each found by one seek; none stands for the pull workers, which have no node.
+/// The nodes that hold tasks, each found by one seek. None stands for pull workers, which have no node.
 pub(crate) fn holders(session: &mut Session<'_>) -> Result<Vec<Option<i64>>, Fault> {
     let first = session.statements.get(Sql::HeldFirstNode)?;
     let mut node: Option<Option<i64>> = first.query_row([], |row| row.get(0)).optional()?;
@@ -57,7 +57,7 @@ pub(crate) fn holders(session: &mut Session<'_>) -> Result<Vec<Option<i64>>, Fau
     Ok(holders)
 }
 
-/// Adds the numbers of rows that a statement finds, as far as there is room.
+/// Adds the numbers of the rows that a statement finds.
 fn gather(
     session: &mut Session<'_>,
     sql: Sql,

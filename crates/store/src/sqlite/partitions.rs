@@ -1,4 +1,4 @@
-//! Which node owns which partition: all that a round does is done in the writer's transaction.
+//! Which node owns which partition. A round is part of the writer's transaction.
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::Ownership;
@@ -10,7 +10,7 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// A node takes its round; gives what it owns then.
+/// A node makes its round. Returns what it owns afterwards.
 pub(crate) fn take_round(session: &mut Session<'_>, round: PartitionRound) -> Result<Vec<Ownership>, Fault> {
     let now = session.now();
     let until = round.expires_at(now).as_millis();
@@ -41,7 +41,7 @@ pub(crate) fn ownership(session: &mut Session<'_>) -> Result<Vec<Ownership>, Fau
     Ok(rows)
 }
 
-/// Every row, by number; those that are missing among the first `count` are made.
+/// Every row, by number. Rows missing among the first `count` are made.
 fn complete(session: &mut Session<'_>, count: u16) -> Result<Vec<Ownership>, Fault> {
     let there = rows(session)?;
     let make = session.statements.get(Sql::PartitionMake)?;

@@ -1,8 +1,8 @@
-//! Takes live rows that cannot be read out of the way of the others.
+//! Moves live rows that cannot be read out of the way.
 //!
-//! A row that claims, starts or the reaper's reads stumble over is moved, as it is, to the
-//! table `quarantine`: the next claim does not meet it again, nothing of it is lost, and
-//! somebody can look at it. Its body stays where it is. It is logged once, here.
+//! A row that a claim, a start or the reaper cannot read is moved unchanged to the table
+//! `quarantine`. The next claim does not meet it again, nothing of it is lost, and an operator can
+//! inspect it. Its body stays where it is. This module logs it, once.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
@@ -18,18 +18,19 @@ use super::session::Session;
 use super::statements::Sql;
 use crate::effects::{Effects, LaneInstant};
 
-/// Moves one row that somebody could not read, and says so in the log.
+/// Moves one unreadable row and logs it.
 pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Result<(), Fault> {
     put_away_because(session, seq, &format!("its {column} cannot be read"))
 }
 
-/// Whether nobody could change a live task, since its id leads elsewhere or it is in the history as well.
+/// Whether a live row is astray: its id leads to another row, or the history has it as well. No change
+/// can reach such a row.
 pub(crate) fn is_astray(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
     let look = session.statements.get(Sql::TaskIsAstray)?;
     Ok(look.query_row([seq], |row| row.get(0)).optional()?.unwrap_or(false))
 }
 
-/// Moves one that is astray.
+/// Moves a row that is astray.
 pub(crate) fn put_astray(session: &mut Session<'_>, seq: i64) -> Result<(), Fault> {
     put_away_because(session, seq, "its id leads to another row, or it is in the history as well")
 }
@@ -54,7 +55,7 @@ fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result
     Ok(())
 }
 
-/// Moves the rows that a reader could not read, or found astray, if they still are.
+/// Moves the rows that a reader found unreadable or astray, if they still are.
 pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Fault> {
     for seq in rows {
         match get::live(session, *seq)? {
@@ -66,7 +67,7 @@ pub(crate) fn review(session: &mut Session<'_>, rows: &[i64]) -> Result<(), Faul
     Ok(())
 }
 
-/// Counts what was put away, up to ten thousand.
+/// Counts the rows in quarantine, up to ten thousand.
 pub(crate) fn count(session: &mut Session<'_>) -> Result<u64, Fault> {
     let count: i64 = session.statements.get(Sql::QuarantineCount)?.query_row([], |row| row.get(0))?;
     Ok(u64::try_from(count).unwrap_or(0))

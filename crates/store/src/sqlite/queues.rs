@@ -1,4 +1,4 @@
-//! What queues are set to.
+//! The settings and pauses of queues.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Changes a queue. It is done by the writer, which takes tasks as well: none is taken meanwhile.
+/// Changes a queue. The writer does it, which also claims: no claim runs meanwhile.
 pub(crate) fn change(
     session: &mut Session<'_>,
     tenant: &str,
@@ -49,7 +49,7 @@ pub(crate) fn change(
     Ok(Changed::Done(queue))
 }
 
-/// A queue that exists.
+/// A queue that exists, with its counts.
 pub(crate) fn queue(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Option<QueueWithCounts>, Fault> {
     let set = get(session, tenant, name)?;
     if set.is_none() && !session.statements.get(Sql::QueueUsed)?.exists((tenant, name))? {

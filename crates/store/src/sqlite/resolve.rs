@@ -1,5 +1,5 @@
-//! Works off what transactions left to the resolver (`outbox`): ends of tasks that others wait for (`parents`), and
-//! keys of which it may be another's turn (`turns`).
+//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering keys
+//! whose turn may pass (`turns`).
 
 mod parents;
 mod turns;
@@ -15,13 +15,13 @@ use super::statements::Sql;
 use crate::columns::count_column;
 use crate::review::{self, behind};
 
-/// Keys and dead letters that are reviewed at once.
+/// Keys and dead letters that one review checks.
 const PAGE: usize = 500;
 
-/// Behind which key and which dead letter what is held is looked at next.
+/// The cursor of the reviews in this store.
 pub(crate) type ReviewCursor = review::ReviewCursor<Ordering, i64>;
 
-/// Works off some notes, and looks at a page of what is held if a queue has ceased to hold.
+/// Works off some notes. During a round it also checks one page of what is held.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     if let Some(place) = session.round {
         session.round = review(session, place)?.or_end();
@@ -35,8 +35,8 @@ pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     Ok(resolved)
 }
 
-/// Leaves a note where a dead letter holds nothing any more: it was driven again or removed, or its queue says so. Gives
-/// where the next page begins.
+/// Leaves a note for each dead letter that holds nothing any more: it was re-driven or removed, or
+/// its queue no longer holds. Returns where the next page begins.
 pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<ReviewCursor, Fault> {
     let mut next = ReviewCursor { key: None, letter: None };
     if let Some(after) = place.key {
@@ -65,27 +65,27 @@ pub(crate) fn review(session: &mut Session<'_>, place: ReviewCursor) -> Result<R
     Ok(next)
 }
 
-/// How a task came to rest that was a dead letter once.
+/// How a task finished that was a dead letter once.
 #[derive(Clone, Copy, Debug)]
 struct DeadLetterEnd {
-    /// It is one, and its queue holds what waits behind it.
+    /// It still is one, and its queue holds the tasks behind it.
     holds: bool,
     state: State,
 }
 
-/// How a task came to rest, if it did.
+/// How a task finished, if it did.
 fn letter_of(session: &mut Session<'_>, seq: i64) -> Result<Option<DeadLetterEnd>, Fault> {
     let query = session.statements.get(Sql::DeadLetter)?;
     let letter = query.query_row([seq], |row| Ok(DeadLetterEnd { holds: row.get(0)?, state: ended_as(row.get(1)?) }));
     Ok(letter.optional()?)
 }
 
-/// The state that a task came to rest in; what nobody can read is no completion.
+/// The state in which a task finished; an unreadable one counts as failed.
 fn ended_as(state: i64) -> State {
     State::from_code(state).unwrap_or(State::Failed)
 }
 
-/// Whether a task is a dead letter whose queue holds what waits behind it.
+/// Whether a task is a dead letter whose queue holds the tasks behind it.
 pub(crate) fn holds(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
     Ok(letter_of(session, seq)?.is_some_and(|letter| letter.holds))
 }

@@ -1,9 +1,9 @@
-//! How a task is spelled in columns, and read back.
+//! How a task is read from the columns of a row.
 //!
-//! Every statement that reads whole tasks gives the columns named here, in this order:
+//! Every statement that reads whole tasks returns the columns named here, in this order:
 //! the common ones, the body's, then those of a live task or those of a final one.
-//! A row that cannot be read is told as [`Unreadable`] with the column at fault, apart from
-//! faults of the database: one bad row must not stop the others.
+//! A row that cannot be read is reported as [`Unreadable`] with the column at fault, not as a fault
+//! of the database: one bad row must not stop the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ const IDEMPOTENCY_KEY: usize = 24;
 const ORDERING_KEY: usize = 25;
 const DEPENDS_ON: usize = 26;
 const ON_DEPENDENCY_FAILURE: usize = 27;
-/// Where the columns begin that only a live task has (see [`hold`]).
+/// The first of the columns that only a live task has (see [`hold`]).
 const HOLD: usize = 28;
 const COMPLETED_AT: usize = 28;
 const RESULT: usize = 29;
@@ -147,7 +147,7 @@ pub(crate) fn hold(row: &Row<'_>, first: usize, worker: Option<&str>) -> Result<
     }))
 }
 
-/// Reads one column as what it must be.
+/// Reads one column as this type.
 pub(crate) fn get<T: FromSql>(row: &Row<'_>, column: usize, name: &'static str) -> Result<T, Unreadable> {
     row.get(column).map_err(|_| Unreadable(name))
 }

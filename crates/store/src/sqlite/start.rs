@@ -1,4 +1,4 @@
-//! Begins the runs of queued tasks.
+//! Starts the runs of queued tasks.
 
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ use super::session::Session;
 use super::statements::Sql;
 use super::{apply, get, outbox, quarantine};
 
-/// Begins tasks; answers in order.
+/// Starts tasks; answers in order.
 pub(crate) fn start(session: &mut Session<'_>, starts: &[Start]) -> Result<Vec<Option<Task>>, Fault> {
     starts.iter().map(|start| start_one(session, start)).collect()
 }

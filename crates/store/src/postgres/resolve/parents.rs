@@ -1,8 +1,8 @@
-//! What follows from the ends of tasks that others depend on.
+//! Releases or fails the children of parents that finished.
 //!
-//! An edge is worked off by whoever deletes it, and counted in the row of its child, which is
-//! locked: so it is counted down exactly, however many resolvers are at its parents. Its own end, if it has one, leaves
-//! a note as any other, so that a chain is followed note by note.
+//! The resolver that deletes an edge counts it down in the row of its child, which it has locked. So
+//! every edge is counted once, however many resolvers work on the parents. The end of a child is
+//! followed in the same transaction as far as the bounds allow; then it leaves a note.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -26,28 +26,28 @@ use crate::columns::count_column;
 use crate::dependencies;
 use crate::effects::Effects;
 
-/// Notes that are worked off at once …
+/// Notes that one step works off …
 const NOTES: i64 = 500;
 /// … and edges …
 const EDGES: usize = 1_000;
-/// … and generations: a chain is followed so far in one transaction.
+/// … and generations of a chain.
 const GENERATIONS: usize = 100;
 
-/// A task that has come to rest.
+/// A parent that has finished.
 struct EndedParent {
-    /// The note that says so; none if it has just happened.
+    /// Its note; none if it finished in this transaction.
     seq: Option<i64>,
     parent: Uuid,
     state: State,
 }
 
-/// What the notes say, as it is now.
+/// What the notes mean by now.
 #[derive(Default)]
 struct NotedEnds {
     ended: Vec<EndedParent>,
     /// Dead letters that hold their children.
     held: Vec<Uuid>,
-    /// Notes of which nothing follows any more.
+    /// Notes that need nothing more.
     done: Vec<i64>,
 }
 
@@ -93,7 +93,8 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
     Ok(Resolved { waiting: tell(writer, &released.waiting).await?, tasks: released.tasks, more })
 }
 
-/// Releases the children of what has ended, and theirs if that ends them; gives what is left to the next step.
+/// Releases the children of finished parents, and theirs if that finishes them. Returns what is left
+/// for the next step.
 async fn follow(
     writer: &mut Writer,
     mut ended: Vec<EndedParent>,
@@ -108,7 +109,7 @@ async fn follow(
         let parents: Vec<Uuid> = ended.iter().map(|ended| ended.parent).collect();
         let rows = writer.session.query(Sql::EdgeTake, &[&parents, &count_column(room)]).await?;
         let place = |row: &Row| usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or_default();
-        // Of the last parent there may be more, and of those behind it nothing was read.
+        // The last parent may have more edges, and nothing was read of the parents behind it.
         let complete = rows.last().filter(|_| rows.len() == room).map_or(ended.len(), place);
         room -= rows.len();
         let taken = rows.iter().filter(|row| row.get::<_, bool>(2));
@@ -121,7 +122,7 @@ async fn follow(
     Ok(ended)
 }
 
-/// What the notes say. A dead letter may have been driven again since, or removed.
+/// Reads what the notes mean by now. A dead letter may have been re-driven or removed since.
 async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
     let dead = |row: &&Row| ended_as(row, 2) == State::DeadLettered;
     let dead_ones: Vec<Uuid> = notes.iter().filter(dead).map(|row| row.get(1)).collect();
@@ -136,7 +137,7 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
     for row in notes {
         let (seq, parent): (i64, Uuid) = (row.get(0), row.get(1));
         if !seen.insert(parent) {
-            // The first note of it stays until all is done.
+            // The first note of this parent stays until everything is done.
             ends.done.push(seq);
             continue;
         }
@@ -151,7 +152,7 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
                 ends.done.push(seq);
             }
             Some(letter) => ends.ended.push(end(letter.state)),
-            // It will come to rest again.
+            // It runs again and will leave another note.
             None if live.contains(&parent) => ends.done.push(seq),
             None => ends.ended.push(end(State::DeadLettered)),
         }
@@ -159,7 +160,7 @@ async fn ends(writer: &Writer, notes: &[Row]) -> Result<NotedEnds, Fault> {
     Ok(ends)
 }
 
-/// A task that waits for others.
+/// A task that waits for its parents.
 struct BlockedChild {
     id: Uuid,
     position: Position,
@@ -168,14 +169,14 @@ struct BlockedChild {
     on_failure: OnDependencyFailure,
 }
 
-/// What follows for the children.
+/// What the step did to the children.
 #[derive(Default)]
 struct ReleasedChildren {
     waiting: Vec<(i64, i64)>,
     tasks: usize,
 }
 
-/// Does with the children of edges that were taken away what follows; gives those that ended and are waited for.
+/// Releases or fails the children of removed edges. Returns those that finished and have children.
 async fn release(
     writer: &mut Writer,
     edges: &[(&EndedParent, Uuid)],
@@ -188,7 +189,7 @@ async fn release(
     let ids: Vec<Uuid> = ids.into_iter().collect();
     let rows = writer.session.query(Sql::ChildLock, &[&ids, &state_column(State::Blocked)]).await?;
     let children: Vec<BlockedChild> = rows.iter().filter_map(child).collect();
-    // How many of its edges are gone now, and which parent failed it, the first if several did.
+    // Per child: how many edges are gone, and the first parent that failed it.
     let mut gone: HashMap<Uuid, (i32, Option<&EndedParent>)> = HashMap::new();
     for (ended, child) in edges {
         let (count, failed) = gone.entry(*child).or_default();
@@ -206,7 +207,7 @@ async fn release(
     write(writer, &decided, released).await
 }
 
-/// What is written of the children.
+/// The changes of the children.
 #[derive(Default)]
 struct ChildDecisions {
     counted: (Vec<Uuid>, Vec<i32>),

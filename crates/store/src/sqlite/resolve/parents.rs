@@ -1,5 +1,6 @@
-//! What follows from the ends of tasks that others depend on. The end of a child leaves a note as any other, so that a
-//! chain is followed note by note.
+//! Releases or fails the children of parents that finished.
+//!
+//! The end of a child leaves a note like any other, so that a chain is followed note by note.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::{Event, Position, State};
@@ -24,10 +25,10 @@ use crate::effects::{Effects, LaneInstant};
 
 /// Notes that are read at once.
 const NOTES: usize = 500;
-/// Edges that are worked off at once, and notes.
+/// Edges and notes that one step works off.
 const EDGES: usize = 1_000;
 
-/// Works off some notes, those among them that come of others.
+/// Works off some notes, including notes that this work leaves.
 pub(super) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
     let mut resolved = Resolved::default();
     let (mut room, mut notes_left) = (EDGES, EDGES);
@@ -70,8 +71,8 @@ fn notes(session: &mut Session<'_>) -> Result<Vec<(i64, i64, i64)>, Fault> {
     Ok(notes)
 }
 
-/// How a parent came to rest; none if its children go on waiting. A dead letter may have been driven again since, or
-/// removed.
+/// How a parent finished; none if its children go on waiting. A dead letter may have been re-driven or
+/// removed since.
 fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<State>, Fault> {
     if state != State::DeadLettered {
         return Ok(Some(state));
@@ -82,13 +83,13 @@ fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<St
             Ok(None)
         }
         Some(letter) => Ok(Some(letter.state)),
-        // It will come to rest again.
+        // It runs again and will leave another note.
         None if is_live(session, parent)? => Ok(None),
         None => Ok(Some(State::DeadLettered)),
     }
 }
 
-/// The id of a parent that its children are to name, as those of one that completed need not; none if it was removed.
+/// The id of a parent for the trails of its children. None if it completed or was removed.
 fn name(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<TaskId>, Fault> {
     if state == State::Completed {
         return Ok(None);
@@ -105,14 +106,14 @@ fn children(session: &mut Session<'_>, parent: i64, most: usize) -> Result<Vec<i
     Ok(children)
 }
 
-/// A task that has come to rest.
+/// A parent that has finished.
 struct EndedParent {
     parent: i64,
     id: Option<TaskId>,
     state: State,
 }
 
-/// A task that waits for others.
+/// A task that waits for its parents.
 struct BlockedChild {
     id: TaskId,
     lane: i64,
@@ -123,7 +124,7 @@ struct BlockedChild {
     on_failure: OnDependencyFailure,
 }
 
-/// Takes an edge away, and does with its child what follows.
+/// Removes an edge, and releases or fails its child.
 fn release(session: &mut Session<'_>, ended: &EndedParent, seq: i64, resolved: &mut Resolved) -> Result<(), Fault> {
     session.statements.get(Sql::EdgeRemove)?.execute([ended.parent, seq])?;
     let Some(child) = look_at(session, seq)? else { return Ok(()) };
