@@ -4,11 +4,11 @@
 //! [`migrations`] brings their databases to the schema that this binary knows. Only the
 //! `punctual` binary names this crate.
 
-mod ahead;
 mod claims;
 mod columns;
 mod dependencies;
 mod effects;
+mod forecast_tally;
 mod limit_watch;
 mod limits;
 mod listing;

@@ -14,12 +14,12 @@ const MOST: usize = 10_000;
 /// Where the writers leave hints (see the module).
 #[derive(Default)]
 pub(crate) struct LimitWatch {
-    hints: Mutex<Hints>,
+    hints: Mutex<PendingHints>,
     added: Notify,
 }
 
 #[derive(Default)]
-struct Hints {
+struct PendingHints {
     changed: bool,
     freed: HashSet<(String, String)>,
 }
@@ -46,7 +46,7 @@ impl LimitWatch {
     /// Waits for hints.
     pub(crate) async fn wait(&self) -> LimitChanges {
         loop {
-            let Hints { changed, freed } = std::mem::take(&mut *self.hints.lock());
+            let PendingHints { changed, freed } = std::mem::take(&mut *self.hints.lock());
             if changed || !freed.is_empty() {
                 return LimitChanges { changed, freed: freed.into_iter().collect() };
             }

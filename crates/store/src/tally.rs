@@ -10,24 +10,24 @@ use std::hash::{BuildHasherDefault, Hasher};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
-use crate::ahead::Ahead;
 use crate::effects::{CountedRow, Effects};
+use crate::forecast_tally::ForecastTally;
 
 /// How many tasks came and went, by lane and state.
-type Counts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
+type LaneCounts = HashMap<(i64, u8), i64, BuildHasherDefault<PlaceHasher>>;
 
 /// The changes of a transaction (see the module).
 #[derive(Default)]
-pub(crate) struct Tally {
+pub(crate) struct TransactionTally {
     /// Those of the jobs that are done.
-    group: Counts,
+    group: LaneCounts,
     /// Those of the job under way.
-    job: Counts,
+    job: LaneCounts,
     /// The forecast: what will be due in later minutes.
-    pub ahead: Ahead,
+    pub forecast: ForecastTally,
 }
 
-impl Tally {
+impl TransactionTally {
     /// Records what a write does to the counts and to the forecast. `now` is asked only if the task
     /// waits before or afterwards.
     pub(crate) fn record(&mut self, effects: &Effects, now: impl FnOnce() -> Timestamp) {
@@ -48,7 +48,7 @@ impl Tally {
         let now = now();
         for (at, tasks) in [(left, -1), (entered, 1)] {
             if let Some(at) = at {
-                self.ahead.add(at.lane, at.due_at, now, tasks);
+                self.forecast.add(at.lane, at.due_at, now, tasks);
             }
         }
     }
@@ -65,7 +65,7 @@ impl Tally {
 
     /// By how much the transaction has changed one count so far.
     pub(crate) fn change(&self, lane: i64, state: State) -> i64 {
-        let of = |counts: &Counts| counts.get(&(lane, state.code())).copied().unwrap_or(0);
+        let of = |counts: &LaneCounts| counts.get(&(lane, state.code())).copied().unwrap_or(0);
         of(&self.group) + of(&self.job)
     }
 
@@ -74,20 +74,20 @@ impl Tally {
         for (place, tasks) in self.job.drain() {
             *self.group.entry(place).or_default() += tasks;
         }
-        self.ahead.keep();
+        self.forecast.keep();
     }
 
     /// The job under way was rolled back.
     pub(crate) fn forget(&mut self) {
         self.job.clear();
-        self.ahead.forget();
+        self.forecast.forget();
     }
 
     /// The transaction was rolled back, or a new one begins.
     pub(crate) fn clear(&mut self) {
         self.job.clear();
         self.group.clear();
-        self.ahead.clear();
+        self.forecast.clear();
     }
 
     /// Takes the changes of the transaction: lane, state and number of tasks. The order is fixed, so that

@@ -11,7 +11,7 @@ use punctual_core::task::{Edit, Hold};
 use punctual_core::trail::{Actor, FailedHow, RunError};
 
 use super::*;
-use crate::tally::Tally;
+use crate::tally::TransactionTally;
 
 const NOW: Timestamp = Timestamp::from_millis(1_779_472_830_000);
 
@@ -124,14 +124,14 @@ fn from_scratch(tasks: &BTreeMap<usize, ModelTask>) -> (Counts, Forecast) {
 proptest! {
     #[test]
     fn effects_of_a_history_equal_a_count_from_scratch(steps in steps()) {
-        let (mut tasks, mut tally) = (BTreeMap::new(), Tally::default());
+        let (mut tasks, mut tally) = (BTreeMap::new(), TransactionTally::default());
         for step in &steps {
             if let Some(effects) = take(&mut tasks, step) {
                 tally.record(&effects, || NOW);
             }
         }
         tally.keep();
-        let forecast: Forecast = tally.ahead.take().map(|(lane, minute, count)| ((lane, minute), count)).collect();
+        let forecast: Forecast = tally.forecast.take().map(|(lane, minute, count)| ((lane, minute), count)).collect();
         let counts: Counts = tally.take().into_iter().map(|(lane, state, count)| ((lane, state), count)).collect();
         prop_assert_eq!((counts, forecast), from_scratch(&tasks));
     }

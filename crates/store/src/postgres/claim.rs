@@ -24,7 +24,7 @@ use super::connection::Session;
 use super::fault::Fault;
 use super::held_rows::HeldRow;
 use super::limits::Allowances;
-use super::pick::{Due, Need, Picked, Picker, SMALL_BYTES};
+use super::pick::{DueRow, Need, Picked, Picker, SMALL_BYTES};
 use super::scan_cursors::{LaneRange, Place};
 use super::statements::Sql;
 use super::terms::Terms;
@@ -128,9 +128,9 @@ async fn read(
     session.query(Sql::ClaimDue, &parameters).await
 }
 
-fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> Due {
+fn due(row: &Row, lanes: &HashMap<i64, Arc<Lane>>) -> DueRow {
     let lane: i64 = row.get(row::LANE);
-    Due {
+    DueRow {
         id: row.get(row::ID),
         lane,
         look: usize::try_from(row.get::<_, i64>(row::LOOK) - 1).unwrap_or_default(),
@@ -152,7 +152,7 @@ fn next_after(picker: &Picker<'_>, begins: &HashMap<LaneRange, Place>) -> Vec<(L
 }
 
 /// The claimed tasks, in the order of the picking, and when the lanes are due next.
-struct Written {
+struct WrittenClaims {
     /// None: its payload turned out to be unreadable.
     tasks: Vec<Option<Task>>,
     next_due: HashMap<LaneRange, Option<i64>>,
@@ -164,7 +164,7 @@ async fn write(
     picker: &mut Picker<'_>,
     now: Timestamp,
     next: &[(LaneRange, Place)],
-) -> Result<Written, Fault> {
+) -> Result<WrittenClaims, Fault> {
     let by: Vec<By<'_>> = claims.iter().map(|claim| writer.by(now, claims::actor(&claim.claimant))).collect();
     let node = writer.shared.node;
     let taken = changes(&picker.taken, |picked, task| {
@@ -234,7 +234,7 @@ async fn write(
         advance(&mut task, change);
         tasks.push(Some(task));
     }
-    Ok(Written { tasks, next_due })
+    Ok(WrittenClaims { tasks, next_due })
 }
 
 fn changes(picked: &[Picked], change: impl Fn(&Picked, &Task) -> Change) -> Vec<(TaskId, Change)> {
@@ -250,7 +250,7 @@ async fn next_due(session: &Session, next: &[(LaneRange, Place)]) -> Result<Hash
 }
 
 /// The answer of each claim.
-fn answer(claims: &[Claim], picker: Picker<'_>, written: Written, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
+fn answer(claims: &[Claim], picker: Picker<'_>, written: WrittenClaims, lost: Vec<Vec<Partition>>) -> Vec<Claimed> {
     let limited = |claim: &Claim, lost: &[Partition]| match lost {
         [] => picker.allowances.limited(claim),
         _ => Vec::new(),

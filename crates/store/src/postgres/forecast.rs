@@ -1,4 +1,4 @@
-//! What will be due in which minute: the counts that every transaction keeps (see `ahead.rs`), and the schedules that
+//! What will be due in which minute: the counts that every transaction keeps (see `forecast_tally.rs`), and the schedules that
 //! will fire.
 
 use tokio_postgres::Row;
@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
-use crate::ahead::Ahead;
+use crate::forecast_tally::ForecastTally;
 use crate::schedule_columns::UpcomingColumns;
 
 pub(super) fn upcoming_columns(row: &Row) -> UpcomingColumns {
@@ -29,9 +29,9 @@ pub(crate) struct Minutes {
 }
 
 impl Minutes {
-    pub(crate) fn take(ahead: &mut Ahead) -> Self {
+    pub(crate) fn take(forecast: &mut ForecastTally) -> Self {
         let mut minutes = Self::default();
-        for (lane, minute, tasks) in ahead.take() {
+        for (lane, minute, tasks) in forecast.take() {
             minutes.lanes.push(lane);
             minutes.numbers.push(minute.number());
             minutes.tasks.push(tasks);

@@ -25,7 +25,7 @@ pub(crate) struct BadRow {
 }
 
 /// The task that was found, or the row that could not be read.
-pub(crate) type Found = Result<Task, BadRow>;
+pub(crate) type FoundTask = Result<Task, BadRow>;
 
 /// The tasks that were found by their ids.
 pub(crate) struct Got {
@@ -49,7 +49,7 @@ pub(crate) async fn get(session: &Session, lanes: &Lanes, tenant: &str, ids: &[T
         }
     }
     let own = |id: &TaskId| found.get(id)?.as_ref().ok().filter(|task| task.tenant() == tenant).cloned();
-    let bad = |(id, found): (&TaskId, &Found)| found.as_ref().is_err_and(|bad| bad.is_live).then_some(*id);
+    let bad = |(id, found): (&TaskId, &FoundTask)| found.as_ref().is_err_and(|bad| bad.is_live).then_some(*id);
     Ok(Got { tasks: ids.iter().map(own).collect(), unreadable: found.iter().filter_map(bad).collect() })
 }
 
@@ -70,7 +70,11 @@ async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId)
 
 /// Reads tasks, live or final, in one statement: a task that moves meanwhile is found in one of the
 /// two tables.
-pub(crate) async fn by_ids(session: &Session, lanes: &Lanes, ids: &[TaskId]) -> Result<HashMap<TaskId, Found>, Fault> {
+pub(crate) async fn by_ids(
+    session: &Session,
+    lanes: &Lanes,
+    ids: &[TaskId],
+) -> Result<HashMap<TaskId, FoundTask>, Fault> {
     let mut wanted: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
     wanted.sort_unstable();
     wanted.dedup();
@@ -79,9 +83,9 @@ pub(crate) async fn by_ids(session: &Session, lanes: &Lanes, ids: &[TaskId]) -> 
 }
 
 /// The tasks of rows.
-pub(crate) async fn read(session: &Session, lanes: &Lanes, rows: &[Row]) -> Result<HashMap<TaskId, Found>, Fault> {
+pub(crate) async fn read(session: &Session, lanes: &Lanes, rows: &[Row]) -> Result<HashMap<TaskId, FoundTask>, Fault> {
     let lanes = lanes.get(session, rows.iter().map(|row| row.get(row::LANE))).await?;
-    let mut found: HashMap<TaskId, Found> = HashMap::with_capacity(rows.len());
+    let mut found: HashMap<TaskId, FoundTask> = HashMap::with_capacity(rows.len());
     for row in rows {
         let id = TaskId::from_uuid(row.get(row::ID));
         let lane = lanes.get(&row.get(row::LANE)).cloned();

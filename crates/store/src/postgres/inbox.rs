@@ -27,11 +27,11 @@ use tracing::{info, warn};
 
 use super::connection::Session;
 use super::fault::Fault;
-use super::outbox::Notes;
+use super::outbox::OutboxNotes;
 use super::statements::{OF_INBOX, Sql};
 use super::writer::Writer;
 use super::{PostgresStore, slots};
-use crate::tally::Tally;
+use crate::tally::TransactionTally;
 use batch::Batches;
 use turns::{Turns, WATCH};
 
@@ -120,7 +120,8 @@ impl PostgresStore {
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
         let slot = slots(shared.node, MOST_SLOTS).last().unwrap_or_default();
-        let writer = Writer { shared, session, tally: Tally::default(), notes: Notes::default(), slot };
+        let writer =
+            Writer { shared, session, tally: TransactionTally::default(), notes: OutboxNotes::default(), slot };
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
         let mut batches = Batches { writer, connections, listener, judge };
         let mut turns = Turns::new(told);

@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::connection::Session;
 use super::dependents::{self, DependentBatch};
 use super::fault::Fault;
-use super::get::{self, Found};
+use super::get::{self, FoundTask};
 use super::outbox::NotedRow;
 use super::statements::Sql;
 use super::writer::{Counts, Writer};
@@ -269,7 +269,7 @@ async fn answer(
         _ => None,
     });
     let replayed: HashSet<TaskId> = replayed.collect();
-    let mut found: HashMap<TaskId, Found> = HashMap::new();
+    let mut found: HashMap<TaskId, FoundTask> = HashMap::new();
     if !replayed.is_empty() {
         let ids: Vec<TaskId> = replayed.into_iter().collect();
         found = get::by_ids(&writer.session, &writer.shared.lanes, &ids).await?;

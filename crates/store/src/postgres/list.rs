@@ -38,7 +38,7 @@ pub(crate) struct Listed {
 }
 
 /// A row that may be part of a listing.
-struct Candidate {
+struct ListRow {
     id: TaskId,
     lane: i64,
     state: i64,
@@ -87,7 +87,7 @@ fn start(filter: &Filter, after: Option<Cursor>) -> Cursor {
     after.filter(|after| after.execute_at >= earliest.execute_at).unwrap_or(earliest)
 }
 
-async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usize) -> Result<Vec<Candidate>, Fault> {
+async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usize) -> Result<Vec<ListRow>, Fault> {
     let ListedTables { live, finished, only_dead } = ListedTables::of(filter);
     let (id, most) = (from.id.uuid(), i64::try_from(most).unwrap_or(i64::MAX));
     let rows = if filter.by_execute_at {
@@ -98,7 +98,7 @@ async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usiz
     } else {
         session.query(Sql::ListNewest, &[&id, &live, &finished, &most]).await?
     };
-    let candidate = |row: tokio_postgres::Row| Candidate {
+    let candidate = |row: tokio_postgres::Row| ListRow {
         id: TaskId::from_uuid(row.get(0)),
         lane: row.get(1),
         state: i64::from(row.get::<_, i16>(2)),
@@ -112,22 +112,22 @@ async fn take_in(
     session: &Session,
     lanes: &Lanes,
     filter: &Filter,
-    candidates: &[Candidate],
+    candidates: &[ListRow],
     limit: usize,
     listed: &mut Listed,
     spent: &mut usize,
 ) -> Result<bool, Fault> {
-    let is_late = |candidate: &Candidate| {
+    let is_late = |candidate: &ListRow| {
         filter.by_execute_at && filter.execute_before.is_some_and(|before| candidate.execute_at >= before)
     };
     let known = lanes.get(session, candidates.iter().map(|candidate| candidate.lane)).await?;
-    let fits = |candidate: &&Candidate| {
+    let fits = |candidate: &&ListRow| {
         listing::row_fits(filter, candidate.state, candidate.execute_at)
             // A row without its lane belongs to no tenant and is reported as unreadable.
             && known.get(&candidate.lane).is_none_or(|lane| listing::lane_fits(filter, &lane.key))
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
-    let wanted: Vec<&Candidate> = candidates[..in_time].iter().filter(fits).collect();
+    let wanted: Vec<&ListRow> = candidates[..in_time].iter().filter(fits).collect();
     // At most as many are read at once as the page has room for, and not many that turn out not to match.
     for some in wanted.chunks(limit.clamp(1, 100)) {
         *spent += some.len() * READ;

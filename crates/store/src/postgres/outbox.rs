@@ -35,7 +35,7 @@ pub(crate) struct NotedRow {
 
 /// The notes of a transaction that is under way.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
+pub(crate) struct OutboxNotes {
     orderings: Vec<Uuid>,
     dead_letters: Vec<Option<Uuid>>,
     parents: Vec<Uuid>,
@@ -49,7 +49,7 @@ pub(crate) struct FirstNotes {
     parent: Option<i64>,
 }
 
-impl Notes {
+impl OutboxNotes {
     /// Notes that the turn of a key may pass.
     pub(crate) fn turn(&mut self, ordering: Option<Uuid>) {
         if let Some(ordering) = ordering {

@@ -24,7 +24,7 @@ const BEHIND_EXPIRED: usize = 256;
 
 /// A due task, as it was read and locked.
 #[derive(Debug)]
-pub(crate) struct Due {
+pub(crate) struct DueRow {
     pub id: Uuid,
     pub lane: i64,
     /// The index of the look that it was read for.
@@ -39,7 +39,7 @@ pub(crate) struct Due {
 /// Larger payloads are read once it is known that their tasks are claimed.
 pub(crate) const SMALL_BYTES: i32 = 16 << 10;
 
-impl Due {
+impl DueRow {
     /// Whether its payload was not read.
     pub(crate) fn is_large(&self) -> bool {
         self.bytes > SMALL_BYTES
@@ -55,8 +55,8 @@ pub(crate) struct Need {
 
 /// The rows of a lane that were read.
 #[derive(Debug, Default)]
-pub(crate) struct Stream {
-    rows: VecDeque<Due>,
+pub(crate) struct LaneRows {
+    rows: VecDeque<DueRow>,
     is_at_end: bool,
     /// The last row that was read.
     pub read: Option<Place>,
@@ -68,14 +68,14 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 pub(crate) struct Picked {
     pub claim: usize,
-    pub due: Due,
+    pub due: DueRow,
 }
 
 /// The state of the distribution.
 pub(crate) struct Picker<'a> {
     claims: &'a [Claim],
     now: Timestamp,
-    pub streams: HashMap<LaneRange, Stream>,
+    pub streams: HashMap<LaneRange, LaneRows>,
     at: PickCursor,
     pub taken: Vec<Picked>,
     pub expired: Vec<Picked>,
@@ -149,9 +149,9 @@ impl<'a> Picker<'a> {
     }
 
     /// Takes in the rows of a read: look by look in that order, cut off at the limit.
-    pub(crate) fn take_in(&mut self, need: &Need, rows: Vec<Due>) {
+    pub(crate) fn take_in(&mut self, need: &Need, rows: Vec<DueRow>) {
         let cut = (rows.len() >= need.limit).then(|| rows.last().map(|due| due.look)).flatten();
-        let mut of_look: HashMap<usize, Vec<Due>> = HashMap::new();
+        let mut of_look: HashMap<usize, Vec<DueRow>> = HashMap::new();
         for due in rows {
             of_look.entry(due.look).or_default().push(due);
         }
@@ -181,7 +181,7 @@ impl<'a> Picker<'a> {
     /// If a claim was refused: the first row of each lane that was read in vain, and when it is due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
         let any = self.refused.contains(&true);
-        let first = |(range, stream): (&LaneRange, &Stream)| Some((range.lane, stream.rows.front()?.place.0));
+        let first = |(range, stream): (&LaneRange, &LaneRows)| Some((range.lane, stream.rows.front()?.place.0));
         self.streams.iter().filter(|_| any).filter_map(first).collect()
     }
 
@@ -231,7 +231,7 @@ impl<'a> Picker<'a> {
         Need { looks, limit }
     }
 
-    fn pick(&mut self, due: Due) {
+    fn pick(&mut self, due: DueRow) {
         let PickCursor { claim, .. } = self.at;
         if self.seen.as_mut().is_some_and(|seen| !seen.insert(due.id)) {
             return;

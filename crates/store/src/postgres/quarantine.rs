@@ -43,7 +43,7 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
 /// Moves the rows that a reader found unreadable, if they still are.
 pub(crate) async fn review(writer: &mut Writer, ids: &[TaskId]) -> Result<Vec<()>, Fault> {
     let found = get::by_ids(&writer.session, &writer.shared.lanes, ids).await?;
-    let bad = |(id, found): (&TaskId, &get::Found)| {
+    let bad = |(id, found): (&TaskId, &get::FoundTask)| {
         let bad = found.as_ref().err().filter(|bad| bad.is_live)?;
         Some((id.uuid(), bad.fault.0))
     };

@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::change::{self, RowChange};
 use super::fault::Fault;
-use super::get::Found;
+use super::get::FoundTask;
 use super::held_rows::{self, HeldRow};
 use super::statements::Sql;
 use super::tid::Tid;
@@ -54,7 +54,7 @@ struct StartDecisions {
 
 impl StartDecisions {
     /// Only the first of several starts of a task may start it.
-    fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, Found>) -> Self {
+    fn of(writer: &mut Writer, starts: &[Start], mut found: HashMap<TaskId, FoundTask>) -> Self {
         let now = writer.now();
         let mut decided =
             Self { now, began: Vec::new(), started: Vec::new(), expired: Vec::new(), unreadable: Vec::new() };

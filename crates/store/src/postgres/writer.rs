@@ -27,12 +27,12 @@ use super::fault::Fault;
 use super::forecast::Minutes;
 use super::lanes::Lanes;
 use super::limits::LimitsCache;
-use super::outbox::{Notes, Outbox};
+use super::outbox::{Outbox, OutboxNotes};
 use super::overdue::LowWatermarks;
 use super::scan_cursors::ScanCursors;
 use super::statements::{OF_WRITERS, Sql};
 use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
-use crate::tally::{self, Tally};
+use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;
 pub(crate) use write_queues::{Bounds, Weight, WriteQueues};
@@ -63,9 +63,9 @@ pub(crate) struct WriterShared {
 pub(crate) struct Writer {
     pub shared: Arc<WriterShared>,
     pub session: Session,
-    pub tally: Tally,
+    pub tally: TransactionTally,
     /// What the transaction under way leaves to the resolver.
-    pub notes: Notes,
+    pub notes: OutboxNotes,
     /// Under which the numbers of live tasks are counted that this writer moves.
     pub slot: i32,
 }
@@ -92,7 +92,7 @@ impl WriterShared {
                         info!("PostgreSQL answers again");
                     }
                     backoff = BACKOFF.0;
-                    let (tally, notes) = (Tally::default(), Notes::default());
+                    let (tally, notes) = (TransactionTally::default(), OutboxNotes::default());
                     let writer = Writer { shared: Arc::clone(&self), session, tally, notes, slot };
                     match writer.work().await {
                         Ok(()) => return,
@@ -242,7 +242,7 @@ impl Writer {
     /// What the transaction has counted and noted so far is for nothing.
     pub(crate) fn forget(&mut self) {
         self.tally.clear();
-        self.notes = Notes::default();
+        self.notes = OutboxNotes::default();
     }
 
     /// Writes how the numbers of live tasks changed and what is left to the resolver, and commits.
@@ -287,9 +287,9 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(crate) fn take(tally: &mut Tally) -> Self {
+    pub(crate) fn take(tally: &mut TransactionTally) -> Self {
         tally.keep();
-        let mut counts = Self { ahead: Minutes::take(&mut tally.ahead), ..Self::default() };
+        let mut counts = Self { ahead: Minutes::take(&mut tally.forecast), ..Self::default() };
         for (lane, state, tasks) in tally.take() {
             counts.lanes.push(lane);
             counts.states.push(i16::from(state));

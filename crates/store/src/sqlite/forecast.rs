@@ -1,4 +1,4 @@
-//! What will be due in which minute: the counts that every transaction keeps (see `ahead.rs`), and the schedules that
+//! What will be due in which minute: the counts that every transaction keeps (see `forecast_tally.rs`), and the schedules that
 //! will fire.
 
 use std::collections::BTreeMap;
@@ -39,7 +39,7 @@ impl SqliteStore {
 /// Writes how the transaction changed what will be due.
 pub(super) fn write(session: &mut Session<'_>) -> Result<(), Fault> {
     let mut changed: Vec<(Arc<Lane>, Minute, i64)> = Vec::new();
-    for (lane, minute, tasks) in session.tally.ahead.take() {
+    for (lane, minute, tasks) in session.tally.forecast.take() {
         if let Some(lane) = session.lanes.get(session.connection, lane)? {
             changed.push((lane, minute, tasks));
         }

@@ -24,7 +24,7 @@ pub(crate) struct BadRow {
 }
 
 /// The task that was found, or the row that could not be read.
-pub(crate) type Found = Option<Result<Task, BadRow>>;
+pub(crate) type FoundTask = Option<Result<Task, BadRow>>;
 
 /// The tasks that were found by their ids.
 #[derive(Default)]
@@ -68,7 +68,7 @@ fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
 }
 
 /// Reads a task, live or final.
-pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Fault> {
+pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<FoundTask, Fault> {
     let find = session.statements.get(Sql::IdGet)?;
     let Some(seq) = find.query_row([id.uuid().as_bytes()], |row| row.get(0)).optional()? else { return Ok(None) };
     let found = match live(session, seq)? {
@@ -80,18 +80,18 @@ pub(crate) fn by_id(session: &mut Session<'_>, id: TaskId) -> Result<Found, Faul
 }
 
 /// Reads a live task.
-pub(crate) fn live(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
+pub(crate) fn live(session: &mut Session<'_>, seq: i64) -> Result<FoundTask, Fault> {
     read(session, Sql::TaskRead, seq, true, row::live)
 }
 
 /// Reads a final task.
-pub(crate) fn finished(session: &mut Session<'_>, seq: i64) -> Result<Found, Fault> {
+pub(crate) fn finished(session: &mut Session<'_>, seq: i64) -> Result<FoundTask, Fault> {
     read(session, Sql::HistoryRead, seq, false, row::finished)
 }
 
 type Decode = fn(&Row<'_>, Option<Arc<Lane>>) -> Result<Task, Unreadable>;
 
-fn read(session: &mut Session<'_>, sql: Sql, seq: i64, is_live: bool, decode: Decode) -> Result<Found, Fault> {
+fn read(session: &mut Session<'_>, sql: Sql, seq: i64, is_live: bool, decode: Decode) -> Result<FoundTask, Fault> {
     let query = session.statements.get(sql)?;
     let mut rows = query.query([seq])?;
     let Some(row) = rows.next()? else { return Ok(None) };

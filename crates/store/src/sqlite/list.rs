@@ -14,8 +14,8 @@ use rusqlite::OptionalExtension;
 use crate::listing;
 
 use super::fault::Fault;
-use super::get::{self, Found};
-use super::list_source::{Candidate, Source, Sources};
+use super::get::{self, FoundTask};
+use super::list_source::{ListRow, Source, Sources};
 use super::session::Session;
 use super::statements::Sql;
 
@@ -130,7 +130,7 @@ fn number_of(session: &mut Session<'_>, id: TaskId, ascending: bool) -> Result<i
 fn fits(
     session: &mut Session<'_>,
     filter: &Filter,
-    candidate: &Candidate,
+    candidate: &ListRow,
     lanes: &mut HashMap<i64, bool>,
 ) -> Result<bool, Fault> {
     if !listing::row_fits(filter, candidate.state, candidate.execute_at) {
@@ -146,6 +146,6 @@ fn fits(
     Ok(fits)
 }
 
-fn read(session: &mut Session<'_>, candidate: &Candidate) -> Result<Found, Fault> {
+fn read(session: &mut Session<'_>, candidate: &ListRow) -> Result<FoundTask, Fault> {
     if candidate.is_live { get::live(session, candidate.seq) } else { get::finished(session, candidate.seq) }
 }

@@ -13,7 +13,7 @@ use super::statements::Sql;
 
 /// A row that may be part of a listing.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct ListRow {
     pub seq: i64,
     pub id: TaskId,
     pub lane: i64,
@@ -85,7 +85,7 @@ pub(crate) struct Source<'s> {
 struct Stream<'s> {
     rows: [Option<Rows<'s>>; 2],
     is_live: bool,
-    head: Option<Candidate>,
+    head: Option<ListRow>,
     /// The numbers of rows without an id.
     nameless: Vec<i64>,
 }
@@ -108,9 +108,9 @@ impl<'s> Source<'s> {
     }
 
     /// The next row of the listing.
-    pub(crate) fn next(&mut self) -> Result<Option<Candidate>, Fault> {
+    pub(crate) fn next(&mut self) -> Result<Option<ListRow>, Fault> {
         let by_execute_at = self.by_execute_at;
-        let order = |a: &Candidate, b: &Candidate| -> Ordering {
+        let order = |a: &ListRow, b: &ListRow| -> Ordering {
             if by_execute_at { (a.execute_at, a.seq).cmp(&(b.execute_at, b.seq)) } else { b.seq.cmp(&a.seq) }
         };
         let first = self
@@ -134,7 +134,7 @@ impl Stream<'_> {
                         self.nameless.push(found.get(0)?);
                         continue;
                     };
-                    self.head = Some(Candidate {
+                    self.head = Some(ListRow {
                         seq: found.get(0)?,
                         id,
                         lane: found.get(2)?,

@@ -16,7 +16,7 @@ use tracing::error;
 use crate::columns::Unreadable;
 use crate::limit_watch::LimitWatch;
 use crate::queue_columns::QueueComplaints;
-use crate::tally::Tally;
+use crate::tally::TransactionTally;
 
 use super::damage::Damage;
 use super::fault::Fault;
@@ -33,7 +33,7 @@ pub(crate) struct Session<'c> {
     pub connection: &'c Connection,
     pub statements: Statements<'c>,
     pub lanes: Lanes,
-    pub tally: Tally,
+    pub tally: TransactionTally,
     pub limits: LimitsCache,
     /// Where places that came free are told; the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
@@ -70,7 +70,7 @@ impl<'c> Session<'c> {
             connection,
             statements: Statements::new(connection),
             lanes: Lanes::new(lanes),
-            tally: Tally::default(),
+            tally: TransactionTally::default(),
             limits: LimitsCache::default(),
             limit_watch: None,
             left: false,

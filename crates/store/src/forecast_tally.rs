@@ -1,8 +1,8 @@
 //! How a transaction changes the forecast: how many tasks will be due, by lane and minute.
 //!
-//! It is part of the [`Tally`](crate::tally::Tally) and written with it. Only minutes after the
-//! current one are counted (see `punctual_core::forecast`), so that tasks which are due at once cost
-//! nothing here.
+//! It is part of the [`TransactionTally`](crate::tally::TransactionTally) and written with it. Only
+//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks which are
+//! due at once cost nothing here.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use punctual_core::forecast::Minute;
 use punctual_core::time::Timestamp;
 
 /// How many tasks came and went, by lane and minute. A tree and no hash: clients choose the minutes.
-type Minutes = BTreeMap<(i64, Minute), i64>;
+type MinuteCounts = BTreeMap<(i64, Minute), i64>;
 
 /// The changes of a transaction (see the module).
 #[derive(Default)]
-pub(crate) struct Ahead {
+pub(crate) struct ForecastTally {
     /// Those of the jobs that are done.
-    group: Minutes,
+    group: MinuteCounts,
     /// Those of the job under way.
-    job: Minutes,
+    job: MinuteCounts,
 }
 
-impl Ahead {
+impl ForecastTally {
     /// Adds `tasks` of a lane that wait for an instant; a negative number takes them away.
     pub(crate) fn add(&mut self, lane: i64, due_at: Timestamp, now: Timestamp, tasks: i64) {
         let minute = Minute::of(due_at);
@@ -63,28 +63,28 @@ mod tests {
 
     #[test]
     fn only_later_minutes_are_counted() {
-        let mut ahead = Ahead::default();
+        let mut forecast = ForecastTally::default();
         for millis in [-60_000, 0, 29_999] {
-            ahead.add(1, NOW.plus_millis(millis), NOW, 1);
-            ahead.add(1, NOW.plus_millis(millis), NOW, -1);
+            forecast.add(1, NOW.plus_millis(millis), NOW, 1);
+            forecast.add(1, NOW.plus_millis(millis), NOW, -1);
         }
-        ahead.add(1, NOW.plus_millis(30_000), NOW, 1);
-        ahead.add(2, NOW.plus_millis(89_999), NOW, 1);
-        ahead.keep();
+        forecast.add(1, NOW.plus_millis(30_000), NOW, 1);
+        forecast.add(2, NOW.plus_millis(89_999), NOW, 1);
+        forecast.keep();
         let next = Minute::of(NOW).plus(1);
-        assert_eq!(ahead.take().collect::<Vec<_>>(), [(1, next, 1), (2, next, 1)]);
-        assert_eq!(ahead.take().count(), 0);
+        assert_eq!(forecast.take().collect::<Vec<_>>(), [(1, next, 1), (2, next, 1)]);
+        assert_eq!(forecast.take().count(), 0);
     }
 
     #[test]
     fn what_comes_and_goes_leaves_nothing() {
-        let mut ahead = Ahead::default();
-        ahead.add(1, NOW.plus_millis(60_000), NOW, 1);
-        ahead.keep();
-        ahead.add(1, NOW.plus_millis(60_000), NOW, -1);
-        ahead.keep();
-        ahead.add(1, NOW.plus_millis(60_000), NOW, 1);
-        ahead.forget();
-        assert_eq!(ahead.take().count(), 0);
+        let mut forecast = ForecastTally::default();
+        forecast.add(1, NOW.plus_millis(60_000), NOW, 1);
+        forecast.keep();
+        forecast.add(1, NOW.plus_millis(60_000), NOW, -1);
+        forecast.keep();
+        forecast.add(1, NOW.plus_millis(60_000), NOW, 1);
+        forecast.forget();
+        assert_eq!(forecast.take().count(), 0);
     }
 }
