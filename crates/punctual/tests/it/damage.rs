@@ -96,5 +96,5 @@ async fn an_unreadable_finished_task_is_left_out_of_lists() {
     let listed = caller.api.get("/v1/tasks?status=COMPLETED").await.expect(200);
     let listed: Vec<String> = listed["items"].as_array().unwrap().iter().map(id_of).collect();
     assert_eq!(listed, ids[1..]);
-    node.until_logged(&["a finished task cannot be read", &ids[0]]).await;
+    node.until_logged(&["cannot read a finished task", &ids[0]]).await;
 }

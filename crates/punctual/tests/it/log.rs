@@ -68,7 +68,7 @@ async fn an_unreadable_task_is_logged_with_the_reason() {
     assert_eq!(id_of(&caller.lease_one("q").await["task"]), other);
     let line = eventually("it is logged", SOON, async || {
         let log = site.nodes[0].log();
-        let line = log.lines().find(|line| line.contains("was put in quarantine")).map(str::to_owned);
+        let line = log.lines().find(|line| line.contains("it is moved to the quarantine")).map(str::to_owned);
         line.ok_or(log)
     })
     .await;

@@ -238,7 +238,7 @@ async fn answer(
             let lane = lanes
                 .get(&changed.lane)
                 .cloned()
-                .ok_or_else(|| Fault::Corrupt(format!("lane {} has tasks but is not there", changed.lane)))?;
+                .ok_or_else(|| Fault::Corrupt(format!("lane {} has tasks but does not exist", changed.lane)))?;
             Ok(Applied::Done(Some((lane, Timestamp::from_millis(changed.due_at)))))
         }
         Some(_) => Ok(Applied::Done(None)),

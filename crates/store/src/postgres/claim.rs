@@ -217,7 +217,7 @@ async fn write(
     committed?;
     writer.shared.outbox.tell(noted);
     if written != taken.len() as u64 || finished.len() != gone.len() {
-        return Err(Fault::Corrupt("a task that was locked for a claim was changed all the same".to_owned()));
+        return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
     }
     let mut tasks = Vec::with_capacity(taken.len());
     for (picked, (_, change)) in picker.taken.iter_mut().zip(taken) {

@@ -141,7 +141,7 @@ async fn take_in(
                 }
                 Some(Err(bad)) if bad.is_live => listed.unreadable.push(candidate.id),
                 Some(Err(bad)) => {
-                    error!(task.id = %candidate.id, column = bad.fault.0, "cannot read a finished task; it is left out of the listing");
+                    error!(task.id = %candidate.id, column = bad.fault.0, "cannot read a finished task; it is left out of listings");
                 }
                 _ => {}
             }

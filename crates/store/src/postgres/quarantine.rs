@@ -35,7 +35,7 @@ pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)])
         let effects = Effects::of_quarantine(state, LaneInstant::of_columns(row.get(1), row.get(6)));
         writer.tally.record(&effects, || now);
         writer.notes.record(&effects, &NotedRow { id, ordering: row.get(3), awaited: awaited == Some(true) });
-        error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "a task cannot be read and was put in quarantine");
+        error!(task.id = %TaskId::from_uuid(id), reason = row.get::<_, &str>(5), "cannot read a task; it is moved to the quarantine");
     }
     writer.commit().await
 }

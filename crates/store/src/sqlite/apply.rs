@@ -295,5 +295,5 @@ fn waits_at(session: &mut Session<'_>, lane: i64, state: State, due_at: Timestam
 /// A lane that has tasks.
 pub(crate) fn lane_of(session: &mut Session<'_>, lane: i64) -> Result<Arc<Lane>, Fault> {
     let found = session.lanes.get(session.connection, lane)?;
-    found.ok_or_else(|| Fault::Corrupt(format!("lane {lane} has tasks but is not there")))
+    found.ok_or_else(|| Fault::Corrupt(format!("lane {lane} has tasks but does not exist")))
 }

@@ -105,8 +105,9 @@ fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<
             Ok((row.get::<_, [u8; 16]>(0)?, row.get::<_, [u8; 32]>(1)?))
         })
         .optional()?;
-    let (id, fingerprint) =
-        first.ok_or_else(|| Fault::Corrupt(format!("the idempotency key of {} is there and is not", task.id)))?;
+    let (id, fingerprint) = first.ok_or_else(|| {
+        Fault::Corrupt(format!("the idempotency key of {} could neither be taken nor be read", task.id))
+    })?;
     Ok(Some((TaskId::from_uuid(Uuid::from_bytes(id)), fingerprint == idempotency.fingerprint)))
 }
 
@@ -117,7 +118,7 @@ pub(crate) fn replay(session: &mut Session<'_>, first: TaskId) -> Result<Inserte
         Some(Err(bad)) => Err(Fault::Corrupt(format!("{first}: its {} cannot be read", bad.fault.0))),
         // Its history was pruned before its key. The task ran, so that it is not run again.
         None if !is_known(session, first)? => Ok(Inserted::KeyReused(first)),
-        None => Err(Fault::Corrupt(format!("{first} has an idempotency key but is not there"))),
+        None => Err(Fault::Corrupt(format!("{first} has an idempotency key but no row"))),
     }
 }
 

@@ -51,7 +51,7 @@ fn put_away_because(session: &mut Session<'_>, seq: i64, reason: &str) -> Result
     session.statements.get(Sql::TaskDelete)?.execute([seq])?;
     outbox::record(session, &effects, &noted)?;
     let id = id.map_or_else(|| "without an id".to_owned(), |id| TaskId::from_uuid(Uuid::from_bytes(id)).to_string());
-    error!(task.id = id, task.seq = seq, reason, "a task cannot be read and was put in quarantine");
+    error!(task.id = id, task.seq = seq, reason, "cannot read a task; it is moved to the quarantine");
     Ok(())
 }
 

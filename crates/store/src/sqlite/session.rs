@@ -111,7 +111,7 @@ impl<'c> Session<'c> {
     /// Logs once that a final row cannot be read. (A live one is put in quarantine, which logs it.)
     pub(crate) fn complain(&mut self, seq: i64, id: TaskId, fault: Unreadable) {
         if self.complaints.len() < MOST_COMPLAINTS && self.complaints.insert(seq) {
-            error!(task.id = %id, column = fault.0, "a finished task cannot be read and is left out of listings");
+            error!(task.id = %id, column = fault.0, "cannot read a finished task; it is left out of listings");
         }
     }
 }
