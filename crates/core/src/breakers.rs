@@ -1,7 +1,7 @@
 //! Circuit breakers: what fails nearly always is left alone, and tried once in a while.
 //!
 //! A breaker stands over a webhook target of a tenant, or over everything of a tenant, pull workers
-//! included. Nodes count how runs end and tell the store ([`Breakers::tell_counts`]); whoever sees by
+//! included. Nodes count how runs end and tell the store ([`Breakers::record_counts`]); whoever sees by
 //! all counts together ([`window`]) that nearly everything fails opens the breaker. While it is open
 //! no node takes what is under it, except for a *probe*: one task, by a permission that one node is
 //! given at a time. When that run succeeds the breaker closes; when it fails that costs its task no
@@ -178,22 +178,109 @@ impl FailedProbe {
     }
 }
 
-/// The answer to a node that wants to make a probe.
+/// What happens to an open breaker.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BreakerEvent {
+    /// A node asks to make a probe: changed when it may.
+    AskProbe {
+        /// When it asks.
+        now: Timestamp,
+        /// When the next probe is made, at the earliest.
+        next: Timestamp,
+    },
+    /// The probe that was permitted with `next` is this task.
+    NameProbe {
+        /// Names the permission.
+        next: Timestamp,
+        /// The task.
+        task: TaskId,
+    },
+    /// There was no task for the probe that was permitted with `next`.
+    NoProbe {
+        /// Names the permission.
+        next: Timestamp,
+        /// When another probe may be made.
+        again_at: Timestamp,
+    },
+    /// The run of a task succeeded: if it is a probe, the breaker closes.
+    Succeeded(TaskId),
+    /// The run of a task failed: if it is a probe, the probe has ended.
+    Failed(TaskId, FailedProbe),
+    /// A task was given back and was not run: if it is a probe, the probe has ended.
+    GivenBack {
+        /// The task.
+        task: TaskId,
+        /// When another probe may be made, if it was the last one and none would be made before.
+        again_at: Timestamp,
+    },
+    /// An operator closes the breaker, or nothing is under it any more.
+    Reset,
+}
+
+/// What an event did to a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permission {
-    /// It may take one task.
-    Given,
-    /// It is not time, or somebody else was faster.
-    NotYet,
-    /// The breaker is not open any more.
+pub enum BreakerChange {
+    /// The breaker is not open.
+    NotOpen,
+    /// The event says nothing to this breaker: it stays as it is.
+    Kept,
+    /// It is open and has changed.
+    Changed,
+    /// It is closed from now on.
     Closed,
+}
+
+impl OpenBreaker {
+    /// Changes the breaker by an event. The only place that decides what an event does; a store writes the outcome.
+    pub fn change(&mut self, event: &BreakerEvent) -> BreakerChange {
+        let (is_probe, is_last) = match event {
+            BreakerEvent::Succeeded(task) | BreakerEvent::Failed(task, _) | BreakerEvent::GivenBack { task, .. } => {
+                (self.is_probe(*task), self.probe == Some(*task))
+            }
+            _ => (false, false),
+        };
+        match event {
+            BreakerEvent::AskProbe { now, next } if self.next_probe_at <= *now => {
+                self.overtake();
+                (self.next_probe_at, self.half_open) = (*next, true);
+            }
+            BreakerEvent::NameProbe { next, task } if self.next_probe_at == *next && self.half_open => {
+                self.probe = Some(*task);
+            }
+            BreakerEvent::NoProbe { next, again_at } if self.next_probe_at == *next && self.probe.is_none() => {
+                (self.next_probe_at, self.half_open) = (*again_at, false);
+            }
+            BreakerEvent::Succeeded(_) if is_probe => return BreakerChange::Closed,
+            BreakerEvent::Reset => return BreakerChange::Closed,
+            BreakerEvent::Failed(task, failed) if is_probe => {
+                self.end_probe(*task);
+                self.last_probe = Some(failed.clone());
+            }
+            BreakerEvent::GivenBack { task, again_at } if is_probe => {
+                self.end_probe(*task);
+                if is_last {
+                    self.next_probe_at = self.next_probe_at.min(*again_at);
+                }
+            }
+            _ => return BreakerChange::Kept,
+        }
+        BreakerChange::Changed
+    }
+
+    /// A probe has ended; the breaker is half open for as long as the last one has not.
+    fn end_probe(&mut self, task: TaskId) {
+        if self.probe == Some(task) {
+            (self.probe, self.half_open) = (None, false);
+        }
+        self.overtaken.retain(|overtaken| *overtaken != task);
+    }
 }
 
 /// Open breakers, and what they are judged by (see the module's contract).
 #[async_trait]
 pub trait Breakers: Send + Sync {
-    /// What a node has counted, in place of what it told of the same keys and slots before.
-    async fn tell_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError>;
+    /// Records what a node has counted, in place of what it recorded of the same keys and slots before.
+    async fn record_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError>;
 
     /// The runs of every key that has counts in slots from `since` on and no open breaker, in order.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError>;
@@ -202,31 +289,15 @@ pub trait Breakers: Send + Sync {
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError>;
 
     /// The open breakers in the order of their keys, strictly after `after`.
-    async fn open_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
+    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
 
     /// The open breaker over tasks of a tenant to a target (empty: tasks that are pulled): the target's own, or else the
     /// tenant's.
     async fn breaker_over(&self, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, StoreError>;
 
-    /// Asks to make a probe at `now`; if it may, the next one is made at `next` at the earliest.
-    async fn permit_probe(&self, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, StoreError>;
-
-    /// The probe that was permitted with `next` is this task; or there was none to take, and another may be made from
-    /// `again_at` on.
-    async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError>;
-
-    /// The run of a task succeeded: if that is a probe, the breaker closes. Whether it did.
-    async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError>;
-
-    /// The run of a task failed so: if that is a probe, it has ended.
-    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError>;
-
-    /// A task was given back and was not run: if that is a probe, it has ended; if it is the last one, another may be made
-    /// from `again_at` on, or when it would be anyway.
-    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError>;
-
-    /// Closes a breaker whatever its probes say; false when it is not open.
-    async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError>;
+    /// Changes a breaker by an event ([`OpenBreaker::change`]), whoever else changes it at the same time. Closing also
+    /// removes its counts.
+    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError>;
 }
 
 #[cfg(test)]
@@ -240,5 +311,118 @@ mod tests {
         assert_eq!(kept("connection\n\0refused"), "connection  refused");
         assert_eq!(kept(&"a".repeat(FailedProbe::LONGEST_ERROR)).len(), FailedProbe::LONGEST_ERROR);
         assert_eq!(kept(&format!("a{}", "\u{e9}".repeat(4_096))), format!("a{}", "\u{e9}".repeat(249)));
+    }
+
+    const KEY: (&str, &str) = ("acme", "https://example.com:443");
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    /// Opened at 100, to be probed at 160.
+    fn opened() -> OpenBreaker {
+        OpenBreaker {
+            key: Key::new(KEY.0, KEY.1),
+            opened_at: at(100),
+            next_probe_at: at(160),
+            runs: Runs { ok: 1, failed: 99 },
+            reason: "99 of 100 runs failed".to_owned(),
+            half_open: false,
+            probe: None,
+            overtaken: Vec::new(),
+            last_probe: None,
+        }
+    }
+
+    /// A task that is the probe from `now` on; the next one is made at `next`.
+    fn probe(breaker: &mut OpenBreaker, now: i64, next: i64) -> TaskId {
+        let (now, next, task) = (at(now), at(next), TaskId::new());
+        assert_eq!(breaker.change(&BreakerEvent::AskProbe { now, next }), BreakerChange::Changed);
+        assert_eq!(breaker.change(&BreakerEvent::NameProbe { next, task }), BreakerChange::Changed);
+        task
+    }
+
+    /// The events that say something of a task that is no probe, or of a permission that was not given.
+    fn strange_events() -> [BreakerEvent; 6] {
+        let (next, task, again_at) = (at(1), TaskId::new(), at(2));
+        [
+            BreakerEvent::AskProbe { now: at(159), next },
+            BreakerEvent::NameProbe { next, task },
+            BreakerEvent::NoProbe { next, again_at },
+            BreakerEvent::Succeeded(task),
+            BreakerEvent::Failed(task, FailedProbe::new(at(1), "no")),
+            BreakerEvent::GivenBack { task, again_at },
+        ]
+    }
+
+    #[test]
+    fn what_is_no_probe_changes_nothing() {
+        let mut half_open = opened();
+        probe(&mut half_open, 160, 220);
+        for before in [opened(), half_open] {
+            for event in strange_events() {
+                let mut breaker = before.clone();
+                assert_eq!(breaker.change(&event), BreakerChange::Kept, "{event:?}");
+                assert_eq!(breaker, before, "{event:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_probe_is_permitted_once_for_its_time() {
+        let mut breaker = opened();
+        let ask = |now, next| BreakerEvent::AskProbe { now: at(now), next: at(next) };
+        assert_eq!(breaker.change(&ask(160, 220)), BreakerChange::Changed);
+        assert_eq!((breaker.half_open, breaker.next_probe_at), (true, at(220)));
+        assert_eq!(breaker.change(&ask(160, 220)), BreakerChange::Kept);
+        let none = BreakerEvent::NoProbe { next: at(220), again_at: at(161) };
+        assert_eq!(breaker.change(&none), BreakerChange::Changed);
+        assert_eq!((breaker.half_open, breaker.next_probe_at), (false, at(161)));
+    }
+
+    #[test]
+    fn every_probe_that_was_named_closes_it() {
+        let mut breaker = opened();
+        let (first, last) = (probe(&mut breaker, 160, 220), probe(&mut breaker, 220, 280));
+        assert_eq!((breaker.probe, &breaker.overtaken), (Some(last), &vec![first]));
+        for task in [first, last] {
+            assert_eq!(breaker.clone().change(&BreakerEvent::Succeeded(task)), BreakerChange::Closed);
+        }
+        assert_eq!(opened().change(&BreakerEvent::Reset), BreakerChange::Closed);
+    }
+
+    #[test]
+    fn only_the_end_of_the_last_probe_ends_half_open() {
+        let mut breaker = opened();
+        let (first, last) = (probe(&mut breaker, 160, 220), probe(&mut breaker, 220, 280));
+        let failed = FailedProbe::new(at(221), "refused");
+        assert_eq!(breaker.change(&BreakerEvent::Failed(first, failed.clone())), BreakerChange::Changed);
+        assert_eq!((breaker.half_open, breaker.probe, &breaker.last_probe), (true, Some(last), &Some(failed)));
+        assert!(!breaker.is_probe(first));
+        let given_back = BreakerEvent::GivenBack { task: last, again_at: at(230) };
+        assert_eq!(breaker.change(&given_back), BreakerChange::Changed);
+        assert_eq!((breaker.half_open, breaker.probe, breaker.next_probe_at), (false, None, at(230)));
+    }
+
+    #[test]
+    fn an_overtaken_probe_that_is_given_back_moves_no_time() {
+        let mut breaker = opened();
+        let (first, last) = (probe(&mut breaker, 160, 220), probe(&mut breaker, 220, 280));
+        let given_back = |task, again_at| BreakerEvent::GivenBack { task, again_at };
+        assert_eq!(breaker.change(&given_back(first, at(221))), BreakerChange::Changed);
+        assert_eq!((breaker.half_open, breaker.next_probe_at), (true, at(280)));
+        assert_eq!(breaker.change(&given_back(last, Timestamp::MAX)), BreakerChange::Changed);
+        assert_eq!(breaker.next_probe_at, at(280), "not later than it would be anyway");
+    }
+
+    #[test]
+    fn the_first_and_the_last_probes_are_kept() {
+        let mut breaker = opened();
+        let probes: Vec<TaskId> = (0..40).map(|turn| probe(&mut breaker, 160 + turn, 161 + turn)).collect();
+        assert_eq!(breaker.overtaken.len(), OpenBreaker::MOST_OVERTAKEN);
+        let half = OpenBreaker::MOST_OVERTAKEN / 2;
+        let latest: Vec<TaskId> = probes[..39].iter().rev().take(half).copied().collect();
+        assert_eq!(&breaker.overtaken[..half], latest);
+        assert_eq!(breaker.overtaken.last(), probes.first());
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{Breakers, FailedProbe, Key, Permission, Runs, target_of};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::store::{Claimed, StoreError};
@@ -201,11 +201,11 @@ impl Circuits {
         let next = now.plus_millis(self.probe_millis);
         let mut permitted = Vec::new();
         for key in keys {
-            match store.permit_probe(key, now, next).await? {
-                Permission::Given => permitted.push(key),
+            match store.change_breaker(key, BreakerEvent::AskProbe { now, next }).await? {
+                BreakerChange::Changed => permitted.push(key),
                 // The lane is not under it any more.
-                Permission::Closed => {}
-                Permission::NotYet => {
+                BreakerChange::NotOpen | BreakerChange::Closed => {}
+                BreakerChange::Kept => {
                     self.name(store, &permitted, next, Err(now)).await;
                     return Ok(Vec::new());
                 }
@@ -223,8 +223,12 @@ impl Circuits {
     /// next one follows.
     async fn name(&self, store: &Arc<dyn Breakers>, keys: &[&Key], next: Timestamp, probe: Result<TaskId, Timestamp>) {
         for key in keys {
-            match store.name_probe(key, next, probe).await {
-                Ok(()) => self.learn_probe(key, probe.map_or_else(|again_at| again_at, |_| next), probe.ok()),
+            let event = match probe {
+                Ok(task) => BreakerEvent::NameProbe { next, task },
+                Err(again_at) => BreakerEvent::NoProbe { next, again_at },
+            };
+            match store.change_breaker(key, event).await {
+                Ok(_) => self.learn_probe(key, probe.map_or_else(|again_at| again_at, |_| next), probe.ok()),
                 Err(error) => tracing::debug!(error = %error, "could not tell which task the probe of a breaker is"),
             }
         }

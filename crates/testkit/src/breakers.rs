@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::breakers::{Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Counted, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
@@ -57,7 +57,7 @@ fn key() -> Key {
 }
 
 async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<Counted>) {
-    fixture.database.tell_counts(NodeId::new(node), counts).await.expect("counts can be told");
+    fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be told");
 }
 
 async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(Key, Runs)> {
@@ -83,7 +83,7 @@ async fn open(fixture: &StoreFixture<'_>, key: Key) -> bool {
 }
 
 async fn all(fixture: &StoreFixture<'_>) -> Vec<OpenBreaker> {
-    fixture.database.open_breakers(None, 1_000).await.expect("breakers can be listed")
+    fixture.database.list_breakers(None, 1_000).await.expect("breakers can be listed")
 }
 
 async fn only(fixture: &StoreFixture<'_>) -> OpenBreaker {
@@ -92,30 +92,46 @@ async fn only(fixture: &StoreFixture<'_>) -> OpenBreaker {
     all.remove(0)
 }
 
-async fn permit(fixture: &StoreFixture<'_>, now: i64, next: i64) -> Permission {
-    fixture.database.permit_probe(&key(), at(now), at(next)).await.expect("a permission can be asked for")
+async fn change(fixture: &StoreFixture<'_>, event: BreakerEvent) -> BreakerChange {
+    fixture.database.change_breaker(&key(), event).await.expect("a breaker can be changed")
+}
+
+async fn permit(fixture: &StoreFixture<'_>, now: i64, next: i64) -> BreakerChange {
+    change(fixture, BreakerEvent::AskProbe { now: at(now), next: at(next) }).await
 }
 
 async fn name(fixture: &StoreFixture<'_>, next: i64, probe: Result<TaskId, Timestamp>) {
-    fixture.database.name_probe(&key(), at(next), probe).await.expect("a probe can be named");
+    let next = at(next);
+    change(
+        fixture,
+        match probe {
+            Ok(task) => BreakerEvent::NameProbe { next, task },
+            Err(again_at) => BreakerEvent::NoProbe { next, again_at },
+        },
+    )
+    .await;
 }
 
 async fn close(fixture: &StoreFixture<'_>, probe: TaskId) -> bool {
-    fixture.database.close_breaker(&key(), probe).await.expect("a breaker can be closed")
+    change(fixture, BreakerEvent::Succeeded(probe)).await == BreakerChange::Closed
 }
 
 async fn fail(fixture: &StoreFixture<'_>, probe: TaskId, seconds: i64, error: &str) {
-    let failed = FailedProbe::new(at(seconds), error);
-    fixture.database.probe_failed(&key(), probe, failed).await.expect("a failure can be told");
+    change(fixture, BreakerEvent::Failed(probe, FailedProbe::new(at(seconds), error))).await;
 }
 
-async fn give_back(fixture: &StoreFixture<'_>, probe: TaskId, again_at: i64) {
-    fixture.database.return_probe(&key(), probe, at(again_at)).await.expect("a probe can be given back");
+async fn give_back(fixture: &StoreFixture<'_>, task: TaskId, again_at: i64) {
+    change(fixture, BreakerEvent::GivenBack { task, again_at: at(again_at) }).await;
+}
+
+async fn reset(fixture: &StoreFixture<'_>, key: &Key) -> bool {
+    let reset = fixture.database.change_breaker(key, BreakerEvent::Reset).await;
+    reset.expect("a breaker can be reset") == BreakerChange::Closed
 }
 
 /// A task that is the probe from `now` on; the next one is made at `next`.
 async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
-    assert_eq!(permit(fixture, now, next).await, Permission::Given);
+    assert_eq!(permit(fixture, now, next).await, BreakerChange::Changed);
     let probe = TaskId::new();
     name(fixture, next, Ok(probe)).await;
     probe
@@ -203,7 +219,7 @@ pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     keys.sort_unstable();
     let (mut listed, mut after) = (Vec::new(), None);
     loop {
-        let page = fixture.database.open_breakers(after.clone(), 5).await.expect("breakers can be listed");
+        let page = fixture.database.list_breakers(after.clone(), 5).await.expect("breakers can be listed");
         assert!(page.len() <= 5);
         listed.extend(page.iter().map(|breaker| breaker.key.clone()));
         if page.is_empty() {
@@ -238,26 +254,27 @@ pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
 pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
     const NODES: usize = 16;
     let fixture = StoreFixture::open(factory).await;
-    assert_eq!(permit(&fixture, 160, 220).await, Permission::Closed);
+    assert_eq!(permit(&fixture, 160, 220).await, BreakerChange::NotOpen);
     open(&fixture, key()).await;
-    assert_eq!(permit(&fixture, 159, 220).await, Permission::NotYet);
+    assert_eq!(permit(&fixture, 159, 220).await, BreakerChange::Kept);
     let together = Arc::new(Barrier::new(NODES));
     let mut nodes = JoinSet::new();
     for _ in 0..NODES {
         let (breakers, together) = (Arc::clone(&fixture.database), Arc::clone(&together));
         nodes.spawn(async move {
             together.wait().await;
-            breakers.permit_probe(&key(), at(160), at(220)).await.expect("a permission can be asked for")
+            let ask = BreakerEvent::AskProbe { now: at(160), next: at(220) };
+            breakers.change_breaker(&key(), ask).await.expect("a permission can be asked for")
         });
     }
     let answers = nodes.join_all().await;
-    assert_eq!(answers.iter().filter(|answer| **answer == Permission::Given).count(), 1, "{answers:?}");
-    assert!(!answers.contains(&Permission::Closed));
+    assert_eq!(answers.iter().filter(|answer| **answer == BreakerChange::Changed).count(), 1, "{answers:?}");
+    assert!(!answers.contains(&BreakerChange::NotOpen));
     let expected = OpenBreaker { half_open: true, next_probe_at: at(220), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);
-    assert_eq!(permit(&fixture, 219, 280).await, Permission::NotYet);
+    assert_eq!(permit(&fixture, 219, 280).await, BreakerChange::Kept);
     // The first one's probe has not ended: it never may.
-    assert_eq!(permit(&fixture, 220, 280).await, Permission::Given);
+    assert_eq!(permit(&fixture, 220, 280).await, BreakerChange::Changed);
 }
 
 /// Who found nothing to take has not made a probe.
@@ -267,7 +284,7 @@ pub async fn a_permission_can_be_returned(factory: &dyn StoreFactory) {
     permit(&fixture, 160, 220).await;
     name(&fixture, 220, Err(at(161))).await;
     assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(161), ..breaker(key()) });
-    assert_eq!(permit(&fixture, 161, 221).await, Permission::Given);
+    assert_eq!(permit(&fixture, 161, 221).await, BreakerChange::Changed);
     name(&fixture, 220, Err(at(162))).await;
     let probe = TaskId::new();
     name(&fixture, 221, Ok(probe)).await;
@@ -339,7 +356,7 @@ pub async fn a_probe_that_is_given_back_was_none(factory: &dyn StoreFactory) {
     open(&fixture, key()).await;
     let first = probe(&fixture, 160, 220).await;
     give_back(&fixture, TaskId::new(), 165).await;
-    assert_eq!(permit(&fixture, 165, 225).await, Permission::NotYet);
+    assert_eq!(permit(&fixture, 165, 225).await, BreakerChange::Kept);
     give_back(&fixture, first, 165).await;
     assert_eq!(only(&fixture).await, OpenBreaker { next_probe_at: at(165), ..breaker(key()) });
     assert!(!close(&fixture, first).await);
@@ -372,7 +389,7 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
     fail(&fixture, second, 221, "refused").await;
     let last_probe = FailedProbe { at: at(221), error: "refused".to_owned() };
     assert_eq!(only(&fixture).await.last_probe, Some(last_probe));
-    assert!(fixture.database.reset_breaker(&key()).await.expect("it answers"));
+    assert!(reset(&fixture, &key()).await);
     open(&fixture, key()).await;
     assert_eq!(only(&fixture).await, breaker(key()));
 }
@@ -393,14 +410,14 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     assert!(close(&fixture, probe).await);
     assert_eq!(left().await, [keys[0].clone(), keys[2].clone(), other.clone()]);
     open(&fixture, of_tenant.clone()).await;
-    assert!(fixture.database.reset_breaker(&of_tenant).await.expect("it answers"));
+    assert!(reset(&fixture, &of_tenant).await);
     assert_eq!(left().await, [other]);
 }
 
 /// Whether or not a probe is under way; others stay.
 pub async fn resetting_closes_whatever_it_is(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let reset = async |key: Key| fixture.database.reset_breaker(&key).await.expect("a breaker can be reset");
+    let reset = async |key: Key| reset(&fixture, &key).await;
     assert!(!reset(key()).await);
     open(&fixture, key()).await;
     open(&fixture, Key::of_tenant(TENANT)).await;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, Windows};
-use punctual_core::breakers::{FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
 use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
@@ -147,7 +147,7 @@ impl BreakerWatch {
         let mut open = OpenSet::default();
         let mut after = None;
         while open.len() < MOST_OPEN {
-            let page = self.store.open_breakers(after, PAGE).await?;
+            let page = self.store.list_breakers(after, PAGE).await?;
             after = page.last().map(|breaker| breaker.key.clone());
             let is_last = page.len() < PAGE;
             for breaker in page {
@@ -164,24 +164,23 @@ impl BreakerWatch {
     async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
         while let Some(UnderOpen { key, task, end }) = self.ended.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
-                match end {
-                    ProbeEnd::Succeeded if self.store.close_breaker(key, *task).await? => {
-                        tracing::info!(
-                            tenant = key.tenant,
-                            target = key.target,
-                            "a breaker has closed: its probe succeeded, and its tasks are dispatched again"
-                        );
-                        open.remove(key);
-                    }
-                    ProbeEnd::Succeeded => {}
-                    ProbeEnd::Failed(error) => {
-                        self.store.probe_failed(key, *task, FailedProbe::new(now, error)).await?;
-                    }
+                let task = *task;
+                let event = match end {
+                    ProbeEnd::Succeeded => BreakerEvent::Succeeded(task),
+                    ProbeEnd::Failed(error) => BreakerEvent::Failed(task, FailedProbe::new(now, error)),
                     ProbeEnd::GivenBack => {
-                        self.store.return_probe(key, *task, now.plus_millis(LOOK_AGAIN_MILLIS)).await?;
+                        BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) }
                     }
                     // The next one comes in its time, or a worker that gives back whatever it gets would get one every second.
-                    ProbeEnd::Released => self.store.return_probe(key, *task, Timestamp::MAX).await?,
+                    ProbeEnd::Released => BreakerEvent::GivenBack { task, again_at: Timestamp::MAX },
+                };
+                if self.store.change_breaker(key, event).await? == BreakerChange::Closed {
+                    tracing::info!(
+                        tenant = key.tenant,
+                        target = key.target,
+                        "a breaker has closed: its probe succeeded, and its tasks are dispatched again"
+                    );
+                    open.remove(key);
                 }
             }
             self.ended.pop_front();
@@ -195,7 +194,7 @@ impl BreakerWatch {
         let before = now.plus_millis(-self.config.rules.window_millis);
         let idle: Vec<Key> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();
         for key in idle {
-            if self.store.reset_breaker(&key).await? {
+            if self.store.change_breaker(&key, BreakerEvent::Reset).await? == BreakerChange::Closed {
                 tracing::info!(
                     tenant = key.tenant,
                     target = key.target,
@@ -211,7 +210,7 @@ impl BreakerWatch {
     async fn tell(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let counts = self.windows.to_tell(now, &self.known);
         for page in counts.chunks(PAGE) {
-            self.store.tell_counts(self.node, page.to_vec()).await?;
+            self.store.record_counts(self.node, page.to_vec()).await?;
             self.windows.told(page.to_vec());
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Change, Pause, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
@@ -51,7 +51,7 @@ impl Harness {
     }
 
     async fn open(&self) -> Vec<OpenBreaker> {
-        self.sqlite.open_breakers(None, 100).await.unwrap()
+        self.sqlite.list_breakers(None, 100).await.unwrap()
     }
 
     /// Lets time pass, by the store's clock and by this node's.
@@ -220,7 +220,7 @@ async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     // What is given back under no breaker counts neither way.
-    harness.sqlite.reset_breaker(&breaker.key).await.unwrap();
+    harness.sqlite.change_breaker(&breaker.key, BreakerEvent::Reset).await.unwrap();
     harness.watch.run_once().await.unwrap();
     count(&harness.circuits, "", RunEnd::Failed, 1);
     count(&harness.circuits, "", RunEnd::GivenBack, 20);
@@ -443,7 +443,8 @@ async fn what_other_nodes_have_counted_is_waited_for() {
     assert_eq!(harness.open().await[0].runs, Runs { ok: 50, failed: 1_100 });
     assert_eq!((circuits.open().len(), others.open().len()), (1, 1), "both know of it");
     assert_eq!(circuits.opened() + others.opened(), 1, "one has opened it");
-    assert!(harness.sqlite.reset_breaker(&Key::new(TENANT, DEAD)).await.unwrap());
+    let reset = harness.sqlite.change_breaker(&Key::new(TENANT, DEAD), BreakerEvent::Reset).await.unwrap();
+    assert_eq!(reset, BreakerChange::Closed);
     for _ in 0..4 {
         watch.run_once().await.unwrap();
         other.run_once().await.unwrap();

@@ -1,11 +1,12 @@
 //! Breakers and the counts they are judged by. Each call is a statement, or two that stand by themselves.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{Breakers, Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, Counted, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use tokio_postgres::Row;
+use uuid::Uuid;
 
 use super::PostgresStore;
 use super::connection::Session;
@@ -15,8 +16,8 @@ use crate::columns::{count_column, node_column, number_column};
 
 #[async_trait]
 impl Breakers for PostgresStore {
-    async fn tell_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
-        self.reads().call(async |session| tell_counts(session, node, &counts).await).await
+    async fn record_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
+        self.reads().call(async |session| record_counts(session, node, &counts).await).await
     }
 
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError> {
@@ -27,7 +28,7 @@ impl Breakers for PostgresStore {
         self.reads().call(async |session| open(session, &breaker).await).await
     }
 
-    async fn open_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
         self.reads().call(async |session| list(session, after.as_ref(), limit).await).await
     }
 
@@ -35,33 +36,13 @@ impl Breakers for PostgresStore {
         self.reads().call(async |session| over(session, tenant, target).await).await
     }
 
-    async fn permit_probe(&self, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, StoreError> {
-        self.reads().call(async |session| permit(session, key, now, next).await).await
-    }
-
-    async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError> {
-        self.reads().call(async |session| name_probe(session, key, next, probe).await).await
-    }
-
-    async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError> {
-        self.reads().call(async |session| close(session, key, Some(probe)).await).await
-    }
-
-    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError> {
-        self.reads().call(async |session| probe_failed(session, key, probe, &failed).await).await
-    }
-
-    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError> {
-        self.reads().call(async |session| return_probe(session, key, probe, again_at).await).await
-    }
-
-    async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
-        self.reads().call(async |session| close(session, key, None).await).await
+    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
+        self.reads().call(async |session| change(session, key, &event).await).await
     }
 }
 
 /// What a node has counted. Nobody else writes its rows.
-async fn tell_counts(session: &Session, node: NodeId, counts: &[Counted]) -> Result<(), Fault> {
+async fn record_counts(session: &Session, node: NodeId, counts: &[Counted]) -> Result<(), Fault> {
     let tenants: Vec<&str> = counts.iter().map(|one| one.key.tenant.as_str()).collect();
     let targets: Vec<&str> = counts.iter().map(|one| one.key.target.as_str()).collect();
     let slots: Vec<i64> = counts.iter().map(|one| one.slot_at.as_millis()).collect();
@@ -109,53 +90,69 @@ async fn over(session: &Session, tenant: &str, target: &str) -> Result<Option<Op
     Ok(None)
 }
 
-/// Whether a probe may be made.
-async fn permit(session: &Session, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
-    let (now, next) = (now.as_millis(), next.as_millis());
-    let most_overtaken = i32::try_from(OpenBreaker::MOST_OVERTAKEN).unwrap_or(i32::MAX);
-    let rows = session.query(Sql::BreakerPermit, &[&key.tenant, &key.target, &now, &next, &most_overtaken]).await?;
-    let told = rows.first().map_or((false, false), |row| (row.get(0), row.get(1)));
-    Ok(match told {
-        (true, _) => Permission::Given,
-        (false, true) => Permission::NotYet,
-        (false, false) => Permission::Closed,
-    })
+/// Changes a breaker by an event. The write names what was read: if another node was faster, the event is judged again
+/// by what that one wrote.
+async fn change(session: &Session, key: &Key, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
+    loop {
+        let rows = session.query(Sql::BreakerGet, &[&key.tenant, &key.target]).await?;
+        let Some(read) = rows.first().map(breaker) else { return Ok(BreakerChange::NotOpen) };
+        let mut breaker = read.clone();
+        let change = breaker.change(event);
+        let is_written = match change {
+            BreakerChange::Changed => update(session, &read, &breaker).await?,
+            BreakerChange::Closed => close(session, &read).await?,
+            BreakerChange::NotOpen | BreakerChange::Kept => true,
+        };
+        if is_written {
+            return Ok(change);
+        }
+    }
 }
 
-/// Which task the probe is, or that there is none.
-async fn name_probe(
-    session: &Session,
-    key: &Key,
-    next: Timestamp,
-    probe: Result<TaskId, Timestamp>,
-) -> Result<(), Fault> {
-    let (tenant, target, next) = (&key.tenant, &key.target, next.as_millis());
-    match probe {
-        Ok(task) => session.execute(Sql::BreakerProbe, &[tenant, target, &next, &task.uuid()]).await?,
-        Err(again_at) => session.execute(Sql::BreakerReturn, &[tenant, target, &next, &again_at.as_millis()]).await?,
-    };
-    Ok(())
+/// Writes a breaker that was read as `read`; false when it is another by now.
+async fn update(session: &Session, read: &OpenBreaker, breaker: &OpenBreaker) -> Result<bool, Fault> {
+    let (Key { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
+    let (next, probe, overtaken) = probe_columns(read);
+    let (new_next, new_probe, new_overtaken) = probe_columns(breaker);
+    let (failed_at, error) =
+        breaker.last_probe.as_ref().map(|failed| (failed.at.as_millis(), failed.error.as_str())).unzip();
+    let written = session
+        .execute(
+            Sql::BreakerChange,
+            &[
+                tenant,
+                target,
+                &opened_at,
+                &next,
+                &read.half_open,
+                &probe,
+                &overtaken,
+                &new_next,
+                &breaker.half_open,
+                &new_probe,
+                &new_overtaken,
+                &failed_at,
+                &error,
+            ],
+        )
+        .await?;
+    Ok(written > 0)
 }
 
-/// A probe failed.
-async fn probe_failed(session: &Session, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
-    let (tenant, target, probe, at) = (&key.tenant, &key.target, probe.uuid(), failed.at.as_millis());
-    session.execute(Sql::BreakerProbeFailed, &[tenant, target, &probe, &at, &failed.error]).await?;
-    Ok(())
-}
-
-/// The last probe was not run.
-async fn return_probe(session: &Session, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), Fault> {
-    let (tenant, target, probe, again_at) = (&key.tenant, &key.target, probe.uuid(), again_at.as_millis());
-    session.execute(Sql::BreakerProbeReturn, &[tenant, target, &probe, &again_at]).await?;
-    Ok(())
-}
-
-/// Closes a breaker if this is a probe of it, or without one in any case; whether it was open.
-async fn close(session: &Session, key: &Key, probe: Option<TaskId>) -> Result<bool, Fault> {
-    let probe = probe.map(TaskId::uuid);
-    let rows = session.query(Sql::BreakerClose, &[&key.tenant, &key.target, &probe]).await?;
+/// Closes a breaker that was read as `read`, and removes its counts; false when it is another by now.
+async fn close(session: &Session, read: &OpenBreaker) -> Result<bool, Fault> {
+    let (Key { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
+    let (next, probe, overtaken) = probe_columns(read);
+    let rows = session
+        .query(Sql::BreakerClose, &[tenant, target, &opened_at, &next, &read.half_open, &probe, &overtaken])
+        .await?;
     Ok(rows.first().is_some_and(|row| row.get::<_, i64>(0) > 0))
+}
+
+/// The time of the next probe, the last probe, and those it has overtaken.
+fn probe_columns(breaker: &OpenBreaker) -> (i64, Option<Uuid>, Vec<Uuid>) {
+    let overtaken = breaker.overtaken.iter().map(|task| task.uuid()).collect();
+    (breaker.next_probe_at.as_millis(), breaker.probe.map(TaskId::uuid), overtaken)
 }
 
 fn breaker(row: &Row) -> OpenBreaker {
@@ -167,8 +164,8 @@ fn breaker(row: &Row) -> OpenBreaker {
         runs: Runs { ok: number(row.get(4)), failed: number(row.get(5)) },
         reason: row.get(6),
         half_open: row.get(7),
-        probe: row.get::<_, Option<uuid::Uuid>>(8).map(TaskId::from_uuid),
-        overtaken: row.get::<_, Vec<uuid::Uuid>>(9).into_iter().map(TaskId::from_uuid).collect(),
+        probe: row.get::<_, Option<Uuid>>(8).map(TaskId::from_uuid),
+        overtaken: row.get::<_, Vec<Uuid>>(9).into_iter().map(TaskId::from_uuid).collect(),
         last_probe: failed_at
             .map(|at| FailedProbe { at: Timestamp::from_millis(at), error: error.unwrap_or_default() }),
     }

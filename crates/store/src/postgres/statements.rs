@@ -23,6 +23,7 @@ macro_rules! statements {
 }
 
 statements! {
+    BreakerChange => include_str!("../sql/postgres/breaker_change.sql"),
     BreakerClose => include_str!("../sql/postgres/breaker_close.sql"),
     BreakerCountsPrune => include_str!("../sql/postgres/breaker_counts_prune.sql"),
     BreakerCountsPut => include_str!("../sql/postgres/breaker_counts_put.sql"),
@@ -30,11 +31,6 @@ statements! {
     BreakerGet => include_str!("../sql/postgres/breaker_get.sql"),
     BreakerList => include_str!("../sql/postgres/breaker_list.sql"),
     BreakerOpen => include_str!("../sql/postgres/breaker_open.sql"),
-    BreakerPermit => include_str!("../sql/postgres/breaker_permit.sql"),
-    BreakerProbe => include_str!("../sql/postgres/breaker_probe.sql"),
-    BreakerProbeFailed => include_str!("../sql/postgres/breaker_probe_failed.sql"),
-    BreakerProbeReturn => include_str!("../sql/postgres/breaker_probe_return.sql"),
-    BreakerReturn => include_str!("../sql/postgres/breaker_return.sql"),
     BucketGet => include_str!("../sql/postgres/bucket_get.sql"),
     ChildBlockers => include_str!("../sql/postgres/child_blockers.sql"),
     ChildCount => include_str!("../sql/postgres/child_count.sql"),

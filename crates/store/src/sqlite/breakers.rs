@@ -1,7 +1,7 @@
 //! Breakers and the counts they are judged by.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{Breakers, Counted, FailedProbe, Key, OpenBreaker, Permission, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, Counted, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -18,9 +18,9 @@ use super::writer::Weight;
 
 #[async_trait]
 impl Breakers for SqliteStore {
-    async fn tell_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
+    async fn record_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError> {
         let weight = Weight { rows: counts.len(), bytes: counts.len() * Weight::SMALL.bytes };
-        let work = move |session: &mut Session<'_>| tell_counts(session, node, &counts);
+        let work = move |session: &mut Session<'_>| record_counts(session, node, &counts);
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
@@ -32,7 +32,7 @@ impl Breakers for SqliteStore {
         self.writer().call(WriteClass::Progress, Weight::SMALL, move |session| open(session, &breaker)).await
     }
 
-    async fn open_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
         self.readers().call(move |session| list(session, after.as_ref(), limit)).await
     }
 
@@ -41,44 +41,15 @@ impl Breakers for SqliteStore {
         self.readers().call(move |session| over(session, &tenant, &target)).await
     }
 
-    async fn permit_probe(&self, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, StoreError> {
+    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
         let key = key.clone();
-        let work = move |session: &mut Session<'_>| permit(session, &key, now, next);
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn name_probe(&self, key: &Key, next: Timestamp, probe: Result<TaskId, Timestamp>) -> Result<(), StoreError> {
-        let key = key.clone();
-        let work = move |session: &mut Session<'_>| name_probe(session, &key, next, probe);
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn close_breaker(&self, key: &Key, probe: TaskId) -> Result<bool, StoreError> {
-        let key = key.clone();
-        let work = move |session: &mut Session<'_>| close(session, &key, Some(probe));
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn probe_failed(&self, key: &Key, probe: TaskId, failed: FailedProbe) -> Result<(), StoreError> {
-        let key = key.clone();
-        let work = move |session: &mut Session<'_>| probe_failed(session, &key, probe, &failed);
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn return_probe(&self, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), StoreError> {
-        let key = key.clone();
-        let work = move |session: &mut Session<'_>| return_probe(session, &key, probe, again_at);
-        self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
-    }
-
-    async fn reset_breaker(&self, key: &Key) -> Result<bool, StoreError> {
-        let key = key.clone();
-        self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| close(session, &key, None)).await
+        let class = if event == BreakerEvent::Reset { WriteClass::Urgent } else { WriteClass::Progress };
+        self.writer().call(class, Weight::SMALL, move |session| change(session, &key, &event)).await
     }
 }
 
 /// What a node has counted.
-fn tell_counts(session: &mut Session<'_>, node: NodeId, counts: &[Counted]) -> Result<(), Fault> {
+fn record_counts(session: &mut Session<'_>, node: NodeId, counts: &[Counted]) -> Result<(), Fault> {
     let put = session.statements.get(Sql::BreakerCountsPut)?;
     for Counted { key, slot_at, runs } in counts {
         let (ok, failed) = (number_column(runs.ok), number_column(runs.failed));
@@ -129,70 +100,31 @@ fn get(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<O
     Ok(session.statements.get(Sql::BreakerGet)?.query_row((tenant, target), breaker).optional()?)
 }
 
-/// Whether a probe may be made.
-fn permit(session: &mut Session<'_>, key: &Key, now: Timestamp, next: Timestamp) -> Result<Permission, Fault> {
-    let Some(mut breaker) = get(session, &key.tenant, &key.target)? else { return Ok(Permission::Closed) };
-    breaker.overtake();
-    let (now, next, overtaken) = (now.as_millis(), next.as_millis(), tasks_column(breaker.overtaken.into_iter()));
-    let permit = session.statements.get(Sql::BreakerPermit)?;
-    let is_permitted = permit.execute((&key.tenant, &key.target, now, next, overtaken))? > 0;
-    Ok(if is_permitted { Permission::Given } else { Permission::NotYet })
-}
-
-/// Which task the probe is, or that there is none.
-fn name_probe(
-    session: &mut Session<'_>,
-    key: &Key,
-    next: Timestamp,
-    probe: Result<TaskId, Timestamp>,
-) -> Result<(), Fault> {
-    let next = next.as_millis();
-    match probe {
-        Ok(task) => {
-            let name = session.statements.get(Sql::BreakerProbe)?;
-            name.execute((&key.tenant, &key.target, next, task.uuid().as_bytes()))?;
+/// Changes a breaker by an event; only the writer changes breakers, so that nothing comes in between.
+fn change(session: &mut Session<'_>, key: &Key, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
+    let Some(mut breaker) = get(session, &key.tenant, &key.target)? else { return Ok(BreakerChange::NotOpen) };
+    let change = breaker.change(event);
+    match change {
+        BreakerChange::Changed => {
+            let (failed_at, error) = breaker.last_probe.map(|failed| (failed.at.as_millis(), failed.error)).unzip();
+            session.statements.get(Sql::BreakerChange)?.execute((
+                &key.tenant,
+                &key.target,
+                breaker.next_probe_at.as_millis(),
+                breaker.half_open,
+                breaker.probe.map(|task| *task.uuid().as_bytes()),
+                tasks_column(&breaker.overtaken),
+                failed_at,
+                error,
+            ))?;
         }
-        Err(again_at) => {
-            let give = session.statements.get(Sql::BreakerReturn)?;
-            give.execute((&key.tenant, &key.target, next, again_at.as_millis()))?;
+        BreakerChange::Closed => {
+            session.statements.get(Sql::BreakerClose)?.execute((&key.tenant, &key.target))?;
+            session.statements.get(Sql::BreakerCountsForget)?.execute((&key.tenant, &key.target))?;
         }
+        BreakerChange::NotOpen | BreakerChange::Kept => {}
     }
-    Ok(())
-}
-
-/// A probe failed.
-fn probe_failed(session: &mut Session<'_>, key: &Key, probe: TaskId, failed: &FailedProbe) -> Result<(), Fault> {
-    let breaker = get(session, &key.tenant, &key.target)?.filter(|breaker| breaker.is_probe(probe));
-    let Some(breaker) = breaker else { return Ok(()) };
-    let last = breaker.probe.filter(|last| *last != probe);
-    let half_open = breaker.half_open && (last.is_some() || breaker.probe.is_none());
-    let overtaken = tasks_column(breaker.overtaken.into_iter().filter(|task| *task != probe));
-    let last = last.map(|task| *task.uuid().as_bytes());
-    let (at, error) = (failed.at.as_millis(), &failed.error);
-    let end = session.statements.get(Sql::BreakerProbeFailed)?;
-    end.execute((&key.tenant, &key.target, half_open, last, overtaken, at, error))?;
-    Ok(())
-}
-
-/// A probe was not run.
-fn return_probe(session: &mut Session<'_>, key: &Key, probe: TaskId, again_at: Timestamp) -> Result<(), Fault> {
-    let breaker = get(session, &key.tenant, &key.target)?.filter(|breaker| breaker.is_probe(probe));
-    let Some(breaker) = breaker else { return Ok(()) };
-    let overtaken = tasks_column(breaker.overtaken.into_iter().filter(|task| *task != probe));
-    let give = session.statements.get(Sql::BreakerProbeReturn)?;
-    give.execute((&key.tenant, &key.target, probe.uuid().as_bytes(), again_at.as_millis(), overtaken))?;
-    Ok(())
-}
-
-/// Closes a breaker if this is a probe of it, or without one in any case; whether it was open.
-fn close(session: &mut Session<'_>, key: &Key, probe: Option<TaskId>) -> Result<bool, Fault> {
-    let breaker = get(session, &key.tenant, &key.target)?;
-    if !breaker.is_some_and(|breaker| probe.is_none_or(|task| breaker.is_probe(task))) {
-        return Ok(false);
-    }
-    session.statements.get(Sql::BreakerClose)?.execute((&key.tenant, &key.target))?;
-    session.statements.get(Sql::BreakerCountsForget)?.execute((&key.tenant, &key.target))?;
-    Ok(true)
+    Ok(change)
 }
 
 fn breaker(row: &Row<'_>) -> rusqlite::Result<OpenBreaker> {
@@ -217,8 +149,8 @@ fn task(bytes: [u8; 16]) -> TaskId {
     TaskId::from_uuid(uuid::Uuid::from_bytes(bytes))
 }
 
-fn tasks_column(tasks: impl Iterator<Item = TaskId>) -> Vec<u8> {
-    tasks.flat_map(|task| *task.uuid().as_bytes()).collect()
+fn tasks_column(tasks: &[TaskId]) -> Vec<u8> {
+    tasks.iter().flat_map(|task| *task.uuid().as_bytes()).collect()
 }
 
 fn number(column: i64) -> u64 {

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use punctual_client::problem::Fault;
 use punctual_client::{Breaker, BreakerPage, BreakerState, Page, ResetBreaker};
-use punctual_core::breakers::{Key, OpenBreaker};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Key, OpenBreaker};
 use punctual_core::callback;
 use punctual_core::store::StoreError;
 use utoipa_axum::router::OpenApiRouter;
@@ -55,7 +55,7 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
     // One more than the page holds tells whether there is a next one.
     let breakers = match &tenant {
         Some(tenant) => of_tenant(&api, tenant, after, limit + 1).await?,
-        None => api.database.open_breakers(after, limit + 1).await?,
+        None => api.database.list_breakers(after, limit + 1).await?,
     };
     let more = breakers.len() > limit;
     let last = breakers.iter().take(limit).next_back().filter(|_| more).map(|breaker| &breaker.key);
@@ -90,7 +90,7 @@ async fn reset_breaker(
     let key = Key { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
     // What the store would refuse to read is not open either.
     let is_known = !key.tenant.contains(BETWEEN);
-    if !is_known || !api.database.reset_breaker(&key).await? {
+    if !is_known || api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
         let advice = "there is no open breaker of this tenant and target; GET /v1/admin/breakers lists those there are";
         return Err(Problem::new(Code::NotFound, advice));
     }
@@ -105,7 +105,7 @@ async fn of_tenant(api: &Api, tenant: &str, after: Option<Key>, limit: usize) ->
         None => api.database.breaker_over(tenant, "").await?,
     };
     let after = after.unwrap_or_else(|| Key::of_tenant(tenant));
-    let targets = api.database.open_breakers(Some(after), limit).await?;
+    let targets = api.database.list_breakers(Some(after), limit).await?;
     let targets = targets.into_iter().take_while(|breaker| breaker.key.tenant == tenant);
     Ok(own.into_iter().chain(targets).take(limit).collect())
 }

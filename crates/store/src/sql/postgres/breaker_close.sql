@@ -1,7 +1,8 @@
--- Without a probe it closes whatever its probes say.
+-- Only if the row is still as it was read.
 WITH closed AS (
     DELETE FROM breakers
-    WHERE tenant = $1 AND target = $2 AND ($3::uuid IS NULL OR probe = $3 OR $3 = ANY (overtaken))
+    WHERE tenant = $1 AND target = $2 AND opened_at = $3 AND next_probe_at = $4 AND half_open = $5
+        AND probe IS NOT DISTINCT FROM $6 AND overtaken = $7
     RETURNING tenant, target
 ), forgotten AS (
     DELETE FROM breaker_counts AS counted USING closed

@@ -1,5 +1,5 @@
 use axum::http::StatusCode;
-use punctual_core::breakers::{Breakers, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerEvent, Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::TaskId;
 use serde_json::{Value, json};
 
@@ -35,7 +35,8 @@ async fn open_breakers_are_shown_with_their_probes() {
     open(&world, Key::new("acme", TARGET)).await;
     open(&world, Key::of_tenant("acme")).await;
     let (now, next) = (START.plus_millis(60_000), START.plus_millis(120_000));
-    world.sqlite.permit_probe(&Key::new("acme", TARGET), now, next).await.unwrap();
+    let ask = BreakerEvent::AskProbe { now, next };
+    world.sqlite.change_breaker(&Key::new("acme", TARGET), ask).await.unwrap();
     let shown = |target: Value, state: &str, next_probe_at| {
         json!({"tenant": "acme", "target": target, "state": state, "since": START, "runs": 20, "failures": 19,
                "next_probe_at": next_probe_at, "probe": null, "reason": "19 of 20 runs failed",
@@ -50,10 +51,14 @@ async fn the_error_of_the_last_probe_is_shown() {
     let world = World::new();
     let (key, probe, next) = (Key::new("acme", TARGET), TaskId::new(), START.plus_millis(120_000));
     open(&world, key.clone()).await;
-    world.sqlite.permit_probe(&key, START.plus_millis(60_000), next).await.unwrap();
-    world.sqlite.name_probe(&key, next, Ok(probe)).await.unwrap();
     let failed = FailedProbe::new(START.plus_millis(61_000), "connection refused");
-    world.sqlite.probe_failed(&key, probe, failed.clone()).await.unwrap();
+    for event in [
+        BreakerEvent::AskProbe { now: START.plus_millis(60_000), next },
+        BreakerEvent::NameProbe { next, task: probe },
+        BreakerEvent::Failed(probe, failed.clone()),
+    ] {
+        world.sqlite.change_breaker(&key, event).await.unwrap();
+    }
     let shown = list(&world, "").await["items"][0].clone();
     assert_eq!(shown["last_probe_at"], json!(failed.at));
     assert_eq!((&shown["last_probe_error"], &shown["state"]), (&json!("connection refused"), &json!("open")));
