@@ -50,7 +50,10 @@
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.
 
+mod forwarding;
+
 use std::collections::BTreeMap;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -90,6 +93,9 @@ impl StoreError {
         !matches!(self, StoreError::Corrupt(_))
     }
 }
+
+/// What a call of a store returns (see [`forward_store!`](crate::forward_store)).
+pub type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// What became of one submitted task.
 #[derive(Clone, Debug)]

@@ -5,14 +5,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
-use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::lane::LaneId;
+use punctual_core::forward_store;
+use punctual_core::ids::TaskId;
 use punctual_core::state::{Change, State};
-use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
-};
-use punctual_core::task::{Hold, NewTask, Task};
-use punctual_core::time::Timestamp;
+use punctual_core::store::{Applied, Inserted, Store, StoreError};
+use punctual_core::task::NewTask;
 
 use crate::cron_call::CronCall;
 use crate::hints::Hints;
@@ -75,37 +72,5 @@ impl Store for WakingStore {
         Ok(applied)
     }
 
-    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
-        self.inner.claim(claims).await
-    }
-    async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.inner.start(starts).await
-    }
-    async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
-        self.inner.extend(beats).await
-    }
-    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.inner.get(tenant, ids).await
-    }
-    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
-        self.inner.list(filter, after, limit).await
-    }
-    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
-        self.inner.heads(after, before, limit).await
-    }
-    async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
-        self.inner.overdue(dead, limit).await
-    }
-    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
-        self.inner.counts().await
-    }
-    async fn quarantined(&self) -> Result<u64, StoreError> {
-        self.inner.quarantined().await
-    }
-    async fn check(&self) -> Result<(), StoreError> {
-        self.inner.check().await
-    }
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
-    }
+    forward_store!(inner: claim, start, extend, get, list, heads, overdue, counts, quarantined, check, close);
 }

@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
+use punctual_core::forward_store;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::state::Change;
-use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
-};
+use punctual_core::store::{Applied, Beat, Claim, Claimed, Head, Inserted, Store, StoreError};
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 
@@ -120,25 +119,5 @@ impl<M: Mischief> Store for Spoilt<M> {
         self.inner.overdue(dead, limit).await.map(|tasks| self.mischief.overdue(tasks))
     }
 
-    async fn start(&self, starts: Vec<Start>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.inner.start(starts).await
-    }
-    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.inner.get(tenant, ids).await
-    }
-    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
-        self.inner.list(filter, after, limit).await
-    }
-    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
-        self.inner.counts().await
-    }
-    async fn quarantined(&self) -> Result<u64, StoreError> {
-        self.inner.quarantined().await
-    }
-    async fn check(&self) -> Result<(), StoreError> {
-        self.inner.check().await
-    }
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
-    }
+    forward_store!(inner: start, get, list, counts, quarantined, check, close);
 }

@@ -4,15 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use punctual_core::coordinator::Lease;
-use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::lane::LaneId;
+use punctual_core::forward_store;
+use punctual_core::ids::TaskId;
 use punctual_core::state::Change;
-use punctual_core::store::{
-    Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
-};
-use punctual_core::task::{Hold, NewTask, Task};
-use punctual_core::time::Timestamp;
+use punctual_core::store::{Applied, Start, Store, StoreError};
+use punctual_core::task::Task;
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug)]
@@ -83,44 +79,5 @@ impl Store for Faulty {
         meet(fate, &ids, self.inner.apply(changes)).await
     }
 
-    async fn apply_as(
-        &self,
-        lease: &Lease,
-        changes: Vec<(TaskId, Change)>,
-    ) -> Result<Option<Vec<Applied>>, StoreError> {
-        self.inner.apply_as(lease, changes).await
-    }
-    async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        self.inner.insert(tasks).await
-    }
-    async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
-        self.inner.claim(claims).await
-    }
-    async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError> {
-        self.inner.extend(beats).await
-    }
-    async fn get(&self, tenant: &str, ids: Vec<TaskId>) -> Result<Vec<Option<Task>>, StoreError> {
-        self.inner.get(tenant, ids).await
-    }
-    async fn list(&self, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
-        self.inner.list(filter, after, limit).await
-    }
-    async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError> {
-        self.inner.heads(after, before, limit).await
-    }
-    async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError> {
-        self.inner.overdue(dead, limit).await
-    }
-    async fn counts(&self) -> Result<Vec<Count>, StoreError> {
-        self.inner.counts().await
-    }
-    async fn quarantined(&self) -> Result<u64, StoreError> {
-        self.inner.quarantined().await
-    }
-    async fn check(&self) -> Result<(), StoreError> {
-        self.inner.check().await
-    }
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
-    }
+    forward_store!(inner: insert, claim, apply_as, extend, get, list, heads, overdue, counts, quarantined, check, close);
 }
