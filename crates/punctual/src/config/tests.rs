@@ -151,7 +151,7 @@ fn a_value_that_may_hold_a_password_is_not_shown() {
 #[test]
 fn only_similar_keys_are_suggested() {
     for (name, advice) in [
-        ("PUNCTUAL_FOO", "foo from PUNCTUAL_FOO: unknown key; `punctual config --default` lists those there are"),
+        ("PUNCTUAL_FOO", "foo from PUNCTUAL_FOO: unknown key; `punctual config --default` lists all keys"),
         ("PUNCTUAL_LISTNE", "listne from PUNCTUAL_LISTNE: unknown key; did you mean listen?"),
         ("PUNCTUAL_LOGS", "logs from PUNCTUAL_LOGS: unknown key; did you mean log?"),
     ] {
