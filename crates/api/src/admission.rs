@@ -117,13 +117,13 @@ impl Admission {
     pub fn admit<B: HttpBody>(
         &self,
         request: &Request<B>,
-    ) -> impl Future<Output = Result<Permit, Refusal>> + use<'_, B> {
+    ) -> impl Future<Output = Result<Permit, AdmissionRefusal>> + use<'_, B> {
         let class = if is_submission(request) { &self.submissions } else { &self.others };
         let units = class.units_of(request.body().size_hint().upper(), self.longest_body(request.uri().path()));
         self.admit_to(class, units)
     }
 
-    async fn admit_to(&self, class: &RequestClass, units: u32) -> Result<Permit, Refusal> {
+    async fn admit_to(&self, class: &RequestClass, units: u32) -> Result<Permit, AdmissionRefusal> {
         let mut wait = None;
         // Body bytes first: a request that waits for them must not hold a permit that a small one could use.
         let body = match units {
@@ -131,14 +131,14 @@ impl Admission {
             units => match self.acquire(&class.bodies, units, &mut wait).await {
                 None => {
                     let why = "the bodies of other {} take up all the room (limits.bodies_bytes)";
-                    return Err(Refusal::new(&why.replace("{}", class.name), wait));
+                    return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
                 }
                 acquired => acquired,
             },
         };
         let Some(request) = self.acquire(&class.requests, 1, &mut wait).await else {
             let why = "too many {} are under way (limits.requests_in_flight)";
-            return Err(Refusal::new(&why.replace("{}", class.name), wait));
+            return Err(AdmissionRefusal::new(&why.replace("{}", class.name), wait));
         };
         let held = HeldPermits { _body: body, _request: request };
         Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), wait: Duration::ZERO }))))
@@ -225,12 +225,12 @@ struct AdmissionWait {
 
 /// A request that was not admitted.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct AdmissionRefusal {
     problem: Problem,
     wait: Option<AdmissionWait>,
 }
 
-impl Refusal {
+impl AdmissionRefusal {
     fn new(detail: &str, wait: Option<AdmissionWait>) -> Self {
         Self { problem: Problem::new(Code::Overloaded, detail).retry_after(1), wait }
     }

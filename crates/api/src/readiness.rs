@@ -43,13 +43,13 @@ pub struct Probes {
 }
 
 /// The readiness of this node.
-pub struct Readiness {
+pub struct ReadinessChecker {
     store: Arc<dyn Store>,
     probes: Probes,
     last: Mutex<Option<(Instant, Checks)>>,
 }
 
-impl Readiness {
+impl ReadinessChecker {
     /// Checks `store` and `probes`.
     pub fn new(store: Arc<dyn Store>, probes: Probes) -> Self {
         Self { store, probes, last: Mutex::new(None) }

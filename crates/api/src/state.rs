@@ -26,7 +26,7 @@ use crate::cpu_pool::CpuPool;
 use crate::forecast::Forecasts;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::presence::WorkerPresence;
-use crate::readiness::{Probes, Readiness};
+use crate::readiness::{Probes, ReadinessChecker};
 use crate::routes::leases::RecentBeats;
 use crate::schedules as scheduled;
 
@@ -48,7 +48,7 @@ pub struct Inner {
     /// Pull workers seen since the last flush.
     pub presence: WorkerPresence,
     /// Whether this node can serve.
-    pub readiness: Readiness,
+    pub readiness: ReadinessChecker,
     /// Admission control.
     pub admission: Admission,
     /// Where large requests are read and large answers written.
@@ -154,7 +154,7 @@ impl Api {
             doors: scheduled::Doors::default(),
             counts: TaskCounts::new(Arc::clone(store), metrics),
             presence: WorkerPresence::default(),
-            readiness: Readiness::new(Arc::clone(store), parts.probes.clone()),
+            readiness: ReadinessChecker::new(Arc::clone(store), parts.probes.clone()),
             admission: Admission::new(config, metrics),
             cpu_pool: CpuPool::default(),
             beats: RecentBeats::default(),

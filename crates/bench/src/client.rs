@@ -125,7 +125,7 @@ impl BenchClient {
                 Ok(answer) => bail!("{url}/readyz answers {}, so there is nothing to measure", answer.status()),
                 Err(error) => {
                     let cause = anyhow!(error);
-                    bail!("nobody answers at {url}: {}", cause.root_cause());
+                    bail!("no server answers at {url}: {}", cause.root_cause());
                 }
             }
         }

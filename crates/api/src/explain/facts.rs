@@ -103,9 +103,9 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
         facts.in_the_way = api.store.get(facts.task.tenant(), in_the_way).await?.into_iter().flatten().collect();
     }
     let key = &facts.task.lane.key;
-    if let Some(told) = api.database.queue(&key.tenant, &key.queue).await? {
-        facts.held = told.live.queued + told.live.running;
-        facts.queue = told.queue;
+    if let Some(found) = api.database.queue(&key.tenant, &key.queue).await? {
+        facts.held = found.live.queued + found.live.running;
+        facts.queue = found.queue;
     }
     if api.outlook.has_breakers() {
         facts.breakers = breakers_over(api, key).await?;

@@ -133,11 +133,11 @@ mod tests {
 
     #[test]
     fn a_refusal_says_which_demand_it_was() {
-        let told = |condition: Condition, there| If(condition).refusal("queue", there).detail().to_owned();
-        assert_eq!(told(Condition::there(), None), "there is no such queue; nothing was done");
-        assert_eq!(told(Condition::at([2]), Some(3)), "the queue is at version 3; nothing was done");
+        let detail = |condition: Condition, there| If(condition).refusal("queue", there).detail().to_owned();
+        assert_eq!(detail(Condition::there(), None), "there is no such queue; nothing was done");
+        assert_eq!(detail(Condition::at([2]), Some(3)), "the queue is at version 3; nothing was done");
         let expected = "If-None-Match: the queue is there, at version 3; nothing was done";
-        assert_eq!(told(Condition::absent(), Some(3)), expected);
+        assert_eq!(detail(Condition::absent(), Some(3)), expected);
         assert!(If(Condition::absent()).check("queue", None).is_ok());
         assert!(If(Condition::default()).check("queue", None).is_ok());
     }

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_refused() {
+    fn a_parameter_that_is_not_taken_is_refused() {
         assert_eq!(faults("limit=5&stauts=PENDING&x", |q| assert_eq!(q.limit(), 5)), ["?stauts", "?x"]);
     }
 

@@ -240,7 +240,7 @@ async fn an_unreachable_url_is_reported_in_words() {
         let url = format!("http://{address}");
         let exit = run(&["submit", "--url", &url]).await;
         let message = sentence(&exit);
-        assert!(message.starts_with(&format!("punctual: nobody answers at {url}: ")), "{message}");
+        assert!(message.starts_with(&format!("punctual: no server answers at {url}: ")), "{message}");
         assert!(message.contains(why) && !message.contains(['{', '"']), "{message}");
         assert!(exit.took < Duration::from_secs(15), "{exit}");
     }

@@ -76,7 +76,7 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
     let partition = api.outlook.partition(&task.lane.key);
     let row = api.coordinator.ownership().await?.into_iter().find(|row| row.partition == partition);
     let Some(node) = row.and_then(|row| row.owner_at(now)) else {
-        // Zero: its owner has died, and nobody knows when.
+        // Zero: its owner has died, at an unknown time.
         let since = row.map(|row| row.expires_at).filter(|at| at.as_millis() > 0);
         return Ok(ExpectedClaimant::None { partition, since });
     };

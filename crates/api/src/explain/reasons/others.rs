@@ -32,7 +32,7 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
     let held = (!letters.is_empty()).then(|| format!("it depends on {}", dead_letters(facts, &letters)));
     let mut message = waits.into_iter().chain(held).collect::<Vec<String>>().join("; ");
     if message.is_empty() {
-        "all that it depends on has come to rest: it is about to be released".clone_into(&mut message);
+        "all tasks that it depends on have finished: it is about to be released".clone_into(&mut message);
     }
     let tasks = blockers.first.iter().map(in_the_way).collect();
     Some(Reason { tasks, count: Some(blockers.count), ..reason("waiting_for_dependencies", message) })
@@ -154,7 +154,7 @@ fn waits(task: &Task, now: Timestamp) -> String {
             format!("runs{since}{worker}{stops}")
         }
         State::Completed | State::Cancelled | State::Failed | State::DeadLettered => {
-            "has come to rest since, as is about to be noticed".to_owned()
+            "has finished since, as is about to be noticed".to_owned()
         }
     }
 }

@@ -100,7 +100,7 @@ fn codes(facts: &Facts) -> Vec<String> {
 
 /// The only reason, as it is written; and the expectation, in milliseconds from now.
 #[track_caller]
-fn told(facts: &Facts) -> (Value, Option<i64>) {
+fn shown(facts: &Facts) -> (Value, Option<i64>) {
     let explained = explain(facts);
     assert_eq!(explained.reasons.len(), 1, "{explained:?}");
     let eta = explained.eta.map(|eta| eta.millis_since(NOW));
@@ -119,7 +119,7 @@ fn all_that_holds_at_once_is_told_in_order() {
     facts.bucket = Some(Bucket { tokens: 0.0, refilled_at: NOW });
     let all = ["queue_paused", "queue_concurrency", "queue_rate", "found_backlog", "webhook_places"];
     assert_eq!((codes(&facts), explain(&facts).eta), (all.map(str::to_owned).to_vec(), None));
-    // Without what nobody knows the end of: the latest of the others.
+    // Without the reasons whose ends are unknown: the latest of the others.
     facts.queue.settings.max_concurrency = None;
     facts.claimant = pushed().claimant;
     let eta = explain(&facts).eta.map(|eta| eta.millis_since(NOW));
@@ -150,7 +150,7 @@ fn what_waits_no_longer() {
         "until": "2026-05-22T18:01:00.000Z",
         "worker_id": "w",
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     facts.task.position.cancel_requested = true;
     assert_eq!(codes(&facts), ["stopping"]);
     facts.task.position.state = State::Queued;
@@ -164,7 +164,7 @@ fn what_has_come_to_rest_tells_its_last_error() {
     facts.task.expires_at = Some(NOW);
     let nothing = "it is DEAD_LETTERED and will not run again by itself";
     let expected = json!({"code": "final", "message": nothing, "since": NOW});
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     assert_eq!(explain(&facts).expires_at, None, "it expires no more");
     facts.task.trail.push(&failed("first"));
     facts.task.trail.push(&failed("boom"));
@@ -173,10 +173,10 @@ fn what_has_come_to_rest_tells_its_last_error() {
         let message = format!("it is {} and will not run again by itself; its last error is boom", state.as_str());
         let expected =
             json!({"code": "final", "message": message, "since": NOW, "error_code": "boom", "reason": "it broke"});
-        assert_eq!(told(&facts), (expected, None));
+        assert_eq!(shown(&facts), (expected, None));
     }
     facts.task.position.state = State::Completed;
-    assert_eq!(told(&facts).0.get("error_code"), None, "it succeeded after all");
+    assert_eq!(shown(&facts).0.get("error_code"), None, "it succeeded after all");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn what_was_not_run_because_of_another_names_that() {
     let parent = TaskId::new();
     let step = Step::ParentFailed { parent, ended: State::Failed };
     facts.task.trail.push(&Entry { to: State::Cancelled, step, ..failed("boom") });
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert_eq!((&reason["code"], &reason["error_code"]), (&json!("final"), &json!("dependency_failed")));
     assert_eq!(reason["tasks"], json!([{"id": parent, "state": "FAILED"}]));
     assert!(reason["reason"].as_str().is_some_and(|text| text.contains(&parent.to_string())), "{reason}");
@@ -197,7 +197,7 @@ fn what_has_expired_tells_the_error_of_its_runs_too() {
     let expired = Entry { step: Step::Expired, to: State::Failed, version: 9, ..failed("") };
     let begun = facts.task.trail.clone();
     facts.task.trail.push(&expired);
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     let never = "it is FAILED and will not run again by itself; its last error is expired";
     assert_eq!((message(&reason), &reason["error_code"]), (never, &json!("expired")));
     assert_eq!(reason["reason"], "the task was not started by its expires_at");
@@ -206,7 +206,7 @@ fn what_has_expired_tells_the_error_of_its_runs_too() {
     facts.task.trail.push(&Entry { step: Step::Started { attempt: 1 }, version: 3, ..failed("") });
     facts.task.trail.push(&failed("boom"));
     facts.task.trail.push(&expired);
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     let after = "it is FAILED and will not run again by itself; it expired, and its last error before that was boom";
     assert_eq!((message(&reason), &reason["error_code"]), (after, &json!("expired")));
     assert!(reason["reason"].as_str().unwrap().ends_with("its last error was boom: it broke"), "{reason}");

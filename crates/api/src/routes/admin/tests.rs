@@ -132,7 +132,7 @@ async fn both_lists_can_be_read_in_pages() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_away_is_told_and_parameters_are_refused() {
+async fn an_unreachable_store_is_a_problem() {
     let world = World::new();
     for path in ["/v1/admin/nodes", "/v1/admin/partitions"] {
         assert_eq!(world.send("GET", &format!("{path}?limit=0"), None).await.problem(), "invalid_request");

@@ -96,7 +96,7 @@ async fn parameters_have_bounds() {
 }
 
 #[tokio::test]
-async fn of_too_many_instants_the_answer_says_how_far_they_are_counted() {
+async fn too_many_instants_are_counted_up_to_a_time() {
     let world = World::new();
     submit(&world, 40 * 3_600).await;
     for name in ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"] {
@@ -112,7 +112,7 @@ async fn of_too_many_instants_the_answer_says_how_far_they_are_counted() {
 }
 
 #[tokio::test]
-async fn of_too_many_schedules_the_answer_says_how_many_are_missing() {
+async fn schedules_beyond_the_bound_are_counted_as_missing() {
     let world = World::new();
     let mut made = JoinSet::new();
     for number in 0..SCHEDULES_MAX + 2 {

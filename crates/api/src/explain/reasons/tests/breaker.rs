@@ -34,15 +34,15 @@ fn an_open_breaker() {
         "reason": "20 of 20 failed",
         "target": TARGET,
     });
-    assert_eq!(told(&facts), (expected, Some(3_000)));
+    assert_eq!(shown(&facts), (expected, Some(3_000)));
     let probe = TaskId::new();
     facts.breakers = vec![OpenBreaker { half_open: true, probe: Some(probe), ..breaker(TARGET, 3_000) }];
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert!(message(&reason).contains(&format!("{probe} runs as a probe")), "{reason}");
     assert_eq!((eta, reason.get("position")), (None, None));
     let last_probe = Some(FailedProbe::new(NOW, "connection refused"));
     facts.breakers = vec![OpenBreaker { last_probe, ..breaker("", 3_000) }];
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert!(message(&reason).starts_with("the circuit breaker of tenant acme"), "{reason}");
     assert!(message(&reason).ends_with("; the last probe failed at 2026-05-22T18:00:00.000Z: connection refused"));
     assert_eq!(reason.get("target"), None);

@@ -8,15 +8,15 @@ use super::*;
 use crate::explain::facts::PartitionOwner;
 
 #[test]
-fn nobody_who_asks_for_it() {
+fn no_worker_polls_for_it() {
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Workers(PollingWorkers::default())), ..pulled() };
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert_eq!((&reason["code"], &reason["queue"], eta), (&json!("no_worker_polling"), &json!("mail"), None));
     let expected = "it is due, but no worker has asked for queue mail or type send in the last minute, and none that did \
                     before holds a task";
     assert_eq!(reason["message"], expected);
     facts.claimant = Some(ExpectedClaimant::Workers(PollingWorkers { or_more: true, ..PollingWorkers::default() }));
-    assert_eq!(message(&told(&facts).0), format!("{expected}; not all workers were looked at"));
+    assert_eq!(message(&shown(&facts).0), format!("{expected}; not all workers were looked at"));
 }
 
 #[test]
@@ -33,17 +33,17 @@ fn workers_that_are_all_busy() {
         "busy": 3,
         "position": 2,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     facts.claimant = busy(1, 1, false);
     let only = "the only worker that asks for queue mail or type send is busy with 1 task:";
-    assert!(message(&told(&facts).0).contains(only), "{:?}", told(&facts));
+    assert!(message(&shown(&facts).0).contains(only), "{:?}", shown(&facts));
     facts.claimant = busy(1, 1, true);
     assert!(
-        message(&told(&facts).0).contains(
+        message(&shown(&facts).0).contains(
             "the only worker that was looked at and asks for queue mail or type send is busy with 1 or more tasks:"
         ),
         "{:?}",
-        told(&facts)
+        shown(&facts)
     );
     // Where something else holds it, it is that.
     facts.queue.settings.max_concurrency = Some(0);
@@ -54,13 +54,13 @@ fn workers_that_are_all_busy() {
 fn a_partition_without_an_owner() {
     let partition = Partition::new(7);
     let facts = Facts { claimant: Some(ExpectedClaimant::None { partition, since: Some(NOW) }), ..pushed() };
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert_eq!((&reason["code"], &reason["partition"], eta), (&json!("no_partition_owner"), &json!(7), None));
     assert_eq!(reason["since"], "2026-05-22T18:00:00.000Z");
     let message = reason["message"].as_str().unwrap();
     assert!(message.contains("partition 7, which no node has owned since 2026-05-22T18:00:00.000Z"), "{message}");
     let facts = Facts { claimant: Some(ExpectedClaimant::None { partition, since: None }), ..facts };
-    assert!(told(&facts).0["message"].as_str().unwrap().contains("which no node owns"));
+    assert!(shown(&facts).0["message"].as_str().unwrap().contains("which no node owns"));
 }
 
 #[test]
@@ -68,16 +68,20 @@ fn the_found_backlog() {
     let found = Some(Found { since: NOW.plus_millis(-500), per_second: 10 });
     let here = Dispatch { found, crowded: Vec::new() };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(25), ..pushed() };
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
     assert_eq!((&reason["per_second"], &reason["position"]), (&json!(10.0), &json!(26)));
     assert_eq!(reason["since"], "2026-05-22T17:59:59.500Z");
     assert!(message(&reason).contains("of what was found then 10 a second are dispatched"), "{reason}");
     facts.ahead.or_more = true;
-    assert_eq!(told(&facts).1, None);
+    assert_eq!(shown(&facts).1, None);
     let found = found.map(|found| Found { per_second: 1, ..found });
     facts.claimant = Some(ExpectedClaimant::Here(Dispatch { found, crowded: Vec::new() }));
-    assert!(message(&told(&facts).0).contains("of what was found then 1 a second is dispatched"), "{:?}", told(&facts));
+    assert!(
+        message(&shown(&facts).0).contains("of what was found then 1 a second is dispatched"),
+        "{:?}",
+        shown(&facts)
+    );
 }
 
 #[test]
@@ -94,12 +98,12 @@ fn no_free_place_for_a_webhook() {
         "crowded": ["target", "tenant", "band"],
         "position": 1,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
 }
 
 #[test]
-fn nothing_but_whoever_takes_it() {
-    let (reason, eta) = told(&Facts { ahead: ahead(1), ..pulled() });
+fn only_a_claimant_is_missing() {
+    let (reason, eta) = shown(&Facts { ahead: ahead(1), ..pulled() });
     assert_eq!((&reason["code"], &reason["position"], eta), (&json!("due_waiting_for_worker"), &json!(2), None));
     assert_eq!(
         reason["message"],
@@ -107,11 +111,11 @@ fn nothing_but_whoever_takes_it() {
          tasks; one other task of the queue goes before it"
     );
     assert_eq!((&reason["workers"], &reason["busy"]), (&json!(2), &json!(1)));
-    assert_eq!(told(&pushed()).0["target"], TARGET);
+    assert_eq!(shown(&pushed()).0["target"], TARGET);
 }
 
 #[test]
-fn the_node_that_can_tell_is_named_with_all_that_is_known() {
+fn the_node_that_dispatches_it_is_named() {
     let seen = NodeSighting {
         id: NodeId::new(2),
         name: "b".into(),
@@ -137,12 +141,12 @@ fn the_node_that_can_tell_is_named_with_all_that_is_known() {
         "partition": 7,
         "position": 1,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(Some(NodeSighting { address: String::new(), ..seen }))));
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert_eq!((reason.get("address"), &reason["node"]), (None, &json!("b")));
     facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(None)));
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert!(message(&reason).contains("node of an unknown name (node_0000000000000002), which owns partition 7"));
     assert!(message(&reason).contains("where it listens is not known") && reason.get("last_seen_at").is_none());
 }

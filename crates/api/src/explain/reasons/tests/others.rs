@@ -26,14 +26,14 @@ fn those_it_depends_on() {
         ],
         "count": 10_000,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     let released = Facts::of(task(State::Blocked, 0, Route::Pull), NOW);
-    assert_eq!(told(&released).0["count"], 0);
-    assert!(message(&told(&released).0).starts_with("all that it depends on has come to rest"));
+    assert_eq!(shown(&released).0["count"], 0);
+    assert!(message(&shown(&released).0).starts_with("all tasks that it depends on have finished"));
 }
 
 #[test]
-fn dead_letters_that_hold_it_are_told_once_and_with_what_follows() {
+fn dead_letters_that_hold_it_are_named_once() {
     let blocked_by = |states: &[State], holds: bool, on_failure: OnDependencyFailure| {
         let first: Vec<Blocker> =
             states.iter().map(|state| Blocker { id: TaskId::new(), state: *state, holds }).collect();
@@ -41,7 +41,7 @@ fn dead_letters_that_hold_it_are_told_once_and_with_what_follows() {
         let blockers = Blockers { count: u64::try_from(first.len()).unwrap(), first };
         let mut facts = Facts { blockers, ..Facts::of(task(State::Blocked, 0, Route::Pull), NOW) };
         facts.task.body.dependencies.on_failure = on_failure;
-        (message(&told(&facts).0).to_owned(), ids)
+        (message(&shown(&facts).0).to_owned(), ids)
     };
     let (said, ids) = blocked_by(&[State::DeadLettered], true, OnDependencyFailure::Fail);
     let expected = format!(
@@ -77,18 +77,18 @@ fn its_turn() {
         "tasks": [{"id": holder, "state": "RUNNING"}],
         "position": 3,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
 
     let ahead = Ahead { tasks: 1_000, or_more: true };
     facts.turn = Some(KeyTurn { holder: None, held_by: Some(holder), ahead, ..turn });
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert_eq!(reason["tasks"], json!([{"id": holder, "state": "DEAD_LETTERED", "holds": true}]));
     assert_eq!((&reason["position"], &reason["position_or_later"]), (&json!(1_001), &json!(true)));
     let message = reason["message"].as_str().unwrap();
     assert!(message.contains("re-drive it") && message.ends_with("1,000 or more wait before it"), "{message}");
 
     facts.turn = Some(KeyTurn { holder: None, ahead: super::ahead(0), ..turn });
-    assert!(told(&facts).0["message"].as_str().unwrap().contains("is about to be decided"));
+    assert!(shown(&facts).0["message"].as_str().unwrap().contains("is about to be decided"));
     facts.turn = Some(KeyTurn { is_own: true, ..turn });
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
 }
@@ -104,7 +104,7 @@ fn behind(first: Task) -> Facts {
 fn what_the_first_in_the_way_waits_for_itself() {
     let says = |first: Task, waits: &str| {
         let (id, state) = (first.id, first.state().as_str());
-        let (reason, _) = told(&behind(first));
+        let (reason, _) = shown(&behind(first));
         assert_eq!(message(&reason), format!("it depends on {id}, {state}, which {waits}"));
     };
     let at = "2026-05-22T18:00:01.500Z";
@@ -128,11 +128,11 @@ fn what_the_first_in_the_way_waits_for_itself() {
     says(running.clone(), "runs since 2026-05-22T18:00:00.000Z on w");
     running.position.cancel_requested = true;
     says(running, "runs since 2026-05-22T18:00:00.000Z on w and was asked to stop");
-    // It came to rest between two looks.
+    // It finished between two reads.
     let mut facts = behind(task(State::Running, 0, Route::Pull));
     facts.in_the_way[0].position.state = State::Completed;
-    let expected = "RUNNING, which has come to rest since, as is about to be noticed";
-    assert!(message(&told(&facts).0).ends_with(expected), "{:?}", told(&facts));
+    let expected = "RUNNING, which has finished since, as is about to be noticed";
+    assert!(message(&shown(&facts).0).ends_with(expected), "{:?}", shown(&facts));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn it_expires_before_those_that_it_depends_on_can_end() {
          expires_at is changed"
     );
     assert_eq!(*says, expected);
-    // That one comes to rest earlier, because it expires itself.
+    // That one ends earlier, because it expires itself.
     facts.in_the_way[1].expires_at = Some(NOW.plus_millis(8_999));
     assert_eq!(codes(&facts), ["waiting_for_dependencies"]);
 }
@@ -180,7 +180,7 @@ fn what_the_one_with_the_turn_waits_for_itself() {
     let turn = KeyTurn { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
     let facts = Facts { turn: Some(turn), in_the_way: vec![first.clone()], ..pulled() };
     let expected = format!("{} has it, PENDING, which is due at 2026-05-22T18:00:01.500Z; nobody waits", first.id);
-    assert!(message(&told(&facts).0).contains(&expected), "{:?}", told(&facts));
+    assert!(message(&shown(&facts).0).contains(&expected), "{:?}", shown(&facts));
 }
 
 #[test]
@@ -196,5 +196,5 @@ fn a_blocked_task_meets_those_with_its_key_afterwards() {
     assert!(message(&reason).starts_with("after that it waits for its turn"), "{reason}");
     assert!(message(&reason).contains(&format!("{holder} has it, RUNNING; 1 waits before it")), "{reason}");
     facts.turn = Some(KeyTurn { holder: None, ahead: ahead(0), ..turn });
-    assert_eq!(codes(&facts), ["waiting_for_dependencies"], "nobody else has its key");
+    assert_eq!(codes(&facts), ["waiting_for_dependencies"], "no other task has its key");
 }

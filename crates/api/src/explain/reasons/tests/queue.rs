@@ -17,9 +17,9 @@ fn a_pause_of_its_queue() {
         "reason": "because",
         "queue": "mail",
     });
-    assert_eq!(told(&facts), (expected, Some(5_000)));
+    assert_eq!(shown(&facts), (expected, Some(5_000)));
     facts.queue.pause = Some(Pause { until: None, reason: None, ..pause.clone() });
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert!(reason["message"].as_str().unwrap().ends_with(", until it is resumed"), "{reason}");
     assert_eq!((reason.get("until"), eta), (None, None));
     facts.queue.pause = Some(Pause { until: Some(NOW), ..pause });
@@ -27,7 +27,7 @@ fn a_pause_of_its_queue() {
 }
 
 #[test]
-fn a_pause_that_is_over_before_its_time_is_not_in_the_way() {
+fn a_pause_that_ends_before_its_time_does_not_count() {
     let pause = |seconds: i64| {
         let until = Some(NOW.plus_millis(1_000 * seconds));
         let mut facts = Facts::of(task(State::Pending, 10_000, Route::Pull), NOW);
@@ -51,7 +51,7 @@ fn the_concurrency_of_its_queue() {
         "running": 3,
         "position": 5,
     });
-    assert_eq!(told(&facts), (expected, None));
+    assert_eq!(shown(&facts), (expected, None));
     facts.held = 2;
     assert_eq!(codes(&facts), ["due_waiting_for_worker", "queue_concurrency"], "those before it take what is left");
     let next = serde_json::to_value(&explain(&facts).reasons[1]).unwrap();
@@ -68,10 +68,10 @@ fn the_concurrency_of_its_queue() {
     facts.ahead = ahead(0);
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
     (facts.held, facts.ahead) = (7, ahead(0));
-    assert_eq!(told(&facts).0["position"], 1, "it was lowered since");
+    assert_eq!(shown(&facts).0["position"], 1, "it was lowered since");
     facts.queue.settings.max_concurrency = Some(1);
     facts.held = 1;
-    assert_eq!(message(&told(&facts).0), "queue mail runs at most 1 task at once, and 1 runs; it is the next");
+    assert_eq!(message(&shown(&facts).0), "queue mail runs at most 1 task at once, and 1 runs; it is the next");
     facts.queue.settings.max_concurrency = Some(2);
     facts.ahead = ahead(1);
     let next = &explain(&facts).reasons[1].message;
@@ -94,7 +94,7 @@ fn the_rate_of_its_queue() {
         "position": 5,
     });
     // Half a token is there, four and a half come at two seconds each.
-    assert_eq!(told(&facts), (expected, Some(9_000)));
+    assert_eq!(shown(&facts), (expected, Some(9_000)));
     facts.bucket = None;
     assert_eq!(codes(&facts), ["due_waiting_for_worker", "queue_rate"], "the bucket is full at first");
     let next = &explain(&facts).reasons[1];
@@ -104,9 +104,9 @@ fn the_rate_of_its_queue() {
     assert_eq!(codes(&facts), ["due_waiting_for_worker"], "there is a token for each of them");
     facts.bucket = Some(Bucket { tokens: 0.0, refilled_at: NOW });
     facts.queue.settings.rate_limit = Some(RateLimit { per_second: 1.0, burst: 1 });
-    assert!(message(&told(&facts).0).starts_with("queue mail begins 1 task a second (burst 1);"));
+    assert!(message(&shown(&facts).0).starts_with("queue mail begins 1 task a second (burst 1);"));
     facts.ahead = Ahead { tasks: 10_000, or_more: true };
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert!(reason["message"].as_str().unwrap().ends_with("10,000 or more other tasks of the queue go before it"));
     assert_eq!((eta, &reason["position_or_later"]), (None, &json!(true)));
 }

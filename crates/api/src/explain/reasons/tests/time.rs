@@ -10,7 +10,7 @@ fn its_time() {
     let facts = Facts::of(task(State::Pending, 1_500, Route::Pull), NOW);
     let at = "2026-05-22T18:00:01.500Z";
     let expected = json!({"code": "not_due_yet", "message": format!("it is due at {at}"), "until": at});
-    assert_eq!(told(&facts), (expected, Some(1_500)));
+    assert_eq!(shown(&facts), (expected, Some(1_500)));
 }
 
 #[test]
@@ -19,25 +19,25 @@ fn a_time_that_was_put_off_says_by_whom() {
     facts.task.execute_at = NOW;
     let spread = "it is due at 2026-05-22T18:00:01.500Z; it was to run at 2026-05-22T18:00:00.000Z, and queue mail spreads \
                   its tasks";
-    assert_eq!(message(&told(&facts).0), format!("{spread} (dispatch_jitter_seconds)"), "as it was set then");
+    assert_eq!(message(&shown(&facts).0), format!("{spread} (dispatch_jitter_seconds)"), "as it was set then");
     facts.queue.settings.dispatch_jitter_millis = 2_500;
-    assert_eq!(message(&told(&facts).0), format!("{spread} over 2.5 s (dispatch_jitter_seconds)"));
+    assert_eq!(message(&shown(&facts).0), format!("{spread} over 2.5 s (dispatch_jitter_seconds)"));
     let given_back = Entry { step: Step::GivenBack, ..failed("") };
     facts.task.trail.push(&given_back);
-    assert_eq!(message(&told(&facts).0), "it is due at 2026-05-22T18:00:01.500Z");
+    assert_eq!(message(&shown(&facts).0), "it is due at 2026-05-22T18:00:01.500Z");
 
     let mut facts = Facts::of(task(State::Pending, 1_500, Route::Pull), NOW);
     facts.task.body.schedule_id = Some(ScheduleId::new());
     facts.task.trail = Trail::default();
     facts.task.trail.push(&Entry { step: Step::Scheduled { instant: NOW }, version: 1, ..failed("") });
     assert_eq!(
-        message(&told(&facts).0),
+        message(&shown(&facts).0),
         "it is due at 2026-05-22T18:00:01.500Z; it stands for 2026-05-22T18:00:00.000Z, and its schedule spreads its tasks \
          (jitter_seconds)"
     );
     facts.task.execute_at = NOW;
     facts.task.due_at = NOW.plus_millis(1);
-    assert!(!message(&told(&facts).0).contains("schedule"), "it was not put off by that");
+    assert!(!message(&shown(&facts).0).contains("schedule"), "it was not put off by that");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn its_retry() {
     let mut facts = Facts::of(task(State::Pending, 500, Route::Pull), NOW);
     facts.task.position.attempts = 2;
     facts.task.trail.push(&failed("boom"));
-    let (reason, eta) = told(&facts);
+    let (reason, eta) = shown(&facts);
     assert_eq!((&reason["code"], eta), (&json!("waiting_for_retry"), Some(500)));
     assert_eq!(message(&reason), "attempt 2 failed (boom); the next is due at 2026-05-22T18:00:00.500Z");
     // Driven again, it waits for no retry.
@@ -54,16 +54,16 @@ fn its_retry() {
     let error = RunError { code: "boom".into(), message: "it broke".into(), details: None };
     let step = Step::FailedUncounted { outcome: FailedHow::Failed, error, http_status: None };
     facts.task.trail.push(&Entry { step, version: 6, ..failed("") });
-    let (reason, _) = told(&facts);
+    let (reason, _) = shown(&facts);
     assert_eq!(reason["code"], "waiting_for_retry");
     assert!(message(&reason).starts_with("an attempt failed and was not counted (boom)"), "{reason}");
 }
 
 #[test]
-fn a_task_that_expires_before_it_can_run_is_told_so_first() {
+fn expiry_before_the_run_is_the_first_reason() {
     let mut facts = Facts::of(task(State::Pending, 5_000, Route::Pull), NOW);
     facts.task.expires_at = Some(NOW.plus_millis(5_001));
-    assert_eq!(told(&facts).1, Some(5_000));
+    assert_eq!(shown(&facts).1, Some(5_000));
     assert_eq!(explain(&facts).expires_at, facts.task.expires_at);
     facts.task.expires_at = Some(NOW.plus_millis(5_000));
     let explained = explain(&facts);
