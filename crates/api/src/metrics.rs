@@ -20,8 +20,8 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
-use punctual_core::schedule::database_release;
-use punctual_core::schedules::Outcome;
+use punctual_core::cron::database_release;
+use punctual_core::schedules::OccurrenceOutcome;
 use punctual_core::time::Timestamp;
 
 pub use counts::TaskCounts;
@@ -215,15 +215,8 @@ impl Metrics {
     }
 
     /// Counts instants of schedules that this node decided.
-    pub fn occurrences(&self, outcome: Outcome, instants: u64) {
-        let outcome = match outcome {
-            Outcome::Buffered => "buffered",
-            Outcome::Fired => "fired",
-            Outcome::Skipped => "skipped",
-            Outcome::Missed => "missed",
-            Outcome::Coalesced => "coalesced",
-        };
-        self.occurrences.get_or_create(&OutcomeLabel { outcome }).inc_by(instants);
+    pub fn occurrences(&self, outcome: OccurrenceOutcome, instants: u64) {
+        self.occurrences.get_or_create(&OutcomeLabel { outcome: outcome.as_str() }).inc_by(instants);
     }
 
     /// Counts the start of a task at `now` that was due at `due_at`.

@@ -1,7 +1,7 @@
-//! What the API does about recurring schedules apart from HTTP: judges what their owners send, shows what is stored, makes
-//! the tasks of their occurrences by the rules of every submission, and lets those who write one take turns.
+//! What the schedule routes share apart from HTTP: the view of a stored schedule, and a lock for each
+//! schedule that is being written. The rules for schedules are in `punctual_submission`.
 
-pub mod doors;
+pub mod keyed_mutex;
 pub mod view;
 
-pub use doors::Doors;
+pub use keyed_mutex::KeyedMutex;

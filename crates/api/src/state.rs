@@ -41,8 +41,8 @@ pub struct Inner {
     pub forecasts: Forecasts,
     /// Carries out what is asked of schedules.
     pub occurrences: Occurrences,
-    /// Where those who write a schedule wait for each other.
-    pub doors: scheduled::Doors,
+    /// Serialises the requests of this node that write one schedule.
+    pub schedule_locks: scheduled::KeyedMutex,
     /// The tasks by state, for the metrics, at most a few seconds old.
     pub counts: TaskCounts,
     /// Pull workers seen since the last flush.
@@ -151,7 +151,7 @@ impl Api {
         Self(Arc::new(Inner {
             forecasts: Forecasts::new(parts.database.clone()),
             occurrences: Occurrences::new(Arc::clone(store), factory, *node),
-            doors: scheduled::Doors::default(),
+            schedule_locks: scheduled::KeyedMutex::default(),
             counts: TaskCounts::new(Arc::clone(store), metrics),
             presence: WorkerPresence::default(),
             readiness: ReadinessChecker::new(Arc::clone(store), parts.probes.clone()),

@@ -1,9 +1,9 @@
 //! Recurring schedules: what their owner sends, and how the API shows them.
 
+use punctual_core::cron::{DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan;
-use punctual_core::schedule::{DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::schedules as core;
+use punctual_core::schedules::plan;
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -377,7 +377,7 @@ words! {
     }
 
     /// The outcome of an instant.
-    Outcome is core::Outcome {
+    Outcome is core::OccurrenceOutcome {
         /// It waits for the previous task.
         Buffered,
         /// A task was made.

@@ -11,10 +11,10 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZoneDatabase;
-use punctual_core::schedule::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use punctual_core::cron::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use punctual_core::time::Timestamp;
 
-#[path = "../src/schedule/tests/oracle/classes.rs"]
+#[path = "../src/cron/tests/oracle/classes.rs"]
 mod classes;
 
 use classes::{CLASSES, Change};

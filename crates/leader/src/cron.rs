@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
-use punctual_core::schedules::{AT_EVERY_LOOK, Outcome, Schedules, Switch, Turn, Turned};
+use punctual_core::schedules::{Advance, Advanced, EVERY_PASS, OccurrenceOutcome, PauseSwitch, Schedules};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Upkeep};
@@ -45,7 +45,7 @@ pub struct Config {
 }
 
 /// Who is told what became of how many instants.
-pub type Counted = Arc<dyn Fn(Outcome, u64) + Send + Sync>;
+pub type Counted = Arc<dyn Fn(OccurrenceOutcome, u64) + Send + Sync>;
 
 /// What the cron loop works with.
 pub struct Deps {
@@ -134,25 +134,25 @@ impl Cron {
         for _ in 0..PAGES {
             let now = self.deps.clock.now();
             let page = self.deps.schedules.due(now, after, PAGE).await?;
-            let mut turns = Vec::with_capacity(page.standings.len());
-            for standing in &page.standings {
-                match self.deps.occurrences.look(Some(lease), standing, now).await? {
-                    Prepared::Turn(turn, more) => {
-                        turns.push(*turn);
+            let mut advances = Vec::with_capacity(page.snapshots.len());
+            for snapshot in &page.snapshots {
+                match self.deps.occurrences.check(Some(lease), snapshot, now).await? {
+                    Prepared::Advance(advance, more) => {
+                        advances.push(*advance);
                         report.more |= more;
                     }
                     Prepared::Nothing => {}
                     Prepared::Again => report.more = true,
                     Prepared::NotLeader => return Ok(None),
                 }
-                report.waits |= standing.schedule.progress.look_at == Some(AT_EVERY_LOOK);
+                report.waits |= snapshot.schedule.progress.next_check_at == Some(EVERY_PASS);
             }
-            if !self.write(lease, turns, now, &mut report).await? {
+            if !self.write(lease, advances, now, &mut report).await? {
                 return Ok(None);
             }
             after = page.next;
             if after.is_none() {
-                report.next_at = self.deps.schedules.next_look(now).await?;
+                report.next_at = self.deps.schedules.next_check(now).await?;
                 return Ok(Some(report));
             }
         }
@@ -160,30 +160,30 @@ impl Cron {
         Ok(Some(report))
     }
 
-    /// Writes turns; false if somebody else leads. What cannot be written together is written one by one, so that one
+    /// Writes advances; false if somebody else leads. What cannot be written together is written one by one, so that one
     /// which never can stops no other.
     async fn write(
         &self,
         lease: &Lease,
-        turns: Vec<Turn>,
+        advances: Vec<Advance>,
         now: Timestamp,
         report: &mut Report,
     ) -> Result<bool, StoreError> {
-        if turns.is_empty() {
+        if advances.is_empty() {
             return Ok(true);
         }
-        let several = turns.len() > 1;
-        match self.deps.schedules.turn(Some(lease), turns.clone()).await {
-            Ok(Some(turned)) => self.count(&turns, &turned, now, report),
+        let several = advances.len() > 1;
+        match self.deps.schedules.advance(Some(lease), advances.clone()).await {
+            Ok(Some(advanced)) => self.count(&advances, &advanced, now, report),
             Ok(None) => return Ok(false),
             Err(error) if several && !matches!(error, StoreError::Overloaded) => {
-                tracing::warn!(error = %error, schedules = turns.len(), "schedules are written one by one");
-                for turn in turns {
-                    match self.deps.schedules.turn(Some(lease), vec![turn.clone()]).await {
-                        Ok(Some(turned)) => self.count(&[turn], &turned, now, report),
+                tracing::warn!(error = %error, schedules = advances.len(), "schedules are written one by one");
+                for advance in advances {
+                    match self.deps.schedules.advance(Some(lease), vec![advance.clone()]).await {
+                        Ok(Some(advanced)) => self.count(&[advance], &advanced, now, report),
                         Ok(None) => return Ok(false),
                         Err(error) => {
-                            tracing::error!(error = %error, schedule.id = %turn.id, "a schedule cannot be written");
+                            tracing::error!(error = %error, schedule.id = %advance.id, "a schedule cannot be written");
                             report.failed += 1;
                         }
                     }
@@ -194,23 +194,23 @@ impl Cron {
         Ok(true)
     }
 
-    fn count(&self, turns: &[Turn], turned: &[Turned], now: Timestamp, report: &mut Report) {
-        for (turn, turned) in turns.iter().zip(turned) {
-            let Turned::Done { recorded, .. } = turned else {
+    fn count(&self, advances: &[Advance], advanced: &[Advanced], now: Timestamp, report: &mut Report) {
+        for (advance, advanced) in advances.iter().zip(advanced) {
+            let Advanced::Done { recorded, .. } = advanced else {
                 report.lost_races += 1;
                 report.more = true;
                 continue;
             };
             report.written += 1;
-            report.waits |= turn.look_at == Some(AT_EVERY_LOOK);
+            report.waits |= advance.next_check_at == Some(EVERY_PASS);
             // What is due still, or again, comes in the next round.
-            report.more |= turn.look_at.is_some_and(|at| at != AT_EVERY_LOOK && at <= now);
-            if let Some(Switch::Pause(reason)) = &turn.switch {
-                tracing::warn!(schedule.id = %turn.id, reason, "a schedule was paused");
+            report.more |= advance.next_check_at.is_some_and(|at| at != EVERY_PASS && at <= now);
+            if let Some(PauseSwitch::Pause(reason)) = &advance.switch {
+                tracing::warn!(schedule.id = %advance.id, reason, "a schedule was paused");
             }
-            for record in turn.records.iter().filter(|record| recorded.contains(&record.instant)) {
-                let outcome = record.outcome.outcome();
-                report.fired += usize::from(outcome == Outcome::Fired);
+            for record in advance.records.iter().filter(|record| recorded.contains(&record.instant)) {
+                let outcome = record.outcome;
+                report.fired += usize::from(outcome == OccurrenceOutcome::Fired);
                 (self.deps.counted)(outcome, record.covers.map_or(1, |covers| covers.at_least));
             }
         }

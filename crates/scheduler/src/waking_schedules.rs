@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::ScheduleId;
 use punctual_core::schedules::{
-    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned,
+    Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
+    ScheduleSnapshot, Schedules,
 };
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -31,7 +32,7 @@ impl WakingSchedules {
 
 #[async_trait]
 impl Schedules for WakingSchedules {
-    async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
+    async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
         let inserted = self.inner.insert(schedule).await?;
         self.cron.written();
         Ok(inserted)
@@ -43,10 +44,14 @@ impl Schedules for WakingSchedules {
         Ok(replaced)
     }
 
-    async fn turn(&self, lease: Option<&Lease>, turns: Vec<Turn>) -> Result<Option<Vec<Turned>>, StoreError> {
-        let turned = self.inner.turn(lease, turns).await?;
-        for turned in turned.iter().flatten() {
-            if let Turned::Done { waiting, .. } = turned {
+    async fn advance(
+        &self,
+        lease: Option<&Lease>,
+        advances: Vec<Advance>,
+    ) -> Result<Option<Vec<Advanced>>, StoreError> {
+        let advanced = self.inner.advance(lease, advances).await?;
+        for advanced in advanced.iter().flatten() {
+            if let Advanced::Done { waiting, .. } = advanced {
                 self.hints.add(waiting.iter().map(|(lane, due_at)| (lane, *due_at)));
             }
         }
@@ -54,7 +59,7 @@ impl Schedules for WakingSchedules {
         if lease.is_none() {
             self.cron.written();
         }
-        Ok(turned)
+        Ok(advanced)
     }
 
     async fn remove(&self, id: ScheduleId, revision: u64) -> Result<bool, StoreError> {
@@ -72,14 +77,14 @@ impl Schedules for WakingSchedules {
     async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError> {
         self.inner.key_owner(tenant, key).await
     }
-    async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
-        self.inner.standing(tenant, id).await
+    async fn snapshot(&self, tenant: &str, id: ScheduleId) -> Result<Option<ScheduleSnapshot>, StoreError> {
+        self.inner.snapshot(tenant, id).await
     }
-    async fn due(&self, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, StoreError> {
+    async fn due(&self, now: Timestamp, after: Option<CheckCursor>, limit: usize) -> Result<DueSchedules, StoreError> {
         self.inner.due(now, after, limit).await
     }
-    async fn next_look(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
-        self.inner.next_look(now).await
+    async fn next_check(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        self.inner.next_check(now).await
     }
     async fn occurrences(
         &self,

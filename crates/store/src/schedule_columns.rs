@@ -2,10 +2,10 @@
 
 use punctual_core::forecast::{Upcoming, UpcomingPage};
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan::{Covers, Spec};
+use punctual_core::schedules::plan::{Covers, Spec};
 use punctual_core::schedules::{
-    Asked, Definition, LookedAt, Occurrence, Outcome, Pause, Progress, Promise, Record, Schedule, Switch, Turn,
-    origin_code, origin_from_code,
+    Advance, CheckCursor, Definition, KeyedTrigger, Occurrence, OccurrenceOutcome, PauseSwitch, Progress, Promise,
+    Record, Schedule, SchedulePause, origin_code, origin_from_code,
 };
 use punctual_core::time::Timestamp;
 use uuid::Uuid;
@@ -15,11 +15,11 @@ use crate::columns::{Unreadable, instant_column, number_column};
 /// What a schedule or a record takes beside its texts, roughly.
 pub(crate) const ROW_BYTES: usize = 512;
 
-/// Roughly how many bytes turns hold, and how many rows they touch.
-pub(crate) fn size_of(turns: &[Turn]) -> (usize, usize) {
-    let tasks = turns.iter().flat_map(|turn| turn.records.iter().filter_map(|record| record.outcome.task()));
-    let payloads: usize = tasks.map(|(task, _)| task.body.payload.get().len()).sum();
-    let rows = turns.iter().map(|turn| 1 + 2 * turn.records.len() + turn.rested.len()).sum::<usize>();
+/// Roughly how many bytes advances hold, and how many rows they touch.
+pub(crate) fn size_of(advances: &[Advance]) -> (usize, usize) {
+    let tasks = advances.iter().flat_map(|advance| advance.records.iter().filter_map(|record| record.fired.as_ref()));
+    let payloads: usize = tasks.map(|fired| fired.task.body.payload.get().len()).sum();
+    let rows = advances.iter().map(|advance| 1 + 2 * advance.records.len() + advance.rested.len()).sum::<usize>();
     (payloads + rows * ROW_BYTES, rows)
 }
 
@@ -56,7 +56,7 @@ impl ScheduleColumns {
             created_at: schedule.created_at.as_millis(),
             updated_at: schedule.updated_at.as_millis(),
             next_run_at: instant_column(progress.next_run_at),
-            look_at: instant_column(progress.look_at),
+            look_at: instant_column(progress.next_check_at),
             last_run_at: instant_column(progress.last_run_at),
             run_count: number_column(progress.run_count),
             missed_count: number_column(progress.missed_count),
@@ -71,7 +71,8 @@ impl ScheduleColumns {
     /// The schedule of the columns.
     pub(crate) fn read(self) -> Result<Schedule, Unreadable> {
         let definition: Definition = serde_json::from_str(&self.definition).map_err(|_| Unreadable("definition"))?;
-        let pause = self.paused_at.map(|at| Pause { at: Timestamp::from_millis(at), reason: self.pause_reason });
+        let pause =
+            self.paused_at.map(|at| SchedulePause { at: Timestamp::from_millis(at), reason: self.pause_reason });
         let mut schedule = Schedule {
             id: ScheduleId::from_uuid(self.id),
             tenant: self.tenant,
@@ -84,7 +85,7 @@ impl ScheduleColumns {
             pause: None,
             progress: Progress {
                 next_run_at: self.next_run_at.map(Timestamp::from_millis),
-                look_at: self.look_at.map(Timestamp::from_millis),
+                next_check_at: self.look_at.map(Timestamp::from_millis),
                 last_run_at: self.last_run_at.map(Timestamp::from_millis),
                 run_count: self.run_count.cast_unsigned(),
                 missed_count: self.missed_count.cast_unsigned(),
@@ -135,12 +136,12 @@ pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> Upco
 }
 
 /// Where the next page of what is due begins, if this one is full.
-pub(crate) fn page_end(page: &[ScheduleColumns], limit: usize) -> Option<LookedAt> {
+pub(crate) fn page_end(page: &[ScheduleColumns], limit: usize) -> Option<CheckCursor> {
     let last = page.last().filter(|_| page.len() >= limit)?;
-    Some(LookedAt { look_at: Timestamp::from_millis(last.look_at?), id: ScheduleId::from_uuid(last.id) })
+    Some(CheckCursor { next_check_at: Timestamp::from_millis(last.look_at?), id: ScheduleId::from_uuid(last.id) })
 }
 
-/// The columns of a record that a turn writes.
+/// The columns of a record that an advance writes.
 pub(crate) struct RecordColumns<'a> {
     pub instant: i64,
     pub decided_at: i64,
@@ -155,20 +156,20 @@ pub(crate) struct RecordColumns<'a> {
 }
 
 impl<'a> RecordColumns<'a> {
-    /// The columns of a record of this turn.
-    pub(crate) fn of(turn: &'a Turn, record: &'a Record) -> Self {
-        let task = record.outcome.task();
-        let promised = promised(turn, record);
+    /// The columns of a record of this advance.
+    pub(crate) fn of(advance: &'a Advance, record: &'a Record) -> Self {
+        let fired = record.fired.as_ref();
+        let promised = promised(advance, record);
         Self {
             instant: record.instant.as_millis(),
-            decided_at: turn.now.as_millis(),
+            decided_at: advance.now.as_millis(),
             // What waits keeps the task that it will be, if somebody knows it by a key, and the key.
-            task_id: task.map(|(task, _)| task.id).or(promised.map(|asked| asked.task)).map(TaskId::uuid),
+            task_id: fired.map(|fired| fired.task.id).or(promised.map(|asked| asked.task)).map(TaskId::uuid),
             covers_until: record.covers.map(|covers| covers.until.as_millis()),
             covers_at_least: record.covers.map(|covers| number_column(covers.at_least)),
             origin: origin_code(record.origin),
-            outcome: record.outcome.outcome().code(),
-            is_watched: task.is_some_and(|(_, watched)| watched),
+            outcome: record.outcome.code(),
+            is_watched: fired.is_some_and(|fired| fired.watched),
             reason: &record.reason,
             detail: promised.map(|asked| asked.idempotency.key.as_str()).or(record.detail.as_deref()),
         }
@@ -176,9 +177,9 @@ impl<'a> RecordColumns<'a> {
 }
 
 /// What a record of what waits promises.
-fn promised<'a>(turn: &'a Turn, record: &Record) -> Option<&'a Asked> {
-    let asked = turn.asked.as_ref().filter(|asked| asked.instant == record.instant)?;
-    (record.outcome.outcome() == Outcome::Buffered).then_some(asked)
+fn promised<'a>(advance: &'a Advance, record: &Record) -> Option<&'a KeyedTrigger> {
+    let asked = advance.asked.as_ref().filter(|asked| asked.instant == record.instant)?;
+    (record.outcome == OccurrenceOutcome::Buffered).then_some(asked)
 }
 
 /// The promise of a record of what waits, if it is of one.
@@ -186,18 +187,18 @@ pub(crate) fn promise(instant: Timestamp, task: Option<Uuid>, detail: Option<Str
     task.map(|task| Promise { instant, task: TaskId::from_uuid(task), key: detail })
 }
 
-/// The columns of a pause after a turn that switches it.
+/// The columns of a pause after an advance that switches it.
 pub(crate) struct SwitchColumns<'a> {
     pub paused_at: Option<i64>,
     pub reason: Option<&'a str>,
 }
 
 impl<'a> SwitchColumns<'a> {
-    /// Of this turn.
-    pub(crate) fn of(turn: &'a Turn) -> Self {
-        match &turn.switch {
-            Some(Switch::Pause(reason)) => Self { paused_at: Some(turn.now.as_millis()), reason: Some(reason) },
-            Some(Switch::Resume) | None => Self { paused_at: None, reason: None },
+    /// Of this advance.
+    pub(crate) fn of(advance: &'a Advance) -> Self {
+        match &advance.switch {
+            Some(PauseSwitch::Pause(reason)) => Self { paused_at: Some(advance.now.as_millis()), reason: Some(reason) },
+            Some(PauseSwitch::Resume) | None => Self { paused_at: None, reason: None },
         }
     }
 }
@@ -222,16 +223,16 @@ impl OccurrenceColumns {
             until: Timestamp::from_millis(until),
             at_least: at_least.cast_unsigned(),
         });
-        let outcome = Outcome::from_code(self.outcome).ok_or(Unreadable("outcome"))?;
+        let outcome = OccurrenceOutcome::from_code(self.outcome).ok_or(Unreadable("outcome"))?;
         // What waits may know the task that it will be, and there is none yet.
-        let task = self.task_id.filter(|_| outcome == Outcome::Fired).map(TaskId::from_uuid);
+        let task = self.task_id.filter(|_| outcome == OccurrenceOutcome::Fired).map(TaskId::from_uuid);
         Ok(Occurrence {
             instant: Timestamp::from_millis(self.instant),
             origin: origin_from_code(self.origin).ok_or(Unreadable("origin"))?,
             outcome,
             reason: self.reason,
             // Nor is the key of what waits any detail of it.
-            detail: self.detail.filter(|_| outcome != Outcome::Buffered),
+            detail: self.detail.filter(|_| outcome != OccurrenceOutcome::Buffered),
             task,
             covers,
             decided_at: Timestamp::from_millis(self.decided_at),

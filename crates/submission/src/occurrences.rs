@@ -1,16 +1,20 @@
-//! Carries out what a plan says of a schedule: ends the tasks that are in the way, makes those that fire, and puts
-//! everything into one turn for the store.
+//! Carries out the plan of a schedule: ends the tasks that are in the way, makes the tasks that fire,
+//! and puts everything into one advance for the store.
 //!
-//! The leader's cron loop and the API's `trigger`, `backfill`, `resume` and edits go through here. Nothing is written of a
-//! schedule but by [`punctual_core::schedules::Schedules::turn`], on the condition that it is as it was read. Whoever
-//! dies after tasks were ended and before the turn is written has done what the next look would do first.
+//! Called by the leader's cron loop, and by the API's `trigger`, `backfill`, `resume` and edits.
+//! Invariant: a schedule is written only by
+//! [`Schedules::advance`](punctual_core::schedules::Schedules::advance), on the condition that its
+//! revision is still the one that was read. A process that dies after it ended tasks and before that
+//! write has done what the next check would do first.
 
 use std::sync::Arc;
 
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::schedule::plan::{self, Decision, Known, Live, Origin, Plan};
-use punctual_core::schedules::{AT_EVERY_LOOK, Progress, Record, Recorded, Schedule, Standing, Switch, Turn};
+use punctual_core::schedules::plan::{self, Decision, Live, Origin, Plan, PlanInput};
+use punctual_core::schedules::{
+    Advance, EVERY_PASS, FiredTask, OccurrenceOutcome, PauseSwitch, Progress, Record, Schedule, ScheduleSnapshot,
+};
 use punctual_core::state::{By, Change, Event, Position, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::Task;
@@ -19,7 +23,7 @@ use punctual_core::trail::Actor;
 
 use crate::{Firing, TaskFactory};
 
-/// See the module.
+/// Carries out plans on behalf of this node (see the module).
 #[derive(Clone)]
 pub struct Occurrences {
     store: Arc<dyn Store>,
@@ -29,24 +33,24 @@ pub struct Occurrences {
 
 /// What is to be done about a schedule.
 pub enum Prepared {
-    /// This is to be written; the flag tells whether there is more to decide at once.
-    Turn(Box<Turn>, bool),
+    /// Write this advance. The flag says whether there is more to decide at once.
+    Advance(Box<Advance>, bool),
     /// Nothing: it stays as it is.
     Nothing,
-    /// A task that was in the way changed meanwhile: look again.
+    /// A task that was in the way changed meanwhile: check again.
     Again,
-    /// Somebody else leads by now.
+    /// Another node leads by now.
     NotLeader,
 }
 
-/// What a plan may know of a schedule.
-pub fn known(standing: &Standing) -> Known {
-    let progress = &standing.schedule.progress;
-    let live = standing.watched.iter().filter(|watched| watched.is_live());
-    Known {
+/// The input of a plan.
+pub fn plan_input(snapshot: &ScheduleSnapshot) -> PlanInput {
+    let progress = &snapshot.schedule.progress;
+    let live = snapshot.watched.iter().filter(|watched| watched.is_live());
+    PlanInput {
         next_run_at: progress.next_run_at,
         run_count: progress.run_count,
-        buffered: standing.buffered.clone(),
+        buffered: snapshot.buffered.clone(),
         live: live.map(|watched| Live { task: watched.task, stop_asked: watched.stop_asked }).collect(),
     }
 }
@@ -57,69 +61,70 @@ impl Occurrences {
         Self { store, factory, node }
     }
 
-    /// What a look at `now` makes of a schedule: of the cron loop, as the holder of its `lease`, or of somebody who is about
-    /// to change it.
-    pub async fn look(
+    /// Plans what is due of a schedule at `now` and prepares the advance. The cron loop passes its
+    /// `lease`; a request that is about to change the schedule passes none.
+    pub async fn check(
         &self,
         lease: Option<&Lease>,
-        standing: &Standing,
+        snapshot: &ScheduleSnapshot,
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
-        if let Some(turn) = failed(standing, now) {
-            return Ok(Prepared::Turn(Box::new(turn), false));
+        if let Some(pause) = pause_after_failure(snapshot, now) {
+            return Ok(Prepared::Advance(Box::new(pause), false));
         }
-        let schedule = &standing.schedule;
-        let plan = plan::plan(schedule.id, &schedule.definition.spec, &known(standing), now);
-        self.prepare(lease, standing, plan, now).await
+        let schedule = &snapshot.schedule;
+        let plan = plan::plan(schedule.id, &schedule.definition.spec, &plan_input(snapshot), now);
+        self.prepare(lease, snapshot, plan, now).await
     }
 
-    /// Ends what is in the way, as the holder of `lease` if there is one, and makes the turn that writes `plan`.
+    /// Ends the tasks that are in the way, as the holder of `lease` if there is one, and makes the
+    /// advance that writes `plan`.
     pub async fn prepare(
         &self,
         lease: Option<&Lease>,
-        standing: &Standing,
+        snapshot: &ScheduleSnapshot,
         plan: Plan,
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
         if !(plan.stop.is_empty() && plan.end.is_empty()) {
-            match self.end(lease, &standing.schedule, &plan, now).await? {
+            match self.end(lease, &snapshot.schedule, &plan, now).await? {
                 Some(true) => {}
                 Some(false) => return Ok(Prepared::Again),
                 None => return Ok(Prepared::NotLeader),
             }
         }
-        let turn = self.turn(standing, &plan, now);
-        let progress = &standing.schedule.progress;
-        let is_same = turn.records.is_empty()
-            && turn.rested.is_empty()
-            && (turn.next_run_at, turn.look_at) == (progress.next_run_at, progress.look_at);
-        Ok(if is_same { Prepared::Nothing } else { Prepared::Turn(Box::new(turn), plan.more) })
+        let advance = self.advance(snapshot, &plan, now);
+        let progress = &snapshot.schedule.progress;
+        let is_same = advance.records.is_empty()
+            && advance.rested.is_empty()
+            && (advance.next_run_at, advance.next_check_at) == (progress.next_run_at, progress.next_check_at);
+        Ok(if is_same { Prepared::Nothing } else { Prepared::Advance(Box::new(advance), plan.more) })
     }
 
-    /// The turn that writes `plan`, whose tasks to end are ended.
-    pub fn turn(&self, standing: &Standing, plan: &Plan, now: Timestamp) -> Turn {
-        let schedule = &standing.schedule;
-        let records: Vec<Record> = plan.decisions.iter().map(|decision| self.record(standing, decision, now)).collect();
-        let fires = records.iter().filter(|record| record.outcome.task().is_some()).count() as u64;
+    /// The advance that writes `plan`, whose tasks to end are ended already.
+    pub fn advance(&self, snapshot: &ScheduleSnapshot, plan: &Plan, now: Timestamp) -> Advance {
+        let schedule = &snapshot.schedule;
+        let records: Vec<Record> = plan.decisions.iter().map(|decision| self.record(snapshot, decision, now)).collect();
+        let fires = records.iter().filter(|record| record.fired.is_some()).count() as u64;
         let refused = plan.fired.saturating_sub(fires);
         let ended = |task: &TaskId| plan.end.contains(task);
-        let live = standing.watched.iter().filter(|watched| watched.is_live() && !ended(&watched.task)).count();
+        let live = snapshot.watched.iter().filter(|watched| watched.is_live() && !ended(&watched.task)).count();
         let watches_failures = schedule.definition.pause_on_failure && (live > 0 || fires > 0);
         let waits = match schedule.pause {
-            Some(_) => waits_by_hand(standing, &plan.decisions),
-            None => watches_failures || still_waits(standing, &plan.decisions),
+            Some(_) => a_manual_run_waits(snapshot, &plan.decisions),
+            None => watches_failures || an_occurrence_waits(snapshot, &plan.decisions),
         };
         let after =
             Schedule { progress: Progress { next_run_at: plan.next_run_at, ..schedule.progress }, ..schedule.clone() };
-        let rested = standing.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
-        Turn {
+        let rested = snapshot.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
+        Advance {
             id: schedule.id,
             revision: schedule.revision,
             now,
             records,
             rested: rested.map(|watched| watched.instant).collect(),
             next_run_at: plan.next_run_at,
-            look_at: after.look_at(waits),
+            next_check_at: after.next_check_at(waits),
             skipped: plan.skipped + refused,
             missed: plan.missed,
             switch: None,
@@ -128,43 +133,42 @@ impl Occurrences {
         }
     }
 
-    fn record(&self, standing: &Standing, decision: &Decision, now: Timestamp) -> Record {
-        let schedule = &standing.schedule;
+    fn record(&self, snapshot: &ScheduleSnapshot, decision: &Decision, now: Timestamp) -> Record {
         let mut record = Record {
             instant: decision.instant,
             origin: decision.origin,
             waited: decision.waited,
-            outcome: Recorded::Skipped,
+            outcome: decision.outcome,
+            fired: None,
             reason: decision.reason.as_str().to_owned(),
             detail: None,
             covers: decision.covers,
         };
-        record.outcome = match decision.outcome {
-            plan::Outcome::Buffered => Recorded::Buffered,
-            plan::Outcome::Skipped => Recorded::Skipped,
-            plan::Outcome::Missed => Recorded::Missed,
-            plan::Outcome::Coalesced => Recorded::Coalesced,
-            plan::Outcome::Fired { execute_at } => {
-                match self.factory.of_occurrence(schedule, Firing { instant: decision.instant, execute_at, now }) {
-                    Ok(mut task) => {
-                        if let Some(promise) = standing.promise(decision.instant) {
-                            task.id = promise.task;
-                            task.body.idempotency_key.clone_from(&promise.key);
-                        }
-                        Recorded::Fired { task: Box::new(task), watched: schedule.watches() }
-                    }
-                    Err(fault) => {
-                        TASK_REFUSED.clone_into(&mut record.reason);
-                        record.detail = Some(format!("Its task is not one that can be submitted any more: {fault}."));
-                        Recorded::Skipped
-                    }
+        if let Some(execute_at) = decision.execute_at {
+            let firing = Firing { instant: decision.instant, execute_at, now };
+            match self.fire(snapshot, firing) {
+                Ok(fired) => record.fired = Some(fired),
+                Err(fault) => {
+                    record.outcome = OccurrenceOutcome::Skipped;
+                    TASK_REFUSED.clone_into(&mut record.reason);
+                    record.detail = Some(format!("Its task is not one that can be submitted any more: {fault}."));
                 }
             }
-        };
+        }
         record
     }
 
-    /// Asks tasks to stop, and ends others at once. False: one of the latter has changed since; none: somebody else leads.
+    fn fire(&self, snapshot: &ScheduleSnapshot, firing: Firing) -> Result<FiredTask, String> {
+        let mut task = self.factory.of_occurrence(&snapshot.schedule, firing)?;
+        if let Some(promise) = snapshot.promise(firing.instant) {
+            task.id = promise.task;
+            task.body.idempotency_key.clone_from(&promise.key);
+        }
+        Ok(FiredTask { task: Box::new(task), watched: snapshot.schedule.watches() })
+    }
+
+    /// Asks tasks to stop, and ends others at once. False if one of the latter changed meanwhile; none
+    /// if another node leads.
     async fn end(
         &self,
         lease: Option<&Lease>,
@@ -197,7 +201,7 @@ impl Occurrences {
 /// The reason of an occurrence whose task cannot be submitted.
 pub const TASK_REFUSED: &str = "task_refused";
 
-/// The steps that ask a task to stop, or end it whatever its worker says later.
+/// The changes that ask a task to stop or, with `at_once`, end it whatever its worker reports later.
 fn ending(task: &Task, at_once: bool, by: &By<'_>) -> Vec<Change> {
     let mut position = task.position;
     let mut steps = Vec::new();
@@ -221,55 +225,55 @@ fn ending(task: &Task, at_once: bool, by: &By<'_>) -> Vec<Change> {
     steps
 }
 
-/// What a failure makes of a schedule that is paused by one.
-fn failed(standing: &Standing, now: Timestamp) -> Option<Turn> {
-    let schedule = &standing.schedule;
+/// The advance that pauses a schedule with `pause_on_failure`, if one of its tasks has failed.
+fn pause_after_failure(snapshot: &ScheduleSnapshot, now: Timestamp) -> Option<Advance> {
+    let schedule = &snapshot.schedule;
     if !schedule.definition.pause_on_failure || schedule.pause.is_some() {
         return None;
     }
-    let failure = standing.watched.iter().find(|watched| watched.has_failed())?;
+    let failure = snapshot.watched.iter().find(|watched| watched.has_failed())?;
     let state = failure.state.map_or("gone", State::as_str);
     let reason = format!("{} ended {state}, and pause_on_failure is set", failure.task);
-    let rested = standing.watched.iter().filter(|watched| !watched.is_live());
-    Some(Turn {
+    let rested = snapshot.watched.iter().filter(|watched| !watched.is_live());
+    Some(Advance {
         id: schedule.id,
         revision: schedule.revision,
         now,
         records: Vec::new(),
         rested: rested.map(|watched| watched.instant).collect(),
         next_run_at: schedule.progress.next_run_at,
-        look_at: waits_by_hand(standing, &[]).then_some(AT_EVERY_LOOK),
+        next_check_at: a_manual_run_waits(snapshot, &[]).then_some(EVERY_PASS),
         skipped: 0,
         missed: 0,
-        switch: Some(Switch::Pause(reason)),
+        switch: Some(PauseSwitch::Pause(reason)),
         asked: None,
         edited: None,
     })
 }
 
-/// Whether anything waits after these decisions that somebody asked for by hand, which a pause does not hold.
-fn waits_by_hand(standing: &Standing, decisions: &[Decision]) -> bool {
-    let by_hand = |origin: Origin| origin == Origin::Manual;
-    let before = standing.buffered.iter().filter(|waiting| by_hand(waiting.origin)).count();
+/// Whether a manual run waits after these decisions; a pause does not hold it back.
+fn a_manual_run_waits(snapshot: &ScheduleSnapshot, decisions: &[Decision]) -> bool {
+    let is_manual = |origin: Origin| origin == Origin::Manual;
+    let before = snapshot.buffered.iter().filter(|waiting| is_manual(waiting.origin)).count();
     let of = |buffered: bool| {
         let decided = move |decision: &&Decision| {
-            let waits = decision.outcome == plan::Outcome::Buffered;
-            by_hand(decision.origin) && waits == buffered && decision.waited != buffered
+            let waits = decision.outcome == OccurrenceOutcome::Buffered;
+            is_manual(decision.origin) && waits == buffered && decision.waited != buffered
         };
         decisions.iter().filter(decided).count()
     };
     before + of(true) > of(false)
 }
 
-/// Whether anything waits after these decisions.
-fn still_waits(standing: &Standing, decisions: &[Decision]) -> bool {
-    // As many as are read: there may be more.
-    if standing.buffered.len() >= plan::TURN {
+/// Whether an occurrence waits after these decisions.
+fn an_occurrence_waits(snapshot: &ScheduleSnapshot, decisions: &[Decision]) -> bool {
+    // The snapshot is full, so more may wait.
+    if snapshot.buffered.len() >= plan::PLAN_MAX {
         return true;
     }
-    let (mut waiting, mut gone) = (standing.buffered.len(), 0);
+    let (mut waiting, mut gone) = (snapshot.buffered.len(), 0);
     for decision in decisions {
-        if decision.outcome == plan::Outcome::Buffered {
+        if decision.outcome == OccurrenceOutcome::Buffered {
             waiting += usize::from(!decision.waited);
         } else {
             gone += usize::from(decision.waited);

@@ -6,11 +6,11 @@
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};
+use punctual_core::cron::{Cron, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
-use punctual_core::schedule::plan::Spec;
-use punctual_core::schedule::{Cron, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use punctual_core::schedules::Definition;
+use punctual_core::schedules::plan::Spec;
 use punctual_core::time::Timestamp;
 
 use crate::fields::Faults;

@@ -6,8 +6,8 @@ mod random;
 use std::sync::Arc;
 
 use punctual_core::forecast::{Minute, Upcoming};
-use punctual_core::schedule::plan::Origin;
-use punctual_core::schedules::{Pause, Record, Recorded, Schedule, Turned};
+use punctual_core::schedules::plan::Origin;
+use punctual_core::schedules::{Advanced, OccurrenceOutcome, Record, Schedule, SchedulePause};
 use punctual_core::state::{Event, State};
 use punctual_core::store::Inserted;
 use punctual_core::task::{Edit, Task};
@@ -16,7 +16,7 @@ use punctual_core::trail::FailedHow;
 use tokio::task::JoinSet;
 
 use crate::fixtures::{START, TENANT, at, task};
-use crate::schedules::{done, fired, of_schedule, record, schedule, turn};
+use crate::schedules::{advance, done, fired, of_schedule, record, schedule};
 use crate::store::{StoreFactory, StoreFixture, complete, fail_for_good, failure, is_done, replayed};
 
 pub use random::*;
@@ -75,9 +75,10 @@ pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFa
     let nightly = schedule("nightly");
     fixture.schedules.insert(nightly.clone()).await.expect("it is stored");
     let jittered = of_schedule(&nightly, at(7 * MINUTE));
-    let turn = turn(&nightly, vec![fired(at(0), &jittered)]);
-    let turned = fixture.schedules.turn(None, vec![turn]).await.expect("turn answers").expect("no lease was named");
-    assert!(matches!(turned[..], [Turned::Done { .. }]));
+    let advance = advance(&nightly, vec![fired(at(0), &jittered)]);
+    let advanced =
+        fixture.schedules.advance(None, vec![advance]).await.expect("advance answers").expect("no lease was named");
+    assert!(matches!(advanced[..], [Advanced::Done { .. }]));
     assert_eq!(counted(&fixture).await.last(), Some(&(7, 1)));
 }
 
@@ -268,16 +269,16 @@ pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreF
     let mut stored: Vec<Schedule> = ["d", "a", "e", "c", "b", "f"].map(schedule).into();
     stored[0].progress.run_count = 7;
     stored[1].definition.spec.jitter_millis = 5_000;
-    stored[2].set_pause(Some(Pause { at: at(0), reason: None }));
+    stored[2].set_pause(Some(SchedulePause { at: at(0), reason: None }));
     stored[3].progress.next_run_at = None;
     "other".clone_into(&mut stored[5].tenant);
     for schedule in &stored {
         fixture.schedules.insert(schedule.clone()).await.expect("it is stored");
     }
-    let waits = |instant, origin| Record { origin, ..record(at(instant), Recorded::Buffered) };
+    let waits = |instant, origin| Record { origin, ..record(at(instant), OccurrenceOutcome::Buffered) };
     let waiting = [(1, Origin::Due), (2, Origin::Due), (3, Origin::Manual), (4, Origin::Backfill)];
     let waiting = waiting.map(|(instant, origin)| waits(instant, origin)).into();
-    done(&fixture, turn(&stored[4], waiting)).await;
+    done(&fixture, advance(&stored[4], waiting)).await;
     let will_fire = |schedule: &Schedule, reserved: u64| Upcoming {
         id: schedule.id,
         spec: schedule.definition.spec.clone(),

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use punctual_core::ids::{NodeId, ScheduleId};
-use punctual_core::schedule::plan::{Buffered, Covers, Origin, Overlap};
+use punctual_core::schedules::plan::{Buffered, Covers, Origin, Overlap};
 use punctual_core::schedules::{
-    AT_EVERY_LOOK, Inserted, LookedAt, Outcome, Pause, Progress, Record, Recorded, Replaced, Schedule, Switch, Turn,
-    Turned,
+    Advance, Advanced, CheckCursor, EVERY_PASS, FiredTask, OccurrenceOutcome, PauseSwitch, Progress, Record, Replaced,
+    Schedule, ScheduleInserted, SchedulePause,
 };
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -24,8 +24,8 @@ mod made;
 mod refused;
 
 pub use asked::*;
-pub(crate) use made::{done, fired, of_schedule, record, schedule, turn};
-use made::{due, get, keys, lead, lost, occurrences, replace, standing, stored};
+pub(crate) use made::{advance, done, fired, of_schedule, record, schedule};
+use made::{due, get, keys, lead, lost, occurrences, replace, snapshot, stored};
 pub use refused::*;
 
 /// A minute, in milliseconds.
@@ -43,27 +43,27 @@ macro_rules! schedules_conformance {
             remove_needs_the_revision_and_frees_the_name,
             a_schedule_is_bound_to_its_tenant,
             list_pages_by_name,
-            due_tells_what_is_to_be_looked_at,
-            a_turn_is_one_write,
-            a_turn_whose_task_is_refused_leaves_nothing,
-            a_turn_needs_the_revision,
-            a_turn_is_fenced_by_the_term,
+            due_lists_what_is_to_be_checked,
+            an_advance_is_one_write,
+            an_advance_whose_task_is_refused_leaves_nothing,
+            an_advance_needs_the_revision,
+            an_advance_is_fenced_by_the_term,
             an_instant_fires_once,
             what_waited_changes_its_record,
             a_backfill_fires_what_did_not_run,
             what_waits_is_told_in_its_order,
             what_fired_is_watched_until_it_rests,
-            a_turn_of_a_removed_schedule_is_lost,
+            an_advance_of_a_removed_schedule_is_lost,
             a_backfill_is_none_of_the_runs,
             a_key_is_asked_under_once,
             what_waits_knows_the_task_of_its_key,
-            a_turn_edits_in_the_same_write,
+            an_advance_edits_in_the_same_write,
             occurrences_page_from_the_newest,
             occurrences_past_their_time_go,
 
-            a_turn_switches_a_pause,
+            an_advance_switches_a_pause,
             schedules_outlive_the_process,
-            many_turns_in_one_call_are_each_by_themselves,
+            many_advances_in_one_call_are_each_by_themselves,
         }
     };
 }
@@ -73,11 +73,11 @@ pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = stored(&fixture, "nightly").await;
     let second = schedule("nightly");
-    assert_eq!(fixture.schedules.insert(second.clone()).await.unwrap(), Inserted::NameTaken);
+    assert_eq!(fixture.schedules.insert(second.clone()).await.unwrap(), ScheduleInserted::NameTaken);
     assert_eq!(get(&fixture, &first).await, Some(first.clone()));
     assert_eq!(fixture.schedules.get(TENANT, second.id).await.unwrap(), None);
     let other = Schedule { tenant: "other".into(), ..schedule("nightly") };
-    assert_eq!(fixture.schedules.insert(other.clone()).await.unwrap(), Inserted::Created);
+    assert_eq!(fixture.schedules.insert(other.clone()).await.unwrap(), ScheduleInserted::Created);
     assert_eq!(fixture.schedules.named("other", "nightly").await.unwrap(), Some(other));
     assert_eq!(fixture.schedules.named(TENANT, "nightly").await.unwrap(), Some(first));
 
@@ -91,7 +91,7 @@ pub async fn a_name_is_given_once_in_a_tenant(factory: &dyn StoreFactory) {
         });
     }
     let made = tries.join_all().await;
-    assert_eq!(made.iter().filter(|inserted| **inserted == Inserted::Created).count(), 1);
+    assert_eq!(made.iter().filter(|inserted| **inserted == ScheduleInserted::Created).count(), 1);
 }
 
 /// Every field of it is read again as it was written; an older revision writes nothing.
@@ -104,7 +104,7 @@ pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
         updated_at: at(5),
         progress: Progress {
             next_run_at: Some(at(MINUTE)),
-            look_at: None,
+            next_check_at: None,
             last_run_at: Some(at(1)),
             run_count: 7,
             missed_count: 8,
@@ -116,7 +116,7 @@ pub async fn replace_needs_the_revision(factory: &dyn StoreFactory) {
     edited.definition.spec.max_runs = Some(3);
     edited.definition.pause_on_failure = true;
     edited.definition.task = json(r#"{"type":"other","payload":{"a":[1.50,null]}}"#);
-    edited.set_pause(Some(Pause { at: at(4), reason: Some("as \"you\" wish".into()) }));
+    edited.set_pause(Some(SchedulePause { at: at(4), reason: Some("as \"you\" wish".into()) }));
     assert_eq!(replace(&fixture, &edited).await, Replaced::Done);
     let read = get(&fixture, &was).await.unwrap();
     assert_eq!(read, Schedule { revision: 2, ..edited.clone() });
@@ -145,9 +145,9 @@ pub async fn remove_needs_the_revision_and_frees_the_name(factory: &dyn StoreFac
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let made = of_schedule(&was, at(0));
-    let records = vec![fired(at(0), &made), record(at(1), Recorded::Buffered)];
-    assert_eq!(done(&fixture, turn(&was, records)).await, [at(0), at(1)]);
-    assert!(!fixture.schedules.remove(was.id, 1).await.unwrap(), "a turn has moved the revision");
+    let records = vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Buffered)];
+    assert_eq!(done(&fixture, advance(&was, records)).await, [at(0), at(1)]);
+    assert!(!fixture.schedules.remove(was.id, 1).await.unwrap(), "an advance has moved the revision");
     assert!(fixture.schedules.remove(was.id, 2).await.unwrap());
     assert_eq!(occurrences(&fixture, &was).await.len(), 1, "what waits goes with it");
     assert_eq!(
@@ -169,7 +169,7 @@ pub async fn a_schedule_is_bound_to_its_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let own = stored(&fixture, "nightly").await;
     assert_eq!(fixture.schedules.get("other", own.id).await.unwrap(), None);
-    assert_eq!(fixture.schedules.standing("other", own.id).await.unwrap(), None);
+    assert_eq!(fixture.schedules.snapshot("other", own.id).await.unwrap(), None);
     assert_eq!(fixture.schedules.named("other", "nightly").await.unwrap(), None);
     assert_eq!(fixture.schedules.list("other", None, 10).await.unwrap(), []);
 }
@@ -196,17 +196,17 @@ pub async fn list_pages_by_name(factory: &dyn StoreFactory) {
     }
 }
 
-/// By `look_at` and then by id; those that look at nothing are not told, nor what is later.
-pub async fn due_tells_what_is_to_be_looked_at(factory: &dyn StoreFactory) {
+/// By `next_check_at` and then by id; those that look at nothing are not told, nor what is later.
+pub async fn due_lists_what_is_to_be_checked(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut expected = Vec::new();
-    for (name, look_at) in
-        [("c", Some(at(3))), ("a", Some(at(1))), ("always", Some(AT_EVERY_LOOK)), ("never", None), ("b", Some(at(3)))]
+    for (name, next_check_at) in
+        [("c", Some(at(3))), ("a", Some(at(1))), ("always", Some(EVERY_PASS)), ("never", None), ("b", Some(at(3)))]
     {
         let mut schedule = schedule(name);
-        schedule.progress.look_at = look_at;
-        assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), Inserted::Created);
-        expected.extend(look_at.map(|look_at| (look_at, schedule.id)));
+        schedule.progress.next_check_at = next_check_at;
+        assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), ScheduleInserted::Created);
+        expected.extend(next_check_at.map(|next_check_at| (next_check_at, schedule.id)));
     }
     expected.sort_unstable();
     assert_eq!(keys(&due(&fixture, at(0)).await), expected[..1]);
@@ -216,8 +216,8 @@ pub async fn due_tells_what_is_to_be_looked_at(factory: &dyn StoreFactory) {
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
             let page = fixture.schedules.due(at(3), after, limit).await.unwrap();
-            assert!(page.standings.len() <= limit);
-            seen.extend(keys(&page.standings));
+            assert!(page.snapshots.len() <= limit);
+            seen.extend(keys(&page.snapshots));
             after = page.next;
             if after.is_none() {
                 break;
@@ -225,42 +225,46 @@ pub async fn due_tells_what_is_to_be_looked_at(factory: &dyn StoreFactory) {
         }
         assert_eq!(seen, expected, "in pages of {limit}");
     }
-    let after = Some(LookedAt { look_at: expected[2].0, id: expected[2].1 });
-    assert_eq!(keys(&fixture.schedules.due(at(3), after, 10).await.unwrap().standings), expected[3..]);
+    let after = Some(CheckCursor { next_check_at: expected[2].0, id: expected[2].1 });
+    assert_eq!(keys(&fixture.schedules.due(at(3), after, 10).await.unwrap().snapshots), expected[3..]);
     for (now, next) in [(at(0), Some(at(1))), (at(1), Some(at(3))), (at(3), None)] {
-        assert_eq!(fixture.schedules.next_look(now).await.unwrap(), next);
+        assert_eq!(fixture.schedules.next_check(now).await.unwrap(), next);
     }
 }
 
 /// And every part of it is read again: the records, the counters, and tasks that can be claimed.
-pub async fn a_turn_is_one_write(factory: &dyn StoreFactory) {
+pub async fn an_advance_is_one_write(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let made = of_schedule(&was, at(0));
     let many = Covers { until: at(-MINUTE), at_least: 17 };
     let records = vec![
-        Record { covers: Some(many), reason: "outside_window".into(), ..record(at(-9 * MINUTE), Recorded::Missed) },
-        record(at(-MINUTE), Recorded::Coalesced),
+        Record {
+            covers: Some(many),
+            reason: "outside_window".into(),
+            ..record(at(-9 * MINUTE), OccurrenceOutcome::Missed)
+        },
+        record(at(-MINUTE), OccurrenceOutcome::Coalesced),
         fired(at(0), &made),
-        Record { detail: Some("a \u{1F4A5} detail".into()), ..record(at(1), Recorded::Skipped) },
-        record(at(2), Recorded::Buffered),
+        Record { detail: Some("a \u{1F4A5} detail".into()), ..record(at(1), OccurrenceOutcome::Skipped) },
+        record(at(2), OccurrenceOutcome::Buffered),
     ];
-    let wanted = Turn {
+    let wanted = Advance {
         next_run_at: Some(at(MINUTE)),
-        look_at: Some(at(MINUTE)),
+        next_check_at: Some(at(MINUTE)),
         skipped: 1,
         missed: 18,
-        ..turn(&was, records)
+        ..advance(&was, records)
     };
-    let turned = fixture.schedules.turn(None, vec![wanted]).await.unwrap().unwrap().remove(0);
-    let Turned::Done { waiting, recorded } = turned else { panic!("{turned:?}") };
+    let advanced = fixture.schedules.advance(None, vec![wanted]).await.unwrap().unwrap().remove(0);
+    let Advanced::Done { waiting, recorded } = advanced else { panic!("{advanced:?}") };
     assert_eq!(recorded, [at(-9 * MINUTE), at(-MINUTE), at(0), at(1), at(2)]);
     let [(lane, due_at)] = waiting.as_slice() else { panic!("{waiting:?}") };
     assert_eq!((&lane.key, *due_at), (&made.lane, at(0)));
     let read = get(&fixture, &was).await.unwrap();
     let progress = Progress {
         next_run_at: Some(at(MINUTE)),
-        look_at: Some(at(MINUTE)),
+        next_check_at: Some(at(MINUTE)),
         last_run_at: Some(at(0)),
         run_count: 1,
         missed_count: 18,
@@ -268,8 +272,14 @@ pub async fn a_turn_is_one_write(factory: &dyn StoreFactory) {
     };
     assert_eq!(read, Schedule { revision: 2, progress, ..was.clone() });
     let told = occurrences(&fixture, &was).await;
-    let outcomes: Vec<Outcome> = told.iter().map(|occurrence| occurrence.outcome).collect();
-    let expected = [Outcome::Buffered, Outcome::Skipped, Outcome::Fired, Outcome::Coalesced, Outcome::Missed];
+    let outcomes: Vec<OccurrenceOutcome> = told.iter().map(|occurrence| occurrence.outcome).collect();
+    let expected = [
+        OccurrenceOutcome::Buffered,
+        OccurrenceOutcome::Skipped,
+        OccurrenceOutcome::Fired,
+        OccurrenceOutcome::Coalesced,
+        OccurrenceOutcome::Missed,
+    ];
     assert_eq!(outcomes, expected);
     assert_eq!((told[2].task, told[2].origin, told[2].decided_at), (Some(made.id), Origin::Due, at(0)));
     assert_eq!(told[1].detail.as_deref(), Some("a \u{1F4A5} detail"));
@@ -280,7 +290,7 @@ pub async fn a_turn_is_one_write(factory: &dyn StoreFactory) {
 }
 
 /// However many are written at once, and nothing of the others is there: no task, no record.
-pub async fn a_turn_needs_the_revision(factory: &dyn StoreFactory) {
+pub async fn an_advance_needs_the_revision(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let barrier = Arc::new(Barrier::new(8));
@@ -288,40 +298,43 @@ pub async fn a_turn_needs_the_revision(factory: &dyn StoreFactory) {
     for number in 0..8 {
         let (schedules, barrier) = (Arc::clone(&fixture.schedules), Arc::clone(&barrier));
         let instant = at(number);
-        let wanted = turn(&was, vec![fired(instant, &of_schedule(&was, instant))]);
+        let wanted = advance(&was, vec![fired(instant, &of_schedule(&was, instant))]);
         tries.spawn(async move {
             barrier.wait().await;
-            schedules.turn(None, vec![wanted]).await.unwrap().unwrap().remove(0)
+            schedules.advance(None, vec![wanted]).await.unwrap().unwrap().remove(0)
         });
     }
-    let turned = tries.join_all().await;
-    assert_eq!(turned.iter().filter(|turned| matches!(turned, Turned::Done { .. })).count(), 1);
+    let advanced = tries.join_all().await;
+    assert_eq!(advanced.iter().filter(|advanced| matches!(advanced, Advanced::Done { .. })).count(), 1);
     let read = get(&fixture, &was).await.unwrap();
     assert_eq!((read.revision, read.progress.run_count), (2, 1));
     assert_eq!(occurrences(&fixture, &was).await.len(), 1);
     assert_eq!(fixture.list(all_of(TENANT), 100).await.len(), 1);
     // An edit is a write too.
     assert_eq!(replace(&fixture, &read).await, Replaced::Done);
-    lost(&fixture, turn(&read, vec![record(at(99), Recorded::Skipped)])).await;
+    lost(&fixture, advance(&read, vec![record(at(99), OccurrenceOutcome::Skipped)])).await;
     assert_eq!(occurrences(&fixture, &was).await.len(), 1);
 }
 
 /// And its own holder writes, also after the time of the lease, as long as nobody else has held it.
-pub async fn a_turn_is_fenced_by_the_term(factory: &dyn StoreFactory) {
+pub async fn an_advance_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let past = lead(&fixture, NodeId::new(1)).await;
-    let wanted = turn(&was, vec![fired(at(0), &of_schedule(&was, at(0)))]);
+    let wanted = advance(&was, vec![fired(at(0), &of_schedule(&was, at(0)))]);
     fixture.advance(20_000);
-    assert!(fixture.schedules.turn(Some(&past), vec![turn(&was, vec![])]).await.unwrap().is_some(), "it ran out only");
+    assert!(
+        fixture.schedules.advance(Some(&past), vec![advance(&was, vec![])]).await.unwrap().is_some(),
+        "it ran out only"
+    );
     let leader = lead(&fixture, NodeId::new(2)).await;
-    let wanted = Turn { revision: 2, ..wanted };
-    assert!(fixture.schedules.turn(Some(&past), vec![wanted.clone()]).await.unwrap().is_none());
+    let wanted = Advance { revision: 2, ..wanted };
+    assert!(fixture.schedules.advance(Some(&past), vec![wanted.clone()]).await.unwrap().is_none());
     assert_eq!(occurrences(&fixture, &was).await, []);
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 0);
     assert_eq!(get(&fixture, &was).await.unwrap().revision, 2);
-    let turned = fixture.schedules.turn(Some(&leader), vec![wanted]).await.unwrap().expect("it leads");
-    assert!(matches!(turned.as_slice(), [Turned::Done { .. }]));
+    let advanced = fixture.schedules.advance(Some(&leader), vec![wanted]).await.unwrap().expect("it leads");
+    assert!(matches!(advanced.as_slice(), [Advanced::Done { .. }]));
 }
 
 /// Whatever the revision says; the count of runs stays true.
@@ -329,18 +342,21 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let first = of_schedule(&was, at(0));
-    assert_eq!(done(&fixture, turn(&was, vec![fired(at(0), &first)])).await, [at(0)]);
+    assert_eq!(done(&fixture, advance(&was, vec![fired(at(0), &first)])).await, [at(0)]);
     for (revision, again) in [
         (2, fired(at(0), &of_schedule(&was, at(0)))),
         (3, Record { waited: true, ..fired(at(0), &of_schedule(&was, at(0))) }),
         (4, Record { origin: Origin::Backfill, ..fired(at(0), &of_schedule(&was, at(0))) }),
-        (5, Record { origin: Origin::Backfill, ..record(at(0), Recorded::Buffered) }),
-        (6, record(at(0), Recorded::Missed)),
+        (5, Record { origin: Origin::Backfill, ..record(at(0), OccurrenceOutcome::Buffered) }),
+        (6, record(at(0), OccurrenceOutcome::Missed)),
     ] {
-        assert_eq!(done(&fixture, Turn { revision, ..turn(&was, vec![again]) }).await, []);
+        assert_eq!(done(&fixture, Advance { revision, ..advance(&was, vec![again]) }).await, []);
     }
     let told = occurrences(&fixture, &was).await;
-    assert_eq!(told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(), [(Outcome::Fired, Some(first.id))]);
+    assert_eq!(
+        told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(),
+        [(OccurrenceOutcome::Fired, Some(first.id))]
+    );
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
     assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
 }
@@ -349,21 +365,22 @@ pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
 pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
-    let waiting = vec![record(at(0), Recorded::Buffered), record(at(1), Recorded::Buffered)];
-    assert_eq!(done(&fixture, turn(&was, waiting)).await.len(), 2);
+    let waiting = vec![record(at(0), OccurrenceOutcome::Buffered), record(at(1), OccurrenceOutcome::Buffered)];
+    assert_eq!(done(&fixture, advance(&was, waiting)).await.len(), 2);
     let made = of_schedule(&was, at(0));
-    let not_waited = Turn { revision: 2, ..turn(&was, vec![fired(at(0), &made), record(at(1), Recorded::Skipped)]) };
+    let not_waited =
+        Advance { revision: 2, ..advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Skipped)]) };
     assert_eq!(done(&fixture, not_waited).await, [], "as new as they are, they have records");
     let after = vec![
         Record { waited: true, ..fired(at(0), &made) },
-        Record { waited: true, ..record(at(1), Recorded::Skipped) },
-        Record { waited: true, ..record(at(2), Recorded::Skipped) },
+        Record { waited: true, ..record(at(1), OccurrenceOutcome::Skipped) },
+        Record { waited: true, ..record(at(2), OccurrenceOutcome::Skipped) },
     ];
-    assert_eq!(done(&fixture, Turn { revision: 3, ..turn(&was, after) }).await, [at(0), at(1)]);
+    assert_eq!(done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await, [at(0), at(1)]);
     let told = occurrences(&fixture, &was).await;
     let told: Vec<_> = told.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
-    assert_eq!(told, [(at(1), Outcome::Skipped, None), (at(0), Outcome::Fired, Some(made.id))]);
-    assert!(standing(&fixture, &was).await.buffered.is_empty());
+    assert_eq!(told, [(at(1), OccurrenceOutcome::Skipped, None), (at(0), OccurrenceOutcome::Fired, Some(made.id))]);
+    assert!(snapshot(&fixture, &was).await.buffered.is_empty());
 }
 
 /// Those that fired or wait are left as they are.
@@ -373,20 +390,20 @@ pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
     let ran = of_schedule(&was, at(0));
     let records = vec![
         fired(at(0), &ran),
-        record(at(1), Recorded::Skipped),
-        record(at(2), Recorded::Missed),
-        record(at(3), Recorded::Coalesced),
-        record(at(4), Recorded::Buffered),
+        record(at(1), OccurrenceOutcome::Skipped),
+        record(at(2), OccurrenceOutcome::Missed),
+        record(at(3), OccurrenceOutcome::Coalesced),
+        record(at(4), OccurrenceOutcome::Buffered),
     ];
-    done(&fixture, turn(&was, records)).await;
-    let filled = |instant| Record { origin: Origin::Backfill, ..record(instant, Recorded::Buffered) };
+    done(&fixture, advance(&was, records)).await;
+    let filled = |instant| Record { origin: Origin::Backfill, ..record(instant, OccurrenceOutcome::Buffered) };
     let backfill = (0..6).map(|number| filled(at(number))).collect();
-    let written = done(&fixture, Turn { revision: 2, ..turn(&was, backfill) }).await;
+    let written = done(&fixture, Advance { revision: 2, ..advance(&was, backfill) }).await;
     assert_eq!(written, [at(1), at(2), at(3), at(5)]);
     let told = occurrences(&fixture, &was).await;
     assert_eq!(told[5].task, Some(ran.id));
-    assert!(told[..5].iter().all(|one| one.outcome == Outcome::Buffered));
-    let origins: Vec<Origin> = standing(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
+    assert!(told[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
+    let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
     assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
 }
 
@@ -394,7 +411,7 @@ pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
 pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
-    let of = |instant, origin| Record { origin, ..record(at(instant), Recorded::Buffered) };
+    let of = |instant, origin| Record { origin, ..record(at(instant), OccurrenceOutcome::Buffered) };
     let records = vec![
         of(1, Origin::Backfill),
         of(9, Origin::Due),
@@ -402,7 +419,7 @@ pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
         of(2, Origin::Backfill),
         of(7, Origin::Due),
     ];
-    done(&fixture, turn(&was, records)).await;
+    done(&fixture, advance(&was, records)).await;
     let expected = [
         (at(7), Origin::Due),
         (at(9), Origin::Due),
@@ -411,7 +428,7 @@ pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
         (at(2), Origin::Backfill),
     ];
     let expected = expected.map(|(instant, origin)| Buffered { instant, origin });
-    assert_eq!(standing(&fixture, &was).await.buffered, expected);
+    assert_eq!(snapshot(&fixture, &was).await.buffered, expected);
     let mut all = due(&fixture, at(MINUTE)).await;
     assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
 }
@@ -421,10 +438,11 @@ pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
-    let unwatched = Recorded::Fired { task: Box::new(two.clone()), watched: false };
-    done(&fixture, turn(&was, vec![fired(at(0), &one), record(at(1), unwatched)])).await;
+    let unwatched = FiredTask { task: Box::new(two.clone()), watched: false };
+    let unwatched = Record { fired: Some(unwatched), ..fired(at(1), &two) };
+    done(&fixture, advance(&was, vec![fired(at(0), &one), unwatched])).await;
     let watched = async || {
-        let watched = standing(&fixture, &was).await.watched;
+        let watched = snapshot(&fixture, &was).await.watched;
         watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_asked)).collect::<Vec<_>>()
     };
     assert_eq!(watched().await, [(at(0), one.id, Some(State::Pending), false)]);
@@ -434,18 +452,18 @@ pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
     let stopping = fixture.apply(&running, punctual_core::state::Event::Cancel).await;
     assert_eq!(watched().await, [(at(0), one.id, Some(State::Running), true)]);
     fixture.apply(&stopping, complete(None)).await;
-    assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until a turn says so");
-    done(&fixture, Turn { revision: 2, rested: vec![at(0)], ..turn(&was, vec![]) }).await;
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until an advance says so");
+    done(&fixture, Advance { revision: 2, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
     assert_eq!(watched().await, []);
     assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
 }
 
 /// Whatever it would have done.
-pub async fn a_turn_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
+pub async fn an_advance_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     assert!(fixture.schedules.remove(was.id, 1).await.unwrap());
-    lost(&fixture, turn(&was, vec![fired(at(0), &of_schedule(&was, at(0)))])).await;
+    lost(&fixture, advance(&was, vec![fired(at(0), &of_schedule(&was, at(0)))])).await;
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 0);
     assert_eq!(occurrences(&fixture, &was).await, []);
 }
@@ -454,9 +472,9 @@ pub async fn a_turn_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
 pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
-    let skipped = |number: i64| record(at(number * MINUTE), Recorded::Skipped);
-    done(&fixture, turn(&was, (-5..5).map(skipped).collect())).await;
-    done(&fixture, turn(&other, vec![skipped(0)])).await;
+    let skipped = |number: i64| record(at(number * MINUTE), OccurrenceOutcome::Skipped);
+    done(&fixture, advance(&was, (-5..5).map(skipped).collect())).await;
+    done(&fixture, advance(&other, vec![skipped(0)])).await;
     for limit in [1, 3, 100] {
         let (mut seen, mut before) = (Vec::new(), None);
         loop {
@@ -476,13 +494,14 @@ pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
     let was = stored(&fixture, "nightly").await;
     let old = vec![
         fired(at(0), &of_schedule(&was, at(0))),
-        record(at(1), Recorded::Buffered),
-        record(at(2), Recorded::Skipped),
-        record(at(3), Recorded::Missed),
-        record(at(4), Recorded::Coalesced),
+        record(at(1), OccurrenceOutcome::Buffered),
+        record(at(2), OccurrenceOutcome::Skipped),
+        record(at(3), OccurrenceOutcome::Missed),
+        record(at(4), OccurrenceOutcome::Coalesced),
     ];
-    done(&fixture, turn(&was, old)).await;
-    let young = Turn { revision: 2, now: at(1_000), ..turn(&was, vec![record(at(5), Recorded::Skipped)]) };
+    done(&fixture, advance(&was, old)).await;
+    let young =
+        Advance { revision: 2, now: at(1_000), ..advance(&was, vec![record(at(5), OccurrenceOutcome::Skipped)]) };
     done(&fixture, young).await;
     let prune = async || fixture.database.prune(Prunable::Occurrences, at(1_000), 2).await.unwrap();
     let first = prune().await;
@@ -491,24 +510,24 @@ pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
     assert_eq!(prune().await.removed, 0);
     let left: Vec<Timestamp> = occurrences(&fixture, &was).await.iter().map(|one| one.instant).collect();
     assert_eq!(left, [at(5), at(1), at(0)], "one is young, one waits, one is watched");
-    done(&fixture, Turn { revision: 3, rested: vec![at(0)], ..turn(&was, vec![]) }).await;
+    done(&fixture, Advance { revision: 3, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
     assert_eq!(prune().await.removed, 1);
 }
 
 /// With its reason, and back; every switch is a new version.
-pub async fn a_turn_switches_a_pause(factory: &dyn StoreFactory) {
+pub async fn an_advance_switches_a_pause(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
-    let pause = Turn { switch: Some(Switch::Pause("it failed".into())), now: at(7), ..turn(&was, vec![]) };
+    let pause = Advance { switch: Some(PauseSwitch::Pause("it failed".into())), now: at(7), ..advance(&was, vec![]) };
     done(&fixture, pause).await;
     let paused = get(&fixture, &was).await.unwrap();
-    assert_eq!(paused.pause, Some(Pause { at: at(7), reason: Some("it failed".into()) }));
+    assert_eq!(paused.pause, Some(SchedulePause { at: at(7), reason: Some("it failed".into()) }));
     assert!(paused.definition.spec.paused);
     assert_eq!((paused.version, paused.updated_at), (2, at(7)));
-    done(&fixture, Turn { now: at(8), ..turn(&paused, vec![]) }).await;
+    done(&fixture, Advance { now: at(8), ..advance(&paused, vec![]) }).await;
     let same = get(&fixture, &was).await.unwrap();
     assert_eq!((&same.pause, same.version, same.updated_at), (&paused.pause, 2, at(7)));
-    done(&fixture, Turn { switch: Some(Switch::Resume), now: at(9), ..turn(&same, vec![]) }).await;
+    done(&fixture, Advance { switch: Some(PauseSwitch::Resume), now: at(9), ..advance(&same, vec![]) }).await;
     let resumed = get(&fixture, &was).await.unwrap();
     assert_eq!((resumed.pause, resumed.version, resumed.updated_at), (None, 3, at(9)));
 }
@@ -518,31 +537,31 @@ pub async fn schedules_outlive_the_process(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let made = of_schedule(&was, at(0));
-    done(&fixture, turn(&was, vec![fired(at(0), &made), record(at(1), Recorded::Buffered)])).await;
-    let before = standing(&fixture, &was).await;
+    done(&fixture, advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Buffered)])).await;
+    let before = snapshot(&fixture, &was).await;
     let told = occurrences(&fixture, &was).await;
     let fixture = fixture.reopen().await;
-    assert_eq!(standing(&fixture, &was).await, before);
+    assert_eq!(snapshot(&fixture, &was).await, before);
     assert_eq!(occurrences(&fixture, &was).await, told);
 }
 
 /// One that is lost takes no other along; answers come in order.
-pub async fn many_turns_in_one_call_are_each_by_themselves(factory: &dyn StoreFactory) {
+pub async fn many_advances_in_one_call_are_each_by_themselves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut all = Vec::new();
     for number in 0..250 {
         all.push(stored(&fixture, &format!("schedule-{number}")).await);
     }
     let leader = lead(&fixture, NodeId::new(1)).await;
-    let turns = all.iter().enumerate().map(|(number, schedule)| {
+    let advances = all.iter().enumerate().map(|(number, schedule)| {
         let revision = if number % 3 == 0 { 9 } else { 1 };
-        Turn { revision, ..turn(schedule, vec![fired(at(0), &of_schedule(schedule, at(0)))]) }
+        Advance { revision, ..advance(schedule, vec![fired(at(0), &of_schedule(schedule, at(0)))]) }
     });
-    let turned = fixture.schedules.turn(Some(&leader), turns.collect()).await.unwrap().expect("it leads");
-    assert_eq!(turned.len(), all.len());
+    let advanced = fixture.schedules.advance(Some(&leader), advances.collect()).await.unwrap().expect("it leads");
+    assert_eq!(advanced.len(), all.len());
     let mut expected = BTreeSet::new();
-    for (number, turned) in turned.iter().enumerate() {
-        assert_eq!(matches!(turned, Turned::Lost), number % 3 == 0, "{number}");
+    for (number, advanced) in advanced.iter().enumerate() {
+        assert_eq!(matches!(advanced, Advanced::Lost), number % 3 == 0, "{number}");
         if number % 3 != 0 {
             expected.insert(all[number].id);
         }

@@ -2,9 +2,9 @@
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};
+use punctual_core::cron::Pattern;
 use punctual_core::json::Json;
-use punctual_core::schedule::Pattern;
-use punctual_core::schedule::plan::Reason;
+use punctual_core::schedules::plan::Reason;
 use punctual_core::schedules::{Occurrence, Schedule};
 
 use crate::problem::{Code, Problem};

@@ -8,9 +8,9 @@ use std::collections::binary_heap::PeekMut;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use super::Minute;
+use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
-use crate::schedule::jitter_millis;
-use crate::schedule::plan::{GRACE_MILLIS, Spec};
+use crate::schedules::plan::{GRACE_MILLIS, Spec};
 use crate::time::Timestamp;
 
 /// A schedule that will fire.

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
+use punctual_core::cron::{Cron as Expression, Pattern, Rules, Timing};
 use punctual_core::ids::{NodeId, ScheduleId, TaskId};
 use punctual_core::lane::LaneId;
-use punctual_core::schedule::plan::{CatchUp, Overlap, Spec, TURN};
-use punctual_core::schedule::{Cron as Expression, Pattern, Rules, Timing};
-use punctual_core::schedules::{AT_EVERY_LOOK, Definition, Inserted, Outcome, Progress, Replaced, Schedule, Schedules};
+use punctual_core::schedules::plan::{CatchUp, Overlap, PLAN_MAX, Spec};
+use punctual_core::schedules::{
+    Definition, EVERY_PASS, OccurrenceOutcome, Progress, Replaced, Schedule, ScheduleInserted, Schedules,
+};
 use punctual_core::state::{By, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::Task;
@@ -84,10 +86,10 @@ impl Bench {
             updated_at: START,
             definition,
             pause: None,
-            progress: Progress { next_run_at, look_at: next_run_at, ..Progress::default() },
+            progress: Progress { next_run_at, next_check_at: next_run_at, ..Progress::default() },
         };
         let id = schedule.id;
-        assert_eq!(Schedules::insert(&*self.store, schedule).await.unwrap(), Inserted::Created);
+        assert_eq!(Schedules::insert(&*self.store, schedule).await.unwrap(), ScheduleInserted::Created);
         id
     }
 
@@ -109,13 +111,13 @@ impl Bench {
     }
 
     /// What became of the instants, the oldest first: minutes from the start, outcome and reason.
-    async fn told(&self, id: ScheduleId) -> Vec<(i64, Outcome, String)> {
+    async fn told(&self, id: ScheduleId) -> Vec<(i64, OccurrenceOutcome, String)> {
         let mut told = self.store.occurrences(id, None, 10_000).await.unwrap();
         told.reverse();
         told.into_iter().map(|one| (one.instant.millis_since(START) / MINUTE, one.outcome, one.reason)).collect()
     }
 
-    async fn outcomes(&self, id: ScheduleId) -> Vec<Outcome> {
+    async fn outcomes(&self, id: ScheduleId) -> Vec<OccurrenceOutcome> {
         self.told(id).await.into_iter().map(|(_, outcome, _)| outcome).collect()
     }
 
@@ -167,7 +169,7 @@ impl Bench {
     }
 }
 
-use Outcome::{Buffered, Fired, Skipped};
+use OccurrenceOutcome::{Buffered, Fired, Skipped};
 
 #[tokio::test]
 async fn nothing_fires_early_and_everything_fires_once() {
@@ -217,7 +219,7 @@ async fn buffer_one_keeps_one_for_afterwards() {
     assert_eq!(bench.states(id).await, [State::Completed, State::Pending]);
     // It waits for instants again.
     let next = bench.read(id).await.progress;
-    assert_eq!((next.look_at, next.next_run_at), (Some(at(4 * MINUTE)), Some(at(4 * MINUTE))));
+    assert_eq!((next.next_check_at, next.next_run_at), (Some(at(4 * MINUTE)), Some(at(4 * MINUTE))));
 }
 
 #[tokio::test]
@@ -308,7 +310,7 @@ async fn a_clock_in_the_year_2200_is_caught_up_with_in_bounded_steps() {
         assert!(rounds < 50, "there is no end");
     }
     let told = bench.store.occurrences(id, None, 100_000).await.unwrap();
-    assert!(told.len() <= 8 * TURN, "{}", told.len());
+    assert!(told.len() <= 8 * PLAN_MAX, "{}", told.len());
     assert!((2_999..=3_001).contains(&bench.tasks(id).await.len()));
     let schedule = bench.read(id).await;
     assert!(schedule.progress.missed_count > 10_000);
@@ -357,18 +359,18 @@ async fn futures(bench: &Bench, count: usize) -> Vec<ScheduleId> {
 }
 
 #[tokio::test]
-async fn an_edit_and_a_turn_exclude_each_other() {
+async fn an_edit_and_an_advance_exclude_each_other() {
     let bench = Bench::new();
     let id = bench.schedule("s", |_| {}).await;
     let read = bench.read(id).await;
     assert_eq!(bench.pass(MINUTE).await.fired, 1);
-    assert_eq!(Schedules::replace(&*bench.store, read).await.unwrap(), Replaced::Lost, "the turn was first");
+    assert_eq!(Schedules::replace(&*bench.store, read).await.unwrap(), Replaced::Lost, "the advance was first");
     let mut edited = bench.read(id).await;
     edited.progress.next_run_at = Some(at(90 * MINUTE));
-    edited.progress.look_at = Some(AT_EVERY_LOOK);
+    edited.progress.next_check_at = Some(EVERY_PASS);
     assert_eq!(Schedules::replace(&*bench.store, edited).await.unwrap(), Replaced::Done);
     assert_eq!(bench.pass(MINUTE).await.fired, 0, "the edit was first");
-    assert_eq!(bench.read(id).await.progress.look_at, Some(at(90 * MINUTE)), "a look puts it right");
+    assert_eq!(bench.read(id).await.progress.next_check_at, Some(at(90 * MINUTE)), "a look puts it right");
 }
 
 #[tokio::test]
@@ -394,7 +396,7 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
     // Resumed by hand, it is not paused again by the same failure.
     let mut resumed = paused;
     resumed.set_pause(None);
-    resumed.progress.look_at = resumed.look_at(true);
+    resumed.progress.next_check_at = resumed.next_check_at(true);
     assert_eq!(Schedules::replace(&*bench.store, resumed).await.unwrap(), Replaced::Done);
     bench.pass(0).await;
     assert_eq!(bench.read(id).await.pause, None);
@@ -426,7 +428,7 @@ async fn it_ends_after_its_last_run() {
     }
     assert_eq!(bench.outcomes(id).await, [Fired, Fired]);
     let progress = bench.read(id).await.progress;
-    assert_eq!((progress.next_run_at, progress.look_at), (None, None));
+    assert_eq!((progress.next_run_at, progress.next_check_at), (None, None));
 }
 
 #[tokio::test]

@@ -1,21 +1,21 @@
 //! Recurring schedules: reads through the connections, and one conditional write for whatever changes.
 //!
-//! Turns go to the writers, as everything that makes tasks does (`turn`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
-//! whatever changes in between moves the revision, and the turn that was decided by it is lost.
+//! Advances go to the writers, as everything that makes tasks does (`advance`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
+//! whatever changes in between moves the revision, and the advance that was decided by it is lost.
 
-mod turn;
+mod advance;
 
-pub(crate) use turn::{LedTurns, turn};
+pub(crate) use advance::{LedAdvances, advance};
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan::{Buffered, TURN};
+use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
-    Due, Inserted, KeyOwner, LookedAt, Occurrence, Promise, Replaced, Schedule, Schedules, Standing, Turn, Turned,
-    Watched, origin_from_code,
+    Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Promise, Replaced, Schedule, ScheduleInserted,
+    ScheduleSnapshot, Schedules, Watched, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -31,12 +31,12 @@ use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
 use crate::schedule_columns::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
 
-/// Schedules whose turns are written in one transaction at the most.
+/// Schedules whose advances are written in one transaction at the most.
 const TURNS: usize = 100;
 
 #[async_trait]
 impl Schedules for PostgresStore {
-    async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
+    async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
         self.reads().call(async |session| insert(session, &schedule).await).await
     }
 
@@ -83,44 +83,49 @@ impl Schedules for PostgresStore {
         self.reads().call(look).await
     }
 
-    async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
-        let standing = async |session: &Session| {
+    async fn snapshot(&self, tenant: &str, id: ScheduleId) -> Result<Option<ScheduleSnapshot>, StoreError> {
+        let snapshot = async |session: &Session| {
             let Some(schedule) = get(session, tenant, id).await? else { return Ok(None) };
-            Ok(standings(session, vec![schedule]).await?.pop())
+            Ok(snapshots(session, vec![schedule]).await?.pop())
         };
-        self.reads().call(standing).await
+        self.reads().call(snapshot).await
     }
 
-    async fn due(&self, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, StoreError> {
-        let (look_at, id) = after.map_or((i64::MIN, Uuid::nil()), |after| (after.look_at.as_millis(), after.id.uuid()));
+    async fn due(&self, now: Timestamp, after: Option<CheckCursor>, limit: usize) -> Result<DueSchedules, StoreError> {
+        let (look_at, id) =
+            after.map_or((i64::MIN, Uuid::nil()), |after| (after.next_check_at.as_millis(), after.id.uuid()));
         let due = async |session: &Session| {
             let rows = session.query(Sql::ScheduleDue, &[&now.as_millis(), &look_at, &id, &count(limit)]).await?;
             let columns: Vec<ScheduleColumns> = rows.iter().map(schedule_columns).collect();
             let next = page_end(&columns, limit);
-            let standings = standings(session, columns.into_iter().filter_map(readable).collect()).await?;
-            Ok(Due { standings, next })
+            let snapshots = snapshots(session, columns.into_iter().filter_map(readable).collect()).await?;
+            Ok(DueSchedules { snapshots, next })
         };
         self.reads().call(due).await
     }
 
-    async fn next_look(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_check(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let now = now.as_millis();
-        let rows = self.reads().call(async |session| session.query(Sql::ScheduleNextLook, &[&now]).await).await?;
+        let rows = self.reads().call(async |session| session.query(Sql::ScheduleNextCheck, &[&now]).await).await?;
         Ok(rows.first().map(|row| Timestamp::from_millis(row.get(0))))
     }
 
-    async fn turn(&self, lease: Option<&Lease>, turns: Vec<Turn>) -> Result<Option<Vec<Turned>>, StoreError> {
-        let mut all = Vec::with_capacity(turns.len());
-        let mut turns = turns.into_iter();
+    async fn advance(
+        &self,
+        lease: Option<&Lease>,
+        advances: Vec<Advance>,
+    ) -> Result<Option<Vec<Advanced>>, StoreError> {
+        let mut all = Vec::with_capacity(advances.len());
+        let mut advances = advances.into_iter();
         loop {
-            let some: Vec<Turn> = turns.by_ref().take(TURNS).collect();
+            let some: Vec<Advance> = advances.by_ref().take(TURNS).collect();
             if some.is_empty() {
                 break;
             }
             let (bytes, rows) = size_of(&some);
-            let call = LedTurns { lease: lease.cloned(), turns: some };
+            let call = LedAdvances { lease: lease.cloned(), advances: some };
             let mut answers =
-                self.write_queues().call(|verbs| &mut verbs.turn, vec![call], Weight { bytes, rows }).await?;
+                self.write_queues().call(|verbs| &mut verbs.advance, vec![call], Weight { bytes, rows }).await?;
             let Some(written) = answers.pop().flatten() else { return Ok(None) };
             all.extend(written);
         }
@@ -142,7 +147,7 @@ impl Schedules for PostgresStore {
     }
 }
 
-async fn insert(session: &Session, schedule: &Schedule) -> Result<Inserted, Fault> {
+async fn insert(session: &Session, schedule: &Schedule) -> Result<ScheduleInserted, Fault> {
     let of = ScheduleColumns::of(schedule);
     let made = session
         .execute(
@@ -167,7 +172,7 @@ async fn insert(session: &Session, schedule: &Schedule) -> Result<Inserted, Faul
             ],
         )
         .await?;
-    Ok(if made == 1 { Inserted::Created } else { Inserted::NameTaken })
+    Ok(if made == 1 { ScheduleInserted::Created } else { ScheduleInserted::NameTaken })
 }
 
 async fn replace(session: &Session, schedule: &Schedule) -> Result<Replaced, Fault> {
@@ -206,13 +211,13 @@ async fn get(session: &Session, tenant: &str, id: ScheduleId) -> Result<Option<S
     rows.first().map(|row| schedule_columns(row).read()).transpose().map_err(unreadable)
 }
 
-/// What of schedules a turn is decided by.
-async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<Standing>, Fault> {
+/// What of schedules an advance is decided by.
+async fn snapshots(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<ScheduleSnapshot>, Fault> {
     if schedules.is_empty() {
         return Ok(Vec::new());
     }
     let ids: Vec<Uuid> = schedules.iter().map(|schedule| schedule.id.uuid()).collect();
-    let most = count(TURN);
+    let most = count(PLAN_MAX);
     let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&ids, &most];
     let (waiting, tasks) = tokio::join!(
         session.query(Sql::OccurrenceBuffered, &parameters),
@@ -238,16 +243,16 @@ async fn standings(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<St
         };
         watched.entry(row.get(0)).or_default().push(one);
     }
-    let standing = |schedule: Schedule| {
+    let snapshot = |schedule: Schedule| {
         let id = schedule.id.uuid();
-        Standing {
+        ScheduleSnapshot {
             schedule,
             buffered: buffered.remove(&id).unwrap_or_default(),
             watched: watched.remove(&id).unwrap_or_default(),
             promised: promised.remove(&id).unwrap_or_default(),
         }
     };
-    Ok(schedules.into_iter().map(standing).collect())
+    Ok(schedules.into_iter().map(snapshot).collect())
 }
 
 fn schedule_columns(row: &Row) -> ScheduleColumns {

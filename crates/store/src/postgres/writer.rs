@@ -143,9 +143,9 @@ impl Writer {
                 WriteBatch::Extend(jobs) => self.group(jobs, extend::extend).await?,
                 WriteBatch::Review(jobs) => self.group(jobs, quarantine::review).await?,
                 WriteBatch::Resolve(jobs) => self.group(jobs, resolve::resolve).await?,
-                WriteBatch::Turn(jobs) => {
+                WriteBatch::Advance(jobs) => {
                     for job in jobs {
-                        self.group(vec![job], schedules::turn).await?;
+                        self.group(vec![job], schedules::advance).await?;
                     }
                 }
             }

@@ -1,16 +1,16 @@
 //! Recurring schedules: reads beside the writer, and one conditional write for whatever changes.
 //!
-//! What a turn writes is in `turn`; it is one job of the writer, and so one transaction.
+//! What an advance writes is in `advance`; it is one job of the writer, and so one transaction.
 
-mod turn;
+mod advance;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan::{Buffered, TURN};
+use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
-    Due, Inserted, KeyOwner, LookedAt, Occurrence, Replaced, Schedule, Schedules, Standing, Turn, Turned, Watched,
-    origin_from_code,
+    Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
+    ScheduleSnapshot, Schedules, Watched, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -29,7 +29,7 @@ use crate::schedule_columns::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, pag
 
 #[async_trait]
 impl Schedules for SqliteStore {
-    async fn insert(&self, schedule: Schedule) -> Result<Inserted, StoreError> {
+    async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
         let weight = weight_of(&schedule);
         self.writer().call(WriteClass::Submission, weight, move |session| insert(session, &schedule)).await
     }
@@ -83,33 +83,37 @@ impl Schedules for SqliteStore {
         self.readers().call(work).await
     }
 
-    async fn standing(&self, tenant: &str, id: ScheduleId) -> Result<Option<Standing>, StoreError> {
+    async fn snapshot(&self, tenant: &str, id: ScheduleId) -> Result<Option<ScheduleSnapshot>, StoreError> {
         let tenant = tenant.to_owned();
         let work = move |session: &mut Session<'_>| {
             let schedule = get(session, &tenant, id)?;
-            schedule.map(|schedule| standing(session, schedule)).transpose()
+            schedule.map(|schedule| snapshot(session, schedule)).transpose()
         };
         self.readers().call(work).await
     }
 
-    async fn due(&self, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, StoreError> {
+    async fn due(&self, now: Timestamp, after: Option<CheckCursor>, limit: usize) -> Result<DueSchedules, StoreError> {
         self.readers().call(move |session| due(session, now, after, limit)).await
     }
 
-    async fn next_look(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    async fn next_check(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         let work = move |session: &mut Session<'_>| {
-            let next = session.statements.get(Sql::ScheduleNextLook)?;
+            let next = session.statements.get(Sql::ScheduleNextCheck)?;
             let next: Option<i64> = next.query_row([now.as_millis()], |row| row.get(0))?;
             Ok(next.map(Timestamp::from_millis))
         };
         self.readers().call(work).await
     }
 
-    async fn turn(&self, lease: Option<&Lease>, turns: Vec<Turn>) -> Result<Option<Vec<Turned>>, StoreError> {
+    async fn advance(
+        &self,
+        lease: Option<&Lease>,
+        advances: Vec<Advance>,
+    ) -> Result<Option<Vec<Advanced>>, StoreError> {
         let lease = lease.cloned();
-        let (bytes, rows) = size_of(&turns);
+        let (bytes, rows) = size_of(&advances);
         let weight = Weight { bytes, rows };
-        let work = move |session: &mut Session<'_>| turn::write(session, lease.as_ref(), turns);
+        let work = move |session: &mut Session<'_>| advance::write(session, lease.as_ref(), advances);
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
@@ -130,7 +134,7 @@ impl Schedules for SqliteStore {
     }
 }
 
-fn insert(session: &mut Session<'_>, schedule: &Schedule) -> Result<Inserted, Fault> {
+fn insert(session: &mut Session<'_>, schedule: &Schedule) -> Result<ScheduleInserted, Fault> {
     let of = ScheduleColumns::of(schedule);
     let insert = session.statements.get(Sql::ScheduleInsert)?;
     let made = insert.execute((
@@ -151,7 +155,7 @@ fn insert(session: &mut Session<'_>, schedule: &Schedule) -> Result<Inserted, Fa
         of.pause_reason,
         of.definition,
     ))?;
-    Ok(if made == 1 { Inserted::Created } else { Inserted::NameTaken })
+    Ok(if made == 1 { ScheduleInserted::Created } else { ScheduleInserted::NameTaken })
 }
 
 fn replace(session: &mut Session<'_>, schedule: &Schedule) -> Result<Replaced, Fault> {
@@ -202,28 +206,34 @@ fn get(session: &mut Session<'_>, tenant: &str, id: ScheduleId) -> Result<Option
     columns.map(ScheduleColumns::read).transpose().map_err(unreadable)
 }
 
-fn due(session: &mut Session<'_>, now: Timestamp, after: Option<LookedAt>, limit: usize) -> Result<Due, Fault> {
-    let (look_at, id) = after.map_or((i64::MIN, Uuid::nil()), |after| (after.look_at.as_millis(), after.id.uuid()));
+fn due(
+    session: &mut Session<'_>,
+    now: Timestamp,
+    after: Option<CheckCursor>,
+    limit: usize,
+) -> Result<DueSchedules, Fault> {
+    let (look_at, id) =
+        after.map_or((i64::MIN, Uuid::nil()), |after| (after.next_check_at.as_millis(), after.id.uuid()));
     let query = session.statements.get(Sql::ScheduleDue)?;
     let rows = query.query_map((now.as_millis(), look_at, id.as_bytes(), count(limit)), schedule_columns)?;
     let columns: Vec<ScheduleColumns> = rows.collect::<Result<_, _>>()?;
     let next = page_end(&columns, limit);
     let readable = columns.into_iter().filter_map(readable);
-    let standings = readable.map(|schedule| standing(session, schedule)).collect::<Result<_, _>>()?;
-    Ok(Due { standings, next })
+    let snapshots = readable.map(|schedule| snapshot(session, schedule)).collect::<Result<_, _>>()?;
+    Ok(DueSchedules { snapshots, next })
 }
 
-/// What of a schedule a turn is decided by. A reader sees one state of everything.
-fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, Fault> {
+/// What of a schedule an advance is decided by. A reader sees one state of everything.
+fn snapshot(session: &mut Session<'_>, schedule: Schedule) -> Result<ScheduleSnapshot, Fault> {
     let id = schedule.id.uuid();
     let query = session.statements.get(Sql::OccurrenceBuffered)?;
-    let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
+    let rows = query.query_map((id.as_bytes(), count(PLAN_MAX)), |row| {
         let task: Option<[u8; 16]> = row.get(2)?;
         Ok((row.get(0)?, row.get(1)?, task.map(Uuid::from_bytes), row.get(3)?))
     })?;
     let waiting: Vec<(i64, i64, Option<Uuid>, Option<String>)> = rows.collect::<Result<_, _>>()?;
     let query = session.statements.get(Sql::OccurrenceWatched)?;
-    let rows = query.query_map((id.as_bytes(), count(TURN)), |row| {
+    let rows = query.query_map((id.as_bytes(), count(PLAN_MAX)), |row| {
         let state: Option<i64> = row.get(2)?;
         Ok(Watched {
             instant: Timestamp::from_millis(row.get(0)?),
@@ -240,7 +250,7 @@ fn standing(session: &mut Session<'_>, schedule: Schedule) -> Result<Standing, F
         buffered.push(Buffered { instant, origin });
         promised.extend(promise(instant, task, detail));
     }
-    Ok(Standing { schedule, buffered, watched, promised })
+    Ok(ScheduleSnapshot { schedule, buffered, watched, promised })
 }
 
 fn schedule_columns(row: &Row<'_>) -> rusqlite::Result<ScheduleColumns> {

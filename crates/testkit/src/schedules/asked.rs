@@ -1,24 +1,25 @@
-//! Runs that somebody asked for under a key, edits within a turn, and what counts as a run.
+//! Runs that somebody asked for under a key, edits within an advance, and what counts as a run.
 
 use punctual_core::ids::TaskId;
-use punctual_core::schedule::plan::Origin;
+use punctual_core::schedules::plan::Origin;
 use punctual_core::schedules::{
-    Asked, KeyOwner, Outcome, Pause, Promise, Record, Recorded, Schedule, Standing, Switch, Turn, Turned,
+    Advance, Advanced, KeyOwner, KeyedTrigger, OccurrenceOutcome, PauseSwitch, Promise, Record, Schedule,
+    SchedulePause, ScheduleSnapshot,
 };
 use punctual_core::store::Inserted;
 use punctual_core::task::Idempotency;
 use punctual_core::time::Timestamp;
 
-use super::made::{done, get, lost, occurrences, record, replace, standing, stored};
-use super::{fired, of_schedule, turn};
+use super::made::{done, get, lost, occurrences, record, replace, snapshot, stored};
+use super::{advance, fired, of_schedule};
 use crate::fixtures::{TENANT, at, json, task};
 use crate::store::{StoreFactory, StoreFixture, all_of};
 
 const DIGEST: [u8; 32] = [7; 32];
 
-fn asked(key: &str, instant: Timestamp, task: TaskId) -> Asked {
+fn asked(key: &str, instant: Timestamp, task: TaskId) -> KeyedTrigger {
     let idempotency = Idempotency { key: key.to_owned(), fingerprint: DIGEST };
-    Asked { tenant: TENANT.to_owned(), idempotency, instant, task }
+    KeyedTrigger { tenant: TENANT.to_owned(), idempotency, instant, task }
 }
 
 async fn owner(fixture: &StoreFixture<'_>, key: &str) -> Option<KeyOwner> {
@@ -26,7 +27,7 @@ async fn owner(fixture: &StoreFixture<'_>, key: &str) -> Option<KeyOwner> {
 }
 
 fn waits(instant: Timestamp) -> Record {
-    Record { origin: Origin::Manual, ..record(instant, Recorded::Buffered) }
+    Record { origin: Origin::Manual, ..record(instant, OccurrenceOutcome::Buffered) }
 }
 
 /// Other origins count as ever, and the last run may be one of a backfill.
@@ -35,7 +36,7 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     let was = stored(&fixture, "nightly").await;
     let of = |instant, origin| Record { origin, ..fired(instant, &of_schedule(&was, instant)) };
     let records = vec![of(at(0), Origin::Due), of(at(1), Origin::Manual), of(at(2), Origin::Backfill)];
-    assert_eq!(done(&fixture, turn(&was, records)).await.len(), 3);
+    assert_eq!(done(&fixture, advance(&was, records)).await.len(), 3);
     let progress = get(&fixture, &was).await.unwrap().progress;
     assert_eq!((progress.run_count, progress.last_run_at), (2, Some(at(1))));
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 3);
@@ -47,19 +48,21 @@ pub async fn a_key_is_asked_under_once(factory: &dyn StoreFactory) {
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
     assert_eq!(owner(&fixture, "k").await, None);
     let made = of_schedule(&was, at(0));
-    let first = Turn { asked: Some(asked("k", at(0), made.id)), ..turn(&was, vec![fired(at(0), &made)]) };
+    let first = Advance { asked: Some(asked("k", at(0), made.id)), ..advance(&was, vec![fired(at(0), &made)]) };
     assert_eq!(done(&fixture, first).await, [at(0)]);
     assert_eq!(owner(&fixture, "k").await, Some(KeyOwner { task: made.id, fingerprint: DIGEST }));
     assert_eq!(fixture.schedules.key_owner("other", "k").await.unwrap(), None);
 
     let late = of_schedule(&other, at(5));
-    lost(&fixture, Turn { asked: Some(asked("k", at(5), late.id)), ..turn(&other, vec![fired(at(5), &late)]) }).await;
+    lost(&fixture, Advance { asked: Some(asked("k", at(5), late.id)), ..advance(&other, vec![fired(at(5), &late)]) })
+        .await;
     assert_eq!(get(&fixture, &other).await.as_ref(), Some(&other));
     assert_eq!((occurrences(&fixture, &other).await, fixture.list(all_of(TENANT), 10).await.len()), (vec![], 1));
     let submitted = fixture.store.insert(vec![task().key("k", 1).build()]).await.unwrap().remove(0);
     assert!(matches!(submitted, Inserted::KeyReused(id) if id == made.id), "{submitted:?}");
 
-    let taken = Turn { revision: 2, asked: Some(asked("l", at(0), late.id)), ..turn(&was, vec![fired(at(0), &late)]) };
+    let taken =
+        Advance { revision: 2, asked: Some(asked("l", at(0), late.id)), ..advance(&was, vec![fired(at(0), &late)]) };
     assert_eq!(done(&fixture, taken).await, [], "its instant has a record");
     assert_eq!(owner(&fixture, "l").await, None, "and its key is free");
 }
@@ -69,36 +72,43 @@ pub async fn what_waits_knows_the_task_of_its_key(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let was = stored(&fixture, "nightly").await;
     let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
-    let asks = Turn { asked: Some(asked("k", at(0), one.id)), ..turn(&was, vec![waits(at(0))]) };
+    let asks = Advance { asked: Some(asked("k", at(0), one.id)), ..advance(&was, vec![waits(at(0))]) };
     assert_eq!(done(&fixture, asks).await, [at(0)]);
-    let asks =
-        Turn { revision: 2, asked: Some(asked("l", at(1), two.id)), ..turn(&was, vec![waits(at(1)), waits(at(2))]) };
+    let asks = Advance {
+        revision: 2,
+        asked: Some(asked("l", at(1), two.id)),
+        ..advance(&was, vec![waits(at(1)), waits(at(2))])
+    };
     assert_eq!(done(&fixture, asks).await, [at(1), at(2)]);
-    let now: Standing = standing(&fixture, &was).await;
+    let now: ScheduleSnapshot = snapshot(&fixture, &was).await;
     let promise = |key: &str, instant, task| Promise { instant, task, key: Some(key.to_owned()) };
     assert_eq!((now.buffered.len(), now.promised), (3, vec![promise("k", at(0), one.id), promise("l", at(1), two.id)]));
     assert!(occurrences(&fixture, &was).await.iter().all(|told| told.task.is_none() && told.detail.is_none()));
 
     let after = vec![
         Record { waited: true, origin: Origin::Manual, ..fired(at(0), &one) },
-        Record { waited: true, origin: Origin::Manual, ..record(at(1), Recorded::Skipped) },
+        Record { waited: true, origin: Origin::Manual, ..record(at(1), OccurrenceOutcome::Skipped) },
     ];
-    done(&fixture, Turn { revision: 3, ..turn(&was, after) }).await;
-    assert_eq!(standing(&fixture, &was).await.promised, []);
+    done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await;
+    assert_eq!(snapshot(&fixture, &was).await.promised, []);
     let told: Vec<_> = occurrences(&fixture, &was).await.iter().map(|told| (told.outcome, told.task)).collect();
     assert_eq!(
         told,
-        [(Outcome::Buffered, None), (Outcome::Skipped, None), (Outcome::Fired, Some(one.id))],
+        [
+            (OccurrenceOutcome::Buffered, None),
+            (OccurrenceOutcome::Skipped, None),
+            (OccurrenceOutcome::Fired, Some(one.id))
+        ],
         "from the newest"
     );
     assert_eq!(owner(&fixture, "k").await.map(|owner| owner.task), Some(one.id));
 }
 
-/// With what the turn records, or not at all.
-pub async fn a_turn_edits_in_the_same_write(factory: &dyn StoreFactory) {
+/// With what the advance records, or not at all.
+pub async fn an_advance_edits_in_the_same_write(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (mut was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
-    was.set_pause(Some(Pause { at: at(1), reason: None }));
+    was.set_pause(Some(SchedulePause { at: at(1), reason: None }));
     replace(&fixture, &was).await;
     let was = get(&fixture, &was).await.unwrap();
     let edited = |name: &str| {
@@ -107,14 +117,14 @@ pub async fn a_turn_edits_in_the_same_write(factory: &dyn StoreFactory) {
         edited.set_pause(None);
         Some(Box::new(edited))
     };
-    let goes_on = |name: &str| Turn {
+    let goes_on = |name: &str| Advance {
         edited: edited(name),
-        switch: Some(Switch::Resume),
+        switch: Some(PauseSwitch::Resume),
         now: at(9),
-        ..turn(&was, vec![record(at(0), Recorded::Skipped)])
+        ..advance(&was, vec![record(at(0), OccurrenceOutcome::Skipped)])
     };
-    let turned = fixture.schedules.turn(None, vec![goes_on("other")]).await.unwrap().unwrap().remove(0);
-    assert!(matches!(turned, Turned::NameTaken), "{turned:?}");
+    let advanced = fixture.schedules.advance(None, vec![goes_on("other")]).await.unwrap().unwrap().remove(0);
+    assert!(matches!(advanced, Advanced::NameTaken), "{advanced:?}");
     assert_eq!((get(&fixture, &was).await, get(&fixture, &other).await), (Some(was.clone()), Some(other)));
     assert_eq!(occurrences(&fixture, &was).await, []);
 

@@ -1,11 +1,12 @@
-//! Schedules, records and turns as the suite needs them, and the calls it makes with them.
+//! Schedules, records and advances as the suite needs them, and the calls it makes with them.
 
 use punctual_core::coordinator::{LEADER, Lease};
+use punctual_core::cron::{Cron, Pattern, Rules, Timing};
 use punctual_core::ids::{NodeId, ScheduleId};
-use punctual_core::schedule::plan::{CatchUp, Origin, Overlap, Spec};
-use punctual_core::schedule::{Cron, Pattern, Rules, Timing};
+use punctual_core::schedules::plan::{CatchUp, Origin, Overlap, Spec};
 use punctual_core::schedules::{
-    Definition, Inserted, Occurrence, Progress, Record, Recorded, Replaced, Schedule, Standing, Turn, Turned,
+    Advance, Advanced, Definition, FiredTask, Occurrence, OccurrenceOutcome, Progress, Record, Replaced, Schedule,
+    ScheduleInserted, ScheduleSnapshot,
 };
 use punctual_core::task::NewTask;
 use punctual_core::time::Timestamp;
@@ -36,13 +37,13 @@ pub(crate) fn schedule(name: &str) -> Schedule {
         updated_at: at(-1),
         definition: Definition { spec, pause_on_failure: false, task: json(r#"{"type":"t"}"#) },
         pause: None,
-        progress: Progress { next_run_at: Some(at(0)), look_at: Some(at(0)), ..Progress::default() },
+        progress: Progress { next_run_at: Some(at(0)), next_check_at: Some(at(0)), ..Progress::default() },
     }
 }
 
 pub(crate) async fn stored(fixture: &StoreFixture<'_>, name: &str) -> Schedule {
     let schedule = schedule(name);
-    assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), Inserted::Created);
+    assert_eq!(fixture.schedules.insert(schedule.clone()).await.unwrap(), ScheduleInserted::Created);
     assert_eq!(get(fixture, &schedule).await.as_ref(), Some(&schedule), "what was written is read");
     schedule
 }
@@ -53,16 +54,16 @@ pub(crate) fn of_schedule(schedule: &Schedule, due_at: Timestamp) -> NewTask {
     new
 }
 
-/// A turn that leaves the next instant as it is.
-pub(crate) fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
-    Turn {
+/// An advance that leaves the next instant as it is.
+pub(crate) fn advance(schedule: &Schedule, records: Vec<Record>) -> Advance {
+    Advance {
         id: schedule.id,
         revision: schedule.revision,
         now: at(0),
         records,
         rested: Vec::new(),
         next_run_at: schedule.progress.next_run_at,
-        look_at: schedule.progress.look_at,
+        next_check_at: schedule.progress.next_check_at,
         skipped: 0,
         missed: 0,
         switch: None,
@@ -71,12 +72,13 @@ pub(crate) fn turn(schedule: &Schedule, records: Vec<Record>) -> Turn {
     }
 }
 
-pub(crate) fn record(instant: Timestamp, outcome: Recorded) -> Record {
+pub(crate) fn record(instant: Timestamp, outcome: OccurrenceOutcome) -> Record {
     Record {
         instant,
         origin: Origin::Due,
         waited: false,
         outcome,
+        fired: None,
         reason: "on_time".to_owned(),
         detail: None,
         covers: None,
@@ -84,20 +86,21 @@ pub(crate) fn record(instant: Timestamp, outcome: Recorded) -> Record {
 }
 
 pub(crate) fn fired(instant: Timestamp, task: &NewTask) -> Record {
-    record(instant, Recorded::Fired { task: Box::new(task.clone()), watched: true })
+    let fired = FiredTask { task: Box::new(task.clone()), watched: true };
+    Record { fired: Some(fired), ..record(instant, OccurrenceOutcome::Fired) }
 }
 
-/// Writes a turn, which must be written; gives the instants that were recorded.
-pub(crate) async fn done(fixture: &StoreFixture<'_>, turn: Turn) -> Vec<Timestamp> {
-    match fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0) {
-        Turned::Done { recorded, .. } => recorded,
-        turned => panic!("{turned:?}"),
+/// Writes an advance, which must be written; gives the instants that were recorded.
+pub(crate) async fn done(fixture: &StoreFixture<'_>, advance: Advance) -> Vec<Timestamp> {
+    match fixture.schedules.advance(None, vec![advance]).await.unwrap().unwrap().remove(0) {
+        Advanced::Done { recorded, .. } => recorded,
+        advanced => panic!("{advanced:?}"),
     }
 }
 
-pub(crate) async fn lost(fixture: &StoreFixture<'_>, turn: Turn) {
-    let turned = fixture.schedules.turn(None, vec![turn]).await.unwrap().unwrap().remove(0);
-    assert!(matches!(turned, Turned::Lost), "{turned:?}");
+pub(crate) async fn lost(fixture: &StoreFixture<'_>, advance: Advance) {
+    let advanced = fixture.schedules.advance(None, vec![advance]).await.unwrap().unwrap().remove(0);
+    assert!(matches!(advanced, Advanced::Lost), "{advanced:?}");
 }
 
 pub(crate) async fn replace(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Replaced {
@@ -108,19 +111,19 @@ pub(crate) async fn get(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Opti
     fixture.schedules.get(&schedule.tenant, schedule.id).await.unwrap()
 }
 
-pub(crate) async fn standing(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Standing {
-    fixture.schedules.standing(&schedule.tenant, schedule.id).await.unwrap().expect("it is there")
+pub(crate) async fn snapshot(fixture: &StoreFixture<'_>, schedule: &Schedule) -> ScheduleSnapshot {
+    fixture.schedules.snapshot(&schedule.tenant, schedule.id).await.unwrap().expect("it is there")
 }
 
-pub(crate) async fn due(fixture: &StoreFixture<'_>, now: Timestamp) -> Vec<Standing> {
+pub(crate) async fn due(fixture: &StoreFixture<'_>, now: Timestamp) -> Vec<ScheduleSnapshot> {
     let due = fixture.schedules.due(now, None, 100).await.unwrap();
     assert_eq!(due.next, None);
-    due.standings
+    due.snapshots
 }
 
-pub(crate) fn keys(standings: &[Standing]) -> Vec<(Timestamp, ScheduleId)> {
-    let key = |standing: &Standing| (standing.schedule.progress.look_at.unwrap(), standing.schedule.id);
-    standings.iter().map(key).collect()
+pub(crate) fn keys(snapshots: &[ScheduleSnapshot]) -> Vec<(Timestamp, ScheduleId)> {
+    let key = |snapshot: &ScheduleSnapshot| (snapshot.schedule.progress.next_check_at.unwrap(), snapshot.schedule.id);
+    snapshots.iter().map(key).collect()
 }
 
 pub(crate) async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule) -> Vec<Occurrence> {

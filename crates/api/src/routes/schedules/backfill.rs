@@ -4,13 +4,13 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_core::schedule::plan::{self, Origin, Plan, Reason};
-use punctual_core::schedules::{Record, Recorded, Turn, Turned};
+use punctual_core::schedules::plan::{self, Origin, Plan, Reason};
+use punctual_core::schedules::{Advance, Advanced, OccurrenceOutcome, Record};
 use punctual_core::time::Timestamp;
 use punctual_submission::Faults;
-use punctual_submission::occurrences::known;
+use punctual_submission::occurrences::plan_input;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
+use super::change::{ROUNDS, SchedulePath, check_version, find_snapshot, kept_changing, lock_schedule, write};
 use crate::answer::json;
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
@@ -42,10 +42,10 @@ pub async fn backfill_schedule(
     JsonBody(wanted): JsonBody<wire::Backfill>,
 ) -> Result<Response, Problem> {
     let (from, to) = range(&wanted, api.clock.now())?;
-    let _turn = take_turn(&api, &tenant, id).await?;
+    let _lock = lock_schedule(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
-        let standing = find_standing(&api, &tenant, id).await?;
-        let (now, schedule) = (api.clock.now(), &standing.schedule);
+        let snapshot = find_snapshot(&api, &tenant, id).await?;
+        let (now, schedule) = (api.clock.now(), &snapshot.schedule);
         check_version(&condition, schedule)?;
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
         // What is not decided yet will be, by itself.
@@ -56,9 +56,9 @@ pub async fn backfill_schedule(
             return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: 0 }));
         }
         let unchanged = Plan { next_run_at: next, ..Plan::default() };
-        let turn = api.occurrences.turn(&standing, &unchanged, now);
-        let turn = Turn { records, look_at: schedule.look_at(true), ..turn };
-        if let Turned::Done { recorded, .. } = write(&api, turn).await? {
+        let advance = api.occurrences.advance(&snapshot, &unchanged, now);
+        let advance = Advance { records, next_check_at: schedule.next_check_at(true), ..advance };
+        if let Advanced::Done { recorded, .. } = write(&api, advance).await? {
             return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: recorded.len() as u64 }));
         }
     }
@@ -87,20 +87,20 @@ pub async fn withdraw_backfill(
     SchedulePath(id): SchedulePath,
     condition: If,
 ) -> Result<Response, Problem> {
-    let _turn = take_turn(&api, &tenant, id).await?;
+    let _lock = lock_schedule(&api, &tenant, id).await?;
     let (mut instants, mut lost) = (0, 0);
     while lost < ROUNDS {
-        let standing = find_standing(&api, &tenant, id).await?;
-        check_version(&condition, &standing.schedule)?;
-        let plan = plan::withdraw(&known(&standing));
+        let snapshot = find_snapshot(&api, &tenant, id).await?;
+        check_version(&condition, &snapshot.schedule)?;
+        let plan = plan::withdraw(&plan_input(&snapshot));
         if plan.decisions.is_empty() {
-            if standing.buffered.len() >= plan::TURN {
+            if snapshot.buffered.len() >= plan::PLAN_MAX {
                 return Err(crowded_out());
             }
             return Ok(json(StatusCode::OK, &wire::BackfillAnswer { instants }));
         }
-        match write(&api, api.occurrences.turn(&standing, &plan, api.clock.now())).await? {
-            Turned::Done { recorded, .. } => instants += recorded.len() as u64,
+        match write(&api, api.occurrences.advance(&snapshot, &plan, api.clock.now())).await? {
+            Advanced::Done { recorded, .. } => instants += recorded.len() as u64,
             _ => lost += 1,
         }
     }
@@ -140,7 +140,8 @@ fn waiting(instant: Timestamp) -> Record {
         instant,
         origin: Origin::Backfill,
         waited: false,
-        outcome: Recorded::Buffered,
+        outcome: OccurrenceOutcome::Buffered,
+        fired: None,
         reason: Reason::Backfilled.as_str().to_owned(),
         detail: None,
         covers: None,

@@ -1,4 +1,8 @@
-//! Changes of schedules that others change too: read, decide, write if nobody was faster, else again.
+//! Changes of schedules under concurrency: read, decide, write on the condition that nothing changed,
+//! and start again if something did.
+//!
+//! Called by every verb that changes a schedule. Invariant: before an edit or a pause, what is due is
+//! decided by the schedule as it was.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::header::ETAG;
@@ -6,10 +10,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_core::ids::ScheduleId;
-use punctual_core::schedule::plan;
-use punctual_core::schedules::{Definition, Pause, Replaced, Schedule, Standing, Switch, Turn, Turned};
+use punctual_core::schedules::plan;
+use punctual_core::schedules::{
+    Advance, Advanced, Definition, PauseSwitch, Replaced, Schedule, SchedulePause, ScheduleSnapshot,
+};
 use punctual_core::time::Timestamp;
-use punctual_submission::occurrences::{Prepared, known};
+use punctual_submission::occurrences::{Prepared, plan_input};
 use punctual_submission::{CheckedSchedule, ScheduleValidator};
 use tokio::sync::OwnedMutexGuard;
 
@@ -19,14 +25,14 @@ use crate::problem::{Code, Problem};
 use crate::schedules::view;
 use crate::state::Api;
 
-/// How often a lost race is run again. Each loss means that somebody else has written the schedule, on another node for
-/// the most part: on this one they take turns (`crate::schedules::Doors`).
+/// How often a lost race is run again. After a loss another writer has succeeded, mostly on another
+/// node: on this one a lock serialises them (`crate::schedules::KeyedMutex`).
 pub const ROUNDS: usize = 64;
 
-/// What refusals call it.
+/// The word for it in errors.
 pub const SCHEDULE: &str = "schedule";
 
-/// The id of the schedule in the path. What is not an id names no schedule.
+/// The id of the schedule in the path. Text that is no id names no schedule.
 pub struct SchedulePath(pub ScheduleId);
 
 impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
@@ -40,7 +46,7 @@ impl<S: Send + Sync> FromRequestParts<S> for SchedulePath {
     }
 }
 
-/// The name of a schedule in the path. What is no text names none.
+/// The name of a schedule in the path. A path that is not valid UTF-8 names none.
 pub struct NamePath(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for NamePath {
@@ -48,9 +54,9 @@ impl<S: Send + Sync> FromRequestParts<S> for NamePath {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         let named = Path::<String>::from_request_parts(parts, state).await;
-        named
-            .map(|Path(name)| Self(name))
-            .map_err(|_| Problem::new(Code::NotFound, "there is no schedule with this name: the path is no text"))
+        named.map(|Path(name)| Self(name)).map_err(|_| {
+            Problem::new(Code::NotFound, "there is no schedule with this name: the name in the path is not valid UTF-8")
+        })
     }
 }
 
@@ -64,16 +70,16 @@ pub fn name_taken(name: &str) -> Problem {
     Problem::new(Code::NameTaken, format!("there is a schedule named {name} already; nothing was changed"))
 }
 
-/// A schedule that was written by others each time.
+/// A schedule that another writer changed on each try.
 pub fn kept_changing() -> Problem {
     Problem::new(Code::Conflict, "the schedule changed each time we tried; nothing was done").retry_after(1)
 }
 
-/// Waits until nobody else on this node writes the schedule, for as long as what it gives is kept.
-pub async fn take_turn(api: &Api, tenant: &str, id: ScheduleId) -> Result<OwnedMutexGuard<()>, Problem> {
+/// Locks the schedule against other requests on this node, until the guard is dropped.
+pub async fn lock_schedule(api: &Api, tenant: &str, id: ScheduleId) -> Result<OwnedMutexGuard<()>, Problem> {
     let crowded =
         || Problem::new(Code::Overloaded, "too many wait to write this schedule; nothing was done").retry_after(1);
-    api.doors.pass(tenant, id).await.ok_or_else(crowded)
+    api.schedule_locks.lock(tenant, id).await.ok_or_else(crowded)
 }
 
 /// Refuses a schedule at another version.
@@ -94,9 +100,9 @@ pub async fn find(api: &Api, tenant: &str, id: ScheduleId) -> Result<Schedule, P
     api.schedules.get(tenant, id).await?.ok_or_else(no_such_schedule)
 }
 
-/// Reads a schedule of a tenant with all that a turn is decided by.
-pub async fn find_standing(api: &Api, tenant: &str, id: ScheduleId) -> Result<Standing, Problem> {
-    api.schedules.standing(tenant, id).await?.ok_or_else(no_such_schedule)
+/// Reads a schedule of a tenant with everything that an advance is based on.
+pub async fn find_snapshot(api: &Api, tenant: &str, id: ScheduleId) -> Result<ScheduleSnapshot, Problem> {
+    api.schedules.snapshot(tenant, id).await?.ok_or_else(no_such_schedule)
 }
 
 /// The validator of a request about a schedule that was made at `created_at`.
@@ -106,8 +112,8 @@ pub fn validator<'a>(api: &'a Api, tenant: &'a str, created_at: Option<Timestamp
     ScheduleValidator { rules: &api.config.submission, tenant, now, node: api.node, created_at }
 }
 
-/// Writes what `wanted` says of a schedule, its pause included, in one write; `wanted` is made anew for each try. Gives the
-/// schedule as it is then.
+/// Replaces a schedule, its pause included, in one write, and returns it as it is then. `wanted` makes
+/// the new schedule of the current one, once for each try.
 pub async fn rewrite(
     api: &Api,
     tenant: &str,
@@ -115,10 +121,10 @@ pub async fn rewrite(
     condition: &If,
     wanted: impl Fn(&Schedule) -> Result<CheckedSchedule, Problem>,
 ) -> Result<Schedule, Problem> {
-    let _turn = take_turn(api, tenant, id).await?;
+    let _lock = lock_schedule(api, tenant, id).await?;
     for _ in 0..ROUNDS {
-        let (standing, now) = (find_standing(api, tenant, id).await?, api.clock.now());
-        let schedule = &standing.schedule;
+        let (snapshot, now) = (find_snapshot(api, tenant, id).await?, api.clock.now());
+        let schedule = &snapshot.schedule;
         check_version(condition, schedule)?;
         let CheckedSchedule { name, definition, paused } = wanted(schedule)?;
         let new_timing = definition.spec.timing != schedule.definition.spec.timing;
@@ -126,19 +132,19 @@ pub async fn rewrite(
         let is_paused = schedule.pause.is_some();
         let switches = paused.is_some_and(|paused| paused != is_paused);
         if edited.is_none() && !switches {
-            return Ok(standing.schedule);
+            return Ok(snapshot.schedule);
         }
-        // What went by in a pause is recorded when it ends, unless it could not be told then when that was.
-        if (!is_paused || new_timing) && decide_due(api, &standing, now).await? {
+        // Instants that went by in a pause are recorded when it ends, unless the edit changes the timing.
+        if (!is_paused || new_timing) && decide_due(api, &snapshot, now).await? {
             continue;
         }
         let written = if switches && is_paused {
-            go_on(api, standing, edited, now).await?
+            write_resume(api, snapshot, edited, now).await?
         } else {
-            let mut edited = edited.unwrap_or_else(|| anew(schedule, now));
+            let mut edited = edited.unwrap_or_else(|| next_version(schedule, now));
             if switches {
-                edited.set_pause(Some(Pause { at: now, reason: None }));
-                edited.progress.look_at = edited.look_at(true);
+                edited.set_pause(Some(SchedulePause { at: now, reason: None }));
+                edited.progress.next_check_at = edited.next_check_at(true);
             }
             api.schedules.replace(edited).await?
         };
@@ -151,34 +157,34 @@ pub async fn rewrite(
     Err(kept_changing())
 }
 
-/// Decides what of a schedule is due at `now`, by what it is until somebody changes it: after the change nobody could tell
-/// what had become of it. True if there was something; then the schedule is to be read again, whoever was faster.
-async fn decide_due(api: &Api, standing: &Standing, now: Timestamp) -> Result<bool, Problem> {
-    let schedule = &standing.schedule;
+/// Decides what is due at `now` by the schedule as it is before its change. True if something was due:
+/// then the caller reads the schedule again, whether or not this write won.
+async fn decide_due(api: &Api, snapshot: &ScheduleSnapshot, now: Timestamp) -> Result<bool, Problem> {
+    let schedule = &snapshot.schedule;
     if schedule.progress.next_run_at.is_none_or(|at| at > now) {
         return Ok(false);
     }
     let prepared = if schedule.pause.is_some() {
-        let known = known(standing);
+        let known = plan_input(snapshot);
         let skipped = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
-        Prepared::Turn(Box::new(api.occurrences.turn(standing, &skipped, now)), false)
+        Prepared::Advance(Box::new(api.occurrences.advance(snapshot, &skipped, now)), false)
     } else {
-        api.occurrences.look(None, standing, now).await?
+        api.occurrences.check(None, snapshot, now).await?
     };
     match prepared {
-        Prepared::Turn(turn, _) => write(api, *turn).await.map(|_| true),
+        Prepared::Advance(advance, _) => write(api, *advance).await.map(|_| true),
         Prepared::Again => Ok(true),
         Prepared::Nothing | Prepared::NotLeader => Ok(false),
     }
 }
 
 /// The schedule at its next version.
-fn anew(schedule: &Schedule, now: Timestamp) -> Schedule {
+fn next_version(schedule: &Schedule, now: Timestamp) -> Schedule {
     Schedule { version: schedule.version + 1, updated_at: now, ..schedule.clone() }
 }
 
-/// The schedule with another name and definition; none if they are the same. If its instants are others, it goes on with
-/// the first of them after now.
+/// The schedule with another name and definition; none if they are the same. If its instants change, it
+/// continues with the first of them after now.
 fn edited(
     api: &Api,
     schedule: &Schedule,
@@ -198,19 +204,20 @@ fn edited(
         validator.check_instants(spec)?;
         first()
     } else if spec.max_runs != old.max_runs {
-        // A greater limit lets one go on that had ended by the smaller.
+        // A greater limit continues a schedule that had ended by the smaller one.
         first().and(progress.next_run_at.or_else(first))
     } else {
         progress.next_run_at
     };
     let mut edited =
         Schedule { name, definition, progress, version: schedule.version + 1, updated_at: now, ..schedule.clone() };
-    // The cron loop looks at it once and sees when it has to do so again.
-    edited.progress.look_at = edited.look_at(true);
+    // The cron loop checks it once and computes the next check.
+    edited.progress.next_check_at = edited.next_check_at(true);
     Ok(Some(edited))
 }
 
-/// Pauses a schedule. One that is paused gets the reason, if there is one; it stays paused since when it was.
+/// Pauses a schedule. If it is paused already, it gets the new reason, if there is one, and keeps the
+/// start of its pause.
 pub async fn pause(
     api: &Api,
     tenant: &str,
@@ -218,23 +225,23 @@ pub async fn pause(
     condition: &If,
     reason: Option<&str>,
 ) -> Result<Schedule, Problem> {
-    let _turn = take_turn(api, tenant, id).await?;
+    let _lock = lock_schedule(api, tenant, id).await?;
     for _ in 0..ROUNDS {
-        let (standing, now) = (find_standing(api, tenant, id).await?, api.clock.now());
-        let schedule = &standing.schedule;
+        let (snapshot, now) = (find_snapshot(api, tenant, id).await?, api.clock.now());
+        let schedule = &snapshot.schedule;
         check_version(condition, schedule)?;
-        let is_same = |was: &Pause| reason.is_none() || was.reason.as_deref() == reason;
+        let is_same = |was: &SchedulePause| reason.is_none() || was.reason.as_deref() == reason;
         if schedule.pause.as_ref().is_some_and(is_same) {
-            return Ok(standing.schedule);
+            return Ok(snapshot.schedule);
         }
-        // What was due before the pause was not skipped by it.
-        if schedule.pause.is_none() && decide_due(api, &standing, now).await? {
+        // The pause does not skip what was due before it.
+        if schedule.pause.is_none() && decide_due(api, &snapshot, now).await? {
             continue;
         }
-        let mut paused = anew(schedule, now);
+        let mut paused = next_version(schedule, now);
         let at = schedule.pause.as_ref().map_or(now, |was| was.at);
-        paused.set_pause(Some(Pause { at, reason: reason.map(str::to_owned) }));
-        paused.progress.look_at = paused.look_at(true);
+        paused.set_pause(Some(SchedulePause { at, reason: reason.map(str::to_owned) }));
+        paused.progress.next_check_at = paused.next_check_at(true);
         if api.schedules.replace(paused).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }
@@ -242,50 +249,51 @@ pub async fn pause(
     Err(kept_changing())
 }
 
-/// Lets a schedule go on, unless it is not paused. What went by meanwhile is recorded as skipped.
+/// Resumes a schedule, if it is paused. The instants that went by are recorded as skipped.
 pub async fn resume(api: &Api, tenant: &str, id: ScheduleId, condition: &If) -> Result<Schedule, Problem> {
-    let _turn = take_turn(api, tenant, id).await?;
+    let _lock = lock_schedule(api, tenant, id).await?;
     for _ in 0..ROUNDS {
-        let standing = find_standing(api, tenant, id).await?;
-        check_version(condition, &standing.schedule)?;
-        if standing.schedule.pause.is_none() {
-            return Ok(standing.schedule);
+        let snapshot = find_snapshot(api, tenant, id).await?;
+        check_version(condition, &snapshot.schedule)?;
+        if snapshot.schedule.pause.is_none() {
+            return Ok(snapshot.schedule);
         }
-        if go_on(api, standing, None, api.clock.now()).await? == Replaced::Done {
+        if write_resume(api, snapshot, None, api.clock.now()).await? == Replaced::Done {
             return find(api, tenant, id).await;
         }
     }
     Err(kept_changing())
 }
 
-/// Lets a paused schedule go on, as `edited` if it is edited by the same write.
-async fn go_on(
+/// Resumes a paused schedule, as `edited` if the same write edits it.
+async fn write_resume(
     api: &Api,
-    mut standing: Standing,
+    mut snapshot: ScheduleSnapshot,
     edited: Option<Schedule>,
     now: Timestamp,
 ) -> Result<Replaced, Problem> {
     let edited = edited.map(|mut edited| {
-        // The turn counts the version, once for both.
-        edited.version = standing.schedule.version;
+        // The advance increments the version, once for both.
+        edited.version = snapshot.schedule.version;
         edited.set_pause(None);
-        standing.schedule = edited.clone();
+        snapshot.schedule = edited.clone();
         Box::new(edited)
     });
-    standing.schedule.set_pause(None);
-    let schedule = &standing.schedule;
-    let known = known(&standing);
+    snapshot.schedule.set_pause(None);
+    let schedule = &snapshot.schedule;
+    let known = plan_input(&snapshot);
     let plan = plan::resume(schedule.id, &schedule.definition.spec, &known, now);
-    let turn = Turn { switch: Some(Switch::Resume), edited, ..api.occurrences.turn(&standing, &plan, now) };
-    Ok(match write(api, turn).await? {
-        Turned::Done { .. } => Replaced::Done,
-        Turned::Lost => Replaced::Lost,
-        Turned::NameTaken => Replaced::NameTaken,
+    let advance =
+        Advance { switch: Some(PauseSwitch::Resume), edited, ..api.occurrences.advance(&snapshot, &plan, now) };
+    Ok(match write(api, advance).await? {
+        Advanced::Done { .. } => Replaced::Done,
+        Advanced::Lost => Replaced::Lost,
+        Advanced::NameTaken => Replaced::NameTaken,
     })
 }
 
-/// Writes a turn that somebody asked for.
-pub async fn write(api: &Api, turn: Turn) -> Result<Turned, Problem> {
-    let turned = api.schedules.turn(None, vec![turn]).await?.and_then(|mut turned| turned.pop());
-    turned.ok_or_else(|| Problem::new(Code::Internal, "it is not known what became of the schedule"))
+/// Writes an advance that a request asked for.
+pub async fn write(api: &Api, advance: Advance) -> Result<Advanced, Problem> {
+    let advanced = api.schedules.advance(None, vec![advance]).await?.and_then(|mut advanced| advanced.pop());
+    advanced.ok_or_else(|| Problem::new(Code::Internal, "it is not known what became of the schedule"))
 }

@@ -6,8 +6,8 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::ScheduleId;
-use punctual_core::schedule::plan;
-use punctual_core::schedules::{Inserted, Pause, Progress, Schedule};
+use punctual_core::schedules::plan;
+use punctual_core::schedules::{Progress, Schedule, ScheduleInserted, SchedulePause};
 use punctual_submission::CheckedSchedule;
 
 use super::change::{name_taken, shown, validator};
@@ -60,11 +60,11 @@ pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result
         pause: None,
         progress: Progress { next_run_at, ..Progress::default() },
     };
-    schedule.set_pause((checked.paused == Some(true)).then_some(Pause { at: now, reason: None }));
-    schedule.progress.look_at = schedule.look_at(false);
+    schedule.set_pause((checked.paused == Some(true)).then_some(SchedulePause { at: now, reason: None }));
+    schedule.progress.next_check_at = schedule.next_check_at(false);
     match api.schedules.insert(schedule.clone()).await? {
-        Inserted::Created => Ok(Some(schedule)),
-        Inserted::NameTaken => Ok(None),
+        ScheduleInserted::Created => Ok(Some(schedule)),
+        ScheduleInserted::NameTaken => Ok(None),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::state::Api;
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(
         ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
+        ("If-Match" = Option<String>, Header, description = "SchedulePause it only at this version"),
     ),
     request_body = Option<wire::PauseSchedule>,
     responses(

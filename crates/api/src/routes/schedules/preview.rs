@@ -5,11 +5,11 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_client::{Page, UpcomingRun};
-use punctual_core::schedule::plan::{Spec, reserved};
-use punctual_core::schedules::Standing;
+use punctual_core::schedules::ScheduleSnapshot;
+use punctual_core::schedules::plan::{Spec, reserved};
 use punctual_core::time::Timestamp;
 
-use super::change::{SchedulePath, find_standing, validator};
+use super::change::{SchedulePath, find_snapshot, validator};
 use crate::answer::json;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
@@ -43,7 +43,7 @@ pub async fn preview_schedule(
     query: Query,
 ) -> Result<Response, Problem> {
     let count = count(query)?;
-    let Standing { schedule, buffered, .. } = find_standing(&api, &tenant, id).await?;
+    let ScheduleSnapshot { schedule, buffered, .. } = find_snapshot(&api, &tenant, id).await?;
     let spec = &schedule.definition.spec;
     let left = spec.runs_left(schedule.progress.run_count, reserved(&buffered));
     Ok(upcoming(spec, left, api.clock.now(), count))

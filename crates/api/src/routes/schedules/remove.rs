@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, shown, take_turn};
+use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, lock_schedule, shown};
 use crate::extract::{If, Tenant};
 use crate::openapi::{Conflict, NotFound, VersionMismatch};
 use crate::problem::Problem;
@@ -31,7 +31,7 @@ pub async fn delete_schedule(
     SchedulePath(id): SchedulePath,
     condition: If,
 ) -> Result<Response, Problem> {
-    let _turn = take_turn(&api, &tenant, id).await?;
+    let _lock = lock_schedule(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
         let schedule = find(&api, &tenant, id).await?;
         check_version(&condition, &schedule)?;

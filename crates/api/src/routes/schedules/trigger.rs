@@ -5,13 +5,15 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedule::plan::{self, Origin};
-use punctual_core::schedules::{Asked, Occurrence, Outcome, Record, Recorded, Schedule, Standing, Turn, Turned};
+use punctual_core::schedules::plan::{self, Origin};
+use punctual_core::schedules::{
+    Advance, Advanced, FiredTask, KeyedTrigger, Occurrence, OccurrenceOutcome, Record, Schedule, ScheduleSnapshot,
+};
 use punctual_core::task::Idempotency;
-use punctual_submission::occurrences::{Prepared, known};
+use punctual_submission::occurrences::{Prepared, plan_input};
 use sha2::{Digest, Sha256};
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_standing, kept_changing, take_turn, write};
+use super::change::{ROUNDS, SchedulePath, check_version, find_snapshot, kept_changing, lock_schedule, write};
 use crate::answer::json;
 use crate::extract::{If, MaybeJsonBody, Tenant};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
@@ -51,51 +53,57 @@ pub async fn trigger_schedule(
     MaybeJsonBody(wire::TriggerSchedule {}): MaybeJsonBody<wire::TriggerSchedule>,
 ) -> Result<Response, Problem> {
     let key = key.map(|key| Idempotency { key, fingerprint: fingerprint(id) });
-    let _turn = take_turn(&api, &tenant, id).await?;
+    let _lock = lock_schedule(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
-        let standing = find_standing(&api, &tenant, id).await?;
-        // Before anything is ended for it: the live task may be the one that was made under this key.
-        if let Some(before) = asked_before(&api, &standing, key.as_ref()).await? {
+        let snapshot = find_snapshot(&api, &tenant, id).await?;
+        // Before any task is ended for it: the live task may be the one that was made under this key.
+        if let Some(before) = replayed(&api, &snapshot, key.as_ref()).await? {
             return Ok(before);
         }
-        let (now, schedule) = (api.clock.now(), &standing.schedule);
+        let (now, schedule) = (api.clock.now(), &snapshot.schedule);
         check_version(&condition, schedule)?;
-        // Read after the revision that the turn needs: if it is written, nothing is newer.
+        // Read after the revision: if the advance is written, no record is newer.
         let newest = api.schedules.occurrences(id, None, 1).await?.pop().map(|newest| newest.instant);
-        let plan = plan::trigger(schedule.id, &schedule.definition.spec, &known(&standing), newest, now);
-        let Prepared::Turn(mut turn, _) = api.occurrences.prepare(None, &standing, plan, now).await? else { continue };
-        turn.asked = key.clone().and_then(|key| asked(schedule, &mut turn, key));
-        let Some(told) = told(&turn) else { continue };
-        if let Turned::Done { recorded, .. } = write(&api, *turn).await?
-            && recorded.contains(&told.instant)
+        let plan = plan::trigger(schedule.id, &schedule.definition.spec, &plan_input(&snapshot), newest, now);
+        let Prepared::Advance(mut advance, _) = api.occurrences.prepare(None, &snapshot, plan, now).await? else {
+            continue;
+        };
+        advance.asked = key.clone().and_then(|key| keyed_trigger(schedule, &mut advance, key));
+        let Some(occurrence) = triggered(&advance) else { continue };
+        if let Advanced::Done { recorded, .. } = write(&api, *advance).await?
+            && recorded.contains(&occurrence.instant)
         {
-            let status = match told.outcome {
-                Outcome::Fired => StatusCode::CREATED,
-                Outcome::Buffered => StatusCode::ACCEPTED,
+            let status = match occurrence.outcome {
+                OccurrenceOutcome::Fired => StatusCode::CREATED,
+                OccurrenceOutcome::Buffered => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            api.metrics.occurrences(told.outcome, 1);
-            return Ok(json(status, &view::occurrence(told)));
+            api.metrics.occurrences(occurrence.outcome, 1);
+            return Ok(json(status, &view::occurrence(occurrence)));
         }
     }
     Err(kept_changing())
 }
 
-/// What a trigger of this schedule means, for ever: it is compared with what earlier versions wrote.
+/// The digest of a trigger of this schedule. It never changes: earlier versions stored it with keys.
 fn fingerprint(id: ScheduleId) -> [u8; 32] {
     Sha256::digest(format!("trigger\n{id}")).into()
 }
 
-/// The answer to a call that was made before under this key.
-async fn asked_before(api: &Api, standing: &Standing, key: Option<&Idempotency>) -> Result<Option<Response>, Problem> {
-    let schedule = &standing.schedule;
+/// The answer to a call under a key that was used before.
+async fn replayed(
+    api: &Api,
+    snapshot: &ScheduleSnapshot,
+    key: Option<&Idempotency>,
+) -> Result<Option<Response>, Problem> {
+    let schedule = &snapshot.schedule;
     let Some(key) = key else { return Ok(None) };
     let Some(owner) = api.schedules.key_owner(&schedule.tenant, &key.key).await? else { return Ok(None) };
     if owner.fingerprint != key.fingerprint {
         let detail = "this idempotency key was used before, for something else; nothing was done";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     }
-    let waits = standing.promised.iter().find(|promise| promise.task == owner.task).map(|promise| promise.instant);
+    let waits = snapshot.promised.iter().find(|promise| promise.task == owner.task).map(|promise| promise.instant);
     let instant = if waits.is_some() {
         waits
     } else {
@@ -112,42 +120,42 @@ async fn asked_before(api: &Api, standing: &Standing, key: Option<&Idempotency>)
                       since; nothing was done";
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     };
-    let status = if record.outcome == Outcome::Buffered { StatusCode::ACCEPTED } else { StatusCode::OK };
+    let status = if record.outcome == OccurrenceOutcome::Buffered { StatusCode::ACCEPTED } else { StatusCode::OK };
     let mut response = json(status, &view::occurrence(record));
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     Ok(Some(response))
 }
 
-/// The run that uses the key: one that fires, or waits.
-fn asked(schedule: &Schedule, turn: &mut Turn, idempotency: Idempotency) -> Option<Asked> {
-    let record = turn.records.iter_mut().rfind(|record| is_asked_for(record))?;
-    let task = match &mut record.outcome {
-        Recorded::Fired { task, .. } => {
+/// The trigger under a key, if its run fires or waits.
+fn keyed_trigger(schedule: &Schedule, advance: &mut Advance, idempotency: Idempotency) -> Option<KeyedTrigger> {
+    let record = advance.records.iter_mut().rfind(|record| is_of_trigger(record))?;
+    let task = match (&mut record.fired, record.outcome) {
+        (Some(FiredTask { task, .. }), _) => {
             task.body.idempotency_key = Some(idempotency.key.clone());
             task.id
         }
-        Recorded::Buffered => TaskId::new(),
-        _ => return None,
+        (None, OccurrenceOutcome::Buffered) => TaskId::new(),
+        (None, _) => return None,
     };
-    Some(Asked { tenant: schedule.tenant.clone(), idempotency, instant: record.instant, task })
+    Some(KeyedTrigger { tenant: schedule.tenant.clone(), idempotency, instant: record.instant, task })
 }
 
-/// Whether a record is of the run that was asked for: one by hand that is new.
-fn is_asked_for(record: &Record) -> bool {
+/// Whether a record is of the triggered run: manual and new.
+fn is_of_trigger(record: &Record) -> bool {
     record.origin == Origin::Manual && !record.waited
 }
 
-/// What becomes of the run that was asked for.
-fn told(turn: &Turn) -> Option<Occurrence> {
-    let record = turn.records.iter().rfind(|record| is_asked_for(record))?;
+/// The occurrence of the triggered run.
+fn triggered(advance: &Advance) -> Option<Occurrence> {
+    let record = advance.records.iter().rfind(|record| is_of_trigger(record))?;
     Some(Occurrence {
         instant: record.instant,
         origin: record.origin,
-        outcome: record.outcome.outcome(),
+        outcome: record.outcome,
         reason: record.reason.clone(),
         detail: record.detail.clone(),
-        task: record.outcome.task().map(|(task, _)| task.id),
+        task: record.fired.as_ref().map(|fired| fired.task.id),
         covers: record.covers,
-        decided_at: turn.now,
+        decided_at: advance.now,
     })
 }

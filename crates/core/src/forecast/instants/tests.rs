@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::schedule::plan::{CatchUp, Overlap};
-use crate::schedule::{Cron, Interval, Pattern, Rules, Timing};
+use crate::cron::{Cron, Interval, Pattern, Rules, Timing};
+use crate::schedules::plan::{CatchUp, Overlap};
 
 /// 2026-05-22T18:00:00Z.
 const START: i64 = 1_779_472_800_000;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use punctual_core::ids::TaskId;
-use punctual_core::schedules::Turned;
+use punctual_core::schedules::Advanced;
 use punctual_core::state::Change;
 use punctual_core::store::{Applied, Beat, Claim, Claimed, Inserted, Start, StoreError};
 use punctual_core::task::{Hold, NewTask, Task};
@@ -23,7 +23,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::postgres::apply::Led;
 use crate::postgres::fault::closed;
 use crate::postgres::resolve::ResolverStep;
-use crate::postgres::schedules::LedTurns;
+use crate::postgres::schedules::LedAdvances;
 
 /// What may wait in a queue at the most, and how much is taken at once.
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub(crate) enum WriteBatch {
     Extend(Jobs<Beat, Option<Hold>>),
     Review(Jobs<TaskId, ()>),
     Resolve(Jobs<ResolverStep, Resolved>),
-    Turn(Jobs<LedTurns, Option<Vec<Turned>>>),
+    Advance(Jobs<LedAdvances, Option<Vec<Advanced>>>),
 }
 
 /// What a call weighs, for the bounds of its queue and of a transaction.
@@ -126,7 +126,7 @@ pub(crate) struct VerbQueues {
     pub extend: VerbQueue<Beat, Option<Hold>>,
     pub review: VerbQueue<TaskId, ()>,
     pub resolve: VerbQueue<ResolverStep, Resolved>,
-    pub turn: VerbQueue<LedTurns, Option<Vec<Turned>>>,
+    pub advance: VerbQueue<LedAdvances, Option<Vec<Advanced>>>,
 }
 
 /// Chooses the queue of a verb.
@@ -146,7 +146,7 @@ impl WriteQueues {
             extend: VerbQueue::new(1),
             review: VerbQueue::new(1),
             resolve: VerbQueue::new(1),
-            turn: VerbQueue::new(1),
+            advance: VerbQueue::new(1),
         };
         let most_with_large = writers.saturating_sub(1).max(1);
         let state = State { all, with_large: 0, most_with_large, number: 0, closed: false };
@@ -254,7 +254,7 @@ impl WriteQueues {
             all.extend.first(sizes),
             all.review.first(sizes),
             all.resolve.first(sizes),
-            all.turn.first(sizes),
+            all.advance.first(sizes),
         ];
         let waits = waits.iter().enumerate();
         let ((_, size), verb) = waits.filter_map(|(verb, first)| first.map(|first| (first, verb))).min()?;
@@ -268,7 +268,7 @@ impl WriteQueues {
             5 => (WriteBatch::Extend(all.extend.take(size, bounds)), busy(|verbs| &mut verbs.extend.busy)),
             6 => (WriteBatch::Review(all.review.take(size, bounds)), busy(|verbs| &mut verbs.review.busy)),
             7 => (WriteBatch::Resolve(all.resolve.take(size, bounds)), busy(|verbs| &mut verbs.resolve.busy)),
-            _ => (WriteBatch::Turn(all.turn.take(size, bounds)), busy(|verbs| &mut verbs.turn.busy)),
+            _ => (WriteBatch::Advance(all.advance.take(size, bounds)), busy(|verbs| &mut verbs.advance.busy)),
         };
         state.with_large += usize::from(size == Size::Large);
         Some(taken)
@@ -289,7 +289,7 @@ impl WriteQueues {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let VerbQueues { insert, claim, start, apply, apply_as, extend, review, resolve, turn } = &mut state.all;
+        let VerbQueues { insert, claim, start, apply, apply_as, extend, review, resolve, advance } = &mut state.all;
         insert.clear();
         claim.clear();
         start.clear();
@@ -298,7 +298,7 @@ impl WriteQueues {
         extend.clear();
         review.clear();
         resolve.clear();
-        turn.clear();
+        advance.clear();
         drop(state);
         self.wake.notify_one();
     }
@@ -314,7 +314,7 @@ impl VerbQueues {
             && self.extend.is_empty()
             && self.review.is_empty()
             && self.resolve.is_empty()
-            && self.turn.is_empty()
+            && self.advance.is_empty()
     }
 }
 

@@ -1,10 +1,10 @@
-//! Turns of a schedule, one by one and in long random lives.
+//! Plans of a schedule, one by one and in long random lives.
 
 mod lives;
 
 use super::*;
+use crate::cron::{Cron, Pattern, Rules, jitter_millis};
 use crate::ids::ScheduleId;
-use crate::schedule::{Cron, Pattern, Rules, jitter_millis};
 use uuid::Uuid;
 
 pub(super) fn id() -> ScheduleId {
@@ -33,8 +33,8 @@ fn secondly() -> Spec {
     Spec { timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() }, ..minutely() }
 }
 
-fn due(next_run_at: &str) -> Known {
-    Known { next_run_at: Some(at(next_run_at)), ..Known::default() }
+fn due(next_run_at: &str) -> PlanInput {
+    PlanInput { next_run_at: Some(at(next_run_at)), ..PlanInput::default() }
 }
 
 fn task(number: u128) -> TaskId {
@@ -76,7 +76,7 @@ fn before_its_time_nothing_happens() {
 fn at_its_time_it_fires_and_moves_on() {
     let plan = plan(id(), &minutely(), &due("10:00:00"), at("10:00:00"));
     assert_eq!(said(&plan), ["10:00 fired on_time"]);
-    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:00:00") });
+    assert_eq!(plan.decisions[0].execute_at, Some(at("10:00:00")));
     assert_eq!((plan.next_run_at, plan.fired, plan.more), (Some(at("10:01:00")), 1, false));
 }
 
@@ -87,7 +87,7 @@ fn jitter_moves_the_task_and_not_the_occurrence() {
     let jitter = i64::try_from(jitter_millis(id(), at("10:00:00"), 30_000)).unwrap();
     assert!(jitter > 0, "a case in which there is some");
     assert_eq!(plan.decisions[0].instant, at("10:00:00"));
-    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:00:00").plus_millis(jitter) });
+    assert_eq!(plan.decisions[0].execute_at, Some(at("10:00:00").plus_millis(jitter)));
 }
 
 #[test]
@@ -131,21 +131,21 @@ fn catching_up_none_last_and_all() {
 
 #[test]
 fn the_last_one_runs_late_if_none_is_on_time_and_not_outside_the_window() {
-    let turn = |window| {
+    let decided = |window| {
         let spec = Spec { catchup_window_millis: window, ..minutely() };
         said(&plan(id(), &spec, &due("10:04:00"), at("10:05:30")))
     };
-    assert_eq!(turn(3_600_000), ["10:04 coalesced left_to_last", "10:05 fired caught_up"]);
-    assert_eq!(turn(30_000), ["10:04 missed outside_window", "10:05 fired caught_up"]);
-    assert_eq!(turn(29_999), ["10:04 missed outside_window", "10:05 missed outside_window"]);
-    assert_eq!(turn(0), ["10:04 missed outside_window", "10:05 missed outside_window"]);
-    assert_eq!(turn(u64::MAX), turn(3_600_000));
+    assert_eq!(decided(3_600_000), ["10:04 coalesced left_to_last", "10:05 fired caught_up"]);
+    assert_eq!(decided(30_000), ["10:04 missed outside_window", "10:05 fired caught_up"]);
+    assert_eq!(decided(29_999), ["10:04 missed outside_window", "10:05 missed outside_window"]);
+    assert_eq!(decided(0), ["10:04 missed outside_window", "10:05 missed outside_window"]);
+    assert_eq!(decided(u64::MAX), decided(3_600_000));
 }
 
-/// A turn in which two minutes are caught up while a task is live.
-fn overlapping(overlap: Overlap, known: Known) -> Plan {
+/// A plan in which two minutes are caught up while a task is live.
+fn overlapping(overlap: Overlap, known: PlanInput) -> Plan {
     let spec = Spec { overlap, catchup: CatchUp::All, ..minutely() };
-    plan(id(), &spec, &Known { live: vec![live(1)], ..known }, at("10:01:00"))
+    plan(id(), &spec, &PlanInput { live: vec![live(1)], ..known }, at("10:01:00"))
 }
 
 #[test]
@@ -164,16 +164,17 @@ fn overlap_buffer_one() {
     let plan = overlapping(Overlap::BufferOne, due("10:00:00"));
     assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 skipped one_waits"]);
     assert!(!plan.more);
-    let known = Known { next_run_at: Some(at("10:02:00")), buffered: vec![waiting("10:00:00")], ..Known::default() };
+    let known =
+        PlanInput { next_run_at: Some(at("10:02:00")), buffered: vec![waiting("10:00:00")], ..PlanInput::default() };
     let spec = Spec { overlap: Overlap::BufferOne, ..minutely() };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
     assert_eq!(said(&plan), ["10:00 waited fired previous_ended"]);
-    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: at("10:01:30") }, "not before now");
+    assert_eq!(plan.decisions[0].execute_at, Some(at("10:01:30")), "not before now");
 }
 
 #[test]
 fn overlap_buffer_all() {
-    let known = Known { buffered: vec![waiting("09:58:00"), waiting("09:59:00")], ..due("10:00:00") };
+    let known = PlanInput { buffered: vec![waiting("09:58:00"), waiting("09:59:00")], ..due("10:00:00") };
     let plan = overlapping(Overlap::BufferAll, known.clone());
     assert_eq!(said(&plan), ["10:00 buffered waits_for_previous", "10:01 buffered waits_for_previous"]);
     let spec = Spec { overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
@@ -184,10 +185,10 @@ fn overlap_buffer_all() {
 #[test]
 fn a_buffer_is_bounded() {
     let buffered: Vec<_> = (0..)
-        .take(TURN)
+        .take(PLAN_MAX)
         .map(|n| Buffered { instant: at("00:00:00").plus_millis(n * 1_000), origin: Origin::Due })
         .collect();
-    let plan = overlapping(Overlap::BufferAll, Known { buffered, ..due("10:00:00") });
+    let plan = overlapping(Overlap::BufferAll, PlanInput { buffered, ..due("10:00:00") });
     assert_eq!(said(&plan), ["10:00 skipped buffer_full", "10:01 skipped buffer_full"]);
 }
 
@@ -199,14 +200,14 @@ fn overlap_cancel_other() {
 
     let spec = Spec { overlap: Overlap::CancelOther, ..minutely() };
     let stopping = Live { stop_asked: true, ..live(1) };
-    let known = Known { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
+    let known = PlanInput { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
     assert!(plan.is_empty(&known), "it was asked and has not stopped: {plan:?}");
-    let forgotten = Known { live: vec![live(1)], ..known.clone() };
+    let forgotten = PlanInput { live: vec![live(1)], ..known.clone() };
     assert_eq!(super::plan(id(), &spec, &forgotten, at("10:01:30")).stop, [task(1)], "asked until it is known");
     let plan = super::plan(id(), &spec, &known, at("10:02:00"));
     assert_eq!(said(&plan), ["10:01 waited skipped superseded", "10:02 buffered waits_for_stop"]);
-    let stopped = Known { live: Vec::new(), ..known };
+    let stopped = PlanInput { live: Vec::new(), ..known };
     let plan = super::plan(id(), &spec, &stopped, at("10:01:30"));
     assert_eq!(said(&plan), ["10:01 waited fired previous_ended"]);
     let plan = super::plan(id(), &spec, &stopped, at("10:02:00"));
@@ -222,7 +223,7 @@ fn overlap_terminate_other() {
 
 #[test]
 fn overlap_allow_all() {
-    let known = Known { buffered: vec![waiting("09:59:00"), backfilled("08:00:00")], ..due("10:00:00") };
+    let known = PlanInput { buffered: vec![waiting("09:59:00"), backfilled("08:00:00")], ..due("10:00:00") };
     let plan = overlapping(Overlap::AllowAll, known);
     assert_eq!(
         said(&plan),
@@ -246,7 +247,7 @@ fn of_several_that_wait_the_last_takes_over() {
         (Overlap::CancelOther, vec![live(1)], None),
         (Overlap::TerminateOther, vec![live(1)], Some("09:59 waited fired previous_ended")),
     ] {
-        let known = Known { buffered: buffered.clone(), live: live_until_now.clone(), ..due("10:00:00") };
+        let known = PlanInput { buffered: buffered.clone(), live: live_until_now.clone(), ..due("10:00:00") };
         let plan = super::plan(id(), &Spec { overlap, ..minutely() }, &known, at("09:59:30"));
         assert_eq!(said(&plan), superseded.into_iter().chain(then).collect::<Vec<_>>(), "{overlap:?}");
         let ended: Vec<_> = live_until_now.iter().map(|live| live.task).collect();
@@ -258,7 +259,7 @@ fn of_several_that_wait_the_last_takes_over() {
 #[test]
 fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
     let buffered = vec![backfilled("07:00:00"), backfilled("08:00:00")];
-    let known = Known { buffered, ..due("10:00:00") };
+    let known = PlanInput { buffered, ..due("10:00:00") };
     for overlap in
         [Overlap::Skip, Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther, Overlap::TerminateOther]
     {
@@ -268,7 +269,7 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
         let plan = super::plan(id(), &spec, &known, at("09:59:00"));
         assert_eq!(said(&plan), ["07:00 waited fired backfilled"], "{overlap:?}");
         assert!(!plan.more);
-        let busy = Known { live: vec![live(1)], ..known.clone() };
+        let busy = PlanInput { live: vec![live(1)], ..known.clone() };
         assert!(super::plan(id(), &spec, &busy, at("09:59:00")).is_empty(&busy), "{overlap:?}");
     }
 }
@@ -277,7 +278,7 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
 fn only_backfills_are_withdrawn() {
     let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
     let buffered = vec![waiting("09:59:00"), by_hand, backfilled("07:00:00"), backfilled("08:00:00")];
-    let plan = withdraw(&Known { buffered, live: vec![live(1)], ..due("10:00:00") });
+    let plan = withdraw(&PlanInput { buffered, live: vec![live(1)], ..due("10:00:00") });
     assert_eq!(said(&plan), ["07:00 waited skipped withdrawn", "08:00 waited skipped withdrawn"]);
     assert_eq!((plan.skipped, plan.next_run_at, plan.stop.len()), (0, Some(at("10:00:00")), 0));
 }
@@ -287,14 +288,14 @@ fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
     let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
     for overlap in [Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther] {
         let spec = Spec { paused: true, overlap, ..minutely() };
-        let known = Known { buffered: vec![waiting("09:59:00"), by_hand], ..due("10:00:00") };
+        let known = PlanInput { buffered: vec![waiting("09:59:00"), by_hand], ..due("10:00:00") };
         let plan = super::plan(id(), &spec, &known, at("12:00:00"));
         assert_eq!(said(&plan), ["09:58 waited fired previous_ended"], "{overlap:?}");
         assert_eq!((plan.next_run_at, plan.more), (Some(at("10:00:00")), false));
-        let busy = Known { live: vec![live(1)], ..known.clone() };
+        let busy = PlanInput { live: vec![live(1)], ..known.clone() };
         assert_eq!(said(&super::plan(id(), &spec, &busy, at("12:00:00"))), [""; 0], "{overlap:?}");
         // What is due waits because of the pause, and not for a task.
-        let known = Known { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
+        let known = PlanInput { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
         assert_eq!(said(&trigger(id(), &spec, &known, None, at("12:00:00"))), ["12:00 fired triggered"], "{overlap:?}");
     }
 }
@@ -304,14 +305,14 @@ fn runs_by_hand_that_wait_are_reserved_too() {
     let by_hand = |instant| Buffered { origin: Origin::Manual, ..waiting(instant) };
     let spec = Spec { max_runs: Some(3), overlap: Overlap::BufferAll, ..minutely() };
     let buffered = vec![by_hand("09:58:00"), by_hand("09:59:00")];
-    let known = Known { run_count: 1, buffered, live: vec![live(1)], ..due("10:00:00") };
+    let known = PlanInput { run_count: 1, buffered, live: vec![live(1)], ..due("10:00:00") };
     let plan = plan(id(), &spec, &known, at("10:00:00"));
     assert_eq!((said(&plan), plan.next_run_at), (Vec::new(), None), "three runs were made or wait");
 }
 
 #[test]
 fn a_pause_holds_everything_and_what_went_by_is_skipped() {
-    let known = Known { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
+    let known = PlanInput { buffered: vec![waiting("09:59:00")], ..due("10:00:00") };
     let paused = Spec { paused: true, ..minutely() };
     let plan = plan(id(), &paused, &known, at("12:00:00"));
     assert!(plan.is_empty(&known) && !plan.more, "{plan:?}");
@@ -319,8 +320,8 @@ fn a_pause_holds_everything_and_what_went_by_is_skipped() {
     assert_eq!(said(&plan), ["10:00 skipped paused", "10:01 skipped paused", "10:02 skipped paused"]);
     assert_eq!((plan.next_run_at, plan.skipped), (Some(at("10:03:00")), 3));
     let long = resume(id(), &minutely(), &known, at("10:02:00").plus_millis(365 * 86_400_000));
-    assert_eq!(long.decisions.len(), TURN);
-    let rest = long.decisions[TURN - 1].covers.unwrap();
+    assert_eq!(long.decisions.len(), PLAN_MAX);
+    let rest = long.decisions[PLAN_MAX - 1].covers.unwrap();
     assert_eq!((rest.at_least, rest.until), (10_001, at("10:02:00.001").plus_millis(365 * 86_400_000)));
     assert_eq!(long.next_run_at, Some(at("10:03:00").plus_millis(365 * 86_400_000)));
 }
@@ -328,10 +329,10 @@ fn a_pause_holds_everything_and_what_went_by_is_skipped() {
 #[test]
 fn after_max_runs_it_has_ended() {
     let spec = Spec { max_runs: Some(3), overlap: Overlap::AllowAll, catchup: CatchUp::All, ..minutely() };
-    let plan = plan(id(), &spec, &Known { run_count: 1, ..due("10:00:00") }, at("10:05:00"));
+    let plan = plan(id(), &spec, &PlanInput { run_count: 1, ..due("10:00:00") }, at("10:05:00"));
     assert_eq!(said(&plan), ["10:00 fired caught_up", "10:01 fired caught_up"]);
     assert_eq!((plan.next_run_at, plan.more), (None, false));
-    let over = super::plan(id(), &spec, &Known { run_count: 3, ..due("10:00:00") }, at("10:05:00"));
+    let over = super::plan(id(), &spec, &PlanInput { run_count: 3, ..due("10:00:00") }, at("10:05:00"));
     assert_eq!((said(&over), over.next_run_at), (Vec::<String>::new(), None));
     assert_eq!(first(&spec, 3, at("10:00:00")), None);
     assert_eq!(first(&spec, 2, at("10:00:00")), Some(at("10:01:00")));
@@ -340,12 +341,13 @@ fn after_max_runs_it_has_ended() {
 #[test]
 fn what_waits_has_its_run_reserved() {
     let spec = Spec { max_runs: Some(2), overlap: Overlap::BufferAll, catchup: CatchUp::All, ..minutely() };
-    let known = Known { run_count: 1, live: vec![live(1)], ..due("10:00:00") };
+    let known = PlanInput { run_count: 1, live: vec![live(1)], ..due("10:00:00") };
     let plan = plan(id(), &spec, &known, at("10:05:00"));
     assert_eq!(said(&plan), ["10:00 buffered waits_for_previous"]);
     assert_eq!(plan.next_run_at, None);
     // Somebody lowered the limit, or used it up by hand.
-    let known = Known { run_count: 2, buffered: vec![waiting("10:00:00"), backfilled("09:00:00")], ..Known::default() };
+    let known =
+        PlanInput { run_count: 2, buffered: vec![waiting("10:00:00"), backfilled("09:00:00")], ..PlanInput::default() };
     let plan = super::plan(id(), &spec, &known, at("10:05:00"));
     assert_eq!(said(&plan), ["10:00 waited skipped runs_used_up", "09:00 waited fired backfilled"]);
 }
@@ -361,18 +363,18 @@ fn an_end_ends_it() {
 #[test]
 fn a_trigger_fires_now_whatever_the_time() {
     let spec = Spec { paused: true, max_runs: Some(1), jitter_millis: 60_000, ..minutely() };
-    let known = Known { run_count: 1, ..due("10:05:00") };
+    let known = PlanInput { run_count: 1, ..due("10:05:00") };
     let plan = trigger(id(), &spec, &known, None, at("10:00:30.123"));
     assert_eq!(said(&plan), ["10:00 fired triggered"]);
     let now = at("10:00:30.123");
     assert_eq!(plan.decisions[0].instant, now);
-    assert_eq!(plan.decisions[0].outcome, Outcome::Fired { execute_at: now });
+    assert_eq!(plan.decisions[0].execute_at, Some(now));
     assert_eq!((plan.decisions[0].origin, plan.next_run_at), (Origin::Manual, known.next_run_at));
     // It is never taken for an occurrence by time.
     let plan = trigger(id(), &minutely(), &due("10:00:00"), None, at("10:00:00"));
     assert_eq!(plan.decisions[0].instant, at("10:00:00.001"));
     assert_eq!(plan.next_run_at, Some(at("10:00:00")));
-    let twice = Known { buffered: vec![waiting("10:00:00.001")], ..due("10:01:00") };
+    let twice = PlanInput { buffered: vec![waiting("10:00:00.001")], ..due("10:01:00") };
     assert_eq!(trigger(id(), &minutely(), &twice, None, at("10:00:00")).decisions[0].instant, at("10:00:00.002"));
     for (newest, instant) in
         [("10:00:00.001", "10:00:00.002"), ("10:00:00.700", "10:00:00.701"), ("11:00:00", "10:00:00.500")]
@@ -395,7 +397,7 @@ fn a_trigger_keeps_to_the_overlap_policy() {
         (Overlap::TerminateOther, "10:00 fired triggered", vec![], vec![task(1)]),
         (Overlap::AllowAll, "10:00 fired triggered", vec![], vec![]),
     ] {
-        let known = Known { live: vec![live(1)], ..due("10:05:00") };
+        let known = PlanInput { live: vec![live(1)], ..due("10:05:00") };
         let plan = trigger(id(), &Spec { overlap, ..minutely() }, &known, None, at("10:00:30"));
         assert_eq!((said(&plan), plan.stop, plan.end), (vec![expected.to_owned()], stop, end), "{overlap:?}");
     }
@@ -419,22 +421,22 @@ fn a_backfill_is_bounded() {
     );
 }
 
-/// Turn after turn until there is no more; what was decided, and in how many turns.
-fn until_done(spec: &Spec, mut known: Known, now: Timestamp) -> (Vec<Decision>, usize) {
+/// Plan after plan until there is no more: the decisions, and how many plans there were.
+fn until_done(spec: &Spec, mut known: PlanInput, now: Timestamp) -> (Vec<Decision>, usize) {
     let mut decisions = Vec::new();
-    for turns in 1..100 {
+    for plans in 1..100 {
         let plan = plan(id(), spec, &known, now);
-        assert!(plan.decisions.len() <= TURN);
+        assert!(plan.decisions.len() <= PLAN_MAX);
         assert!(plan.next_run_at.is_none_or(|next| Some(next) >= known.next_run_at));
         known.next_run_at = plan.next_run_at;
         known.run_count += plan.fired;
         decisions.extend(plan.decisions);
         if !plan.more {
             assert!(known.next_run_at.is_none_or(|next| next > now));
-            return (decisions, turns);
+            return (decisions, plans);
         }
     }
-    panic!("a hundred turns were not enough");
+    panic!("a hundred plans were not enough");
 }
 
 #[test]
@@ -447,11 +449,11 @@ fn a_day_without_a_leader_is_recorded_minute_by_minute() {
         (CatchUp::All, 1, Overlap::Skip),
     ] {
         let spec = Spec { overlap, catchup, ..minutely() };
-        let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
-        assert_eq!((decisions.len(), turns), (1_441, 2), "{catchup:?}");
+        let (decisions, plans) = until_done(&spec, due("10:00:00"), now);
+        assert_eq!((decisions.len(), plans), (1_441, 2), "{catchup:?}");
         assert!(decisions.is_sorted_by(|a, b| a.instant < b.instant));
         assert!(decisions.iter().all(|decision| decision.covers.is_none()));
-        let count = decisions.iter().filter(|d| matches!(d.outcome, Outcome::Fired { .. })).count();
+        let count = decisions.iter().filter(|d| d.outcome == OccurrenceOutcome::Fired).count();
         assert_eq!(count, fired, "{catchup:?} {overlap:?}");
     }
 }
@@ -459,24 +461,24 @@ fn a_day_without_a_leader_is_recorded_minute_by_minute() {
 #[test]
 fn a_clock_in_the_year_2200_neither_loops_nor_fills_the_store() {
     let now = Timestamp::parse("2200-01-01T00:00:00Z").unwrap();
-    for (catchup, last_turns) in [(CatchUp::None, 2), (CatchUp::Last, 6), (CatchUp::All, 6)] {
+    for (catchup, last_plans) in [(CatchUp::None, 2), (CatchUp::Last, 6), (CatchUp::All, 6)] {
         let spec = Spec { catchup, overlap: Overlap::AllowAll, ..secondly() };
-        let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
-        assert!(turns <= last_turns && decisions.len() <= 5_000, "{catchup:?}: {turns}, {}", decisions.len());
-        let (first, rest) = decisions.split_at(TURN - 1);
-        assert!(first.iter().all(|d| d.outcome == Outcome::Missed && d.covers.is_none()));
+        let (decisions, plans) = until_done(&spec, due("10:00:00"), now);
+        assert!(plans <= last_plans && decisions.len() <= 5_000, "{catchup:?}: {plans}, {}", decisions.len());
+        let (first, rest) = decisions.split_at(PLAN_MAX - 1);
+        assert!(first.iter().all(|d| d.outcome == OccurrenceOutcome::Missed && d.covers.is_none()));
         let covers = rest[0].covers.unwrap();
-        assert_eq!((rest[0].outcome, covers.at_least), (Outcome::Missed, 10_001));
+        assert_eq!((rest[0].outcome, covers.at_least), (OccurrenceOutcome::Missed, 10_001));
         // Nothing is left out between what one record stands for and the next.
         assert_eq!(rest[1].instant, Timestamp::from_millis(covers.until.as_millis() / 1_000 * 1_000));
         assert_eq!(rest.last().unwrap().instant, now);
     }
     // A window of years, of which only the last is wanted, is passed over as well.
     let spec = Spec { catchup_window_millis: u64::MAX, ..secondly() };
-    let (decisions, turns) = until_done(&spec, due("10:00:00"), now);
-    assert_eq!((turns, decisions.len()), (2, TURN + 1));
-    assert_eq!(decisions[TURN - 1].outcome, Outcome::Coalesced);
-    assert_eq!(decisions[TURN].outcome, Outcome::Fired { execute_at: now });
+    let (decisions, plans) = until_done(&spec, due("10:00:00"), now);
+    assert_eq!((plans, decisions.len()), (2, PLAN_MAX + 1));
+    assert_eq!(decisions[PLAN_MAX - 1].outcome, OccurrenceOutcome::Coalesced);
+    assert_eq!(decisions[PLAN_MAX].execute_at, Some(now));
 }
 
 #[test]
@@ -485,14 +487,14 @@ fn the_ends_of_time_are_no_problem() {
         for next in [None, Some(i64::MIN), Some(0), Some(i64::MAX)] {
             for catchup in [CatchUp::None, CatchUp::Last, CatchUp::All] {
                 let spec = Spec { catchup, jitter_millis: u64::MAX, catchup_window_millis: u64::MAX, ..minutely() };
-                let known = Known { next_run_at: next.map(Timestamp::from_millis), ..Known::default() };
+                let known = PlanInput { next_run_at: next.map(Timestamp::from_millis), ..PlanInput::default() };
                 let now = Timestamp::from_millis(now);
                 for made in [
                     plan(id(), &spec, &known, now),
                     resume(id(), &spec, &known, now),
                     trigger(id(), &spec, &known, None, now),
                 ] {
-                    assert!(made.decisions.len() <= TURN);
+                    assert!(made.decisions.len() <= PLAN_MAX);
                 }
             }
         }

@@ -9,7 +9,7 @@ use jiff::civil::{Date, Weekday};
 use jiff::tz::TimeZone;
 
 use super::classes::Change;
-use crate::schedule::{DstFold, DstGap};
+use crate::cron::{DstFold, DstGap};
 
 /// An expression.
 pub(super) struct Dumb {

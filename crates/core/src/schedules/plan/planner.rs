@@ -1,79 +1,88 @@
-//! One turn of a schedule: the decisions of [`super::plan`] and of what the API asks for.
+//! The planner: makes the decisions of [`super::plan`] and of the API's calls, one after the other.
+//!
+//! Invariant: every decision goes through [`Planner::push`], which keeps the counts of the plan.
 
 use std::collections::VecDeque;
 
 use super::{
-    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, Known, LISTED, Live, Origin, Outcome, Overlap, Plan,
-    Reason, Spec, TURN, TooMany,
+    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, Live, Origin, Overlap, PLAN_MAX, Plan,
+    PlanInput, Reason, Spec, TooMany,
 };
+use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
-use crate::schedule::jitter_millis;
+use crate::schedules::OccurrenceOutcome;
 use crate::time::Timestamp;
 
-/// What is to be done with a schedule now.
-pub fn plan(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan {
-    let mut turn = Turn::new(id, spec, known, now);
+/// Decides what is due of a schedule at `now`.
+pub fn plan(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> Plan {
+    let mut planner = Planner::new(id, spec, known, now);
     if spec.paused {
-        turn.without_due(Turn::release_waiting);
-        return turn.end();
+        planner.without_due(Planner::release_waiting);
+        return planner.end();
     }
-    // Where a later one takes the place of one that waits, the later has to be seen first.
+    // Where a later occurrence replaces a waiting one, the later one has to be seen first.
     if matches!(spec.overlap, Overlap::CancelOther | Overlap::TerminateOther) {
-        turn.decide_due();
-        turn.release_waiting();
+        planner.decide_due();
+        planner.release_waiting();
     } else {
-        turn.release_waiting();
-        turn.decide_due();
+        planner.release_waiting();
+        planner.decide_due();
     }
-    turn.release_backfilled();
-    turn.end()
+    planner.release_backfilled();
+    planner.end()
 }
 
-/// What is to be done when somebody asks for a run now: the time does not matter, nor a pause, nor `max_runs`; the
-/// overlap policy does. The occurrence is `now`, or the first millisecond after it, and after the `newest` one that is
-/// recorded, that is no instant of the schedule.
-pub fn trigger(id: ScheduleId, spec: &Spec, known: &Known, newest: Option<Timestamp>, now: Timestamp) -> Plan {
+/// Decides about a run that a client triggers at `now`. The time, a pause and `max_runs` do not matter;
+/// the overlap policy does. The instant of the occurrence is the first millisecond from `now` on that is
+/// after the `newest` record and is no instant of the schedule.
+pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Timestamp>, now: Timestamp) -> Plan {
     let is_taken = |at: &Timestamp| {
         let before = Timestamp::from_millis(at.as_millis().saturating_sub(1));
         known.next_run_at == Some(*at)
             || spec.timing.next_after(before) == Some(*at)
             || known.buffered.iter().any(|waiting| waiting.instant == *at)
     };
-    // What waits, the next run, and instants at least a second apart cannot take all of these.
-    let mut free = (0..).take(TURN + 10).map(|millis| now.plus_millis(millis)).filter(|at| !is_taken(at)).peekable();
+    // The waiting occurrences, the next run and instants a second apart cannot take all of these.
+    let mut free =
+        (0..).take(PLAN_MAX + 10).map(|millis| now.plus_millis(millis)).filter(|at| !is_taken(at)).peekable();
     let first = free.peek().copied();
-    // A record far ahead is left by a clock that was set back; then the record's key has to tell.
+    // A record far ahead comes from a clock that was set back; then the record's primary key decides.
     let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
-    let mut turn = Turn::new(id, spec, known, now);
-    let admit = |turn: &mut Turn<'_>| {
-        turn.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
+    let mut planner = Planner::new(id, spec, known, now);
+    let admit = |planner: &mut Planner<'_>| {
+        planner.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
     };
-    // Where nothing is live only the pause keeps what is due waiting, and a run by hand does not look at that.
-    if spec.paused && !turn.busy {
-        turn.without_due(admit);
+    // With no live task only the pause makes due occurrences wait, and a manual run ignores the pause.
+    if spec.paused && !planner.busy {
+        planner.without_due(admit);
     } else {
-        admit(&mut turn);
+        admit(&mut planner);
     }
-    turn.end()
+    planner.end()
 }
 
-/// What is to be recorded when a schedule goes on after a pause, and when its next run is: what went by is skipped.
-/// `spec` is the schedule as it will be, not paused.
-pub fn resume(id: ScheduleId, spec: &Spec, known: &Known, now: Timestamp) -> Plan {
-    let mut turn = Turn::new(id, spec, known, now);
-    while let Some(at) = turn.next.filter(|at| *at <= now) {
-        if turn.room() == 1 {
-            turn.record_many(at, now.plus_millis(1), Outcome::Skipped, Reason::Paused);
+/// Decides about a schedule that resumes: the instants that went by are skipped. `spec` is the schedule
+/// as it will be, not paused.
+pub fn resume(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> Plan {
+    let mut planner = Planner::new(id, spec, known, now);
+    while let Some(at) = planner.next.filter(|at| *at <= now) {
+        if planner.room() == 1 {
+            planner.record_many(at, now.plus_millis(1), OccurrenceOutcome::Skipped, Reason::Paused);
         } else {
-            turn.record(Buffered { instant: at, origin: Origin::Due }, false, Outcome::Skipped, Reason::Paused);
-            turn.next = spec.timing.next_after(at);
+            planner.record(
+                Buffered { instant: at, origin: Origin::Due },
+                false,
+                OccurrenceOutcome::Skipped,
+                Reason::Paused,
+            );
+            planner.next = spec.timing.next_after(at);
         }
     }
-    turn.end()
+    planner.end()
 }
 
-/// The instants of a time that is past, both ends included: each is to be recorded as buffered with the origin
-/// `backfill`, if it was not fired before.
+/// The instants of a past time, both ends included. The caller records each that has not fired as
+/// buffered, with the origin `backfill`.
 pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Timestamp>, TooMany> {
     let mut instants: Vec<Timestamp> = spec.timing.iter_between(from, to).take(BACKFILL + 1).collect();
     if instants.len() > BACKFILL {
@@ -83,14 +92,14 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
     Ok(instants)
 }
 
-/// What becomes of what backfills have put there, as far as it is known: none of it runs. It is counted nowhere, as it was none
-/// of the runs.
-pub fn withdraw(known: &Known) -> Plan {
+/// Decides that none of the known waiting backfills runs. No count includes them, as they were no runs.
+pub fn withdraw(known: &PlanInput) -> Plan {
     let withdrawn = |waiting: &Buffered| Decision {
         instant: waiting.instant,
         origin: waiting.origin,
         waited: true,
-        outcome: Outcome::Skipped,
+        outcome: OccurrenceOutcome::Skipped,
+        execute_at: None,
         reason: Reason::Withdrawn,
         covers: None,
     };
@@ -98,36 +107,37 @@ pub fn withdraw(known: &Known) -> Plan {
     Plan { decisions: backfilled.map(withdrawn).collect(), next_run_at: known.next_run_at, ..Plan::default() }
 }
 
-/// The next run of a schedule that is new, or whose instants were changed: the first one after `after`.
+/// The next run of a schedule that is new or whose instants were changed: the first after `after`.
 pub fn first(spec: &Spec, run_count: u64, after: Timestamp) -> Option<Timestamp> {
     if spec.runs_left(run_count, 0) == 0 { None } else { spec.timing.next_after(after) }
 }
 
-/// What becomes of an instant whose time has come, before overlap is looked at.
-enum Due {
+/// What catch-up says about a due instant, before the overlap policy.
+enum CatchUpVerdict {
     /// It may fire.
-    Candidate(Reason),
-    /// It does not, and neither do those after it until the given instant.
-    Lost(Outcome, Reason, Timestamp),
+    Fires(Reason),
+    /// It does not, nor does any instant before the given one.
+    Lost(OccurrenceOutcome, Reason, Timestamp),
 }
 
-struct Turn<'a> {
+/// The planner's workspace.
+struct Planner<'a> {
     id: ScheduleId,
     spec: &'a Spec,
     now: Timestamp,
     next: Option<Timestamp>,
     run_count: u64,
     live: &'a [Live],
-    /// Whether a task of the schedule will be live after this turn.
+    /// Whether a task of the schedule will be live after this plan.
     busy: bool,
-    /// Those by their time and by hand, in order.
+    /// The waiting occurrences that came due or were triggered, in order.
     waiting: VecDeque<Buffered>,
     backfilled: VecDeque<Buffered>,
     plan: Plan,
 }
 
-impl<'a> Turn<'a> {
-    fn new(id: ScheduleId, spec: &'a Spec, known: &'a Known, now: Timestamp) -> Self {
+impl<'a> Planner<'a> {
+    fn new(id: ScheduleId, spec: &'a Spec, known: &'a PlanInput, now: Timestamp) -> Self {
         let (backfilled, waiting) =
             known.buffered.iter().copied().partition(|waiting| waiting.origin == Origin::Backfill);
         Self {
@@ -154,17 +164,17 @@ impl<'a> Turn<'a> {
         self.plan
     }
 
-    /// How many more decisions fit into the turn.
+    /// How many more decisions fit into the plan.
     fn room(&self) -> usize {
-        TURN.saturating_sub(self.plan.decisions.len())
+        PLAN_MAX.saturating_sub(self.plan.decisions.len())
     }
 
-    /// Whether every run that there may be was made or is reserved for one that waits.
+    /// Whether every allowed run was made or is reserved for a waiting occurrence.
     fn runs_used_up(&self) -> bool {
         self.spec.runs_left(self.run_count, self.waiting.len() as u64) == 0
     }
 
-    /// Does something as if nothing waited that a pause holds.
+    /// Runs `step` as if no occurrence waited that the pause holds back.
     fn without_due(&mut self, step: impl FnOnce(&mut Self)) {
         let by_hand = self.waiting.partition_point(|waiting| waiting.origin == Origin::Due);
         let triggered = self.waiting.split_off(by_hand);
@@ -174,7 +184,7 @@ impl<'a> Turn<'a> {
         self.waiting = due;
     }
 
-    /// Lets go what waits, as far as the policy allows.
+    /// Fires waiting occurrences, as far as the policy allows.
     fn release_waiting(&mut self) {
         let replaces = matches!(self.spec.overlap, Overlap::CancelOther | Overlap::TerminateOther);
         if replaces {
@@ -184,7 +194,7 @@ impl<'a> Turn<'a> {
             && let Some(head) = self.waiting.front().copied()
         {
             if head.origin == Origin::Due && self.spec.runs_left(self.run_count, 0) == 0 {
-                self.record(head, true, Outcome::Skipped, Reason::RunsUsedUp);
+                self.record(head, true, OccurrenceOutcome::Skipped, Reason::RunsUsedUp);
             } else if self.busy && self.spec.overlap == Overlap::TerminateOther {
                 self.end_live();
                 self.fire(head, true, Reason::PreviousEnded);
@@ -200,17 +210,18 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Several wait only since the policy was another one: each would take the place of the one before it.
+    /// Keeps the last waiting occurrence. Several wait only if the policy was another one before; each
+    /// would replace the one before it.
     fn keep_the_last(&mut self) {
         let Some(last) = self.waiting.iter().copied().max_by_key(|waiting| waiting.instant) else { return };
         for waiting in std::mem::replace(&mut self.waiting, VecDeque::from([last])) {
             if waiting.instant != last.instant {
-                self.record(waiting, true, Outcome::Skipped, Reason::Superseded);
+                self.record(waiting, true, OccurrenceOutcome::Skipped, Reason::Superseded);
             }
         }
     }
 
-    /// Lets go what a backfill put there, after everything that is due.
+    /// Fires backfilled occurrences, after everything that is due.
     fn release_backfilled(&mut self) {
         while self.room() > 0 && (!self.busy || self.spec.overlap == Overlap::AllowAll) {
             let Some(head) = self.backfilled.pop_front() else { return };
@@ -228,15 +239,15 @@ impl<'a> Turn<'a> {
             && let Some(at) = self.next.filter(|at| *at <= self.now)
         {
             let occurrence = Buffered { instant: at, origin: Origin::Due };
-            match self.judge(at, last) {
-                Due::Lost(outcome, reason, until) if self.room() == 1 && self.are_many(at, until) => {
+            match self.catch_up(at, last) {
+                CatchUpVerdict::Lost(outcome, reason, until) if self.room() == 1 && self.are_many(at, until) => {
                     self.record_many(at, until, outcome, reason);
                 }
-                Due::Lost(outcome, reason, _) => {
+                CatchUpVerdict::Lost(outcome, reason, _) => {
                     self.record(occurrence, false, outcome, reason);
                     self.next = self.spec.timing.next_after(at);
                 }
-                Due::Candidate(reason) => {
+                CatchUpVerdict::Fires(reason) => {
                     self.next = self.spec.timing.next_after(at);
                     self.admit(occurrence, reason, self.next.is_some_and(|next| next <= self.now));
                 }
@@ -248,47 +259,51 @@ impl<'a> Turn<'a> {
         self.now.plus_millis(-GRACE_MILLIS)
     }
 
-    fn judge(&self, at: Timestamp, last: Option<Timestamp>) -> Due {
+    fn catch_up(&self, at: Timestamp, last: Option<Timestamp>) -> CatchUpVerdict {
         let late_before = self.late_before();
         let window = i64::try_from(self.spec.catchup_window_millis).unwrap_or(i64::MAX);
         let window_begins = Timestamp::from_millis(self.now.as_millis().saturating_sub(window)).min(late_before);
         match self.spec.catchup {
-            _ if at >= late_before => Due::Candidate(Reason::OnTime),
-            CatchUp::None => Due::Lost(Outcome::Missed, Reason::NoCatchUp, late_before),
-            _ if at < window_begins => Due::Lost(Outcome::Missed, Reason::OutsideWindow, window_begins),
+            _ if at >= late_before => CatchUpVerdict::Fires(Reason::OnTime),
+            CatchUp::None => CatchUpVerdict::Lost(OccurrenceOutcome::Missed, Reason::NoCatchUp, late_before),
+            _ if at < window_begins => {
+                CatchUpVerdict::Lost(OccurrenceOutcome::Missed, Reason::OutsideWindow, window_begins)
+            }
             CatchUp::Last => match last.filter(|last| at < *last) {
-                Some(last) => Due::Lost(Outcome::Coalesced, Reason::LeftToLast, last),
-                None => Due::Candidate(Reason::CaughtUp),
+                Some(last) => CatchUpVerdict::Lost(OccurrenceOutcome::Coalesced, Reason::LeftToLast, last),
+                None => CatchUpVerdict::Fires(Reason::CaughtUp),
             },
-            CatchUp::All => Due::Candidate(Reason::CaughtUp),
+            CatchUp::All => CatchUpVerdict::Fires(Reason::CaughtUp),
         }
     }
 
-    /// Puts an occurrence that may fire under the overlap policy. `overtaken`: another one is due after it.
+    /// Applies the overlap policy to an occurrence. `overtaken` says that a later one is due too.
     fn admit(&mut self, occurrence: Buffered, reason: Reason, overtaken: bool) {
         let idle = !self.busy && self.waiting.is_empty();
         match self.spec.overlap {
-            Overlap::Skip if self.busy => self.record(occurrence, false, Outcome::Skipped, Reason::PreviousLive),
+            Overlap::Skip if self.busy => {
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::PreviousLive);
+            }
             Overlap::Skip | Overlap::AllowAll => self.fire(occurrence, false, reason),
             Overlap::BufferOne | Overlap::BufferAll if idle => self.fire(occurrence, false, reason),
             Overlap::BufferOne if !self.waiting.is_empty() => {
-                self.record(occurrence, false, Outcome::Skipped, Reason::OneWaits);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::OneWaits);
             }
-            Overlap::BufferAll if self.waiting.len() >= TURN => {
-                self.record(occurrence, false, Outcome::Skipped, Reason::BufferFull);
+            Overlap::BufferAll if self.waiting.len() >= PLAN_MAX => {
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::BufferFull);
             }
             Overlap::BufferOne | Overlap::BufferAll => self.hold(occurrence, Reason::WaitsForPrevious),
             Overlap::CancelOther | Overlap::TerminateOther if overtaken => {
-                self.record(occurrence, false, Outcome::Skipped, Reason::Superseded);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::Superseded);
             }
             Overlap::CancelOther | Overlap::TerminateOther => self.take_over(occurrence, reason),
         }
     }
 
-    /// The occurrence takes the place of the live task and of what waits.
+    /// The occurrence replaces the live task and everything that waits.
     fn take_over(&mut self, occurrence: Buffered, reason: Reason) {
         while let Some(waiting) = self.waiting.pop_front() {
-            self.record(waiting, true, Outcome::Skipped, Reason::Superseded);
+            self.record(waiting, true, OccurrenceOutcome::Skipped, Reason::Superseded);
         }
         if self.spec.overlap == Overlap::TerminateOther {
             self.end_live();
@@ -321,46 +336,51 @@ impl<'a> Turn<'a> {
         let due_at = occurrence.instant.plus_millis(i64::try_from(jitter).unwrap_or(i64::MAX));
         let execute_at = if waited { due_at.max(self.now) } else { due_at };
         self.busy = true;
-        // A backfill is what somebody wants beside the runs that the schedule has.
+        // A backfill is no run of the schedule.
         self.run_count = self.run_count.saturating_add(u64::from(occurrence.origin != Origin::Backfill));
-        self.record(occurrence, waited, Outcome::Fired { execute_at }, reason);
+        let Buffered { instant, origin } = occurrence;
+        let outcome = OccurrenceOutcome::Fired;
+        self.push(Decision { instant, origin, waited, outcome, execute_at: Some(execute_at), reason, covers: None });
     }
 
     fn hold(&mut self, occurrence: Buffered, reason: Reason) {
         self.waiting.push_back(occurrence);
-        self.record(occurrence, false, Outcome::Buffered, reason);
+        self.record(occurrence, false, OccurrenceOutcome::Buffered, reason);
     }
 
-    fn record(&mut self, occurrence: Buffered, waited: bool, outcome: Outcome, reason: Reason) {
+    fn record(&mut self, occurrence: Buffered, waited: bool, outcome: OccurrenceOutcome, reason: Reason) {
         let Buffered { instant, origin } = occurrence;
-        self.push(Decision { instant, origin, waited, outcome, reason, covers: None });
+        self.push(Decision { instant, origin, waited, outcome, execute_at: None, reason, covers: None });
     }
 
-    /// Records all instants from `at` to before `until` as one, and goes on after them.
-    fn record_many(&mut self, at: Timestamp, until: Timestamp, outcome: Outcome, reason: Reason) {
+    /// Records all instants from `at` to before `until` as one, and continues after them.
+    fn record_many(&mut self, at: Timestamp, until: Timestamp, outcome: OccurrenceOutcome, reason: Reason) {
         let at_least = self.count(at, until);
         let covers = (at_least > 1).then_some(Covers { until, at_least });
-        self.push(Decision { instant: at, origin: Origin::Due, waited: false, outcome, reason, covers });
+        let origin = Origin::Due;
+        self.push(Decision { instant: at, origin, waited: false, outcome, execute_at: None, reason, covers });
         self.next = self.spec.timing.next_after(until.plus_millis(-1));
     }
 
     fn push(&mut self, decision: Decision) {
+        debug_assert_eq!(decision.outcome == OccurrenceOutcome::Fired, decision.execute_at.is_some());
         let count = decision.covers.map_or(1, |covers| covers.at_least);
         match decision.outcome {
-            Outcome::Fired { .. } => self.plan.fired += count,
-            Outcome::Buffered => {}
-            Outcome::Skipped => self.plan.skipped += count,
-            Outcome::Missed | Outcome::Coalesced => self.plan.missed += count,
+            OccurrenceOutcome::Fired => self.plan.fired += count,
+            OccurrenceOutcome::Buffered => {}
+            OccurrenceOutcome::Skipped => self.plan.skipped += count,
+            OccurrenceOutcome::Missed | OccurrenceOutcome::Coalesced => self.plan.missed += count,
         }
         self.plan.decisions.push(decision);
     }
 
-    /// Whether the instants from `at` to before `until` are too many to be listed.
+    /// Whether the instants from `at` to before `until` are too many to list.
     fn are_many(&self, at: Timestamp, until: Timestamp) -> bool {
         self.count(at, until) > LISTED as u64
     }
 
-    /// How many instants there are from `at`, which is one, to before `until`; not counted further than need be.
+    /// How many instants there are from `at`, which is one, to before `until`. It stops counting at the
+    /// number that are listed.
     fn count(&self, at: Timestamp, until: Timestamp) -> u64 {
         let rest = self.spec.timing.iter_between(at.plus_millis(1), until.plus_millis(-1)).take(LISTED).count();
         1 + rest as u64

@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// A step is taken.
-pub(in crate::schedule) fn take() {
+pub(in crate::cron) fn take() {
     STEPS.set(STEPS.get() + 1);
 }
 

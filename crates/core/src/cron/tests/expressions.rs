@@ -1,7 +1,7 @@
 //! What expressions mean where no clock is moved.
 
 use super::{at, instants, timing};
-use crate::schedule::{Cron, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{Cron, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
 /// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them to another.

@@ -11,7 +11,7 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Act {
     /// Time passes, and the schedule has its turns.
-    Turn(i64),
+    Pass(i64),
     /// The oldest live task comes to rest.
     Ends,
     /// Those that were asked to stop have stopped.
@@ -34,7 +34,7 @@ const OVERLAPS: [Overlap; 6] = [
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
-        8 => prop_oneof![0..90_000_i64, 0..2_000_i64, 0..7_200_000_i64].prop_map(Act::Turn),
+        8 => prop_oneof![0..90_000_i64, 0..2_000_i64, 0..7_200_000_i64].prop_map(Act::Pass),
         4 => Just(Act::Ends),
         2 => Just(Act::Stopped),
         1 => Just(Act::Trigger),
@@ -61,7 +61,7 @@ prop_compose! {
 /// A store in memory: the records, the live tasks, the schedule.
 struct Life {
     spec: Spec,
-    known: Known,
+    known: PlanInput,
     now: Timestamp,
     began: Timestamp,
     records: BTreeMap<Timestamp, Decision>,
@@ -73,7 +73,7 @@ struct Life {
 
 impl Life {
     fn write(&mut self, plan: Plan) {
-        assert!(plan.decisions.len() <= 2 * TURN);
+        assert!(plan.decisions.len() <= 2 * PLAN_MAX);
         assert!(
             plan.next_run_at.is_none_or(|next| self.known.next_run_at.is_some_and(|known| next >= known)),
             "the next run only grows"
@@ -84,20 +84,20 @@ impl Life {
         }
         let mut here = BTreeSet::new();
         for decision in plan.decisions {
-            assert!(here.insert(decision.instant), "an instant is decided once in a turn: {decision:?}");
+            assert!(here.insert(decision.instant), "an instant is decided once in a plan: {decision:?}");
             let before = self.records.insert(decision.instant, decision);
             assert_eq!(
                 before.map(|before| before.outcome),
-                decision.waited.then_some(Outcome::Buffered),
+                decision.waited.then_some(OccurrenceOutcome::Buffered),
                 "only what waits is decided again: {decision:?}"
             );
             self.known.buffered.retain(|waiting| waiting.instant != decision.instant);
             match decision.outcome {
-                Outcome::Buffered => {
+                OccurrenceOutcome::Buffered => {
                     self.known.buffered.push(Buffered { instant: decision.instant, origin: decision.origin });
                 }
-                Outcome::Fired { execute_at } => {
-                    assert!(execute_at >= decision.instant);
+                OccurrenceOutcome::Fired => {
+                    assert!(decision.execute_at.is_some_and(|at| at >= decision.instant));
                     self.tasks += 1;
                     self.fired += 1;
                     self.known.live.push(live(self.tasks));
@@ -127,7 +127,7 @@ impl Life {
 
     fn act(&mut self, act: &Act) {
         match act {
-            Act::Turn(millis) => {
+            Act::Pass(millis) => {
                 self.now = self.now.plus_millis(*millis);
                 self.turns();
             }
@@ -162,7 +162,8 @@ impl Life {
                         instant,
                         origin: Origin::Backfill,
                         waited: false,
-                        outcome: Outcome::Buffered,
+                        outcome: OccurrenceOutcome::Buffered,
+                        execute_at: None,
                         reason: Reason::Backfilled,
                         covers: None,
                     };
@@ -188,7 +189,7 @@ proptest! {
         let began = at("10:00:00");
         let strict = spec.overlap != Overlap::AllowAll;
         let mut life = Life {
-            known: Known { next_run_at: first(&spec, 0, began), ..Known::default() },
+            known: PlanInput { next_run_at: first(&spec, 0, began), ..PlanInput::default() },
             spec,
             now: began,
             began,
@@ -219,7 +220,7 @@ proptest! {
             prop_assert!(life.known.buffered.len() < before, "{:?}", life.known);
         }
         if let Some(max) = life.spec.max_runs {
-            let by_time = life.records.values().filter(|d| d.origin == Origin::Due && matches!(d.outcome, Outcome::Fired { .. }));
+            let by_time = life.records.values().filter(|d| d.origin == Origin::Due && d.outcome == OccurrenceOutcome::Fired);
             prop_assert!(by_time.count() as u64 <= max);
         }
     }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::steps;
-use crate::schedule::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use crate::cron::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 use classes::{CLASSES, Change};
 use dumb::{Dumb, Window};

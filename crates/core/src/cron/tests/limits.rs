@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{at, moved, steps, timing};
-use crate::schedule::{Cron, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{Cron, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
 /// Expressions that are as rare as they can be.

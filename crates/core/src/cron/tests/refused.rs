@@ -1,7 +1,7 @@
 //! What is refused, and the sentences that say so.
 
 use super::at;
-use crate::schedule::{Cron, CronError, Interval, Zone, ZoneError};
+use crate::cron::{Cron, CronError, Interval, Zone, ZoneError};
 
 fn refusal(text: &str) -> CronError {
     match Cron::parse(text) {

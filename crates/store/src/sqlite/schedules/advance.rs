@@ -1,8 +1,8 @@
-//! What a turn of a schedule writes, all of it in the writer's transaction: the records, the tasks, and where the schedule
+//! What an advance of a schedule writes, all of it in the writer's transaction: the records, the tasks, and where the schedule
 //! stands then.
 
 use punctual_core::coordinator::Lease;
-use punctual_core::schedules::{Asked, Record, Recorded, Replaced, Turn, Turned};
+use punctual_core::schedules::{Advance, Advanced, FiredTask, KeyedTrigger, Record, Replaced};
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
 use punctual_core::time::Timestamp;
@@ -16,49 +16,49 @@ use crate::sqlite::session::Session;
 use crate::sqlite::statements::Sql;
 use crate::sqlite::{insert, leases};
 
-/// Writes turns, each by itself; none if somebody else has held the lease since.
+/// Writes advances, each by itself; none if somebody else has held the lease since.
 pub(crate) fn write(
     session: &mut Session<'_>,
     lease: Option<&Lease>,
-    turns: Vec<Turn>,
-) -> Result<Option<Vec<Turned>>, Fault> {
+    advances: Vec<Advance>,
+) -> Result<Option<Vec<Advanced>>, Fault> {
     if let Some(lease) = lease
         && !leases::is_last(session, lease)?
     {
         return Ok(None);
     }
-    turns.into_iter().map(|turn| write_one(session, turn)).collect::<Result<_, _>>().map(Some)
+    advances.into_iter().map(|advance| write_one(session, advance)).collect::<Result<_, _>>().map(Some)
 }
 
-fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault> {
-    if !is_at(session, turn.id, turn.revision)? {
-        return Ok(Turned::Lost);
+fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced, Fault> {
+    if !is_at(session, advance.id, advance.revision)? {
+        return Ok(Advanced::Lost);
     }
-    if let Some(asked) = &turn.asked
-        && !take_key(session, asked, turn.now)?
+    if let Some(asked) = &advance.asked
+        && !take_key(session, asked, advance.now)?
     {
-        return Ok(Turned::Lost);
+        return Ok(Advanced::Lost);
     }
-    if let Some(edited) = &turn.edited {
+    if let Some(edited) = &advance.edited {
         match replace(session, edited)? {
             Replaced::Done => {}
-            Replaced::Lost => return Ok(Turned::Lost),
-            Replaced::NameTaken => return Ok(Turned::NameTaken),
+            Replaced::Lost => return Ok(Advanced::Lost),
+            Replaced::NameTaken => return Ok(Advanced::NameTaken),
         }
     }
-    let id = turn.id.uuid();
+    let id = advance.id.uuid();
     let (mut recorded, mut waiting) = (Vec::new(), Vec::new());
     let (mut fired, mut last) = (0, None);
-    for record in std::mem::take(&mut turn.records) {
-        if !put(session, &turn, &record)? {
+    for record in std::mem::take(&mut advance.records) {
+        if !put(session, &advance, &record)? {
             continue;
         }
         recorded.push(record.instant);
         let is_run = record.is_run();
-        let Recorded::Fired { task, .. } = record.outcome else { continue };
+        let Some(FiredTask { task, .. }) = record.fired else { continue };
         // A bound on the depth of its queue is for submissions: this one was accepted with its schedule.
         let Inserted::Created(task) = insert::create(session, *task, &Prerequisites::default())? else {
-            return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", turn.id)));
+            return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", advance.id)));
         };
         if is_run {
             fired += 1;
@@ -68,32 +68,32 @@ fn write_one(session: &mut Session<'_>, mut turn: Turn) -> Result<Turned, Fault>
             waiting.push((task.lane, task.due_at));
         }
     }
-    if let Some(asked) = turn.asked.as_ref().filter(|asked| !recorded.contains(&asked.instant)) {
+    if let Some(asked) = advance.asked.as_ref().filter(|asked| !recorded.contains(&asked.instant)) {
         give_key_back(session, asked)?;
     }
     let rest = session.statements.get(Sql::OccurrenceRested)?;
-    for instant in &turn.rested {
+    for instant in &advance.rested {
         rest.execute((id.as_bytes(), instant.as_millis()))?;
     }
-    let switch = SwitchColumns::of(&turn);
-    session.statements.get(Sql::ScheduleTurn)?.execute((
+    let switch = SwitchColumns::of(&advance);
+    session.statements.get(Sql::ScheduleAdvance)?.execute((
         id.as_bytes(),
-        instant_column(turn.next_run_at),
-        instant_column(turn.look_at),
+        instant_column(advance.next_run_at),
+        instant_column(advance.next_check_at),
         instant_column(last),
         fired,
-        number_column(turn.skipped),
-        number_column(turn.missed),
-        turn.switch.is_some(),
+        number_column(advance.skipped),
+        number_column(advance.missed),
+        advance.switch.is_some(),
         switch.paused_at,
         switch.reason,
-        turn.now.as_millis(),
+        advance.now.as_millis(),
     ))?;
-    Ok(Turned::Done { waiting, recorded })
+    Ok(Advanced::Done { waiting, recorded })
 }
 
 /// Makes the key stand for what is asked for under it; false if it stands for something else.
-fn take_key(session: &mut Session<'_>, asked: &Asked, now: Timestamp) -> Result<bool, Fault> {
+fn take_key(session: &mut Session<'_>, asked: &KeyedTrigger, now: Timestamp) -> Result<bool, Fault> {
     let taken = session.statements.get(Sql::IdempotencyInsert)?.execute((
         &asked.tenant,
         &asked.idempotency.key,
@@ -105,18 +105,18 @@ fn take_key(session: &mut Session<'_>, asked: &Asked, now: Timestamp) -> Result<
 }
 
 /// Frees the key of a run that is not recorded after all.
-fn give_key_back(session: &mut Session<'_>, asked: &Asked) -> Result<(), Fault> {
+fn give_key_back(session: &mut Session<'_>, asked: &KeyedTrigger) -> Result<(), Fault> {
     let free = session.statements.get(Sql::IdempotencyDrop)?;
     free.execute((&asked.tenant, &asked.idempotency.key, asked.task.uuid().as_bytes()))?;
     Ok(())
 }
 
 /// Writes a record; false if there is one that stays.
-fn put(session: &mut Session<'_>, turn: &Turn, record: &Record) -> Result<bool, Fault> {
-    let of = RecordColumns::of(turn, record);
+fn put(session: &mut Session<'_>, advance: &Advance, record: &Record) -> Result<bool, Fault> {
+    let of = RecordColumns::of(advance, record);
     let put = session.statements.get(if record.waited { Sql::OccurrenceSettle } else { Sql::OccurrencePut })?;
     let written = put.execute((
-        turn.id.uuid().as_bytes(),
+        advance.id.uuid().as_bytes(),
         of.instant,
         of.decided_at,
         of.task_id.map(uuid::Uuid::into_bytes),

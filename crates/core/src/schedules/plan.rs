@@ -1,61 +1,65 @@
-//! Which instants of a schedule fire now, and what becomes of the others. Pure: the leader's cron loop reads what is
-//! known of a schedule, asks [`plan`], and writes the [`Plan`] in one transaction; the API asks [`trigger`],
-//! [`backfill`] and [`resume`].
+//! Decides which instants of a schedule fire now, and what happens to the others. Pure.
 //!
-//! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two when it had to wait: `Buffered` and
-//! later what became of it. A turn decides at most [`TURN`] instants (and what a later one supersedes, as many at the
-//! most), and of many that do not fire the rest is one record, see [`Covers`]: neither a long outage nor a clock in the
-//! year 2200 makes a turn long.
+//! The leader's cron loop calls [`plan`] with what the store knows and writes the [`Plan`] in one
+//! transaction. The API calls [`trigger`], [`backfill`], [`resume`] and [`withdraw`].
 //!
-//! A decision that is new (`waited` is false) is written if its occurrence has no record yet, and changes nothing
-//! otherwise; one that waited is written over its record, as long as that says buffered.
+//! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to wait:
+//! `Buffered`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as many that
+//! a later one supersedes. Of many instants that do not fire, the rest is one record, see [`Covers`].
+//! So neither a long outage nor a clock in the year 2200 makes a plan long.
 //!
-//! What waits stands in the order of [`Origin`] and then of instants. So a backfill never holds up what is due.
+//! A new decision (`waited` is false) is written only if its occurrence has no record yet. A decision
+//! about an occurrence that waited overwrites the record, as long as that says buffered.
+//!
+//! Waiting occurrences are in the order of [`Origin`] and then of instants, so a backfill never delays
+//! what is due.
 //!
 //! # Rules
 //!
-//! - *Late* is an instant more than [`GRACE_MILLIS`] before now. Catch-up `none`: late ones are missed. `last`: of
-//!   everything that is due only the last fires, the late ones before it are coalesced into it; late ones before the
-//!   window are missed. `all`: late ones within the window fire, the others are missed.
-//! - What catch-up lets through comes, in order, under the overlap policy. A task is live until it has come to rest; one
-//!   that waits for its jitter or its retry is live.
-//! - Of several that are due at once under `cancel_other` or `terminate_other` the last is let through; the others, and
-//!   what still waits, are superseded by it.
-//! - `max_runs` is held against every run there was, also one asked for by hand, but for those of a backfill; and only
-//!   occurrences by their time are held back by it, those that wait having their run already reserved. When it is reached nothing comes any more
-//!   (`next_run_at` is none) and no further occurrence is recorded.
-//! - While it is paused nothing fires and nothing is decided but what somebody asked for by hand; [`resume`] records what
-//!   went by.
-//! - `next_run_at` only grows, and the stored one is pinned: it fires also if another release of the time zone
-//!   database would put it elsewhere by now.
+//! - An instant more than [`GRACE_MILLIS`] before now is *late*. Catch-up `none`: late instants are
+//!   missed. `last`: of all due instants only the last fires, the late ones before it are coalesced
+//!   into it, and late ones before the window are missed. `all`: late ones within the window fire, the
+//!   others are missed.
+//! - What catch-up lets through goes, in order, through the overlap policy. A task is live until it has
+//!   finished; one that waits for its jitter or its retry is live.
+//! - If several are due at once under `cancel_other` or `terminate_other`, the last goes through. It
+//!   supersedes the others and everything that still waits.
+//! - `max_runs` counts every run, manual ones too, but no backfills. It holds back only occurrences
+//!   that come due; a waiting one has its run reserved. When the limit is reached, `next_run_at` is
+//!   none and no further occurrence is recorded.
+//! - While the schedule is paused, only manual runs fire and only they are decided; [`resume`] records
+//!   the instants that went by.
+//! - `next_run_at` only grows, and the stored one is pinned: it fires even if another release of the
+//!   time zone database would put it elsewhere.
 
-mod turn;
+mod planner;
 
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-use super::Timing;
+use crate::cron::Timing;
 use crate::ids::TaskId;
+use crate::schedules::OccurrenceOutcome;
 use crate::time::Timestamp;
 
-pub use turn::{backfill, first, plan, resume, trigger, withdraw};
+pub use planner::{backfill, first, plan, resume, trigger, withdraw};
 
-/// The most occurrences that one turn decides, and the most that wait in a buffer (those of a backfill apart).
-pub const TURN: usize = 1_000;
+/// The most occurrences that one plan decides, and the most that wait, apart from backfills.
+pub const PLAN_MAX: usize = 1_000;
 
 /// The most instants that one backfill may have.
 pub const BACKFILL: usize = 10_000;
 
-/// An instant that is not further in the past than this is on time.
+/// An instant at most this far in the past is on time.
 pub const GRACE_MILLIS: i64 = 1_000;
 
-/// Of instants that will not fire at all, more than this many in a row are not listed one by one: the first [`TURN`]
-/// are, the rest is one record.
+/// More instants in a row than this, none of which fires, are not listed one by one: the first
+/// [`PLAN_MAX`] are, and one record covers the rest.
 pub const LISTED: usize = 10_000;
 
-/// What becomes of an occurrence whose predecessor is still live.
+/// What happens to an occurrence whose predecessor is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
@@ -66,7 +70,7 @@ pub enum Overlap {
     BufferOne,
     /// It waits; those that wait run one at a time, in order.
     BufferAll,
-    /// The live task is asked to stop, and it runs as soon as that has come to rest.
+    /// The live task is asked to stop, and it runs as soon as that has finished.
     CancelOther,
     /// The live task is ended at once, and it runs now.
     TerminateOther,
@@ -74,7 +78,7 @@ pub enum Overlap {
     AllowAll,
 }
 
-/// What becomes of instants at which nobody was there.
+/// What happens to instants at which no leader was there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CatchUp {
@@ -87,51 +91,51 @@ pub enum CatchUp {
     All,
 }
 
-/// What decides the occurrences of a schedule: the part of it that its owner writes.
+/// What decides the occurrences of a schedule, as its owner wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     /// Its instants.
     pub timing: Timing,
-    /// When the previous one is still live.
+    /// What happens while the previous task is still live.
     pub overlap: Overlap,
-    /// When nobody was there.
+    /// What happens to instants at which no leader was there.
     pub catchup: CatchUp,
     /// How far back catching up goes.
     pub catchup_window_millis: u64,
-    /// A task is due up to this much after its instant, the same for whoever computes it.
+    /// A task is due up to this much after its instant; every node computes the same delay.
     pub jitter_millis: u64,
-    /// After so many runs the schedule has ended.
+    /// The schedule ends after this many runs.
     pub max_runs: Option<u64>,
-    /// Nothing fires while it is.
+    /// Whether it is paused; then nothing fires.
     pub paused: bool,
 }
 
 impl Spec {
-    /// How many runs may come by their time yet, when so many were made and so many are [`reserved`].
+    /// How many more instants may fire, after `made` runs and with `reserved` runs [`reserved`].
     pub fn runs_left(&self, made: u64, reserved: u64) -> u64 {
         self.max_runs.map_or(u64::MAX, |max| max.saturating_sub(made.saturating_add(reserved)))
     }
 }
 
-/// How many of those that wait have a run reserved for them: what a backfill put there is none of the runs.
+/// How many of the waiting occurrences have a run reserved; backfills have none.
 pub fn reserved(buffered: &[Buffered]) -> u64 {
     buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64
 }
 
-/// What is known of a schedule when its turn begins, as it stands in the store.
+/// What a plan is based on, as the store has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    /// The first instant that is not yet decided; none when nothing is to come.
+pub struct PlanInput {
+    /// The first undecided instant; none if there is none to come.
     pub next_run_at: Option<Timestamp>,
-    /// How many have fired, those of backfills apart.
+    /// How many instants have fired, apart from backfills.
     pub run_count: u64,
-    /// What waits, in the module's order; the first [`TURN`] are enough.
+    /// The waiting occurrences, in the module's order; the first [`PLAN_MAX`] are enough.
     pub buffered: Vec<Buffered>,
-    /// Its live tasks, however they came to be; the first [`TURN`] are enough, and none are needed for `allow_all`.
+    /// Its live tasks of every origin; the first [`PLAN_MAX`] are enough, and `allow_all` needs none.
     pub live: Vec<Live>,
 }
 
-/// An occurrence that waits until the previous task has come to rest.
+/// An occurrence that waits until the previous task has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Buffered {
     /// Its instant.
@@ -140,7 +144,7 @@ pub struct Buffered {
     pub origin: Origin,
 }
 
-/// A task of the schedule that has not come to rest.
+/// A task of the schedule that has not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Live {
     /// The task.
@@ -155,36 +159,36 @@ pub struct Live {
 pub enum Origin {
     /// Its time came.
     Due,
-    /// Somebody asked for one now.
+    /// A client triggered a run.
     Manual,
-    /// Somebody asked for those of a time that is past.
+    /// A client asked for the instants of a past time.
     Backfill,
 }
 
-/// What one turn decides, to be written in one transaction.
+/// The decisions about a schedule at one time, to be written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// What became of which instant, in the order in which it was decided. No instant is there twice.
+    /// The decisions, in the order in which they were made. No instant is there twice.
     pub decisions: Vec<Decision>,
-    /// The first instant that is not decided now either; none when the schedule has nothing more to come.
+    /// The first instant that is still undecided; none if there is none to come.
     pub next_run_at: Option<Timestamp>,
-    /// The decisions that fired.
+    /// How many of the decisions fire.
     pub fired: u64,
-    /// To be added to its count of skipped ones.
+    /// To be added to the count of skipped instants.
     pub skipped: u64,
-    /// To be added to its count of missed ones; those coalesced are among them.
+    /// To be added to the count of missed instants; it includes the coalesced ones.
     pub missed: u64,
-    /// Live tasks that are to be asked to stop.
+    /// Live tasks to ask to stop.
     pub stop: Vec<TaskId>,
-    /// Live tasks that are ended at once, before what fires is stored.
+    /// Live tasks to end at once, before the new tasks are stored.
     pub end: Vec<TaskId>,
-    /// Whether another turn has something to decide at once, without waiting for time or for a task.
+    /// Whether another plan has something to decide at once, without waiting for time or a task.
     pub more: bool,
 }
 
 impl Plan {
-    /// Whether there is nothing to write: the schedule stays as it is.
-    pub fn is_empty(&self, known: &Known) -> bool {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self, known: &PlanInput) -> bool {
         self.decisions.is_empty()
             && self.stop.is_empty()
             && self.end.is_empty()
@@ -192,20 +196,23 @@ impl Plan {
     }
 }
 
-/// What became of one occurrence.
+/// The decision about one occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// Its instant: with the schedule, its identity.
     pub instant: Timestamp,
     /// Why there is this occurrence.
     pub origin: Origin,
-    /// Whether it waited so far: its record stands already, as buffered, and is changed.
+    /// Whether it waited until now: then its record exists, as buffered, and is changed.
     pub waited: bool,
-    /// What becomes of it.
-    pub outcome: Outcome,
+    /// What was decided.
+    pub outcome: OccurrenceOutcome,
+    /// When its task is due, set exactly if it fires: the instant and its jitter, and not before now
+    /// if the occurrence had to wait.
+    pub execute_at: Option<Timestamp>,
     /// Why.
     pub reason: Reason,
-    /// Set when this one record stands for many instants.
+    /// The instants that this one record stands for, if there are many.
     pub covers: Option<Covers>,
 }
 
@@ -214,39 +221,8 @@ pub struct Decision {
 pub struct Covers {
     /// They are before this instant.
     pub until: Timestamp,
-    /// There are at least so many; the rest was not counted.
+    /// There are at least this many; the rest was not counted.
     pub at_least: u64,
-}
-
-/// What becomes of an occurrence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// A task is made.
-    Fired {
-        /// When it is due: the instant and its jitter, and not before now if the occurrence had to wait.
-        execute_at: Timestamp,
-    },
-    /// It waits for the previous task.
-    Buffered,
-    /// It does not run, because of the overlap policy, a pause or the limit of runs.
-    Skipped,
-    /// It does not run, because nobody was there at its time.
-    Missed,
-    /// It does not run by itself, because a later one runs for it.
-    Coalesced,
-}
-
-impl Outcome {
-    /// The word in the store and on the wire.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Outcome::Fired { .. } => "fired",
-            Outcome::Buffered => "buffered",
-            Outcome::Skipped => "skipped",
-            Outcome::Missed => "missed",
-            Outcome::Coalesced => "coalesced",
-        }
-    }
 }
 
 /// Why an occurrence had its outcome.
@@ -257,13 +233,13 @@ pub enum Reason {
     OnTime,
     /// Fired: its time had passed, and catch-up made up for it.
     CaughtUp,
-    /// Fired: the task it waited for came to rest.
+    /// Fired: the task it waited for finished.
     PreviousEnded,
-    /// Fired: it waited, and need not any more.
+    /// Fired: it waited, and overlaps are allowed now.
     OverlapAllowed,
-    /// Fired: somebody asked for it now.
+    /// Fired: a client triggered it.
     Triggered,
-    /// Fired or buffered: somebody asked for the instants of the past.
+    /// Fired or buffered: a client asked for the instants of a past time.
     Backfilled,
     /// Buffered: the previous task is live.
     WaitsForPrevious,
@@ -271,23 +247,23 @@ pub enum Reason {
     WaitsForStop,
     /// Skipped: the previous task was still live.
     PreviousLive,
-    /// Skipped: one waits already.
+    /// Skipped: another one waits already.
     OneWaits,
-    /// Skipped: as many wait as may.
+    /// Skipped: the buffer is full.
     BufferFull,
     /// Skipped: a later one took its place.
     Superseded,
     /// Skipped: the schedule was paused.
     Paused,
-    /// Skipped: the limit of runs was reached before its turn came.
+    /// Skipped: the limit of runs was reached while it waited.
     RunsUsedUp,
-    /// Skipped: somebody withdrew the backfill that it was part of.
+    /// Skipped: a client withdrew the backfill that it was part of.
     Withdrawn,
     /// Missed: late, and there is no catching up.
     NoCatchUp,
     /// Missed: further back than catching up goes.
     OutsideWindow,
-    /// Coalesced: of those that were due only the last one was let through.
+    /// Coalesced: of the due instants only the last went through.
     LeftToLast,
 }
 
@@ -338,7 +314,7 @@ impl Reason {
         }
     }
 
-    /// The reason with this word.
+    /// The reason of this word.
     pub fn from_name(name: &str) -> Option<Reason> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
     }

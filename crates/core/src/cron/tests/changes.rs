@@ -1,7 +1,7 @@
 //! What happens where clocks are moved, written out for the cases that others got wrong.
 
 use super::{at, instants, moved, timing};
-use crate::schedule::{DstFold, DstGap};
+use crate::cron::{DstFold, DstGap};
 
 /// The instants of a few days with the defaults: shift, first.
 fn plain(cron: &str, zone: &str, from: &str, to: &str) -> Vec<String> {

@@ -1,0 +1,226 @@
+//! What advances of schedules write, in one transaction: the records, the tasks, and where the schedules stand then.
+//!
+//! The schedules are locked first, those that are still at the revision their advances were decided by; of the others nothing
+//! is written. A record that cannot be written, since its instant has fired, takes its task along.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use punctual_core::coordinator::Lease;
+use punctual_core::lane::Lane;
+use punctual_core::schedules::{Advance, Advanced, Record, Replaced};
+use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
+use uuid::Uuid;
+
+use super::replace;
+use crate::columns::{instant_column, number_column};
+use crate::postgres::connection::Session;
+use crate::postgres::fault::Fault;
+use crate::postgres::statements::Sql;
+use crate::postgres::writer::Writer;
+use crate::postgres::{insert, leases};
+use crate::schedule_columns::{RecordColumns, SwitchColumns};
+
+/// An instant of a schedule.
+type Key = (Uuid, i64);
+
+/// A call to write advances, for the holder of a lease if there is one.
+pub(crate) struct LedAdvances {
+    pub lease: Option<Lease>,
+    pub advances: Vec<Advance>,
+}
+
+/// Writes the advances of one call, each by itself; none if somebody else has held the lease since.
+pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Result<Vec<Option<Vec<Advanced>>>, Fault> {
+    let [LedAdvances { lease, advances }] = calls else { return Ok(Vec::new()) };
+    // What is known of lanes must be committed: they are made outside of the transaction.
+    let lanes = writer.shared.lanes.resolve(&writer.session, tasks_of(advances).map(|(_, task)| &task.lane)).await?;
+    match lease {
+        Some(lease) => {
+            if !leases::begin_as(&writer.session, lease).await? {
+                writer.session.run("ROLLBACK").await?;
+                return Ok(vec![None]);
+            }
+        }
+        None => writer.session.run("BEGIN").await?,
+    }
+    let mut locked = lock(&writer.session, advances).await?;
+    take_keys(&writer.session, advances, &mut locked).await?;
+    if let Some(refused) = edit(&writer.session, advances, &locked).await? {
+        writer.session.run("ROLLBACK").await?;
+        return Ok(vec![Some(advances.iter().map(|_| refused.clone()).collect())]);
+    }
+    let good: Vec<&Advance> = advances.iter().filter(|advance| locked.contains(&advance.id.uuid())).collect();
+    let recorded = record(&writer.session, &good).await?;
+    give_keys_back(&writer.session, &good, &recorded).await?;
+    rest(&writer.session, &good).await?;
+    let of_good = good.iter().flat_map(|advance| tasks_of_one(advance));
+    let made: Vec<(Key, &NewTask)> = of_good.filter(|(key, _)| recorded.contains(key)).collect();
+    let tasks: Vec<NewTask> = made.iter().map(|(_, task)| (*task).clone()).collect();
+    let lanes: Vec<Arc<Lane>> = tasks.iter().map(|task| Arc::clone(&lanes[&task.lane])).collect();
+    insert::write_new(writer, &tasks, &lanes).await?;
+    update_schedules(&writer.session, &good, &recorded).await?;
+    writer.commit().await?;
+    insert::tell_of_new(writer, &tasks, &lanes);
+    let mut waiting: HashMap<Uuid, Vec<(Arc<Lane>, Timestamp)>> = HashMap::new();
+    for ((((schedule, _), _), task), lane) in made.iter().zip(&tasks).zip(&lanes) {
+        waiting.entry(*schedule).or_default().push((Arc::clone(lane), task.due_at));
+    }
+    let answer = |advance: &Advance| {
+        let id = advance.id.uuid();
+        if !locked.contains(&id) {
+            return Advanced::Lost;
+        }
+        let instants = advance.records.iter().map(|record| record.instant);
+        let recorded = instants.filter(|instant| recorded.contains(&(id, instant.as_millis()))).collect();
+        Advanced::Done { waiting: waiting.remove(&id).unwrap_or_default(), recorded }
+    };
+    Ok(vec![Some(advances.iter().map(answer).collect())])
+}
+
+fn tasks_of(advances: &[Advance]) -> impl Iterator<Item = (Key, &NewTask)> {
+    advances.iter().flat_map(tasks_of_one)
+}
+
+/// The tasks of an advance, by the instants they are made for.
+fn tasks_of_one(advance: &Advance) -> impl Iterator<Item = (Key, &NewTask)> {
+    advance.records.iter().filter_map(|record| {
+        let task: &NewTask = &record.fired.as_ref()?.task;
+        Some(((advance.id.uuid(), record.instant.as_millis()), task))
+    })
+}
+
+/// Locks the schedules that are still at the revision of their advances.
+async fn lock(session: &Session, advances: &[Advance]) -> Result<HashSet<Uuid>, Fault> {
+    let ids: Vec<Uuid> = advances.iter().map(|advance| advance.id.uuid()).collect();
+    let revisions: Vec<i64> = advances.iter().map(|advance| number_column(advance.revision)).collect();
+    let rows = session.query(Sql::ScheduleLock, &[&ids, &revisions]).await?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
+}
+
+/// Makes the keys stand for what is asked for under them. An advance whose key stands for something else is lost.
+async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
+    for advance in advances {
+        let Some(asked) = advance.asked.as_ref().filter(|_| locked.contains(&advance.id.uuid())) else { continue };
+        let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
+        let (fingerprint, now) = (vec![&asked.idempotency.fingerprint[..]], vec![advance.now.as_millis()]);
+        let made = session.query(Sql::IdempotencyInsert, &[&tenant, &key, &task, &fingerprint, &now]).await?;
+        if made.is_empty() {
+            locked.remove(&advance.id.uuid());
+        }
+    }
+    Ok(())
+}
+
+/// Frees the keys of runs that are not recorded after all.
+async fn give_keys_back(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
+    for (advance, asked) in advances.iter().filter_map(|advance| Some((advance, advance.asked.as_ref()?))) {
+        if !recorded.contains(&(advance.id.uuid(), asked.instant.as_millis())) {
+            let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
+            session.execute(Sql::IdempotencyDrop, &[&tenant, &key, &task]).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the edits of schedules that are locked; gives what becomes of everything if one cannot be written.
+async fn edit(session: &Session, advances: &[Advance], locked: &HashSet<Uuid>) -> Result<Option<Advanced>, Fault> {
+    let edited =
+        advances.iter().filter_map(|advance| advance.edited.as_ref().filter(|_| locked.contains(&advance.id.uuid())));
+    for schedule in edited {
+        match replace(session, schedule).await? {
+            Replaced::Done => {}
+            Replaced::Lost => return Ok(Some(Advanced::Lost)),
+            Replaced::NameTaken => return Ok(Some(Advanced::NameTaken)),
+        }
+    }
+    Ok(None)
+}
+
+/// Writes the records; gives those that were written.
+async fn record(session: &Session, advances: &[&Advance]) -> Result<HashSet<Key>, Fault> {
+    let mut written = HashSet::new();
+    for (waited, sql) in [(true, Sql::OccurrenceSettle), (false, Sql::OccurrencePut)] {
+        let mut records: Vec<(Uuid, RecordColumns<'_>)> = Vec::new();
+        for advance in advances {
+            let wanted = advance.records.iter().filter(|record| record.waited == waited);
+            records.extend(wanted.map(|record| (advance.id.uuid(), RecordColumns::of(advance, record))));
+        }
+        if !records.is_empty() {
+            written.extend(write_records(session, sql, &records).await?);
+        }
+    }
+    Ok(written)
+}
+
+async fn write_records(session: &Session, sql: Sql, records: &[(Uuid, RecordColumns<'_>)]) -> Result<Vec<Key>, Fault> {
+    fn each<'a, T>(records: &[(Uuid, RecordColumns<'a>)], column: impl Fn(&RecordColumns<'a>) -> T) -> Vec<T> {
+        records.iter().map(|(_, record)| column(record)).collect()
+    }
+    let schedules: Vec<Uuid> = records.iter().map(|(schedule, _)| *schedule).collect();
+    let rows = session
+        .query(
+            sql,
+            &[
+                &schedules,
+                &each(records, |of| of.instant),
+                &each(records, |of| of.decided_at),
+                &each(records, |of| of.task_id),
+                &each(records, |of| of.covers_until),
+                &each(records, |of| of.covers_at_least),
+                &each(records, |of| i16::from(of.origin)),
+                &each(records, |of| i16::from(of.outcome)),
+                &each(records, |of| of.is_watched),
+                &each(records, |of| of.reason),
+                &each(records, |of| of.detail),
+            ],
+        )
+        .await?;
+    Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+}
+
+/// Those whose tasks have come to rest are not watched any more.
+async fn rest(session: &Session, advances: &[&Advance]) -> Result<(), Fault> {
+    let rested =
+        advances.iter().flat_map(|advance| advance.rested.iter().map(|at| (advance.id.uuid(), at.as_millis())));
+    let (schedules, instants): (Vec<Uuid>, Vec<i64>) = rested.unzip();
+    if !schedules.is_empty() {
+        session.execute(Sql::OccurrenceRested, &[&schedules, &instants]).await?;
+    }
+    Ok(())
+}
+
+/// Writes where the schedules stand now.
+async fn update_schedules(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
+    if advances.is_empty() {
+        return Ok(());
+    }
+    let fired = |advance: &Advance| -> (i64, Option<i64>) {
+        let id = advance.id.uuid();
+        let is_written = |record: &&Record| recorded.contains(&(id, record.instant.as_millis()));
+        let runs = advance.records.iter().filter(is_written).filter(|record| record.is_run());
+        runs.fold((0, None), |(runs, last), record| (runs + 1, last.max(Some(record.instant.as_millis()))))
+    };
+    let (runs, last): (Vec<i64>, Vec<Option<i64>>) = advances.iter().map(|advance| fired(advance)).unzip();
+    let switches: Vec<SwitchColumns<'_>> = advances.iter().map(|advance| SwitchColumns::of(advance)).collect();
+    session
+        .execute(
+            Sql::ScheduleAdvance,
+            &[
+                &advances.iter().map(|advance| advance.id.uuid()).collect::<Vec<_>>(),
+                &advances.iter().map(|advance| instant_column(advance.next_run_at)).collect::<Vec<_>>(),
+                &advances.iter().map(|advance| instant_column(advance.next_check_at)).collect::<Vec<_>>(),
+                &last,
+                &runs,
+                &advances.iter().map(|advance| number_column(advance.skipped)).collect::<Vec<_>>(),
+                &advances.iter().map(|advance| number_column(advance.missed)).collect::<Vec<_>>(),
+                &advances.iter().map(|advance| advance.switch.is_some()).collect::<Vec<_>>(),
+                &switches.iter().map(|switch| switch.paused_at).collect::<Vec<_>>(),
+                &switches.iter().map(|switch| switch.reason).collect::<Vec<_>>(),
+                &advances.iter().map(|advance| advance.now.as_millis()).collect::<Vec<_>>(),
+            ],
+        )
+        .await?;
+    Ok(())
+}
