@@ -1,9 +1,8 @@
-//! A node's turn at the partitions, whatever the database.
+//! One round of a node at the partitions: it renews, takes and gives up.
 //!
-//! The stores read the rows and the members inside a transaction, ask here what changes, and
-//! write it. The balance itself is made by [`punctual_core::partitions::rebalance`]; here is what a
-//! table knows beyond it: how its columns are spelled, and rows of a time when there were more
-//! partitions.
+//! The stores read the rows and the members in a transaction, ask this what changes, and write it.
+//! [`punctual_core::partitions::rebalance`] makes the balance. This adds what only a table has:
+//! columns, and rows from a time when there were more partitions.
 
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::{Ownership, Partition, rebalance};

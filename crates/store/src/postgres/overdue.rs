@@ -1,10 +1,9 @@
-//! Finds what the reaper takes back: holds that ran out, holds of dead nodes, waiting tasks that expired.
+//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that expired.
 //!
-//! What was held leaves dead entries in the index, as what waited does (see `cursors`). When it
-//! takes long to walk over them, a look begins where the last one found nothing more, or before
-//! what this process has written since. What another has written behind that (a task that comes
-//! back from a run after it expired, say) is then found by a look from the beginning, which is
-//! seldom.
+//! Holds that ended leave dead entries in the index. Where scanning them takes long, a scan begins at
+//! its low watermark: where the last scan found everything, lowered by what this process has written
+//! since. Rows that another process wrote below it (a retry of an expired task, say) are found by a
+//! scan from the beginning, which then runs rarely.
 
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ pub(crate) struct LowWatermarks {
 
 struct WatermarkState {
     watermark: LowWatermark,
-    /// The watermark that was written below since the last look began, which may not have seen it.
+    /// The lowest write since the last scan began, which may not have seen it.
     lowest: LowWatermark,
     /// When to scan from the beginning again.
     again: Instant,
@@ -52,8 +51,8 @@ struct LowWatermark {
     waiting: i64,
 }
 
-const GROUND: LowWatermark = LowWatermark { held: i64::MIN, waiting: i64::MIN };
-const ROOF: LowWatermark = LowWatermark { held: i64::MAX, waiting: i64::MAX };
+const LOWEST: LowWatermark = LowWatermark { held: i64::MIN, waiting: i64::MIN };
+const HIGHEST: LowWatermark = LowWatermark { held: i64::MAX, waiting: i64::MAX };
 
 impl LowWatermark {
     fn min(self, other: Self) -> Self {
@@ -64,7 +63,7 @@ impl LowWatermark {
 impl LowWatermarks {
     /// Nothing was found yet.
     pub(crate) fn new(quick: Duration) -> Self {
-        Self { state: Mutex::new(WatermarkState { watermark: GROUND, lowest: ROOF, again: Instant::now() }), quick }
+        Self { state: Mutex::new(WatermarkState { watermark: LOWEST, lowest: HIGHEST, again: Instant::now() }), quick }
     }
 
     /// Lowers the watermarks: waiting tasks and holds were written that expire at these instants.
@@ -101,7 +100,7 @@ pub(crate) async fn overdue(
     let rows = look(session, shared, dead, limit, now).await?;
     if rows.len() < limit {
         let mut state = shared.low_watermarks.state.lock();
-        state.watermark = floor_after(now, rows.iter().map(ends)).min(state.lowest);
+        state.watermark = watermark_after(now, rows.iter().map(ends)).min(state.lowest);
     }
     let mut found = get::read(session, &shared.lanes, &rows).await?;
     let mut overdue = Overdue::default();
@@ -127,7 +126,7 @@ async fn look(
     let (now, limit) = (now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
     let (watermark, again) = {
         let mut state = shared.low_watermarks.state.lock();
-        state.lowest = ROOF;
+        state.lowest = HIGHEST;
         (state.watermark, state.again)
     };
     let began = Instant::now();
@@ -138,7 +137,7 @@ async fn look(
             shared.low_watermarks.state.lock().again = Instant::now() + took * SHARE;
         }
         match found {
-            Err(fault) if !fault.breaks_connection() && watermark != GROUND => {
+            Err(fault) if !fault.breaks_connection() && watermark != LOWEST => {
                 debug!(fault = %fault.tell(), "cannot scan for overdue tasks from the beginning; scanning from the low watermark");
             }
             found => return found,
@@ -153,14 +152,14 @@ fn ends(row: &Row) -> (Option<i64>, Option<i64>) {
     (row.get(row::LEASE_EXPIRES_AT), row.get(row::EXPIRES_AT))
 }
 
-/// The watermark after a look at `now` that found everything, and these among it: they may be there still.
-fn floor_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> LowWatermark {
+/// The watermark after a complete scan at `now`. The rows that it found may still be there.
+fn watermark_after(now: Timestamp, found: impl Iterator<Item = (Option<i64>, Option<i64>)>) -> LowWatermark {
     let up_to = now.as_millis().saturating_sub(MARGIN_MILLIS);
     found.fold(LowWatermark { held: up_to, waiting: up_to }, |watermark, (held, waiting)| {
         let below = |ends: Option<i64>| ends.map_or(i64::MIN, |ends| ends.saturating_sub(1));
         watermark.min(match held {
-            Some(_) => LowWatermark { held: below(held), ..ROOF },
-            None => LowWatermark { waiting: below(waiting), ..ROOF },
+            Some(_) => LowWatermark { held: below(held), ..HIGHEST },
+            None => LowWatermark { waiting: below(waiting), ..HIGHEST },
         })
     })
 }
@@ -174,16 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_stays_below_what_was_found() {
-        assert_eq!(floor_after(at(10_000), std::iter::empty()), LowWatermark { held: 9_000, waiting: 9_000 });
+    fn the_watermark_stays_below_what_was_found() {
+        assert_eq!(watermark_after(at(10_000), std::iter::empty()), LowWatermark { held: 9_000, waiting: 9_000 });
         let found = [(Some(500), Some(100)), (None, Some(700)), (Some(400), None)];
-        assert_eq!(floor_after(at(10_000), found.into_iter()), LowWatermark { held: 399, waiting: 699 });
+        assert_eq!(watermark_after(at(10_000), found.into_iter()), LowWatermark { held: 399, waiting: 699 });
     }
 
     #[test]
-    fn the_floor_goes_below_what_is_written() {
+    fn the_watermark_goes_below_what_is_written() {
         let low_watermarks = LowWatermarks::new(Duration::ZERO);
-        low_watermarks.state.lock().watermark = floor_after(at(10_000), std::iter::empty());
+        low_watermarks.state.lock().watermark = watermark_after(at(10_000), std::iter::empty());
         low_watermarks.wrote([at(9_500), at(8_000)], []);
         assert_eq!(low_watermarks.state.lock().watermark, LowWatermark { held: 9_000, waiting: 7_999 });
         low_watermarks.wrote([], [at(3)]);
