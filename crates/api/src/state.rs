@@ -15,7 +15,7 @@ use punctual_core::ids::NodeId;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_core::task::limits;
-use punctual_scheduler::outlook::Outlook;
+use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::Settler;
 use punctual_submission::occurrences::Occurrences;
@@ -69,7 +69,7 @@ pub struct Parts {
     /// The other ports of the store.
     pub database: Arc<dyn Database>,
     /// What this node knows of the dispatch of webhooks.
-    pub outlook: Outlook,
+    pub dispatch_status: DispatchStatus,
     /// Where pull workers wait.
     pub polls: PollQueue,
     /// Settles what pull workers hold.

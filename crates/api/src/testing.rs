@@ -14,10 +14,10 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::NodeId;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
+use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::outlook::Outlook;
 use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::Settler;
@@ -72,7 +72,7 @@ impl World {
             store: store.clone(),
             coordinator: sqlite.clone(),
             database: sqlite.clone(),
-            outlook: Outlook::new(
+            dispatch_status: DispatchStatus::new(
                 Arc::new(Owned::nothing(1)),
                 Arc::new(Targets::new(1, 1_000)),
                 0,

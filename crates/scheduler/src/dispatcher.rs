@@ -1,14 +1,14 @@
 //! The dispatcher: brings due tasks and their claimants together.
 //!
-//! One loop owns the lanes ([`Lanes`](crate::lanes::Lanes)) and four parts with their own state: pull
-//! (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes in what has
-//! happened, makes the claims that can be made, and takes in the first answers. Tasks of pull workers
-//! become `RUNNING`; pushed tasks become `QUEUED` and go to the broker. Claims of different tenants are
-//! under way side by side; those of one tenant follow each other. Who comes first where not everybody
-//! can be served is for [`fairness`](crate::fairness) to say.
+//! One loop owns the lanes ([`Lanes`](crate::lanes::Lanes)) and four parts with their own state:
+//! pull (polls of workers), push (webhooks), probes (of breakers) and the sweep. A pass takes in
+//! what has happened, makes the claims that can be made, and takes in the first answers. Tasks of
+//! pull workers become `RUNNING`; pushed tasks become `QUEUED` and go to the broker. Claims of
+//! different tenants are under way side by side; those of one tenant follow each other. Where not
+//! all can be served at once, [`fairness`](crate::fairness) decides who comes first.
 //!
-//! Whatever is lost here, by a crash between any two lines, is found by the sweep (not claimed) or by
-//! the reaper (claimed and not started).
+//! Whatever is lost here, by a crash between any two lines, is found by the sweep (not claimed) or
+//! by the reaper (claimed and not started).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -131,7 +131,7 @@ impl Dispatcher {
         (dispatcher, polls)
     }
 
-    /// Runs until it is told to stop; then answers every waiting poll with an empty list.
+    /// Runs until the shutdown; then answers every waiting poll with an empty list.
     pub async fn run(mut self, shutdown: CancellationToken) {
         loop {
             let more = match self.run_once().await {
@@ -274,8 +274,8 @@ impl Dispatcher {
         }
     }
 
-    /// Waits until a claim is answered, or something happens that can be dealt with meanwhile; returns
-    /// whether one is.
+    /// Waits until a claim is answered, or something happens that can be dealt with meanwhile;
+    /// returns whether one is.
     async fn wait_for_answer(&mut self) -> bool {
         let until_due = self.core.until_due().into_iter().chain(self.core.until_retry()).min();
         let is_due = async {

@@ -1,10 +1,12 @@
-//! Who goes first when not everybody can be served at once. Pure; the dispatcher is the only caller.
+//! Who goes first when not everybody can be served at once. Pure; the dispatcher is the main
+//! caller.
 //!
-//! Tenants share what a turn can claim for pull workers by their weights ([`Tenants`]), and places for webhooks as these
-//! come free ([`Rounds`]); what a tenant may claim is
-//! shared by the bands of its priorities ([`Credits`]); and within a band the effective priority
-//! decides, which waiting raises ([`Aging`]). Whatever somebody does not use goes to the others:
-//! nothing is left unclaimed for the sake of a share.
+//! Tenants share by their weights: for pull workers what a pass can claim ([`Tenants`]), for
+//! webhooks the slots as they become free ([`TenantRounds`]). The bands of a tenant share what it
+//! may claim ([`Credits`]). Within a band the effective priority decides, which waiting raises
+//! ([`Aging`]).
+//!
+//! Invariant: a share that is not used goes to the others. Nothing is left unclaimed for its sake.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,7 +19,7 @@ mod waits;
 
 pub use aging::Aging;
 pub use bands::{Band, BandWeights, Credits};
-pub use rounds::Rounds;
+pub use rounds::TenantRounds;
 pub use tenants::{Contender, Tenants};
 pub use waits::LongestWaits;
 

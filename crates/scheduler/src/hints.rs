@@ -1,7 +1,8 @@
-//! Hints from writers to the dispatcher: "this lane has a task due then".
+//! Hints from writers to the dispatcher: "this lane has a task due at that instant".
 //!
-//! Hints are coalesced, one for a lane at the most, so they cost no memory under load.
-//! Losing them all would cost punctuality and nothing else: the sweep finds every lane.
+//! Whatever writes to the store adds them; the dispatcher takes them. They are coalesced to one per
+//! lane, so they cost no memory under load. Invariant: losing all of them costs punctuality and
+//! nothing else, since the sweep finds every lane.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,24 +13,24 @@ use punctual_core::lane::{Lane, LaneId};
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 
-/// The earliest due instant hinted for each lane since the dispatcher looked last.
+/// The earliest hinted instant of each lane since the dispatcher took them last.
 #[derive(Debug, Default)]
 pub struct Hints {
     earliest: Mutex<HashMap<LaneId, (Arc<Lane>, Timestamp)>>,
     everywhere: AtomicBool,
-    freed: Mutex<Freed>,
+    freed: Mutex<FreedQueues>,
     added: Notify,
 }
 
-/// Queues that may let through what they did not.
+/// Queues whose limits may have changed.
 #[derive(Debug, Default)]
-struct Freed {
+struct FreedQueues {
     all: bool,
     queues: HashSet<(String, String)>,
 }
 
 impl Hints {
-    /// Tells the dispatcher of tasks that wait now.
+    /// Adds hints at tasks that wait now.
     pub fn add<'a>(&self, waiting: impl IntoIterator<Item = (&'a Arc<Lane>, Timestamp)>) {
         let mut earliest = self.earliest.lock();
         for (lane, due_at) in waiting {
@@ -45,41 +46,41 @@ impl Hints {
         }
     }
 
-    /// Tells the dispatcher that tasks may wait anywhere.
+    /// Has the dispatcher sweep: tasks may wait anywhere.
     pub fn look_everywhere(&self) {
         self.everywhere.store(true, Ordering::Relaxed);
         self.added.notify_one();
     }
 
-    /// Whether tasks may wait anywhere, since the last call.
+    /// Whether a sweep was requested since the last call.
     pub fn take_everywhere(&self) -> bool {
         self.everywhere.swap(false, Ordering::Relaxed)
     }
 
-    /// Tells the dispatcher that a queue may let something through again.
+    /// Notifies the dispatcher that a queue may let tasks through again.
     pub fn free(&self, tenant: &str, queue: &str) {
         self.freed.lock().queues.insert((tenant.to_owned(), queue.to_owned()));
         self.added.notify_one();
     }
 
-    /// Tells the dispatcher that any queue may.
+    /// Notifies the dispatcher that all queues may.
     pub fn free_all(&self) {
         self.freed.lock().all = true;
         self.added.notify_one();
     }
 
-    /// Whether any queue may, and which ones may, since the last call.
+    /// Whether all queues may let tasks through again since the last call, and which ones may.
     pub fn take_freed(&self) -> (bool, HashSet<(String, String)>) {
-        let Freed { all, queues } = std::mem::take(&mut *self.freed.lock());
+        let FreedQueues { all, queues } = std::mem::take(&mut *self.freed.lock());
         (all, queues)
     }
 
-    /// Has the dispatcher look around.
+    /// Wakes the dispatcher up.
     pub fn nudge(&self) {
         self.added.notify_one();
     }
 
-    /// What was hinted since the last call.
+    /// The hints since the last call.
     pub fn take(&self) -> Vec<(Arc<Lane>, Timestamp)> {
         std::mem::take(&mut *self.earliest.lock()).into_values().collect()
     }

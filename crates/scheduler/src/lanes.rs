@@ -181,7 +181,8 @@ impl Lanes {
         self.claims.defer(lane, due_at)
     }
 
-    /// The hints that were kept. Those at whose lanes claims are still under way must be deferred again.
+    /// The hints that were kept. Those at whose lanes claims are still under way must be deferred
+    /// again.
     pub fn take_deferred(&mut self) -> impl Iterator<Item = (Arc<Lane>, Timestamp)> + use<> {
         self.claims.take_deferred()
     }
@@ -194,8 +195,8 @@ impl Lanes {
         }
     }
 
-    /// The sweep has read all lanes and found only these: forgets ready lanes without tasks. Lanes in
-    /// a claim are spared, since they may have changed meanwhile.
+    /// The sweep has read all lanes and found only these: forgets ready lanes without tasks. Lanes
+    /// in a claim are spared, since they may have changed meanwhile.
     pub fn found_no_others(&mut self, found: &HashSet<LaneId>) {
         let is_gone = |entry: &LaneEntry| {
             matches!(entry.home, Home::Ready { .. })

@@ -6,11 +6,11 @@
 mod backlog_rate;
 pub mod breakers;
 pub mod cron_call;
+pub mod dispatch_status;
 pub mod dispatcher;
 pub mod fairness;
 pub mod hints;
 mod lanes;
-pub mod outlook;
 pub mod ownership;
 pub mod polls;
 pub mod queue_watch;

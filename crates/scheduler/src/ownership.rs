@@ -1,9 +1,10 @@
 //! Which partitions this node owns, and the loop that keeps them.
 //!
-//! The dispatcher asks [`Owned`] before it dispatches what is pushed, and names the terms in
-//! which it owns to the store, which refuses a claim by an owner of the past. A node that could
-//! not renew counts what it owned as lost when two thirds of the time are over, by its own
-//! monotonic clock, so that it has stopped before anybody else begins.
+//! The dispatcher asks [`Owned`] before it claims pushed tasks, and names the terms of its
+//! partitions to the store, which refuses claims in an older term.
+//!
+//! Invariant: a node that cannot renew stops after two thirds of the lease, by its own monotonic
+//! clock. So it has stopped before another node begins.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,59 +20,60 @@ mod owner;
 #[cfg(test)]
 mod tests;
 
-pub use owner::{Config, Owner, another_count};
+pub use owner::{Config, PartitionOwner, another_count};
 
-/// What this node owns.
+/// The partitions of this node.
 #[derive(Debug)]
 pub struct Owned {
     count: u16,
-    /// Whether somebody else may own what this node does not.
+    /// Whether other nodes may own partitions.
     is_shared: bool,
-    state: RwLock<State>,
+    state: RwLock<OwnedState>,
     changed: Notify,
     asked: Notify,
 }
 
-/// How this node owns the partition of a lane.
+/// The term in which this node owns the partition of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// The partition and the term, which the store knows as well; none where nobody else can own anything.
+pub struct OwnedTerm {
+    /// The partition and the number of the term, for the store to check; none where no other node
+    /// can own anything.
     pub fence: Option<(Partition, u64)>,
-    /// When the term began, by the store's clock: what was due before it was found, and not dispatched in time.
+    /// When the term began, by the store's clock. Tasks that were due before are the backlog.
     pub since: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Tenure {
+struct KnownTerm {
     term: u64,
     since: Timestamp,
 }
 
 #[derive(Debug)]
-struct State {
-    tenures: HashMap<Partition, Tenure>,
+struct OwnedState {
+    terms: HashMap<Partition, KnownTerm>,
     good_until: Instant,
-    /// They were not renewed in time, and that was told.
+    /// The terms were not renewed in time, and that was logged.
     is_over: bool,
-    /// Grows whenever the partitions change, also by running out.
+    /// Grows whenever the partitions change, also when their terms run out.
     generation: u64,
 }
 
 impl Owned {
-    /// Nothing, of `count` partitions.
+    /// None of `count` partitions.
     pub fn nothing(count: u16) -> Self {
         Self::new(count, true, HashMap::new(), Instant::now())
     }
 
-    /// Everything, for ever: for a node that shares its store with nobody.
+    /// Everything, always: for a node that does not share its store.
     pub fn everything() -> Self {
-        let always = Tenure { term: 0, since: Timestamp::from_millis(i64::MIN) };
+        let always = KnownTerm { term: 0, since: Timestamp::from_millis(i64::MIN) };
         let good_until = Instant::now() + Duration::from_hours(100 * 366 * 24);
         Self::new(1, false, HashMap::from([(Partition::new(0), always)]), good_until)
     }
 
-    fn new(count: u16, is_shared: bool, tenures: HashMap<Partition, Tenure>, good_until: Instant) -> Self {
-        let state = State { tenures, good_until, is_over: false, generation: 0 };
+    fn new(count: u16, is_shared: bool, terms: HashMap<Partition, KnownTerm>, good_until: Instant) -> Self {
+        let state = OwnedState { terms, good_until, is_over: false, generation: 0 };
         Self { count, is_shared, state: RwLock::new(state), changed: Notify::new(), asked: Notify::new() }
     }
 
@@ -80,93 +82,100 @@ impl Owned {
         Partition::of(lane, self.count)
     }
 
-    /// How this node owns the partition of a lane, if it does.
-    pub fn held(&self, lane: &LaneKey) -> Option<Held> {
+    /// The term in which this node owns the partition of a lane, if it does.
+    pub fn term_of(&self, lane: &LaneKey) -> Option<OwnedTerm> {
         let partition = self.partition(lane);
         let state = self.state.read();
-        let tenure = state.tenures.get(&partition).filter(|_| Instant::now() < state.good_until)?;
-        let fence = self.is_shared.then_some((partition, tenure.term));
-        Some(Held { fence, since: tenure.since })
+        let known = state.terms.get(&partition).filter(|_| Instant::now() < state.good_until)?;
+        let fence = self.is_shared.then_some((partition, known.term));
+        Some(OwnedTerm { fence, since: known.since })
     }
 
-    /// Whether tasks of this lane are given out by this node: to whoever asks it, or because it owns them.
+    /// Whether this node claims tasks of this lane: because workers pull them, or because it owns
+    /// them.
     pub fn concerns(&self, lane: &LaneKey) -> bool {
-        lane.route == Route::Pull || self.held(lane).is_some()
+        lane.route == Route::Pull || self.term_of(lane).is_some()
     }
 
-    /// How many partitions are owned.
+    /// How many partitions this node owns.
     pub fn partitions(&self) -> usize {
         let state = self.state.read();
-        if Instant::now() < state.good_until { state.tenures.len() } else { 0 }
+        if Instant::now() < state.good_until { state.terms.len() } else { 0 }
     }
 
-    /// A number that grows whenever other lanes concern this node than before.
+    /// A number that grows whenever this node owns other partitions than before.
     pub fn generation(&self) -> u64 {
         let mut state = self.state.write();
-        if !state.is_over && !state.tenures.is_empty() && Instant::now() >= state.good_until {
+        if !state.is_over && !state.terms.is_empty() && Instant::now() >= state.good_until {
             state.is_over = true;
             state.generation += 1;
-            let partitions = state.tenures.len();
+            let partitions = state.terms.len();
             tracing::info!(
                 partitions,
-                "could not renew the partitions of this node in time: it dispatches none of them"
+                "cannot renew the partitions of this node in time; dispatching none until they are renewed"
             );
         }
         state.generation
     }
 
-    /// Returns once other partitions are owned than before.
+    /// Returns once this node owns other partitions than before.
     pub async fn wait(&self) {
         self.changed.notified().await;
     }
 
-    /// Has the owner take a turn at once: somebody else's partitions may be free, or this node have too many.
+    /// Has the owner loop run at once: partitions may be free, or this node may have too many.
     pub fn nudge(&self) {
         self.asked.notify_one();
     }
 
-    /// The store says that these are somebody else's, or nobody's: forgets them, and has the owner take a turn.
+    /// Forgets partitions that the store says are not this node's, and has the owner loop run at
+    /// once.
     pub fn lost(&self, partitions: &[Partition]) {
         let mut state = self.state.write();
-        let before = state.tenures.len();
+        let before = state.terms.len();
         for partition in partitions {
-            state.tenures.remove(partition);
+            state.terms.remove(partition);
         }
         state.generation += 1;
-        let owned = state.tenures.len();
+        let owned = state.terms.len();
         drop(state);
         if owned < before {
-            tracing::info!(owned, lost = before - owned, "partitions of this node are somebody else's by now");
+            tracing::info!(
+                owned,
+                lost = before - owned,
+                "other nodes own partitions of this node by now; forgetting them"
+            );
         }
         self.nudge();
     }
 
-    /// Takes in what the store says is owned. A term that is known began when it was first seen, also after a time in
-    /// which it could not be renewed, but never in a time to come, should the store's clock have gone back.
+    /// Takes in what the store says this node owns. A known term began when it was first seen, even
+    /// if it could not be renewed for a while, but never in the future, should the store's clock
+    /// have gone back.
     fn set(&self, owned: &[Ownership], lease: Duration, good_until: Instant) {
         let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
         let mut state = self.state.write();
-        let tenure = |row: &Ownership| {
-            // It was taken or renewed in this turn, whose instant its end is a lease away from.
+        let term = |row: &Ownership| {
+            // It was taken or renewed just now, so it ends a lease from now.
             let now = row.expires_at.plus_millis(lease.saturating_neg());
-            let known = state.tenures.get(&row.partition).filter(|tenure| tenure.term == row.term);
-            Tenure { term: row.term, since: known.map_or(now, |tenure| tenure.since.min(now)) }
+            let known = state.terms.get(&row.partition).filter(|known| known.term == row.term);
+            KnownTerm { term: row.term, since: known.map_or(now, |known| known.since.min(now)) }
         };
-        let tenures: HashMap<Partition, Tenure> = owned.iter().map(|row| (row.partition, tenure(row))).collect();
-        let is_same = |(partition, tenure): &(&Partition, &Tenure)| {
-            !state.is_over && state.tenures.get(partition).is_some_and(|known| known.term == tenure.term)
+        let terms: HashMap<Partition, KnownTerm> = owned.iter().map(|row| (row.partition, term(row))).collect();
+        let is_same = |(partition, term): &(&Partition, &KnownTerm)| {
+            !state.is_over && state.terms.get(partition).is_some_and(|known| known.term == term.term)
         };
-        let kept = tenures.iter().filter(is_same).count();
-        let before = if state.is_over { 0 } else { state.tenures.len() };
-        let (owned, taken, given_up) = (tenures.len(), tenures.len() - kept, before - kept);
+        let kept = terms.iter().filter(is_same).count();
+        let before = if state.is_over { 0 } else { state.terms.len() };
+        let (owned, taken, given_up) = (terms.len(), terms.len() - kept, before - kept);
         let changed = state.is_over || taken + given_up > 0;
-        state.tenures = tenures;
+        state.terms = terms;
         state.good_until = good_until;
         state.is_over = false;
         if changed {
             state.generation += 1;
             drop(state);
-            tracing::info!(owned, taken, given_up, "the partitions of this node have changed");
+            tracing::info!(owned, taken, given_up, "this node owns other partitions than before");
             self.changed.notify_one();
         }
     }

@@ -130,8 +130,9 @@ impl PollQueue {
         (Self { polls, health }, PollReceiver { polls: received, health: reported })
     }
 
-    /// Waits for tasks. Returns an empty list on timeout, or the store's error if claiming is failing.
-    /// The tasks are `RUNNING` and held by this worker; the version of each is its fencing token.
+    /// Waits for tasks. Returns an empty list on timeout, or the store's error if claiming is
+    /// failing. The tasks are `RUNNING` and held by this worker; the version of each is its fencing
+    /// token.
     pub async fn poll(&self, request: PollRequest) -> Result<Vec<Task>, PollError> {
         let (reply, mut answer) = oneshot::channel();
         let wait = request.wait;

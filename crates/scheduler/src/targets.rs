@@ -1,11 +1,11 @@
 //! The slots of webhooks that are on their way: of each target, each tenant and each band.
 //!
-//! The dispatcher takes a slot before it publishes a task, and the worker gives it back when the run has
-//! ended. A target that never answers fills its own slots and no others. When many targets hang at once,
-//! a target may take at most a quarter of the free slots (but always a first one), so that some are left
-//! for the healthy ones. The same holds for tenants and bands: each leaves a part of the rest to the
-//! others, so that calls that never end do not hold everybody's slots. A tenant of weight n counts as n
-//! tenants.
+//! The dispatcher takes a slot before it publishes a task, and the worker gives it back when the
+//! run has ended. A target that never answers fills its own slots and no others. When many targets
+//! hang at once, a target may take at most a quarter of the free slots (but always a first one), so
+//! that some are left for the healthy ones. The same holds for tenants and bands: each leaves a
+//! part of the rest to the others, so that calls that never end do not hold everybody's slots. A
+//! tenant of weight n counts as n tenants.
 //!
 //! Invariant: what is taken in all is the sum of what is taken by target, by tenant and by band.
 
@@ -76,7 +76,7 @@ impl Targets {
         Self { per_target, in_all, tenant_percent: 100, band_percent: 100, weights, taken, given_back }
     }
 
-    /// A tenant, and a band, may have this many percent of the slots that nobody else has.
+    /// A tenant, and a band, may have this many percent of the slots that no other one has.
     #[must_use]
     pub fn with_pools(self, tenant_percent: u8, band_percent: u8) -> Self {
         Self { tenant_percent, band_percent, ..self }
@@ -96,8 +96,8 @@ impl Targets {
         TenantSlots { at_target, in_all: own(&taken.by_tenant) }
     }
 
-    /// How much of its share a tenant with these slots and this weight uses, counted in slots of a target:
-    /// what it has there, or its part of all slots, whichever is more.
+    /// How much of its share a tenant with these slots and this weight uses, counted in slots of a
+    /// target: what it has there, or its part of all slots, whichever is more.
     pub fn level(&self, slots: TenantSlots, weight: u32) -> u128 {
         let of_all = slots.in_all as u128 * self.per_target as u128 / (self.in_all as u128).max(1);
         of_all.max(slots.at_target as u128) / u128::from(weight.max(1))
@@ -190,8 +190,8 @@ impl TakenSlots {
     }
 }
 
-/// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled by its
-/// weight. A holder of none may always take a first one, if one is free.
+/// How many more slots a holder of `own` may take: `percent` of its own and the free ones, scaled
+/// by its weight. A holder of none may always take a first one, if one is free.
 fn allowance(free: usize, own: usize, percent: u8, weight: u32) -> usize {
     let part = u128::from(percent) * u128::from(weight);
     let of = part + u128::from(100_u8.saturating_sub(percent));

@@ -50,8 +50,8 @@ impl WaitingPolls {
         self.polls.get(&number)
     }
 
-    /// The first polls with a key, in the order in which they came. Removes those whose workers have
-    /// disconnected: a claim for nobody would be two writes, and a delay for everybody behind.
+    /// The first polls with a key, in the order in which they came. Removes those whose workers
+    /// have disconnected: a claim for one of them would cost two writes and delay all others.
     pub fn first_with(&mut self, key: &PollKey, polls_max: usize) -> Vec<PollNumber> {
         let (mut first, mut gone) = (Vec::new(), Vec::new());
         for number in self.by_key.get(key).into_iter().flatten() {

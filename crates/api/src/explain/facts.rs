@@ -107,11 +107,12 @@ pub(crate) async fn gather(api: &Api, task: Task) -> Result<Facts, StoreError> {
         facts.held = found.live.queued + found.live.running;
         facts.queue = found.queue;
     }
-    if api.outlook.has_breakers() {
+    if api.dispatch_status.has_breakers() {
         facts.breakers = breakers_over(api, key).await?;
     }
     if facts.is_claimable() {
-        facts.ahead = api.database.ahead(&facts.task, api.outlook.aging().millis_for_one(), AHEAD_IN_QUEUE_MAX).await?;
+        facts.ahead =
+            api.database.ahead(&facts.task, api.dispatch_status.aging().millis_for_one(), AHEAD_IN_QUEUE_MAX).await?;
         if facts.queue.settings.rate_limit.is_some() {
             facts.bucket = api.database.bucket(&facts.queue.tenant, &facts.queue.name).await?;
         }

@@ -15,10 +15,10 @@ use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, Pulse};
 use punctual_scheduler::breakers::{self, BreakerWatch};
+use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::fairness::Aging;
-use punctual_scheduler::outlook::Outlook;
-use punctual_scheduler::ownership::{self, Owner};
+use punctual_scheduler::ownership::{self, PartitionOwner};
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
 use punctual_scheduler::resolving::Resolving;
@@ -252,14 +252,14 @@ fn machine_name() -> String {
     if name.is_empty() { NAMELESS.to_owned() } else { name }
 }
 
-fn owner(config: &Config, parts: &Parts) -> Owner {
+fn owner(config: &Config, parts: &Parts) -> PartitionOwner {
     let config = ownership::Config {
         count: config.scheduler.partitions,
         lease: config.leader.lease,
         renewal: config.leader.renewal,
     };
     let (coordinator, owned) = (Arc::clone(&parts.coordinator), Arc::clone(&parts.owned));
-    Owner::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
+    PartitionOwner::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
 }
 
 /// How long it must be seen that a breaker has to open, where several nodes count: each tells what it has every second.
@@ -349,7 +349,7 @@ fn api(config: &Config, parts: &Parts, polls: PollQueue) -> Api {
         store: Arc::clone(&parts.store),
         coordinator: Arc::clone(&parts.coordinator),
         database: Arc::clone(&parts.database),
-        outlook: outlook(config, parts),
+        dispatch_status: dispatch_status(config, parts),
         schedules: Arc::clone(&parts.schedules),
         polls,
         settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
@@ -374,9 +374,9 @@ fn api(config: &Config, parts: &Parts, polls: PollQueue) -> Api {
 }
 
 /// What this node can tell of webhooks that wait.
-fn outlook(config: &Config, parts: &Parts) -> Outlook {
+fn dispatch_status(config: &Config, parts: &Parts) -> DispatchStatus {
     let (owned, targets) = (Arc::clone(&parts.owned), Arc::clone(&parts.targets));
-    Outlook::new(owned, targets, config.scheduler.backlog_per_second, Aging::new(config.fairness.aging))
+    DispatchStatus::new(owned, targets, config.scheduler.backlog_per_second, Aging::new(config.fairness.aging))
         .with_breakers(config.breakers.enabled)
 }
 

@@ -14,13 +14,13 @@ use crate::lanes::{Lanes, Rank};
 
 /// A lane that may be claimed from, and how urgent it is by now, aging counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Candidate {
+pub(super) struct LaneCandidate {
     less_urgent: u8,
     pub due_at: Timestamp,
     pub lane: LaneId,
 }
 
-impl Candidate {
+impl LaneCandidate {
     pub fn of(rank: Rank, aging: Aging, now: Timestamp) -> Self {
         let priority = aging.priority(rank.priority(), rank.due_at, now);
         Self { less_urgent: u8::MAX - priority, due_at: rank.due_at, lane: rank.lane }
@@ -52,12 +52,12 @@ impl BandShares {
         Self { weights, credits: HashMap::new() }
     }
 
-    /// The lanes of a claim of up to `limit` tasks, from candidates in their order. Each band gets at most
-    /// what `band_max` says.
+    /// The lanes of a claim of up to `limit` tasks, from candidates in their order. Each band gets
+    /// at most what `band_max` says.
     pub fn split(
         &mut self,
         tenant: &str,
-        candidates: &[Candidate],
+        candidates: &[LaneCandidate],
         limit: usize,
         band_max: [usize; 3],
     ) -> (Vec<(LaneId, usize)>, BandSplit) {
@@ -71,7 +71,7 @@ impl BandShares {
         }
         let credits = self.credits.entry(tenant.to_owned()).or_default();
         let shares = credits.split(self.weights, limit, waiting);
-        let share = |one: &Candidate| {
+        let share = |one: &LaneCandidate| {
             let band = one.band() as usize;
             (one.lane, shares[band].div_ceil(count[band]).min(band_max[band]))
         };
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn candidates(lanes: &[(i64, u8)]) -> Vec<Candidate> {
+    fn candidates(lanes: &[(i64, u8)]) -> Vec<LaneCandidate> {
         let each = lanes.iter().map(|(number, priority)| {
             let key = LaneKey {
                 tenant: "t".into(),
@@ -126,9 +126,9 @@ mod tests {
             };
             let lane = Arc::new(Lane { id: LaneId::new(*number), key });
             let due_at = Timestamp::from_millis(*number);
-            Candidate::of(Rank::of(&lane, due_at), Aging::new(Duration::ZERO), due_at)
+            LaneCandidate::of(Rank::of(&lane, due_at), Aging::new(Duration::ZERO), due_at)
         });
-        let mut candidates: Vec<Candidate> = each.collect();
+        let mut candidates: Vec<LaneCandidate> = each.collect();
         candidates.sort_unstable();
         candidates
     }

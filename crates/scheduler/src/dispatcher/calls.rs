@@ -1,7 +1,7 @@
 //! The claim calls under way.
 //!
-//! A claim is a call to the store. While it lasts the dispatcher goes on with everybody else: a tenant
-//! that wants one task does not wait for another's thousand. Each call's scope is marked in
+//! A claim is a call to the store. While it lasts the dispatcher goes on with everybody else: a
+//! tenant that wants one task does not wait for another's thousand. Each call's scope is marked in
 //! [`Lanes`](crate::lanes::Lanes) until its answer is taken in.
 
 use std::collections::HashMap;
@@ -59,7 +59,8 @@ impl ClaimCalls {
         self.under_way.insert(claim.id(), call);
     }
 
-    /// Returns when a call has been answered; never while none is under way. Dropping this loses nothing.
+    /// Returns when a call has been answered; never while none is under way. Dropping this loses
+    /// nothing.
     pub async fn wait(&mut self) {
         if !self.answered.is_empty() {
             return;

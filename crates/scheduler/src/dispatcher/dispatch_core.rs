@@ -1,6 +1,6 @@
 //! What the parts of the dispatcher share: its ports, the lanes and the claims under way.
 //!
-//! Pull, push, probes and the sweep get it by turns; the dispatcher owns it.
+//! The dispatcher owns it and lends it to pull, push, probes and the sweep, one at a time.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::lanes::{ClaimScope, Lanes};
 pub(super) const FUTILE_CLAIMS: Backoff =
     Backoff::new(Duration::from_millis(4), Duration::from_millis(1_024)).with_jitter(0.0);
 
-/// See the module.
+/// The ports, the lanes and the claims under way (see the module).
 pub(super) struct DispatchCore {
     pub deps: Deps,
     pub config: Config,
@@ -129,7 +129,8 @@ impl DispatchCore {
         }
         let now = self.now();
         let give_back = |task: &Task| {
-            // A task claimed ahead of its time stays due at that time, and its run does not end before it began.
+            // A task claimed ahead of its time stays due at that time, and its run does not end
+            // before it began.
             let by = By { now: now.max(task.due_at), node: self.deps.node, actor: Actor::Scheduler };
             let event = Event::GiveBack(due_at.max(task.due_at));
             Some((task.id, transition(&task.position, event, &by).ok()?))

@@ -1,8 +1,8 @@
 //! What a pass claims for webhooks: which lanes, how many tasks of each, and in which terms. Pure.
 //!
-//! The push side is the only caller. Slots are given out one by one. The next one goes to the tenant
-//! that has fewest for its weight, at the target or of all slots; of several, to the one that was served
-//! least of late.
+//! The push side is the only caller. Slots are given out one by one. The next one goes to the
+//! tenant that has fewest for its weight, at the target or of all slots; of several, to the one
+//! that was served least of late.
 //!
 //! Invariant: a plan never exceeds the broker's room, nor what targets, tenants and bands may have.
 
@@ -14,19 +14,19 @@ use punctual_core::partitions::Partition;
 use punctual_core::store::{Claim, Claimant};
 use punctual_core::time::Timestamp;
 
-use super::bands::{BandShares, BandSplit, Candidate};
-use crate::fairness::{Band, Rounds};
-use crate::ownership::Held;
+use super::bands::{BandShares, BandSplit, LaneCandidate};
+use crate::fairness::{Band, TenantRounds};
+use crate::ownership::OwnedTerm;
 use crate::targets::{Targets, TenantSlots};
 
 /// Lanes that a pass takes from.
 pub(super) const PLAN_LANES_MAX: usize = 256;
 
-/// Lanes to claim from, as far as there is room and their tenants and targets have slots. Lanes of one
-/// tenant and target share a claim.
+/// Lanes to claim from, as far as there is room and their tenants and targets have slots. Lanes of
+/// one tenant and target share a claim.
 pub(super) struct PushPlan<'a> {
     targets: &'a Targets,
-    rounds: &'a Rounds,
+    rounds: &'a TenantRounds,
     room: usize,
     /// The slots that are free.
     free: usize,
@@ -35,9 +35,9 @@ pub(super) struct PushPlan<'a> {
     part_of: HashMap<(&'a str, &'a str, Option<Timestamp>), usize>,
     /// The slots of each target, with those planned here.
     taken_at: HashMap<&'a str, usize>,
-    /// The slots of each tenant at each target, likewise.
+    /// The slots of each tenant at each target, with those planned here.
     at_target: HashMap<(&'a str, &'a str), usize>,
-    /// The slots of each tenant in all, likewise, and how many of them are planned here.
+    /// The slots of each tenant in all, with those planned here, and how many of them are.
     in_all: HashMap<&'a str, (usize, usize)>,
     lanes: usize,
 }
@@ -47,7 +47,7 @@ struct PlanPart<'a> {
     tenant: &'a str,
     target: &'a str,
     from: Option<Timestamp>,
-    lanes: Vec<Candidate>,
+    lanes: Vec<LaneCandidate>,
     terms: BTreeMap<Partition, u64>,
     limit: usize,
 }
@@ -65,7 +65,7 @@ struct SlotOrder {
 }
 
 impl<'a> PushPlan<'a> {
-    pub fn new(targets: &'a Targets, rounds: &'a Rounds, room: usize) -> Self {
+    pub fn new(targets: &'a Targets, rounds: &'a TenantRounds, room: usize) -> Self {
         Self {
             targets,
             rounds,
@@ -85,8 +85,9 @@ impl<'a> PushPlan<'a> {
         self.room == 0 || self.lanes >= PLAN_LANES_MAX
     }
 
-    /// Adds what is due from `from` on of a lane; false if its tenant, its band or its target has no slot.
-    pub fn add(&mut self, lane: &'a Lane, candidate: Candidate, held: Held, from: Option<Timestamp>) -> bool {
+    /// Adds what is due from `from` on of a lane; false if its tenant, its band or its target has
+    /// no slot.
+    pub fn add(&mut self, lane: &'a Lane, candidate: LaneCandidate, term: OwnedTerm, from: Option<Timestamp>) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
         let TenantSlots { at_target, in_all } = self.targets.slots_of(tenant, target);
         self.taken_at.entry(target).or_insert_with(|| self.targets.taken_at(target));
@@ -101,13 +102,13 @@ impl<'a> PushPlan<'a> {
             self.parts.len() - 1
         });
         self.parts[at].lanes.push(candidate);
-        self.parts[at].terms.extend(held.fence);
+        self.parts[at].terms.extend(term.fence);
         self.lanes += 1;
         true
     }
 
-    /// The claims, in the order in which their first lanes were added, and how each is split between bands.
-    /// Slots that a claim does not use are offered again in the next pass.
+    /// The claims, in the order in which their first lanes were added, and how each is split
+    /// between bands. Slots that a claim does not use are offered again in the next pass.
     pub fn claims(mut self, bands: &mut BandShares, visibility_millis: u64) -> (Vec<Claim>, Vec<BandSplit>) {
         self.give_out();
         let (mut claims, mut splits) = (Vec::with_capacity(self.parts.len()), Vec::with_capacity(self.parts.len()));
@@ -194,13 +195,13 @@ mod tests {
         lane_of("t", number, target, 5)
     }
 
-    fn held(partition: u16) -> Held {
-        Held { fence: Some((Partition::new(partition), 7)), since: Timestamp::from_millis(100) }
+    fn term(partition: u16) -> OwnedTerm {
+        OwnedTerm { fence: Some((Partition::new(partition), 7)), since: Timestamp::from_millis(100) }
     }
 
-    fn candidate(lane: &Lane) -> Candidate {
+    fn candidate(lane: &Lane) -> LaneCandidate {
         let due_at = Timestamp::from_millis(lane.id.number());
-        Candidate::of(Rank::of(lane, due_at), Aging::new(Duration::ZERO), due_at)
+        LaneCandidate::of(Rank::of(lane, due_at), Aging::new(Duration::ZERO), due_at)
     }
 
     fn claims(plan: PushPlan<'_>) -> Vec<Claim> {
@@ -225,10 +226,10 @@ mod tests {
     fn lanes_of_a_target_share_its_slots() {
         let targets = Targets::new(10, 1_000);
         let lanes = [lane(1, "a"), lane(2, "b"), lane(3, "a"), lane(4, "a")];
-        let rounds = Rounds::default();
+        let rounds = TenantRounds::default();
         let mut plan = PushPlan::new(&targets, &rounds, 100);
         for (lane, partition) in lanes.iter().zip([5, 6, 5, 4]) {
-            assert!(plan.add(lane, candidate(lane), held(partition), None));
+            assert!(plan.add(lane, candidate(lane), term(partition), None));
         }
         let expected = [(vec![1, 3, 4], 10, vec![4, 5], None), (vec![2], 10, vec![6], None)];
         assert_eq!(summaries(&claims(plan)), expected);
@@ -238,11 +239,11 @@ mod tests {
     fn bounded_lanes_have_a_claim_of_their_own() {
         let targets = Targets::new(5, 1_000);
         let lanes = [lane(1, "a"), lane(2, "a"), lane(3, "a")];
-        let since = Some(held(0).since);
-        let rounds = Rounds::default();
+        let since = Some(term(0).since);
+        let rounds = TenantRounds::default();
         let mut plan = PushPlan::new(&targets, &rounds, 100);
         for (lane, from) in lanes.iter().zip([None, since, None]) {
-            plan.add(lane, candidate(lane), held(0), from);
+            plan.add(lane, candidate(lane), term(0), from);
         }
         assert_eq!(summaries(&claims(plan)), [(vec![1, 3], 3, vec![0], None), (vec![2], 2, vec![0], Some(100))]);
     }
@@ -255,22 +256,22 @@ mod tests {
             targets.take(&slot(&message));
         }
         let lanes = [lane(1, "crowded"), lane(2, "a"), lane(3, "b"), lane(4, "c")];
-        let rounds = Rounds::default();
+        let rounds = TenantRounds::default();
         let mut full = PushPlan::new(&targets, &rounds, 6);
-        let added: Vec<bool> = lanes.iter().map(|lane| full.add(lane, candidate(lane), held(0), None)).collect();
+        let added: Vec<bool> = lanes.iter().map(|lane| full.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true, true, true]);
         let claimed: Vec<_> = summaries(&claims(full)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
         assert_eq!(claimed, [(vec![2], 2), (vec![3], 2), (vec![4], 2)]);
-        assert!(!PushPlan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), held(0), None));
+        assert!(!PushPlan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), term(0), None));
     }
 
     /// What each tenant gets when all want as much as they can have of one target. Takes the slots.
-    fn planned(targets: &Targets, rounds: &mut Rounds, tenants: &[&str]) -> Vec<usize> {
+    fn planned(targets: &Targets, rounds: &mut TenantRounds, tenants: &[&str]) -> Vec<usize> {
         let lanes: Vec<Lane> =
             tenants.iter().zip(1..).map(|(tenant, number)| lane_of(tenant, number, "a", 5)).collect();
         let mut plan = PushPlan::new(targets, rounds, 100);
         for lane in &lanes {
-            plan.add(lane, candidate(lane), held(0), None);
+            plan.add(lane, candidate(lane), term(0), None);
         }
         let mut got = vec![0; lanes.len()];
         for (lanes, limit, ..) in summaries(&claims(plan)) {
@@ -290,10 +291,10 @@ mod tests {
     #[test]
     fn tenants_share_the_slots_of_a_target_by_weight() {
         let targets = Targets::new(30, 1_000);
-        let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 2)]));
+        let mut rounds = TenantRounds::new(HashMap::from([("heavy".to_owned(), 2)]));
         let tenants = ["a", "b", "heavy"];
         assert_eq!(planned(&targets, &mut rounds, &tenants), [8, 8, 14]);
-        // A tenant with less than its part gets what becomes free, whoever gave it back.
+        // A tenant with less than its part gets what becomes free, whichever tenant gave it back.
         give_back(&targets, "heavy", 10);
         give_back(&targets, "a", 2);
         assert_eq!(planned(&targets, &mut rounds, &tenants), [2, 0, 10]);
@@ -303,7 +304,7 @@ mod tests {
     fn slots_that_become_free_one_by_one_go_round() {
         for (per_target, tenants) in [(4, 8), (1, 3), (20, 3)] {
             let targets = Targets::new(per_target, 1_000);
-            let (mut rounds, mut got) = (Rounds::default(), vec![0; tenants]);
+            let (mut rounds, mut got) = (TenantRounds::default(), vec![0; tenants]);
             let names: Vec<String> = (0..tenants).map(|number| number.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let mut under_way = std::collections::VecDeque::new();
@@ -323,13 +324,13 @@ mod tests {
     fn scarce_slots_are_shared_by_weight_across_targets() {
         let weights = HashMap::from([("heavy".to_owned(), 4)]);
         let targets = Targets::new(20, 20).with_pools(75, 100).with_weights(weights.clone());
-        let mut rounds = Rounds::new(weights);
+        let mut rounds = TenantRounds::new(weights);
         let lanes = [lane_of("heavy", 1, "a", 5), lane_of("light", 2, "b", 5)];
         let (mut got, mut under_way) = ([0, 0], std::collections::VecDeque::new());
         for _ in 0..1_000 {
             let mut plan = PushPlan::new(&targets, &rounds, 100);
             for lane in &lanes {
-                plan.add(lane, candidate(lane), held(0), None);
+                plan.add(lane, candidate(lane), term(0), None);
             }
             for (numbers, limit, ..) in summaries(&claims(plan)) {
                 let at = usize::try_from(numbers[0]).unwrap() - 1;
@@ -346,7 +347,7 @@ mod tests {
     #[test]
     fn one_slot_is_shared_by_weight_over_time() {
         let targets = Targets::new(1, 1_000);
-        let mut rounds = Rounds::new(HashMap::from([("heavy".to_owned(), 10)]));
+        let mut rounds = TenantRounds::new(HashMap::from([("heavy".to_owned(), 10)]));
         let (tenants, mut got) = (["heavy", "light"], [0, 0]);
         for _ in 0..1_100 {
             let planned = planned(&targets, &mut rounds, &tenants);
@@ -360,7 +361,7 @@ mod tests {
     #[test]
     fn a_tenant_without_a_slot_gets_the_next_one() {
         let targets = Targets::new(10, 1_000);
-        let mut rounds = Rounds::default();
+        let mut rounds = TenantRounds::default();
         planned(&targets, &mut rounds, &["a", "b"]);
         give_back(&targets, "a", 1);
         assert_eq!(planned(&targets, &mut rounds, &["a", "b", "quiet"]), [0, 0, 1]);
@@ -373,9 +374,9 @@ mod tests {
             targets.take(&slot(&lane_of("greedy", 1, "a", 5)));
         }
         let lanes = [lane_of("greedy", 1, "a", 5), lane_of("other", 2, "a", 5)];
-        let rounds = Rounds::default();
+        let rounds = TenantRounds::default();
         let mut tenants = PushPlan::new(&targets, &rounds, 100);
-        let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), held(0), None)).collect();
+        let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true]);
         for tenant in ["b", "c", "d", "e"] {
             for _ in 0..targets.free_of_band(Band::Normal) {
@@ -384,7 +385,7 @@ mod tests {
         }
         let lanes = [lane_of("new", 1, "b", 5), lane_of("new", 2, "b", 2)];
         let mut bands = PushPlan::new(&targets, &rounds, 100);
-        let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), held(0), None)).collect();
+        let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true]);
     }
 

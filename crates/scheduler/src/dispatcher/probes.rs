@@ -1,8 +1,8 @@
 //! Probes of open breakers: now and then one task of a lane under a breaker is claimed.
 //!
-//! A probe is a claim call of its own. It asks the store for the permission, claims one task and records
-//! which it is. Any lane under the breaker with something due will do. A tenant's breaker is preferably
-//! probed at a target whose own breaker is closed.
+//! A probe is a claim call of its own. It asks the store for the permission, claims one task and
+//! records which it is. Any lane under the breaker with something due will do. A tenant's breaker
+//! is preferably probed at a target whose own breaker is closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn lane_to_probe(core: &DispatchCore, pull: &mut Pull, key: &Key, now: Timestamp
 fn has_claimant(core: &DispatchCore, pull: &mut Pull, lane: &Lane) -> bool {
     match lane.key.route {
         Route::Pull => pull.poll_for(&PollKey::of(&lane.key)).is_some(),
-        Route::Push(_) => core.deps.owned.held(&lane.key).is_some(),
+        Route::Push(_) => core.deps.owned.term_of(&lane.key).is_some(),
     }
 }
 
@@ -132,11 +132,11 @@ async fn launch_probe(
             (claimant, Some(poll))
         }
         Route::Push(_) => {
-            let Some(held) = core.deps.owned.held(&lane.key) else { return };
+            let Some(term) = core.deps.owned.term_of(&lane.key) else { return };
             if core.deps.broker.room(WEBHOOK_POOL).await.unwrap_or(0) == 0 {
                 return;
             }
-            let terms = held.fence.into_iter().collect();
+            let terms = term.fence.into_iter().collect();
             (Claimant::Dispatch { visibility_millis: push.visibility_millis(), terms, from: None }, None)
         }
     };

@@ -1,7 +1,7 @@
 //! The pull side: which waiting poll may take from which lanes.
 //!
-//! Tenants share the tasks of a pass by deficit round robin. The polls of a tenant are served in the
-//! order in which they came. A poll is split between the bands of the lanes it may take from.
+//! Tenants share the tasks of a pass by deficit round robin. The polls of a tenant are served in
+//! the order in which they came. A poll is split between the bands of the lanes it may take from.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::Report;
-use super::bands::{BandShares, BandSplit, Candidate};
+use super::bands::{BandShares, BandSplit, LaneCandidate};
 use super::calls::ClaimPurpose;
 use super::dispatch_core::DispatchCore;
 use crate::fairness::{self, Band, Contender, Tenants};
@@ -118,7 +118,8 @@ impl Pull {
         core.give_back(std::mem::take(&mut self.abandoned), core.now()).await;
     }
 
-    /// Claims for polls wherever something is ready, except for tenants for whom a claim is under way.
+    /// Claims for polls wherever something is ready, except for tenants for whom a claim is under
+    /// way.
     pub fn launch(&mut self, core: &mut DispatchCore) {
         if core.calls.is_full() {
             return;
@@ -150,8 +151,8 @@ impl Pull {
         }
     }
 
-    /// The tenants that have both ready lanes and waiting polls, and those polls in the order in which
-    /// they came. A key stays open until no lane and no poll meet under it.
+    /// The tenants that have both ready lanes and waiting polls, and those polls in the order in
+    /// which they came. A key stays open until no lane and no poll meet under it.
     fn servable(&mut self, lanes: &Lanes) -> Vec<(String, BTreeSet<PollNumber>)> {
         let mut by_tenant: HashMap<String, BTreeSet<PollNumber>> = HashMap::new();
         self.open_keys.retain(|key| {
@@ -218,7 +219,7 @@ impl Pull {
         }
     }
 
-    /// A claim for polls failed. They keep their places and are served by a later pass.
+    /// A claim for polls failed. They keep waiting, and a later pass serves them.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.bands.settle_failed(splits, &core.lanes);
     }
@@ -255,7 +256,7 @@ impl Pull {
         }
     }
 
-    /// Reports whether the store answers: a poll that times out because of the store is told so.
+    /// Reports whether the store answers. A poll that times out meanwhile gets the store's error.
     pub fn report_health(&self, failure: Option<&StoreError>) {
         if self.receiver.health.borrow().is_some() || failure.is_some() {
             self.receiver.health.send_replace(failure.cloned());
@@ -289,13 +290,13 @@ impl Pull {
     }
 }
 
-/// The ready lanes that a poll may take from, in order, so many of each band. Where none of them is due
-/// yet: those that are due first, and when that is.
-fn candidates(core: &DispatchCore, keys: &[PollKey]) -> (Vec<Candidate>, Option<Timestamp>) {
+/// The ready lanes that a poll may take from, in order, so many of each band. Where none of them is
+/// due yet: those that are due first, and when that is.
+fn candidates(core: &DispatchCore, keys: &[PollKey]) -> (Vec<LaneCandidate>, Option<Timestamp>) {
     let now = core.now();
     let levels = keys.iter().filter_map(|key| core.lanes.ready().pulled(key)).flat_map(by_priority);
     let ranks = levels.flat_map(|level| level.take(BAND_LANES_MAX));
-    let mut candidates: Vec<Candidate> = ranks.map(|rank| Candidate::of(*rank, core.aging, now)).collect();
+    let mut candidates: Vec<LaneCandidate> = ranks.map(|rank| LaneCandidate::of(*rank, core.aging, now)).collect();
     candidates.sort_unstable();
     candidates.dedup();
     let first_due = candidates.iter().map(|candidate| candidate.due_at).min();

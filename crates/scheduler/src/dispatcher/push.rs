@@ -1,9 +1,9 @@
 //! The push side: which due webhooks may be published now.
 //!
-//! First comes what has come due since this node owns its lane. Then, with the room that is left and as
-//! many tokens as there are, comes the backlog. Tenants share the slots by their weights, and the bands
-//! of a tenant share its part. Nothing is claimed of a lane whose partition this node does not own, and
-//! every claim names the terms in which it owns them.
+//! First comes what has come due since this node owns its lane. Then, with the room that is left
+//! and as many tokens as there are, comes the backlog. Tenants share the slots by their weights,
+//! and the bands of a tenant share its part. Nothing is claimed of a lane whose partition this node
+//! does not own, and every claim names the terms in which it owns them.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
@@ -17,13 +17,13 @@ use punctual_core::task::Task;
 use punctual_core::time::{Timestamp, millis};
 use tokio::time::Instant;
 
-use super::bands::{BandShares, BandSplit, Candidate};
+use super::bands::{BandShares, BandSplit, LaneCandidate};
 use super::calls::ClaimPurpose;
 use super::dispatch_core::DispatchCore;
 use super::plan::{PLAN_LANES_MAX, PushPlan};
 use super::{Config, Report};
 use crate::backlog_rate::BacklogRate;
-use crate::fairness::Rounds;
+use crate::fairness::TenantRounds;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
 use crate::targets::Slot;
 
@@ -40,7 +40,7 @@ const BROKER_RETRY_MILLIS: i64 = 1_000;
 
 /// How webhooks are shared between tenants and bands, and what the last claims left.
 pub(super) struct Push {
-    rounds: Rounds,
+    rounds: TenantRounds,
     bands: BandShares,
     backlog_bands: BandShares,
     backlog_rate: BacklogRate,
@@ -68,7 +68,7 @@ struct AfterLive {
 impl Push {
     pub fn new(config: &Config) -> Self {
         Self {
-            rounds: Rounds::new(config.fairness.tenants.clone()),
+            rounds: TenantRounds::new(config.fairness.tenants.clone()),
             bands: BandShares::new(config.fairness.bands),
             backlog_bands: BandShares::new(config.fairness.bands),
             backlog_rate: BacklogRate::new(config.backlog_per_second, Instant::now()),
@@ -96,7 +96,8 @@ impl Push {
         self.after_live.is_some()
     }
 
-    /// How long until there are tokens for the backlog; none if there are some, or no backlog is left.
+    /// How long until there are tokens for the backlog; none if there are some, or no backlog is
+    /// left.
     pub fn until_tokens(&self, core: &DispatchCore) -> Option<Duration> {
         let has_backlog = !core.lanes.backlog().is_empty();
         has_backlog.then(|| self.backlog_rate.wait(Instant::now())).filter(|wait| !wait.is_zero())
@@ -107,8 +108,8 @@ impl Push {
         self.visibility_millis
     }
 
-    /// Claims webhooks unless a claim of some is under way: what came due since this node owns it, and,
-    /// when that has been answered, the backlog.
+    /// Claims webhooks unless a claim of some is under way: what came due since this node owns it,
+    /// and, when that has been answered, the backlog.
     pub async fn launch(&mut self, core: &mut DispatchCore) {
         if core.lanes.claims().is_pushing() {
             return;
@@ -141,8 +142,8 @@ impl Push {
         is_launched
     }
 
-    /// Claims on ready lanes whose targets have slots, as far as the broker has room. Of a lane with a
-    /// backlog only what came due since.
+    /// Claims on ready lanes whose targets have slots, as far as the broker has room. Of a lane
+    /// with a backlog only what came due since.
     async fn plan_live(&mut self, core: &mut DispatchCore, tasks_max: usize) -> (Vec<Claim>, Vec<BandSplit>) {
         self.is_blocked = !core.lanes.ready().pushed().is_empty();
         if !self.is_blocked {
@@ -162,19 +163,19 @@ impl Push {
                         break;
                     }
                     let Some(lane) = lanes.lane(rank.lane) else { continue };
-                    let Some(held) = owned.held(&lane.key) else { continue };
-                    let candidate = Candidate::of(*rank, core.aging, now);
-                    let from = lanes.has_backlog(lane.id).then_some(held.since);
-                    if rank.due_at < held.since && !self.backlog_rate.is_unlimited() {
-                        overdue.push((lane, rank.due_at, candidate, held));
-                    } else if plan.add(lane, candidate, held, from) {
+                    let Some(term) = owned.term_of(&lane.key) else { continue };
+                    let candidate = LaneCandidate::of(*rank, core.aging, now);
+                    let from = lanes.has_backlog(lane.id).then_some(term.since);
+                    if rank.due_at < term.since && !self.backlog_rate.is_unlimited() {
+                        overdue.push((lane, rank.due_at, candidate, term));
+                    } else if plan.add(lane, candidate, term, from) {
                         added += 1;
                     }
                 }
             }
         }
         // Their heads are older than all others, but what came due since is not known yet.
-        overdue.retain(|(lane, _, candidate, held)| plan.add(lane, *candidate, *held, Some(held.since)));
+        overdue.retain(|(lane, _, candidate, term)| plan.add(lane, *candidate, *term, Some(term.since)));
         let backlog: Vec<(Arc<Lane>, Timestamp)> =
             overdue.into_iter().map(|(lane, due_at, ..)| (Arc::clone(lane), due_at)).collect();
         let planned = plan.claims(&mut self.bands, self.visibility_millis);
@@ -207,8 +208,8 @@ impl Push {
                         break;
                     }
                     let Some(lane) = lanes.lane(rank.lane) else { continue };
-                    let Some(held) = core.deps.owned.held(&lane.key) else { continue };
-                    added += usize::from(plan.add(lane, Candidate::of(*rank, core.aging, now), held, None));
+                    let Some(term) = core.deps.owned.term_of(&lane.key) else { continue };
+                    added += usize::from(plan.add(lane, LaneCandidate::of(*rank, core.aging, now), term, None));
                 }
             }
         }
@@ -260,7 +261,7 @@ impl Push {
         self.bands.settle_failed(splits, &core.lanes);
     }
 
-    /// A claim on the backlog failed, likewise.
+    /// A claim on the backlog failed. Its lanes keep their backlogs for a later pass.
     pub fn fail_backlog(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
         self.backlog_bands.settle_failed(splits, &core.lanes);
     }
@@ -273,7 +274,7 @@ impl Push {
             tracing::warn!(partitions, "another node owns partitions that this node dispatched; forgetting them");
             owned.lost(&answer.lost);
         }
-        let is_backlog = |task: &&Task| owned.held(&task.lane.key).is_some_and(|held| task.due_at < held.since);
+        let is_backlog = |task: &&Task| owned.term_of(&task.lane.key).is_some_and(|term| task.due_at < term.since);
         self.backlog_rate.take(answer.tasks.iter().filter(is_backlog).count(), Instant::now());
         answer.tasks
     }
@@ -291,7 +292,7 @@ fn learn_of_backlog(core: &mut DispatchCore, answer: &Claimed) {
     let now = core.now();
     for (id, head) in &answer.next_due {
         let Some(lane) = core.lanes.lane(*id) else { continue };
-        let since = core.deps.owned.held(&lane.key).map(|held| held.since);
+        let since = core.deps.owned.term_of(&lane.key).map(|term| term.since);
         core.lanes.correct_backlog(*id, *head, since, now);
     }
     core.limit(answer, now);
@@ -319,9 +320,10 @@ pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
     count
 }
 
-/// The ranks of the tenants that are next: those behind the last one, and from the beginning again. The
-/// tenant that was served least of late comes first, so that nobody is left out where not all fit.
-fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &Rounds) -> Vec<&'a Ranks> {
+/// The ranks of the tenants that are next: those behind the last one, and from the beginning again.
+/// The tenant that was served least of late comes first, so that none is left out where not all
+/// fit.
+fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &TenantRounds) -> Vec<&'a Ranks> {
     let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
     let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= PASS_TENANTS_MAX {
         tenants.iter().collect()
@@ -335,7 +337,8 @@ fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rou
     chosen.into_iter().map(|(_, ranks)| ranks).collect()
 }
 
-/// How many lanes of a priority each of so many tenants may add, so that one tenant does not fill the pass.
+/// How many lanes of a priority each of so many tenants may add, so that one tenant does not fill
+/// the pass.
 fn lanes_of_each(tenants: usize) -> usize {
     (PLAN_LANES_MAX / PRIORITIES / tenants.max(1)).clamp(1, PRIORITY_LANES_MAX)
 }

@@ -1,7 +1,8 @@
 //! The sweep: reads the heads of all lanes from the store, page by page.
 //!
-//! It finds what no hint announced: tasks written by other nodes, and tasks that were due beyond the
-//! prefetch window when they were hinted at. Whatever else is lost in this process, the sweep finds.
+//! It finds what no hint announced: tasks written by other nodes, and tasks that were due beyond
+//! the prefetch window when they were hinted at. Whatever else is lost in this process, the sweep
+//! finds.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const PAGE_LANES: usize = 1_000;
 
 /// When the sweep goes on, and where.
 pub(super) struct Sweep {
-    /// The last lane that was read; none when it begins anew.
+    /// The last lane that was read; none when it starts from the first.
     after: Option<LaneId>,
     next_at: Instant,
     /// The generation of partitions that the lanes were read for.
@@ -32,13 +33,13 @@ impl Sweep {
         Self { after: None, next_at: Instant::now(), generation }
     }
 
-    /// Begins anew at once.
+    /// Has the next pass sweep from the first lane on.
     pub fn restart(&mut self) {
         (self.after, self.next_at) = (None, Instant::now());
     }
 
-    /// When this node owns other partitions than before: forgets the lanes of those that it has lost,
-    /// and looks for those of the others.
+    /// When this node owns other partitions than before: forgets the lanes of those that it has
+    /// lost, and looks for those of the others.
     pub fn follow_ownership(&mut self, core: &mut DispatchCore) {
         let generation = core.deps.owned.generation();
         if generation != self.generation {

@@ -1,4 +1,4 @@
-//! Waiting raises the effective priority.
+//! Aging: waiting raises the effective priority of a task. Pure.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use punctual_core::time::Timestamp;
 /// The most urgent priority.
 const MOST_URGENT: u8 = 9;
 
-/// By how much waiting counts.
+/// How much waiting counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aging {
-    /// Zero: not at all.
+    /// Zero: waiting does not count.
     millis_for_one: i64,
 }
 
 impl Aging {
-    /// One priority more for every so long a wait; zero means that waiting does not count.
+    /// One priority more for every `wait`; zero means that waiting does not count.
     pub fn new(wait: Duration) -> Self {
         Self { millis_for_one: i64::try_from(wait.as_millis()).unwrap_or(i64::MAX) }
     }
 
-    /// How long a wait counts as one priority more; zero: none does.
+    /// How long a wait counts as one priority more; zero if waiting does not count.
     pub fn millis_for_one(self) -> i64 {
         self.millis_for_one
     }
 
-    /// The priority that counts for what has this one and is due since then.
+    /// The effective priority at `now` of a task with this priority that is due since `due_at`.
     pub fn priority(self, priority: u8, due_at: Timestamp, now: Timestamp) -> u8 {
         if self.millis_for_one == 0 {
             return priority;

@@ -1,11 +1,10 @@
 //! The bands of priorities, and how they share what a tenant may claim.
 //!
-//! Every band has a share by its weight. Where a share is no whole task (a worker that asks for
-//! one at a time), what is left of it is kept as credit, so that over many claims every band gets
-//! exactly its share. A band that has nothing waiting has no credit: what it did not use is gone
-//! to the others.
+//! Every band has a share by its weight. Where a share is less than a task (a worker that polls for
+//! one at a time), it is kept as credit, so that over many claims every band gets exactly its
+//! share. A band without waiting tasks has no credit: what it did not use goes to the others.
 
-/// Priorities that share alike.
+/// A class of priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Band {
     /// 7 to 9.
@@ -60,22 +59,23 @@ impl Default for BandWeights {
     }
 }
 
-/// A task, in parts of which credit is counted.
+/// The unit in which credit is counted: parts of a task.
 const TASK: i64 = 1_000_000;
-/// Credit never grows beyond so many tasks, whatever a store answers.
-const MOST: i64 = 10_000 * TASK;
+/// Credit never exceeds this many tasks, whatever a store answers.
+const CREDIT_MAX: i64 = 10_000 * TASK;
 
-/// What each band of one tenant has still to get, or got too much.
+/// What each band of one tenant is owed, or got too much.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credits([i64; 3]);
 
 impl Credits {
-    /// Splits `tasks` between the bands that have something `waiting`. All of it is split, unless nothing waits.
+    /// Splits `tasks` between the bands that have something `waiting`. All of it is split, unless
+    /// nothing waits.
     pub fn split(&mut self, weights: BandWeights, tasks: usize, waiting: [bool; 3]) -> [usize; 3] {
         let among: Vec<Band> = Band::ALL.into_iter().filter(|band| waiting[*band as usize]).collect();
         let Some(first) = among.first() else { return [0; 3] };
         self.forget_all_but(waiting);
-        let pot = i64::try_from(tasks).unwrap_or(i64::MAX).saturating_mul(TASK).min(MOST);
+        let pot = i64::try_from(tasks).unwrap_or(i64::MAX).saturating_mul(TASK).min(CREDIT_MAX);
         let (all, mut rest) = (among.iter().map(|band| weights.of(*band)).sum::<i64>(), pot);
         for band in &among {
             let part = pot / all * weights.of(*band);
@@ -96,13 +96,13 @@ impl Credits {
         shares
     }
 
-    /// What came of a split: so many tasks were `taken` of each band instead of its share, and these have something
-    /// waiting still. Whoever has not is owed nothing.
+    /// Settles a split: so many tasks of each band were `taken` instead of its share, and these
+    /// bands still have tasks `waiting`. The others are owed nothing.
     pub fn settle(&mut self, shares: [usize; 3], taken: [usize; 3], waiting: [bool; 3]) {
         for at in 0..3 {
             let (share, taken) = (i64::try_from(shares[at]), i64::try_from(taken[at]));
             let owed = share.unwrap_or(0).saturating_sub(taken.unwrap_or(0)).saturating_mul(TASK);
-            self.0[at] = self.0[at].saturating_add(owed).clamp(-MOST, MOST);
+            self.0[at] = self.0[at].saturating_add(owed).clamp(-CREDIT_MAX, CREDIT_MAX);
         }
         self.forget_all_but(waiting);
     }
@@ -112,7 +112,8 @@ impl Credits {
         self.0 == [0; 3]
     }
 
-    /// Forgets the credit of the other bands, and has that of these come out even: nobody owes what is forgotten.
+    /// Forgets the credit of the bands that do not wait, and spreads the difference over the
+    /// others, so that the sum stays zero.
     fn forget_all_but(&mut self, waiting: [bool; 3]) {
         for (credit, waits) in self.0.iter_mut().zip(waiting) {
             *credit = if waits { *credit } else { 0 };
@@ -166,14 +167,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_band_has_no_use_for_goes_to_the_others() {
+    fn a_share_that_a_band_cannot_use_goes_to_the_others() {
         assert_eq!(Credits::default().split(BandWeights::default(), 10, [false, false, true]), [0, 0, 10]);
         assert_eq!(Credits::default().split(BandWeights::default(), 100, [true, false, true]), [93, 0, 7]);
         assert_eq!(Credits::default().split(BandWeights::default(), 100, [false; 3]), [0; 3]);
     }
 
     #[test]
-    fn a_band_that_was_served_empty_is_owed_nothing_and_one_that_was_passed_over_is() {
+    fn only_a_band_that_still_waits_is_owed_its_share() {
         let mut credits = Credits::default();
         let shares = credits.split(BandWeights::default(), 100, ALL);
         // Of the high band there were 10 only; the low one got nothing although something waits.
@@ -207,7 +208,7 @@ mod tests {
         }
 
         #[test]
-        fn nobody_starves_however_the_others_come_and_go(
+        fn no_band_starves_however_the_others_come_and_go(
             others in proptest::collection::vec((any::<bool>(), any::<bool>()), 400),
         ) {
             let (mut credits, mut low) = (Credits::default(), 0);

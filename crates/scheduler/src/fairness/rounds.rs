@@ -1,57 +1,58 @@
-//! Who was served last, of tenants that share places which come free one by one.
+//! Who is next among tenants that share slots which become free one by one. Pure.
 //!
-//! Every tenant has a clock that goes on by a task divided by its weight whenever it is served, and whoever's shows the
-//! least is next. Whoever has not been there, or had no use for anything, is a task ahead of the others and no more:
-//! nobody saves up, and who asks seldom is served first.
+//! Every tenant has a virtual clock. It advances by one task divided by the tenant's weight for
+//! each task that the tenant gets, and the tenant whose clock shows least is next. Invariant: a
+//! tenant that was not served for a while is at most one task ahead of the others. No tenant saves
+//! up, and a tenant that asks seldom is served first.
 
 use std::collections::HashMap;
 
-/// A task, on the clock of a tenant that weighs one.
+/// A task, on the clock of a tenant of weight one.
 const TASK: i64 = 1_000_000;
 
-/// Clocks that are kept, at the least, before those are looked for that say nothing any more.
-const MANY: usize = 1_024;
+/// Fewer clocks than this are kept without looking for outdated ones.
+const CLOCKS_KEPT: usize = 1_024;
 
-/// See the module.
+/// The virtual clocks of the tenants (see the module).
 #[derive(Debug, Default)]
-pub struct Rounds {
+pub struct TenantRounds {
     weights: HashMap<String, u32>,
     clocks: HashMap<String, i64>,
     now: i64,
-    /// Those that say nothing any more are looked for when there are so many.
-    look_at: usize,
+    /// Outdated clocks are dropped when there are so many.
+    clean_at: usize,
 }
 
-impl Rounds {
-    /// Nobody was served yet. Who is not named weighs one.
+impl TenantRounds {
+    /// No tenant was served yet. Tenants that are not named have weight one.
     pub fn new(weights: HashMap<String, u32>) -> Self {
         Self { weights, ..Self::default() }
     }
 
-    /// What a tenant weighs.
+    /// The weight of a tenant.
     pub fn weight(&self, tenant: &str) -> u32 {
         self.weights.get(tenant).copied().unwrap_or(1).max(1)
     }
 
-    /// What the clock of a tenant would show after so many further tasks.
+    /// What the clock of a tenant would show after `tasks` more tasks.
     pub fn after(&self, tenant: &str, tasks: usize) -> i64 {
         let clock = self.clocks.get(tenant).copied().unwrap_or(i64::MIN).max(self.now - TASK);
         clock.saturating_add(self.cost(tenant).saturating_mul(i64::try_from(tasks).unwrap_or(i64::MAX)))
     }
 
-    /// These tenants got so many tasks, at once.
+    /// Records how many tasks these tenants got at once.
     pub fn serve<'a>(&mut self, served: impl IntoIterator<Item = (&'a str, usize)>) {
         let mut latest = self.now;
         for (tenant, tasks) in served.into_iter().filter(|(_, tasks)| *tasks > 0) {
             let clock = self.after(tenant, tasks);
-            // The last of them began then.
+            // The clock when the last of these tasks began.
             latest = latest.max(clock.saturating_sub(self.cost(tenant)));
             self.clocks.insert(tenant.to_owned(), clock);
         }
         self.now = latest;
-        if self.clocks.len() >= self.look_at.max(MANY) {
+        if self.clocks.len() >= self.clean_at.max(CLOCKS_KEPT) {
             self.clocks.retain(|_, clock| *clock > latest - TASK);
-            self.look_at = self.clocks.len() * 2;
+            self.clean_at = self.clocks.len() * 2;
         }
     }
 
@@ -64,8 +65,8 @@ impl Rounds {
 mod tests {
     use super::*;
 
-    /// Serves one task after the other to whoever is next of `tenants`; how many each got.
-    fn serve(rounds: &mut Rounds, tenants: &[&str], tasks: usize) -> Vec<usize> {
+    /// Serves one task after the other to the next of `tenants`; returns how many each got.
+    fn serve(rounds: &mut TenantRounds, tenants: &[&str], tasks: usize) -> Vec<usize> {
         let mut got = vec![0; tenants.len()];
         for _ in 0..tasks {
             let next = (0..tenants.len()).min_by_key(|at| rounds.after(tenants[*at], 0)).unwrap();
@@ -76,32 +77,32 @@ mod tests {
     }
 
     #[test]
-    fn one_by_one_everybody_gets_as_many() {
-        assert_eq!(serve(&mut Rounds::default(), &["a", "b", "c"], 300), [100, 100, 100]);
+    fn one_by_one_all_tenants_get_as_many() {
+        assert_eq!(serve(&mut TenantRounds::default(), &["a", "b", "c"], 300), [100, 100, 100]);
     }
 
     #[test]
     fn one_by_one_everybody_gets_its_weight() {
-        let mut rounds = Rounds::new(HashMap::from([("b".to_owned(), 10)]));
+        let mut rounds = TenantRounds::new(HashMap::from([("b".to_owned(), 10)]));
         assert_eq!(serve(&mut rounds, &["a", "b"], 1_100), [100, 1_000]);
     }
 
     #[test]
-    fn who_comes_later_is_first_and_has_saved_up_nothing() {
-        let mut rounds = Rounds::default();
+    fn a_late_tenant_is_first_and_has_saved_up_nothing() {
+        let mut rounds = TenantRounds::default();
         serve(&mut rounds, &["a", "b"], 1_000);
         assert!(rounds.after("new", 0) < rounds.after("a", 0).min(rounds.after("b", 0)));
         let got = serve(&mut rounds, &["a", "b", "new"], 300);
         assert!(got[2] <= 102, "{got:?}");
-        // One that had much at once, while nobody else wanted anything, is not made to wait for it.
+        // A tenant that had much at once, while no other wanted anything, does not wait for it.
         rounds.serve([("a", 500)]);
         let got = serve(&mut rounds, &["a", "b"], 100);
         assert!((48..=52).contains(&got[0]), "{got:?}");
     }
 
     #[test]
-    fn those_served_at_once_are_treated_alike() {
-        let mut rounds = Rounds::default();
+    fn tenants_served_at_once_are_treated_alike() {
+        let mut rounds = TenantRounds::default();
         for _ in 0..10 {
             rounds.serve([("a", 5), ("b", 5), ("c", 0)]);
             assert_eq!(rounds.after("a", 0), rounds.after("b", 0));
@@ -109,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_say_nothing_are_forgotten() {
-        let mut rounds = Rounds::default();
+    fn outdated_clocks_are_forgotten() {
+        let mut rounds = TenantRounds::default();
         for tenant in 0..10_000 {
             // Several at once, so that no number is met for certain.
             let names = [0, 1, 2].map(|number| format!("{tenant}.{number}"));
             rounds.serve(names.iter().map(|name| (name.as_str(), 1)));
             rounds.serve([("busy", 10)]);
         }
-        assert!(rounds.clocks.len() <= MANY, "{}", rounds.clocks.len());
+        assert!(rounds.clocks.len() <= CLOCKS_KEPT, "{}", rounds.clocks.len());
     }
 }

@@ -1,17 +1,17 @@
 //! Deficit round robin between tenants.
 //!
-//! In every turn what can be claimed is split between the tenants that contend for it, by their
-//! weights. What is left of a tenant's part is its deficit, and counts in the next turn, for as
-//! long as it contends: so a part that is less than a task adds up. What a tenant has no use for
-//! goes to the others at once. A tenant that begins to contend has at least a task: who asks
-//! seldom and for little is served in the first turn, however many others there are.
+//! Every pass splits what can be claimed between the tenants that contend for it, by their weights.
+//! What is left of a tenant's part is its deficit. It counts in the next pass, as long as the
+//! tenant contends, so parts that are less than a task add up. What a tenant cannot use goes to the
+//! others at once. A tenant that begins to contend gets at least a task: a tenant that asks seldom
+//! and for little is served in the first pass, however many others there are.
 
 use std::collections::HashMap;
 
-/// A tenant that could be given something.
+/// A tenant that contends for tasks.
 #[derive(Clone, Copy, Debug)]
 pub struct Contender<'a> {
-    /// Which.
+    /// The tenant.
     pub tenant: &'a str,
     /// How many tasks it could use.
     pub demand: usize,
@@ -23,10 +23,10 @@ impl Contender<'_> {
     }
 }
 
-/// A task, in parts of which deficits are counted.
+/// The unit in which deficits are counted: parts of a task.
 const TASK: i64 = 1_000_000;
 
-/// The tenants that contend, and what they have still to get.
+/// The tenants that contend, and what they are owed.
 #[derive(Debug, Default)]
 pub struct Tenants {
     weights: HashMap<String, u32>,
@@ -34,13 +34,13 @@ pub struct Tenants {
 }
 
 impl Tenants {
-    /// Nobody contends yet. Who is not named weighs one.
+    /// No tenant contends yet. Tenants that are not named have weight one.
     pub fn new(weights: HashMap<String, u32>) -> Self {
         Self { weights, deficits: HashMap::new() }
     }
 
-    /// Splits `budget` tasks; answers what each contender may take, in order. Those `under_way` are being served from
-    /// an earlier turn: their part is theirs and nobody else's.
+    /// Splits `budget` tasks; returns what each contender may take, in order. Tenants `under_way`
+    /// are being served from an earlier pass: their part is kept for them.
     pub fn split(&mut self, budget: usize, contenders: &[Contender<'_>], under_way: &[&str]) -> Vec<usize> {
         self.forget_all_but(contenders, under_way);
         let budget = i64::try_from(budget).unwrap_or(i64::MAX).saturating_mul(TASK);
@@ -51,7 +51,7 @@ impl Tenants {
         for contender in contenders {
             let Contender { tenant, .. } = contender;
             let part = budget / all.max(1) * self.weight(tenant);
-            // Who begins to contend has at least a task.
+            // A tenant that begins to contend gets at least a task.
             let owed = self.deficits.get(*tenant).copied().unwrap_or((TASK - part).max(0));
             let deficit = owed.saturating_add(part).min(budget);
             let grant = (deficit.min(left) / TASK).clamp(0, contender.wants());
@@ -69,8 +69,9 @@ impl Tenants {
         grants.into_iter().map(|grant| usize::try_from(grant).unwrap_or(usize::MAX)).collect()
     }
 
-    /// What some have no use for goes to those that have, by their weights, and is nobody's due. Where it is less than a
-    /// task for each, those that are owed most have it, and are owed less then.
+    /// Gives what some cannot use to those that can, by their weights; no tenant is charged for it.
+    /// Where it is less than a task for each, the tenants that are owed most get it, and are owed
+    /// less then.
     fn share_out(&mut self, mut left: i64, contenders: &[Contender<'_>], grants: &mut [i64]) {
         loop {
             let room = |at: usize, grants: &[i64]| contenders[at].wants() - grants[at];
@@ -101,7 +102,7 @@ impl Tenants {
         }
     }
 
-    /// Who does not contend any more is owed nothing.
+    /// Forgets what tenants are owed that do not contend any more.
     fn forget_all_but(&mut self, contenders: &[Contender<'_>], under_way: &[&str]) {
         if self.deficits.is_empty() {
             return;
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_has_no_use_for_goes_to_the_others() {
+    fn a_part_that_a_tenant_cannot_use_goes_to_the_others() {
         let mut tenants = weighing(&[]);
         assert_eq!(tenants.split(100, &contenders(&[("a", 1_000), ("b", 5), ("c", 1_000)]), &[]), [48, 5, 47]);
         assert_eq!(tenants.split(100, &contenders(&[("a", 1_000)]), &[]), [100]);
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_under_way_keeps_its_part() {
+    fn a_tenant_under_way_keeps_its_part() {
         let mut tenants = weighing(&[("a", 3)]);
         assert_eq!(tenants.split(100, &contenders(&[("b", 1_000)]), &["a"]), [25]);
         assert_eq!(tenants.split(100, &contenders(&[("b", 1_000)]), &["a"]), [25]);
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_little_is_served_in_the_first_turn_whoever_else_there_is() {
+    fn a_small_demand_is_served_in_the_first_pass() {
         let names: Vec<String> = (0..500).map(|number| format!("busy_{number}")).collect();
         let mut busy: Vec<Contender<'_>> = names.iter().map(|tenant| Contender { tenant, demand: 1_000 }).collect();
         let mut tenants = weighing(&[]);
@@ -179,13 +180,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_that_somebody_can_use_is_given_and_nothing_else(
+        fn all_that_tenants_can_use_is_given_and_nothing_else(
             budget in 1_usize..2_000,
-            turns in proptest::collection::vec(proptest::collection::vec(0_usize..300, 1..12), 1..30),
+            passes in proptest::collection::vec(proptest::collection::vec(0_usize..300, 1..12), 1..30),
         ) {
             let names: Vec<String> = (0..12).map(|number| number.to_string()).collect();
             let mut tenants = weighing(&[("3", 5), ("7", 2)]);
-            for demands in turns {
+            for demands in passes {
                 let of: Vec<Contender<'_>> =
                     names.iter().zip(&demands).map(|(tenant, demand)| Contender { tenant, demand: *demand }).collect();
                 let grants = tenants.split(budget, &of, &[]);
@@ -195,7 +196,7 @@ mod tests {
         }
 
         #[test]
-        fn with_less_than_a_task_for_each_everybody_gets_as_many(budget in 1_usize..20, tenants_in_all in 20_usize..60) {
+        fn with_less_than_a_task_each_all_get_as_many(budget in 1_usize..20, tenants_in_all in 20_usize..60) {
             let names: Vec<String> = (0..tenants_in_all).map(|number| number.to_string()).collect();
             let of: Vec<Contender<'_>> = names.iter().map(|tenant| Contender { tenant, demand: 100 }).collect();
             let (mut tenants, mut got) = (weighing(&[]), vec![0; tenants_in_all]);

@@ -1,7 +1,7 @@
-//! For how long the first task of each band has waited.
+//! How long the oldest task of each band has waited.
 //!
-//! The dispatcher tells since when; whoever shows it asks how long that is by now. So it grows
-//! while nothing is claimed, and nobody has to do anything for it.
+//! The dispatcher records since when; the metrics ask how long that is by now. So the figure grows
+//! while nothing is claimed, without anybody updating it.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -10,20 +10,20 @@ use punctual_core::time::Timestamp;
 
 use super::Band;
 
-/// Nothing waits.
+/// The instant that stands for: nothing waits.
 const NEVER: i64 = i64::MAX;
 
-/// See the module. Shared by the dispatcher and whoever shows it.
+/// Since when each band waits. Shared by the dispatcher and the metrics.
 #[derive(Debug)]
 pub struct LongestWaits([AtomicI64; 3]);
 
 impl LongestWaits {
-    /// The first task of a band that is due is due since then; none when nothing waits.
+    /// Records when the oldest waiting task of a band was due; none when nothing waits.
     pub fn since(&self, band: Band, due_at: Option<Timestamp>) {
         self.0[band as usize].store(due_at.map_or(NEVER, Timestamp::as_millis), Ordering::Relaxed);
     }
 
-    /// How long the first task of a band has waited by now; zero when nothing waits.
+    /// How long the oldest task of a band has waited by now; zero when nothing waits.
     pub fn longest(&self, band: Band, now: Timestamp) -> Duration {
         let since = self.0[band as usize].load(Ordering::Relaxed);
         Duration::from_millis(u64::try_from(now.as_millis().saturating_sub(since)).unwrap_or(0))
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_grows_by_itself_and_is_zero_when_nothing_waits() {
+    fn a_wait_grows_by_itself_and_is_zero_without_tasks() {
         let (waits, at) = (LongestWaits::default(), Timestamp::from_millis);
         assert_eq!(waits.longest(Band::Low, at(5_000)), Duration::ZERO);
         waits.since(Band::Low, Some(at(1_000)));

@@ -26,8 +26,8 @@ impl Lanes {
         self.assert_one_home(lane.id);
     }
 
-    /// A claim on a lane's backlog was answered with the lane's true head. `since` is when this node
-    /// began to own the lane; none if it does not any more.
+    /// A claim on a lane's backlog was answered with the lane's true head. `since` is when this
+    /// node began to own the lane; none if it does not any more.
     pub fn correct_backlog(&mut self, id: LaneId, head: Option<Timestamp>, since: Option<Timestamp>, now: Timestamp) {
         let Some(entry) = self.entries.get(&id).filter(|entry| entry.backlog.is_some()) else { return };
         let lane = Arc::clone(&entry.lane);

@@ -73,7 +73,8 @@ impl LaneClaims {
     /// Whether a probe is under way at a lane of the same tenant and target.
     pub fn is_probing(&self, lane: &LaneKey) -> bool {
         match lane.route {
-            // While a tenant's breaker is open, probes are all that is claimed for its pull workers.
+            // While a tenant's breaker is open, probes are all that is claimed for its pull
+            // workers.
             Route::Pull => self.is_pulling(&lane.tenant),
             Route::Push(_) => {
                 self.probed.values().any(|probed| probed.tenant == lane.tenant && probed.route == lane.route)

@@ -1,8 +1,8 @@
 //! Lanes whose queues are paused or at a limit. Pure.
 //!
-//! A limited lane is not claimed from, so it holds up nobody and the store is not asked about it
-//! over and over. It is released when the store said so, when a change of its queue's limits is
-//! noticed, and after a second in any case, since notices may be lost.
+//! A limited lane is not claimed from, so it holds up no other lane and the store is not asked
+//! about it over and over. It is released when the store said so, when a change of its queue's
+//! limits is noticed, and after a second in any case, since notices may be lost.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -42,7 +42,8 @@ impl Lanes {
         }
     }
 
-    /// Whether an entry is not where the open breakers want it. A limited lane stays until it is released.
+    /// Whether an entry is not where the open breakers want it. A limited lane stays until it is
+    /// released.
     fn is_misplaced(&self, entry: &LaneEntry) -> bool {
         let is_under = matches!(entry.home, Home::UnderBreaker { .. });
         !matches!(entry.home, Home::Limited { .. }) && is_under != self.breakers.is_over(&entry.lane.key)
@@ -94,14 +95,15 @@ impl BreakerLanes {
         }
     }
 
-    /// The lanes under a breaker, of at most `targets_max` targets. A tenant's breaker is over all its targets.
+    /// The lanes under a breaker, of at most `targets_max` targets. A tenant's breaker is over all
+    /// its targets.
     pub(super) fn under(&self, key: &Key, targets_max: usize) -> impl Iterator<Item = LaneId> {
         let of_tenant = self.by_target.range(key.clone()..).take_while(move |(target, _)| target.tenant == key.tenant);
         let targets = of_tenant.filter(move |(target, _)| key.is_of_tenant() || *target == key).take(targets_max);
         targets.flat_map(|(_, lanes)| lanes).copied()
     }
 
-    /// Has probes avoid the queue of a lane until then, or until somebody frees it.
+    /// Has probes avoid the queue of a lane until then, or until its limits change.
     pub(super) fn avoid(&mut self, lane: &LaneKey, until: Timestamp, now: Timestamp) {
         // Forget what has run out: the map never has more queues than were tried of late.
         self.avoided.retain(|_, queues| {

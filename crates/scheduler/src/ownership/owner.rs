@@ -1,8 +1,8 @@
 //! The loop that keeps this node's share of the partitions.
 //!
-//! A turn every renewal, and one at once when the node is told that partitions are free or that
-//! it has too many. Whatever it owns is told to [`Owned`]; nobody else changes that, except to
-//! forget what the store says is lost.
+//! It runs once every renewal, and at once when partitions may be free or this node may have too
+//! many. It records what this node owns in [`Owned`]. Invariant: only this loop adds partitions
+//! there; the dispatcher only removes those that the store says are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::Owned;
 pub struct Config {
     /// How many there are: the same on every node.
     pub count: u16,
-    /// For how long a silent node stays the owner.
+    /// How long a node that does not renew stays the owner.
     pub lease: Duration,
-    /// How often it renews.
+    /// How often a node renews.
     pub renewal: Duration,
 }
 
 /// Keeps this node's share of the partitions (see the module).
-pub struct Owner {
+pub struct PartitionOwner {
     coordinator: Arc<dyn Coordinator>,
     owned: Arc<Owned>,
     clock: Arc<dyn Clock>,
@@ -38,15 +38,15 @@ pub struct Owner {
     config: Config,
 }
 
-/// Between two turns, however often it is asked for one.
-const BREATH: Duration = Duration::from_millis(10);
-/// When a turn that failed is tried again, at the latest.
-const AGAIN: Duration = Duration::from_secs(1);
-/// How long a node that ends tries to give up what it owns.
-const LEAVES_WITHIN: Duration = Duration::from_secs(2);
+/// The least pause between two passes, however often one is requested.
+const PASS_PAUSE_MIN: Duration = Duration::from_millis(10);
+/// A pass that failed is retried after this, or after the renewal if that is shorter.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a node that shuts down tries to give up its partitions.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl Owner {
-    /// An owner for this node; what it owns is told to `owned`.
+impl PartitionOwner {
+    /// An owner loop for this node, which records what it owns in `owned`.
     pub fn new(
         coordinator: Arc<dyn Coordinator>,
         owned: Arc<Owned>,
@@ -57,30 +57,30 @@ impl Owner {
         Self { coordinator, owned, clock, node, config }
     }
 
-    /// Takes turns until told to stop; then gives everything up.
+    /// Runs until the shutdown; then gives everything up.
     pub async fn run(self, shutdown: CancellationToken) {
         let (mut failing, mut is_due) = (false, true);
-        let mut told = false;
+        let mut was_logged = false;
         while !shutdown.is_cancelled() {
-            let turn = self.run_once();
-            tokio::pin!(turn);
-            let turn = tokio::select! {
-                turn = &mut turn => turn,
+            let pass = self.run_once();
+            tokio::pin!(pass);
+            let pass = tokio::select! {
+                pass = &mut pass => pass,
                 () = shutdown.cancelled() => {
-                    // A turn that the store is at must not come after the leaving.
-                    drop(tokio::time::timeout(LEAVES_WITHIN, turn).await);
+                    // A pass that is under way in the store must not come after the leaving.
+                    drop(tokio::time::timeout(LEAVE_TIMEOUT, pass).await);
                     break;
                 }
             };
-            if let (Err(error), false) = (&turn, failing) {
-                tracing::warn!(error = %error, "could not renew the ownership of partitions");
+            if let (Err(error), false) = (&pass, failing) {
+                tracing::warn!(error = %error, "cannot renew the ownership of partitions; retrying within a second");
             }
-            failing = turn.is_err();
+            failing = pass.is_err();
             if is_due {
-                told = self.look_around(told).await;
+                was_logged = self.check_count(was_logged).await;
             }
-            // Nobody's turns should fall together for long.
-            let pause = if failing { self.config.renewal.min(AGAIN) } else { self.config.renewal };
+            // Spread the passes of the nodes, so that they do not coincide for long.
+            let pause = if failing { self.config.renewal.min(RETRY_INTERVAL) } else { self.config.renewal };
             let pause = pause.mul_f64(0.75 + rand::random::<f64>() / 4.0);
             is_due = tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -88,18 +88,18 @@ impl Owner {
                 () = self.owned.asked.notified() => false,
             };
             if !is_due {
-                tokio::time::sleep(BREATH).await;
+                tokio::time::sleep(PASS_PAUSE_MIN).await;
             }
         }
         self.owned.set(&[], self.config.lease, Instant::now());
-        match tokio::time::timeout(LEAVES_WITHIN, self.coordinator.leave(self.node)).await {
+        match tokio::time::timeout(LEAVE_TIMEOUT, self.coordinator.leave(self.node)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(error = %error, "could not give up the partitions; they will run out"),
-            Err(_) => tracing::debug!("could not give up the partitions in time; they will run out"),
+            Ok(Err(error)) => tracing::debug!(error = %error, "cannot give up the partitions; they will run out"),
+            Err(_) => tracing::debug!("cannot give up the partitions in time; they will run out"),
         }
     }
 
-    /// One turn: renews, gives up, takes.
+    /// One pass: renews, gives up, takes.
     pub async fn run_once(&self) -> Result<(), StoreError> {
         let asked_at = Instant::now();
         let lease = u64::try_from(self.config.lease.as_millis()).unwrap_or(u64::MAX);
@@ -108,28 +108,28 @@ impl Owner {
         Ok(())
     }
 
-    /// Says so, once, when another node counts more partitions; answers whether one does. The node that counts fewer
-    /// notices, since the other one owns what is beyond.
-    async fn look_around(&self, was_told: bool) -> bool {
-        // The next turn must not be late for it.
+    /// Logs, once, that another node counts more partitions; returns whether one does. The node
+    /// that counts fewer notices, since the other one owns partitions beyond its count.
+    async fn check_count(&self, was_logged: bool) -> bool {
+        // The next pass must not be late because of this.
         let asked = tokio::time::timeout(self.config.renewal / 4, self.coordinator.ownership());
-        let Ok(Ok(rows)) = asked.await else { return was_told };
+        let Ok(Ok(rows)) = asked.await else { return was_logged };
         let beyond = beyond(&rows, self.config.count, self.clock.now());
-        if let (Some(row), false) = (beyond, was_told) {
+        if let (Some(row), false) = (beyond, was_logged) {
             tracing::error!(
                 partitions = self.config.count,
                 beyond = row.partition.number(),
                 owner = row.owner.map(tracing::field::display),
                 "scheduler.partitions is not the same on all nodes: another node owns a partition beyond those that this \
-                 one counts. Webhooks of some queues are dispatched by nobody until it is one number on all of them"
+                 one counts. No node dispatches the webhooks of some queues until it is one number on all of them"
             );
         }
         beyond.is_some()
     }
 }
 
-/// How many partitions the nodes count that own some at `now`, if that is not `count`: what is beyond it is owned, or
-/// what is below it never was.
+/// How many partitions the nodes count that own some at `now`, if that is not `count`: partitions
+/// beyond it are owned, or partitions below it never were.
 pub fn another_count(rows: &[Ownership], count: u16, now: Timestamp) -> Option<usize> {
     let owned =
         rows.iter().filter(|row| row.owner_at(now).is_some()).map(|row| usize::from(row.partition.number()) + 1);
@@ -137,7 +137,7 @@ pub fn another_count(rows: &[Ownership], count: u16, now: Timestamp) -> Option<u
     if last > count { Some(last) } else { (ever < count).then_some(ever) }
 }
 
-/// A partition beyond the first `count` that somebody owns.
+/// A partition beyond the first `count` that a node owns.
 pub(super) fn beyond(rows: &[Ownership], count: u16, now: Timestamp) -> Option<&Ownership> {
     rows.iter().find(|row| row.partition.number() >= count && row.owner_at(now).is_some())
 }

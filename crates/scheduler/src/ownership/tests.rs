@@ -84,10 +84,10 @@ impl Coordinator for Table {
     }
 }
 
-fn owner(table: &Arc<Table>, number: u64) -> (Owner, Arc<Owned>) {
+fn owner(table: &Arc<Table>, number: u64) -> (PartitionOwner, Arc<Owned>) {
     let owned = Arc::new(Owned::nothing(CONFIG.count));
     let clock = Arc::new(ManualClock::new(START));
-    (Owner::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
+    (PartitionOwner::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
 }
 
 fn lane(queue: usize, route: Route) -> LaneKey {
@@ -99,7 +99,7 @@ fn pushed(queue: usize) -> LaneKey {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_pushed_lane_concerns_one_node_and_every_pulled_one_all() {
+async fn a_pushed_lane_concerns_one_node_and_a_pulled_one_all() {
     let table = Table::new();
     let ((first, a), (second, b)) = (owner(&table, 1), owner(&table, 2));
     first.run_once().await.unwrap();
@@ -114,7 +114,7 @@ async fn every_pushed_lane_concerns_one_node_and_every_pulled_one_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_renew_stops_before_the_lease_is_over() {
+async fn a_node_that_cannot_renew_stops_before_its_lease_ends() {
     let table = Table::new();
     let (owner, owned) = owner(&table, 1);
     owner.run_once().await.unwrap();
@@ -127,7 +127,7 @@ async fn who_cannot_renew_stops_before_the_lease_is_over() {
     assert!(!owned.concerns(&pushed(1)));
     assert_eq!(owned.partitions(), 0);
     let over = owned.generation();
-    assert!(over > before, "whoever keeps lanes must hear of it");
+    assert!(over > before, "the dispatcher must notice");
     assert_eq!(owned.generation(), over, "once");
     *table.broken.lock() = false;
     owner.run_once().await.unwrap();
@@ -135,48 +135,48 @@ async fn who_cannot_renew_stops_before_the_lease_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_begins_when_the_partition_was_taken_and_not_when_it_is_renewed() {
+async fn a_term_begins_when_the_partition_is_taken() {
     let table = Table::new();
     let (owner, owned) = owner(&table, 1);
     owner.run_once().await.unwrap();
-    let first = owned.held(&pushed(1)).unwrap();
+    let first = owned.term_of(&pushed(1)).unwrap();
     assert_eq!((first.fence.map(|(_, term)| term), first.since), (Some(1), START));
     table.clock.advance_millis(1_000);
     owner.run_once().await.unwrap();
-    assert_eq!(owned.held(&pushed(1)), Some(first));
-    // Not renewed for a while, but nobody else had it.
+    assert_eq!(owned.term_of(&pushed(1)), Some(first));
+    // It was not renewed for a while, but no other node had it.
     tokio::time::advance(CONFIG.lease).await;
-    assert_eq!(owned.held(&pushed(1)), None);
+    assert_eq!(owned.term_of(&pushed(1)), None);
     table.clock.advance_millis(1_000);
     owner.run_once().await.unwrap();
-    assert_eq!(owned.held(&pushed(1)), Some(first));
+    assert_eq!(owned.term_of(&pushed(1)), Some(first));
     // It ran out in the store as well: another term.
     table.clock.advance_millis(3_000);
     owner.run_once().await.unwrap();
-    let second = owned.held(&pushed(1)).unwrap();
+    let second = owned.term_of(&pushed(1)).unwrap();
     assert_eq!((second.fence.map(|(_, term)| term), second.since), (Some(2), START.plus_millis(5_000)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_term_begins_in_a_time_to_come() {
+async fn no_term_begins_in_the_future() {
     let table = Table::new();
     let (owner, owned) = owner(&table, 1);
     owner.run_once().await.unwrap();
     table.clock.advance_millis(-60_000);
     owner.run_once().await.unwrap();
-    let held = owned.held(&pushed(1)).unwrap();
+    let held = owned.term_of(&pushed(1)).unwrap();
     assert_eq!((held.fence.map(|(_, term)| term), held.since), (Some(1), START.plus_millis(-60_000)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_says_is_lost_is_forgotten_and_asked_for_at_once() {
+async fn a_lost_partition_is_forgotten_and_asked_for_at_once() {
     let table = Table::new();
     let (owner, owned) = owner(&table, 1);
     let stop = CancellationToken::new();
     let running = tokio::spawn(owner.run(stop.clone()));
     owned.wait().await;
     let (generation, asked) = (owned.generation(), *table.turns.lock());
-    let (partition, _) = owned.held(&pushed(1)).unwrap().fence.unwrap();
+    let (partition, _) = owned.term_of(&pushed(1)).unwrap().fence.unwrap();
     owned.lost(&[partition]);
     assert!(!owned.concerns(&pushed(1)) && owned.generation() > generation);
     assert_eq!(owned.partitions(), 63);
@@ -226,7 +226,7 @@ async fn a_stopped_node_leaves() {
 }
 
 #[test]
-fn who_counts_fewer_partitions_notices() {
+fn a_node_that_counts_fewer_partitions_notices() {
     let row = |number, owner, seconds: i64| Ownership {
         partition: Partition::new(number),
         owner,
@@ -260,8 +260,8 @@ fn a_newcomer_notices_that_the_others_count_differently() {
 }
 
 #[test]
-fn who_shares_with_nobody_owns_everything_without_a_term() {
+fn a_node_alone_owns_everything_without_a_term() {
     let owned = Owned::everything();
-    let fences: HashSet<_> = (0..100).map(|queue| owned.held(&pushed(queue)).unwrap().fence).collect();
+    let fences: HashSet<_> = (0..100).map(|queue| owned.term_of(&pushed(queue)).unwrap().fence).collect();
     assert_eq!(fences, HashSet::from([None]));
 }

@@ -1,4 +1,4 @@
-//! What pull workers wait for is claimed a little ahead of its time, and given to them when it is due.
+//! Tasks for waiting polls are claimed a little ahead of their time and granted when they are due.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn harness() -> Harness {
     Harness::with(|config| config.claim_ahead = AHEAD)
 }
 
-/// A worker that waits at the polls.
+/// A worker that waits for tasks.
 async fn worker(harness: &Harness, max_tasks: usize) -> JoinHandle<Result<Vec<Task>, PollError>> {
     let polls = harness.polls.clone();
     let request = request(PollFilter::Queues(vec!["default".into()]), max_tasks, LONG);
@@ -28,7 +28,7 @@ async fn worker(harness: &Harness, max_tasks: usize) -> JoinHandle<Result<Vec<Ta
 }
 
 #[tokio::test]
-async fn what_is_nearly_due_is_claimed_ahead_and_given_out_when_it_is_due() {
+async fn a_task_claimed_ahead_is_granted_when_it_is_due() {
     let mut harness = harness();
     let id = harness.submit(task().due(at(20))).await;
     let polled = worker(&harness, 10).await;
@@ -37,12 +37,12 @@ async fn what_is_nearly_due_is_claimed_ahead_and_given_out_when_it_is_due() {
     let claimed = harness.task(id).await;
     assert_eq!((claimed.state(), claimed.started_at), (State::Running, Some(at(20))));
     let leased = polled.await.unwrap().unwrap();
-    assert!(before.elapsed() >= AHEAD, "it was handed out after {:?}", before.elapsed());
+    assert!(before.elapsed() >= AHEAD, "it was granted after {:?}", before.elapsed());
     assert_eq!(leased.iter().map(|task| task.id).collect::<Vec<_>>(), [id]);
 }
 
 #[tokio::test]
-async fn only_what_is_due_first_is_claimed_ahead_and_nothing_that_is_due_waits_for_it() {
+async fn only_the_earliest_tasks_are_claimed_ahead() {
     let mut harness = harness();
     let first = harness.submit(task().due(at(5))).await;
     let second = harness.submit(task().priority(9).due(at(10))).await;
@@ -58,7 +58,7 @@ async fn only_what_is_due_first_is_claimed_ahead_and_nothing_that_is_due_waits_f
 }
 
 #[tokio::test]
-async fn what_is_due_later_is_left_alone() {
+async fn a_task_due_later_is_not_claimed_ahead() {
     let mut harness = harness();
     let id = harness.submit(task().due(at(21))).await;
     let polled = worker(&harness, 10).await;
@@ -81,7 +81,7 @@ async fn a_webhook_is_not_published_ahead() {
 }
 
 #[tokio::test]
-async fn what_was_claimed_ahead_for_a_worker_that_hung_up_is_not_due_before_its_time() {
+async fn a_task_claimed_ahead_in_vain_keeps_its_due_instant() {
     let mut harness = harness();
     let id = harness.submit(task().due(at(20))).await;
     let polled = worker(&harness, 1).await;

@@ -1,4 +1,4 @@
-//! What a node finds overdue is dispatched as tokens allow, and live work goes first.
+//! The backlog is dispatched as tokens allow, and live work goes first.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn live_work_goes_first_and_the_backlog_as_tokens_allow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_comes_due_later_is_no_backlog_however_much_it_is() {
+async fn tasks_that_come_due_later_are_no_backlog() {
     let mut harness = Harness::of_many(|_| {});
     harness.owner.run_once().await.unwrap();
     harness.submit_all((0..100).map(|_| task().push(TARGET).due(at(1_000)))).await;
@@ -77,7 +77,7 @@ async fn many_lanes_share_the_tokens_and_hold_up_no_live_one() {
     let live = harness.submit(task().queue("live").push(TARGET)).await;
     harness.dispatcher.run_once().await.unwrap();
     let first = harness.published().await;
-    assert_eq!(first[0], live, "in the very first turn");
+    assert_eq!(first[0], live, "in the very first pass");
     let mut published = first.len() - 1;
     while published < found.len() {
         harness.passes().await;
@@ -108,7 +108,7 @@ async fn the_dispatcher_sleeps_until_there_are_tokens() {
     assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
     stop.cancel();
     dispatcher.await.unwrap();
-    // Twenty portions, a look at the lane, and a few for whatever woke it.
+    // Twenty portions, one for the lane's live part, and a few for other wake-ups.
     let claims = spy.claims.lock().unwrap().len();
     assert!(claims < 60, "{claims} claims");
 }

@@ -27,7 +27,7 @@ fn ended(target: &str, task: TaskId, end: RunEnd) -> EndedRun<'_> {
     EndedRun { tenant: TENANT, target, task, end, error }
 }
 
-/// What a worker says of a task that it holds.
+/// What a worker reports about a task that it holds.
 fn settlement(task: &Task, outcome: Outcome) -> Settlement {
     Settlement { id: task.id, token: task.position.version, outcome }
 }
@@ -37,14 +37,14 @@ fn failed(retryable: bool, retry_after_millis: Option<u64>) -> Outcome {
     Outcome::Failed { error, retryable, retry_after_millis }
 }
 
-/// So many runs ended so.
+/// Counts so many runs with this end.
 fn count(circuits: &Circuits, target: &str, end: RunEnd, times: usize) {
     circuits.count((0..times).map(|_| ended(target, TaskId::new(), end)));
 }
 
 impl Harness {
-    /// Lets enough fail at a target to open its breaker.
-    async fn kill(&mut self, target: &str) {
+    /// Fails enough runs at a target to open its breaker.
+    async fn open_breaker(&mut self, target: &str) {
         count(&self.circuits, target, RunEnd::Failed, 20);
         self.watch.run_once().await.unwrap();
         self.passes().await;
@@ -54,15 +54,15 @@ impl Harness {
         self.sqlite.list_breakers(None, 100).await.unwrap()
     }
 
-    /// Lets time pass, by the store's clock and by this node's.
-    async fn pass(&mut self, millis: i64) {
+    /// Advances the store's clock and this node's.
+    async fn advance(&mut self, millis: i64) {
         self.clock.advance_millis(millis);
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.passes().await;
     }
 
-    /// What is said of a run under its target's breaker is taken in.
-    async fn tell(&mut self, target: &str, task: TaskId, end: RunEnd) {
+    /// Reports the end of a run under its target's breaker.
+    async fn report(&mut self, target: &str, task: TaskId, end: RunEnd) {
         self.circuits.count([ended(target, task, end)]);
         self.watch.run_once().await.unwrap();
         self.passes().await;
@@ -70,9 +70,9 @@ impl Harness {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_target_holds_up_its_own_tasks_and_nobody_elses() {
+async fn a_dead_target_holds_up_only_its_own_tasks() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     let held = harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
     let well = harness.submit(task().push(WELL)).await;
     let of_other = harness.submit(task().tenant("other").push(DEAD)).await;
@@ -82,7 +82,7 @@ async fn a_dead_target_holds_up_its_own_tasks_and_nobody_elses() {
     let mut expected = [well, of_other];
     expected.sort_unstable();
     assert_eq!(published, expected);
-    harness.pass(PROBE_MILLIS - 1).await;
+    harness.advance(PROBE_MILLIS - 1).await;
     assert_eq!(harness.depth().await, 0);
     for id in held {
         let held = harness.task(id).await;
@@ -96,109 +96,109 @@ async fn a_dead_target_holds_up_its_own_tasks_and_nobody_elses() {
     assert_eq!((harness.circuits.open().len(), harness.circuits.opened()), (1, 1));
 }
 
-/// Those are on the board when it opens, due and not due.
+/// Some of them are due when it opens, others are not.
 #[tokio::test(start_paused = true)]
-async fn what_was_waiting_before_it_opened_is_held_up_too() {
+async fn tasks_that_waited_before_it_opened_are_held_up_too() {
     let mut harness = Harness::new();
     let tasks = harness.submit_all((0..5).map(|_| task().push(DEAD))).await;
     let later = harness.submit(task().queue("later").push(DEAD).due(START.plus_millis(5_000))).await;
     harness.passes().await;
-    // As many as there are places are on their way and may end.
+    // As many as there are slots are on their way and may end.
     assert_eq!(harness.published().await, tasks[..2]);
-    harness.kill(DEAD).await;
-    harness.pass(10_000).await;
+    harness.open_breaker(DEAD).await;
+    harness.advance(10_000).await;
     assert_eq!(harness.depth().await, 0);
     assert_eq!(harness.task(later).await.position.attempts, 0);
     assert_eq!(harness.task(tasks[4]).await.position.attempts, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_task_is_the_probe_and_when_it_succeeds_the_breaker_closes() {
+async fn a_probe_that_succeeds_closes_the_breaker() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     harness.submit_all((0..2).flat_map(|_| [task().push(DEAD), task().queue("other").push(DEAD)])).await;
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     let first = harness.published().await;
     assert_eq!(first.len(), 1);
-    harness.pass(PROBE_MILLIS - 1).await;
+    harness.advance(PROBE_MILLIS - 1).await;
     assert_eq!(harness.published().await, [], "there is one probe at a time");
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (true, Some(first[0])));
     // The first never ends, and is followed by the next.
-    harness.pass(1).await;
+    harness.advance(1).await;
     let second = harness.published().await;
     assert_eq!(second.len(), 1);
-    harness.tell(DEAD, TaskId::new(), RunEnd::Succeeded).await;
+    harness.report(DEAD, TaskId::new(), RunEnd::Succeeded).await;
     assert_eq!(harness.open().await.len(), 1, "only a probe closes it");
-    harness.tell(DEAD, second[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, second[0], RunEnd::Succeeded).await;
     assert_eq!(harness.open().await, []);
     assert_eq!(harness.published().await.len(), 2, "the rest goes on");
     // What led to it is forgotten: one failure more does not open it again.
-    harness.tell(DEAD, TaskId::new(), RunEnd::Failed).await;
+    harness.report(DEAD, TaskId::new(), RunEnd::Failed).await;
     assert_eq!(harness.open().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     let probe = harness.published().await.remove(0);
-    harness.tell(DEAD, probe, RunEnd::Failed).await;
+    harness.report(DEAD, probe, RunEnd::Failed).await;
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(2 * PROBE_MILLIS));
     assert_eq!(breaker.runs.failed, 20, "what ends under an open breaker is not counted");
     let why = FailedProbe { at: START.plus_millis(PROBE_MILLIS), error: "connection refused".to_owned() };
     assert_eq!(breaker.last_probe, Some(why));
-    harness.pass(PROBE_MILLIS - 1).await;
+    harness.advance(PROBE_MILLIS - 1).await;
     assert_eq!(harness.depth().await, 0);
-    harness.pass(1).await;
+    harness.advance(1).await;
     let probe = harness.published().await.remove(0);
-    harness.tell(DEAD, probe, RunEnd::TakenOn).await;
+    harness.report(DEAD, probe, RunEnd::TakenOn).await;
     assert_eq!(harness.open().await, [], "a target that takes work on is well");
 }
 
 /// Runs may last for longer than it is until the next probe.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_the_next_one_has_overtaken_is_listened_to() {
+async fn an_overtaken_probe_still_counts() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     harness.submit_all((0..5).map(|_| task().push(DEAD))).await;
     let mut probes = Vec::new();
     for _ in 0..3 {
-        harness.pass(PROBE_MILLIS).await;
+        harness.advance(PROBE_MILLIS).await;
         probes.append(&mut harness.published().await);
     }
     assert_eq!(probes.len(), 3);
-    harness.tell(DEAD, probes[1], RunEnd::Failed).await;
+    harness.report(DEAD, probes[1], RunEnd::Failed).await;
     let breaker = harness.open().await.remove(0);
     let why = FailedProbe { at: START.plus_millis(3 * PROBE_MILLIS), error: "connection refused".to_owned() };
     assert_eq!((breaker.probe, breaker.last_probe), (Some(probes[2]), Some(why)));
-    harness.tell(DEAD, probes[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, probes[0], RunEnd::Succeeded).await;
     assert_eq!(harness.open().await, []);
     assert_eq!(harness.published().await.len(), 2, "the rest goes on");
 }
 
 /// Or workers whose polls end just then would put the next one off by a period each time.
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave_back_in_its_time() {
+async fn a_probe_that_was_not_taken_is_made_again_soon() {
     let mut harness = Harness::new();
     count(&harness.circuits, "", RunEnd::Failed, 20);
     harness.watch.run_once().await.unwrap();
     let id = harness.submit(task().queue("q")).await;
     let polls = harness.polls.clone();
     let mut polled = Box::pin(polls.poll(request(PollFilter::Queues(vec!["q".into()]), 1, Duration::from_secs(30))));
-    // Polled once, so that the worker waits; it hangs up when the probe is on its way to it.
+    // Polled once, so that the worker waits; it disconnects while the probe is on its way.
     assert!(poll_once(&mut polled).is_none());
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     assert_eq!(harness.task(id).await.state(), State::Running);
     drop(polled);
     harness.passes().await;
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await[0].next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
-    harness.pass(1_000).await;
+    harness.advance(1_000).await;
     harness.watch.run_once().await.unwrap();
     let probe = harness.lease("q", 1).await.remove(0);
     harness.settler.settle(TENANT, vec![settlement(&probe, Outcome::Released)]).await.unwrap();
@@ -206,9 +206,9 @@ async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     let in_its_time = START.plus_millis(PROBE_MILLIS + 1_000 + PROBE_MILLIS);
-    assert_eq!(breaker.next_probe_at, in_its_time, "or whoever always gives back would get one every second");
+    assert_eq!(breaker.next_probe_at, in_its_time, "or a worker that always gives back would get one every second");
     // So is one that was cancelled on the way.
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     harness.watch.run_once().await.unwrap();
     let probe = harness.lease("q", 1).await.remove(0);
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
@@ -231,35 +231,35 @@ async fn a_probe_that_its_worker_did_not_take_is_made_again_soon_and_one_it_gave
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_there_is_nothing_to_take_the_permission_is_returned() {
+async fn a_probe_without_a_task_returns_its_permission() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     harness.submit(task().queue("paused").push(DEAD)).await;
     let pause = Pause { since: START, by: "client".to_owned(), reason: None, until: None };
     harness.sqlite.change_queue(TENANT, "paused", Change::Pause(pause)).await.unwrap();
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     let breaker = harness.open().await.remove(0);
     assert_eq!((harness.depth().await, breaker.half_open, breaker.probe), (0, false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS), "another queue may let something through");
     let tried = harness.spy.claims.lock().unwrap().len();
-    harness.pass(999).await;
+    harness.advance(999).await;
     assert_eq!(harness.spy.claims.lock().unwrap().len(), tried, "this one is left alone for a second");
     harness.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
-    harness.pass(1).await;
+    harness.advance(1).await;
     assert_eq!(harness.depth().await, 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_there_is_nothing_to_take_at_all_the_permission_is_returned_for_a_second() {
+async fn a_breaker_without_tasks_is_probed_again_after_a_second() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     harness.submit(task().push(DEAD)).await;
     harness.spy.claim_in_vain(1);
-    harness.pass(PROBE_MILLIS).await;
+    harness.advance(PROBE_MILLIS).await;
     let breaker = harness.open().await.remove(0);
     assert_eq!((harness.depth().await, breaker.half_open, breaker.probe), (0, false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(PROBE_MILLIS + 1_000));
-    harness.pass(1_000).await;
+    harness.advance(1_000).await;
     assert_eq!(harness.depth().await, 1);
 }
 
@@ -279,9 +279,9 @@ async fn a_full_queue_does_not_put_the_probe_off() {
     // Polled once, so that the workers wait.
     let mut of_full = poll("full");
     assert!(poll_once(&mut of_full).is_none());
-    harness.pass(PROBE_MILLIS).await;
-    assert_eq!(harness.task(behind).await.state(), State::Pending, "there is no place for it");
-    // Whoever asks for something else is given the probe.
+    harness.advance(PROBE_MILLIS).await;
+    assert_eq!(harness.task(behind).await.state(), State::Pending, "its queue is full");
+    // A worker that polls another queue gets the probe.
     let other = harness.submit(task().queue("other")).await;
     let mut of_other = poll("other");
     assert!(poll_once(&mut of_other).is_none());
@@ -290,8 +290,8 @@ async fn a_full_queue_does_not_put_the_probe_off() {
     assert_eq!(probe.state(), State::Running);
     harness.settler.settle(TENANT, vec![settlement(&probe, failed(true, Some(100_000_000)))]).await.unwrap();
     harness.watch.run_once().await.unwrap();
-    // And when a place comes free, whoever waits for that.
-    harness.pass(PROBE_MILLIS).await;
+    // When the queue has room again, the worker that waits for it gets one.
+    harness.advance(PROBE_MILLIS).await;
     assert_eq!(harness.task(behind).await.state(), State::Pending);
     let completed = settlement(&held, Outcome::Completed { result: None });
     harness.settler.settle(TENANT, vec![completed]).await.unwrap();
@@ -301,7 +301,7 @@ async fn a_full_queue_does_not_put_the_probe_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pull_workers_are_given_a_probe_and_no_more() {
+async fn pull_workers_get_a_probe_and_no_more() {
     let mut harness = Harness::new();
     harness.submit_all((0..30).map(|_| task().queue("q"))).await;
     let held = harness.lease("q", 20).await;
@@ -314,7 +314,7 @@ async fn pull_workers_are_given_a_probe_and_no_more() {
     assert_eq!(harness.depth().await, 0, "everything of the tenant is under it");
     harness.clock.advance_millis(PROBE_MILLIS);
     harness.watch.run_once().await.unwrap();
-    // Nobody waits, so the webhook could be the probe: taken away, a worker has to be.
+    // No worker waits, so the webhook could be the probe; without it a worker has to take one.
     let probes = harness.lease("q", 10).await;
     let pushed = harness.published().await;
     assert_eq!(probes.len() + pushed.len(), 1, "{probes:?} {pushed:?}");
@@ -366,23 +366,23 @@ async fn a_failure_under_a_breaker_uses_up_no_attempt() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_permitted_by_all_breakers_over_its_lane() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
+    harness.open_breaker(DEAD).await;
     count(&harness.circuits, "", RunEnd::Failed, 20);
-    harness.pass(30_000).await;
+    harness.advance(30_000).await;
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await.len(), 2);
     harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
-    harness.pass(PROBE_MILLIS - 30_000).await;
+    harness.advance(PROBE_MILLIS - 30_000).await;
     assert_eq!(harness.depth().await, 0, "the tenant's does not permit it yet");
-    harness.pass(30_000).await;
+    harness.advance(30_000).await;
     let probe = harness.published().await;
     assert_eq!(probe.len(), 1);
-    harness.tell(DEAD, probe[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, probe[0], RunEnd::Succeeded).await;
     assert_eq!(harness.open().await, []);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_healthy_node_tells_nothing_and_old_counts_go() {
+async fn a_healthy_node_reports_nothing_and_drops_old_counts() {
     let mut harness = Harness::new();
     count(&harness.circuits, WELL, RunEnd::Succeeded, 500);
     harness.watch.run_once().await.unwrap();
@@ -400,22 +400,22 @@ async fn a_healthy_node_tells_nothing_and_old_counts_go() {
     assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), left);
 }
 
-/// Or those of targets that nobody calls any more would stay for ever.
+/// Otherwise breakers of targets that are not called any more would stay open.
 #[tokio::test(start_paused = true)]
 async fn a_breaker_that_nothing_waits_under_closes_after_a_window() {
     let mut harness = Harness::new();
-    harness.kill(DEAD).await;
-    harness.pass(PROBE_MILLIS + 300_000).await;
+    harness.open_breaker(DEAD).await;
+    harness.advance(PROBE_MILLIS + 300_000).await;
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await.len(), 1, "its window is not over");
-    harness.pass(1).await;
+    harness.advance(1).await;
     harness.watch.run_once().await.unwrap();
     assert_eq!((harness.open().await.len(), harness.circuits.open().len()), (0, 0));
 }
 
 /// A node that cannot reach a target must not close it for those that can.
 #[tokio::test(start_paused = true)]
-async fn what_other_nodes_have_counted_is_waited_for() {
+async fn a_breaker_waits_for_the_counts_of_other_nodes() {
     let harness = Harness::new();
     let node = |number| {
         let config = Config { confirm: Duration::from_millis(2_500), ..BREAKERS };

@@ -33,7 +33,7 @@ async fn a_worker_that_waits_gets_a_fresh_task_at_once() {
 }
 
 #[tokio::test]
-async fn nothing_is_handed_out_before_its_time() {
+async fn no_task_is_granted_before_its_time() {
     let mut harness = Harness::new();
     harness.submit(task().due(at(10_000))).await;
     assert!(harness.lease("default", 10).await.is_empty());
@@ -44,9 +44,9 @@ async fn nothing_is_handed_out_before_its_time() {
 }
 
 #[tokio::test]
-async fn what_no_hint_told_of_is_found_by_the_sweep() {
+async fn the_sweep_finds_what_no_hint_announced() {
     let mut harness = Harness::with(|config| config.sweep_interval = Duration::ZERO);
-    // Beyond the prefetch window, so the board drops the hint.
+    // Beyond the prefetch window, so the hint is dropped.
     harness.submit(task().due(at(120_000))).await;
     harness.passes().await;
     harness.clock.advance_millis(120_000);
@@ -66,12 +66,12 @@ async fn the_more_urgent_goes_first_and_then_the_older() {
 }
 
 #[tokio::test]
-async fn a_worker_is_served_by_type_across_queues_and_by_nothing_else() {
+async fn a_poll_by_type_is_served_from_all_queues_of_its_tenant() {
     let mut harness = Harness::new();
     harness.submit(task().queue("a").kind("mail")).await;
     harness.submit(task().queue("b").kind("mail")).await;
     harness.submit(task().queue("b").kind("other")).await;
-    harness.submit(task().queue("b").kind("mail").tenant("somebody else")).await;
+    harness.submit(task().queue("b").kind("mail").tenant("another")).await;
     let polls = harness.polls.clone();
     let polled =
         tokio::spawn(async move { polls.poll(request(PollFilter::Kinds(vec!["mail".into()]), 10, LONG)).await });
@@ -85,7 +85,7 @@ async fn a_worker_is_served_by_type_across_queues_and_by_nothing_else() {
 }
 
 #[tokio::test]
-async fn many_single_leases_share_a_backlog_without_sharing_a_task() {
+async fn many_single_polls_never_share_a_task() {
     let harness = Harness::new();
     for _ in 0..50 {
         harness.submit(task()).await;
@@ -111,13 +111,13 @@ async fn many_single_leases_share_a_backlog_without_sharing_a_task() {
 }
 
 #[tokio::test]
-async fn what_was_claimed_for_a_worker_that_hung_up_is_given_back_uncounted() {
+async fn tasks_of_a_disconnected_worker_are_given_back_uncounted() {
     let mut harness = Harness::new();
     let id = harness.submit(task()).await;
     let polls = harness.polls.clone();
     let mut polled =
         Box::pin(async move { polls.poll(request(PollFilter::Queues(vec!["default".into()]), 1, LONG)).await });
-    // Polled once, so that the worker waits; the dispatcher claims for it; then it hangs up unread.
+    // Polled once, so that the worker waits; the dispatcher claims for it; then it disconnects.
     assert!(poll_once(&mut polled).is_none());
     assert_eq!(harness.dispatcher.run_once().await.unwrap(), Report { pulled: 1, pushed: 0, more: true });
     assert_eq!(harness.task(id).await.state(), State::Running);
@@ -145,7 +145,7 @@ async fn more_workers_than_may_wait_are_turned_away() {
 }
 
 #[tokio::test]
-async fn a_stopping_dispatcher_answers_whoever_waits() {
+async fn a_stopping_dispatcher_answers_every_waiting_poll() {
     let harness = Harness::new();
     let (polls, stop) = (harness.polls.clone(), CancellationToken::new());
     let dispatcher = tokio::spawn(harness.dispatcher.run(stop.clone()));
@@ -168,19 +168,19 @@ async fn a_crowded_target_does_not_hold_the_others() {
     }
     harness.submit(task().push("http://live.example:80")).await;
     harness.passes().await;
-    // Two places for each target.
+    // Two slots for each target.
     assert_eq!(harness.broker.depth(WEBHOOK_POOL).await.unwrap(), 3);
     assert_eq!(
         (harness.targets.free("http://dead.example:80"), harness.targets.free("http://live.example:80")),
         (0, 1)
     );
-    harness.targets.give_back(&place("http://dead.example:80"));
+    harness.targets.give_back(&slot("http://dead.example:80"));
     harness.passes().await;
     assert_eq!(harness.broker.depth(WEBHOOK_POOL).await.unwrap(), 4);
 }
 
 #[tokio::test]
-async fn what_cannot_be_published_is_given_back_uncounted() {
+async fn tasks_that_cannot_be_published_are_given_back_uncounted() {
     let mut harness = Harness::new();
     let id = harness.submit(task().push("http://live.example:80")).await;
     harness.passes().await;
@@ -193,16 +193,16 @@ async fn what_cannot_be_published_is_given_back_uncounted() {
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
 }
 
-/// The place of a published task of the target.
-fn place(target: &str) -> Slot {
+/// The slot of a published task of the target.
+fn slot(target: &str) -> Slot {
     let (tenant, pool) = (TENANT.to_owned(), WEBHOOK_POOL.to_owned());
     Slot::of(&Message { task_id: TaskId::new(), version: 2, tenant, priority: 5, pool, target: target.to_owned() })
 }
 
-/// Of what others have in hand, or what became due while the claim was under way, a claim takes nothing; it is not left
-/// until something else happens, for a second each time.
+/// A claim takes nothing of tasks that other nodes have in hand, or that became due meanwhile. The
+/// next one must not wait for a second.
 #[tokio::test]
-async fn a_claim_in_vain_is_tried_again_soon() {
+async fn a_claim_that_took_nothing_is_retried_soon() {
     const TIMES: usize = 6;
     let harness = Harness::new();
     harness.submit(task()).await;

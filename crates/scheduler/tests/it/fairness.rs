@@ -32,7 +32,7 @@ async fn flood(harness: &Harness) {
 }
 
 #[tokio::test]
-async fn a_flood_of_high_priority_lets_the_others_progress_at_their_shares() {
+async fn a_flood_of_high_priority_leaves_the_others_their_shares() {
     let mut harness = Harness::new();
     flood(&harness).await;
     let mut leased = Vec::new();
@@ -53,7 +53,7 @@ async fn a_batch_is_shared_between_the_bands_by_their_weights() {
 }
 
 #[tokio::test]
-async fn what_a_band_does_not_use_goes_to_the_others() {
+async fn a_share_that_a_band_does_not_use_goes_to_the_others() {
     let mut harness = Harness::new();
     harness.submit_all((0..3).map(|_| task().priority(9))).await;
     harness.submit_all((0..200).map(|_| task().priority(1))).await;
@@ -62,7 +62,7 @@ async fn what_a_band_does_not_use_goes_to_the_others() {
 }
 
 #[tokio::test]
-async fn waiting_raises_the_priority_if_it_is_set_to() {
+async fn waiting_raises_the_priority_if_aging_is_set() {
     for (aging, first) in [(Duration::from_mins(1), "old"), (Duration::ZERO, "urgent")] {
         let mut harness = Harness::with(|config| config.fairness.aging = aging);
         harness.submit_all((0..10).map(|_| task().kind("urgent").priority(9))).await;
@@ -148,7 +148,7 @@ async fn the_webhooks_of_a_tenant_share_by_band() {
 }
 
 #[tokio::test]
-async fn a_tenant_whose_webhooks_hang_leaves_places_to_others() {
+async fn a_tenant_whose_webhooks_hang_leaves_slots_to_others() {
     let mut harness = Harness::with_targets(Targets::new(100, 40).with_pools(75, 100), |_| {});
     for target in 0..10 {
         let target = format!("http://{target}.example:80");
@@ -159,7 +159,7 @@ async fn a_tenant_whose_webhooks_hang_leaves_places_to_others() {
     assert!((20..=30).contains(&hanging), "{hanging}");
     harness.submit(task().tenant("quiet").push("http://quiet.example:80")).await;
     harness.passes().await;
-    assert_eq!(harness.depth().await, hanging + 1, "nobody had to give a place back");
+    assert_eq!(harness.depth().await, hanging + 1, "no tenant had to give a slot back");
 }
 
 #[tokio::test]
@@ -181,7 +181,7 @@ async fn one_tenants_lease_does_not_wait_for_anothers() {
 }
 
 #[tokio::test]
-async fn what_is_heard_of_a_lane_while_a_claim_is_at_it_is_not_lost() {
+async fn a_hint_during_a_claim_at_its_lane_is_not_lost() {
     let harness = Harness::new();
     harness.submit_all((0..20).map(|_| task().tenant("busy"))).await;
     let (polls, stop, spy) = (harness.polls.clone(), CancellationToken::new(), Arc::clone(&harness.spy));
@@ -203,7 +203,7 @@ async fn what_is_heard_of_a_lane_while_a_claim_is_at_it_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_claim_under_way_is_handed_out_when_the_dispatcher_stops() {
+async fn a_claim_under_way_is_granted_when_the_dispatcher_stops() {
     let harness = Harness::new();
     harness.submit_all((0..20).map(|_| task().tenant("busy"))).await;
     let (polls, stop, spy) = (harness.polls.clone(), CancellationToken::new(), Arc::clone(&harness.spy));
@@ -219,7 +219,7 @@ async fn a_claim_under_way_is_handed_out_when_the_dispatcher_stops() {
 }
 
 #[tokio::test]
-async fn the_longest_wait_of_a_band_is_right_also_when_nothing_is_claimed() {
+async fn the_longest_wait_of_a_band_grows_without_claims() {
     let mut harness = Harness::with(|config| config.sweep_interval = Duration::ZERO);
     let longest = |harness: &Harness| Band::ALL.map(|band| harness.waits.longest(band, harness.clock.now()).as_secs());
     let old = harness.submit(task().priority(2).due(at(-30_000))).await;
@@ -230,7 +230,7 @@ async fn the_longest_wait_of_a_band_is_right_also_when_nothing_is_claimed() {
     harness.clock.advance_millis(12_000);
     harness.passes().await;
     assert_eq!(longest(&harness), [2, 0, 42]);
-    // It is cancelled, and nobody asks for anything.
+    // It is cancelled, and no worker polls.
     let position = harness.task(old).await.position;
     let by = By { now: harness.clock.now(), node: NODE, actor: Actor::Scheduler };
     harness.store.apply(vec![(old, transition(&position, Event::Cancel, &by).unwrap())]).await.unwrap();

@@ -1,4 +1,4 @@
-//! The workbench of these tests: a store in a temporary directory, a dispatcher and its polls.
+//! The harness of these tests: a store in a temporary directory, a dispatcher and its poll queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::ownership::{self, Owned, Owner};
+use punctual_scheduler::ownership::{self, Owned, PartitionOwner};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::Settler;
 use punctual_scheduler::targets::{Slot, Targets};
@@ -28,7 +28,7 @@ use crate::spy::Spy;
 
 pub const NODE: NodeId = NodeId::new(1);
 
-/// How many partitions there are for whoever owns some.
+/// How many partitions there are.
 pub const PARTITIONS: u16 = 8;
 /// For how long they are owned.
 pub const LEASE: Duration = Duration::from_secs(30);
@@ -47,7 +47,7 @@ pub struct Harness {
     pub store: Arc<dyn Store>,
     pub sqlite: Arc<SqliteStore>,
     pub spy: Arc<Spy>,
-    pub owner: Owner,
+    pub owner: PartitionOwner,
     pub clock: Arc<ManualClock>,
     pub broker: Arc<EmbeddedBroker>,
     pub targets: Arc<Targets>,
@@ -67,17 +67,17 @@ impl Harness {
         Self::with(|_| {})
     }
 
-    /// A node that owns everything and shares it with nobody; two places for each target.
+    /// A node that owns everything and shares it with no other; two slots for each target.
     pub fn with(configure: impl FnOnce(&mut Config)) -> Self {
         Self::made_of(Owned::everything(), Targets::new(2, 1_000), configure)
     }
 
-    /// A node that owns nothing yet; as many places for a target as the broker takes.
+    /// A node that owns nothing yet; as many slots for a target as the broker takes.
     pub fn of_many(configure: impl FnOnce(&mut Config)) -> Self {
         Self::made_of(Owned::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
     }
 
-    /// A node that owns everything, with these places.
+    /// A node that owns everything, with these slots.
     pub fn with_targets(targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
         Self::made_of(Owned::everything(), targets, configure)
     }
@@ -98,10 +98,11 @@ impl Harness {
             Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
-        let owner = Owner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
+        let owner =
+            PartitionOwner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
         let mut config = Config {
             prefetch_window: Duration::from_secs(30),
-            // Long, so that what is found is found by a hint or by the first sweep.
+            // Long, so that only hints and the first sweep find tasks.
             sweep_interval: Duration::from_hours(1),
             claim_ahead: Duration::ZERO,
             claim_batch: 1_000,
@@ -112,8 +113,9 @@ impl Harness {
         };
         let waits = Arc::new(LongestWaits::default());
         let circuits = Arc::new(Circuits::new(Arc::clone(&sqlite) as _, PROBE_MILLIS));
-        let (shared, told) = (Arc::clone(&circuits), Arc::clone(&hints));
-        let watch = BreakerWatch::new(Arc::clone(&sqlite) as _, shared, told, Arc::clone(&clock) as _, NODE, BREAKERS);
+        let (shared, hinted) = (Arc::clone(&circuits), Arc::clone(&hints));
+        let watch =
+            BreakerWatch::new(Arc::clone(&sqlite) as _, shared, hinted, Arc::clone(&clock) as _, NODE, BREAKERS);
         configure(&mut config);
         let deps = Deps {
             store: Arc::clone(&store),
@@ -156,7 +158,7 @@ impl Harness {
         }
     }
 
-    /// Submits many alike at once, in order.
+    /// Submits many tasks at once, in order.
     pub async fn submit_all(&self, tasks: impl IntoIterator<Item = TaskBuilder>) -> Vec<TaskId> {
         let tasks = tasks.into_iter().map(TaskBuilder::build).collect();
         let created = |inserted: Inserted| match inserted {
@@ -166,7 +168,7 @@ impl Harness {
         self.store.insert(tasks).await.unwrap().into_iter().map(created).collect()
     }
 
-    /// What was published and nobody has taken yet, in order; takes it.
+    /// Takes what was published and not taken yet, in order.
     pub async fn published(&self) -> Vec<TaskId> {
         let waiting = self.broker.depth(WEBHOOK_POOL).await.unwrap();
         let mut subscription = self.broker.subscribe(WEBHOOK_POOL, 1_000).await.unwrap();
@@ -210,7 +212,7 @@ pub fn request(filter: PollFilter, max_tasks: usize, wait: Duration) -> PollRequ
     PollRequest { tenant: TENANT.into(), worker: "worker_a".into(), filter, max_tasks, lease_millis: 60_000, wait }
 }
 
-/// Polls a future once: its answer, if it has one by then.
+/// Polls a future once; returns its output, if it is ready.
 pub fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::Pin::new(future).poll(&mut context) {

@@ -1,4 +1,4 @@
-//! The scheduler's services on the real embedded store, with a clock that is moved by hand.
+//! The scheduler on the real embedded store, with a clock that tests move by hand.
 #![allow(clippy::unwrap_used, reason = "a test fails where it unwraps nothing")]
 
 mod ahead;

@@ -1,4 +1,4 @@
-//! Whoever owns a partition dispatches it, in its term and in no other.
+//! The owner of a partition dispatches it, in its term and in no other.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ impl Harness {
         terms.map(|terms| terms.iter().map(|(partition, term)| (partition.number(), *term)).collect()).collect()
     }
 
-    /// Some in each of many queues, so in every partition.
+    /// Submits some tasks to each of many queues, so to every partition.
     async fn submit_everywhere(&self, of_each: usize) -> usize {
         let queues = 40;
         let each = (0..queues * of_each).map(|n| task().queue(&format!("q{}", n % queues)).push("http://a.example:80"));
@@ -32,13 +32,13 @@ impl Harness {
 }
 
 #[tokio::test]
-async fn nothing_is_dispatched_that_this_node_does_not_own() {
+async fn a_node_dispatches_only_what_it_owns() {
     let mut harness = Harness::of_many(|_| {});
     harness.submit_everywhere(1).await;
     harness.submit(task().queue("pulled")).await;
     harness.passes().await;
     assert_eq!((harness.depth().await, harness.named().len()), (0, 0));
-    assert_eq!(harness.lease("pulled", 1).await.len(), 1, "a worker is served by whom it asks");
+    assert_eq!(harness.lease("pulled", 1).await.len(), 1, "a worker is served by the node that it polls");
     harness.owner.run_once().await.unwrap();
     harness.passes().await;
     assert_eq!(harness.depth().await, 40);
@@ -62,12 +62,12 @@ async fn every_claim_names_each_partition_once_with_its_term() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_owns_by_now_is_forgotten_and_not_taken() {
+async fn a_partition_lost_to_another_node_is_forgotten() {
     let mut harness = Harness::of_many(|_| {});
     harness.owner.run_once().await.unwrap();
     let millis = i64::try_from(LEASE.as_millis()).unwrap();
     harness.clock.advance_millis(millis);
-    // By its own clock this node still owns everything; by the store's it is late.
+    // This node still owns everything by its own clock, and nothing by the store's.
     let taken = harness.sqlite.take_share(OTHER, PARTITIONS, 60_000).await.unwrap();
     assert_eq!(taken.len(), usize::from(PARTITIONS));
     let id = harness.submit(task().push("http://a.example:80")).await;
@@ -77,7 +77,7 @@ async fn what_somebody_else_owns_by_now_is_forgotten_and_not_taken() {
     assert_eq!((harness.task(id).await.state(), harness.task(id).await.position.attempts), (State::Pending, 0));
     harness.passes().await;
     assert_eq!(harness.named().len(), 1, "and no other");
-    // What it gets back is a term of its own.
+    // It gets the partition back in another term.
     harness.sqlite.leave(OTHER).await.unwrap();
     harness.owner.run_once().await.unwrap();
     harness.passes().await;

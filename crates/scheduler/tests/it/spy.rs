@@ -16,7 +16,7 @@ pub struct Spy {
     hold_over: AtomicUsize,
     holds: Notify,
     released: Notify,
-    /// So many further claims take nothing, and are told that something is due.
+    /// So many further claims take nothing although something is due.
     in_vain: AtomicUsize,
 }
 
@@ -33,7 +33,8 @@ impl Spy {
         }
     }
 
-    /// So many further claims take nothing although something is due, as if others had it in hand.
+    /// So many further claims take nothing although something is due, as if another node had it in
+    /// hand.
     pub fn claim_in_vain(&self, times: usize) {
         self.in_vain.store(times, Relaxed);
     }
@@ -60,8 +61,11 @@ impl Store for Spy {
     async fn claim(&self, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
         self.claims.lock().unwrap().extend(claims.iter().cloned());
         if self.in_vain.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-            let told = |claim: &Claim| claim.lanes.iter().map(|(lane, _)| (*lane, Some(START))).collect();
-            return Ok(claims.iter().map(|claim| Claimed { next_due: told(claim), ..Claimed::default() }).collect());
+            let still_due = |claim: &Claim| claim.lanes.iter().map(|(lane, _)| (*lane, Some(START))).collect();
+            return Ok(claims
+                .iter()
+                .map(|claim| Claimed { next_due: still_due(claim), ..Claimed::default() })
+                .collect());
         }
         let is_held = claims.iter().any(|claim| claim.limit > self.hold_over.load(Relaxed));
         let answer = self.inner.claim(claims).await;

@@ -10,7 +10,7 @@ use punctual_core::store::StoreError;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, WorkerSighting};
-use punctual_scheduler::outlook::Dispatch;
+use punctual_scheduler::dispatch_status::WebhookStatus;
 
 use crate::presence::LEASES_MAX;
 use crate::state::Api;
@@ -29,7 +29,7 @@ pub(crate) enum ExpectedClaimant {
     /// Pull workers.
     Workers(PollingWorkers),
     /// This node, which owns its partition.
-    Here(Dispatch),
+    Here(WebhookStatus),
     /// Another node, which owns its partition.
     Elsewhere(PartitionOwner),
     /// No node: its partition has no owner.
@@ -70,10 +70,10 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
     if task.lane.key.route == Route::Pull {
         return Ok(ExpectedClaimant::Workers(workers(api, task, now).await?));
     }
-    if let Some(dispatch) = api.outlook.dispatch(&task.lane.key, task.due_at, now) {
+    if let Some(dispatch) = api.dispatch_status.webhook(&task.lane.key, task.due_at, now) {
         return Ok(ExpectedClaimant::Here(dispatch));
     }
-    let partition = api.outlook.partition(&task.lane.key);
+    let partition = api.dispatch_status.partition(&task.lane.key);
     let row = api.coordinator.ownership().await?.into_iter().find(|row| row.partition == partition);
     let Some(node) = row.and_then(|row| row.owner_at(now)) else {
         // Zero: its owner has died, at an unknown time.

@@ -4,7 +4,7 @@ use punctual_client::Reason;
 use punctual_core::lane::Route;
 use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
+use punctual_scheduler::dispatch_status::{BacklogPace, Crowded, WebhookStatus};
 
 use super::line::{doing, in_line, later, many, or_more, others, thousands};
 use super::reason;
@@ -17,9 +17,9 @@ pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
             vec![no_worker_polls(facts, *workers)]
         }
         Some(ExpectedClaimant::None { partition, since }) => vec![no_node_owns(facts, *partition, *since)],
-        Some(ExpectedClaimant::Here(Dispatch { found, crowded })) => {
-            let found = found.map(|found| found_backlog(facts, found));
-            found.into_iter().chain((!crowded.is_empty()).then(|| no_place(facts, crowded))).collect()
+        Some(ExpectedClaimant::Here(WebhookStatus { backlog, crowded })) => {
+            let backlog = backlog.map(|pace| found_backlog(facts, pace));
+            backlog.into_iter().chain((!crowded.is_empty()).then(|| no_place(facts, crowded))).collect()
         }
         Some(ExpectedClaimant::Workers(_) | ExpectedClaimant::Elsewhere(_)) | None => Vec::new(),
     }
@@ -124,7 +124,7 @@ fn no_node_owns(facts: &Facts, partition: Partition, since: Option<Timestamp>) -
     Reason { since, queue: Some(queue), partition: Some(number), ..reason("no_partition_owner", message) }
 }
 
-fn found_backlog(facts: &Facts, Found { since, per_second }: Found) -> Reason {
+fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) -> Reason {
     let message = format!(
         "it was due before this node took over its queue at {since}; of what was found then {} a second {} dispatched, \
          after what has come due since; {}",

@@ -18,7 +18,7 @@ use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Position};
 use punctual_core::task::{Body, Dependencies, Hold};
 use punctual_core::trail::{Actor, Entry, FailedHow, RunError, Step};
-use punctual_scheduler::outlook::{Crowded, Dispatch, Found};
+use punctual_scheduler::dispatch_status::{BacklogPace, Crowded, WebhookStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -74,7 +74,7 @@ fn pulled() -> Facts {
 
 /// A webhook that is due, and that this node dispatches.
 fn pushed() -> Facts {
-    let here = Dispatch { found: None, crowded: Vec::new() };
+    let here = WebhookStatus { backlog: None, crowded: Vec::new() };
     let task = task(State::Pending, 0, Route::Push(TARGET.into()));
     Facts { claimant: Some(ExpectedClaimant::Here(here)), ..Facts::of(task, NOW) }
 }
@@ -110,8 +110,8 @@ fn shown(facts: &Facts) -> (Value, Option<i64>) {
 #[test]
 fn all_that_holds_at_once_is_told_in_order() {
     let pause = Pause { since: NOW, by: "client".into(), reason: None, until: Some(NOW.plus_millis(2_000)) };
-    let found = Some(Found { since: NOW.plus_millis(5), per_second: 1 });
-    let here = Dispatch { found, crowded: vec![Crowded::Target] };
+    let backlog = Some(BacklogPace { since: NOW.plus_millis(5), per_second: 1 });
+    let here = WebhookStatus { backlog, crowded: vec![Crowded::Target] };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(1), held: 1, ..pushed() };
     facts.queue.pause = Some(pause);
     facts.queue.settings.max_concurrency = Some(1);

@@ -63,44 +63,44 @@ fn lane(number: usize) -> Arc<Lane> {
     lane_of(i64::try_from(number).unwrap(), &number.to_string(), 5, &target)
 }
 
-/// A map for each home. On the board are the lanes that wait or are ready.
+/// A map for each home. Timed are the lanes that wait or are ready.
 #[derive(Default)]
 struct Model {
     now: i64,
-    board: BTreeMap<usize, i64>,
+    timed: BTreeMap<usize, i64>,
     backlog: BTreeMap<usize, i64>,
     limited: BTreeMap<usize, (i64, i64)>,
-    broken: BTreeMap<usize, i64>,
+    under_breaker: BTreeMap<usize, i64>,
     open: HashSet<usize>,
 }
 
 impl Model {
     fn place(&mut self, lane: usize, head: i64) {
         if head > self.now + WINDOW {
-            self.board.remove(&lane);
+            self.timed.remove(&lane);
         } else {
-            self.board.insert(lane, head);
+            self.timed.insert(lane, head);
         }
     }
 
     fn note(&mut self, lane: usize, due: i64) {
         if let Some((head, _)) = self.limited.get_mut(&lane) {
             *head = due.min(*head);
-        } else if let Some(head) = self.broken.get_mut(&lane) {
+        } else if let Some(head) = self.under_breaker.get_mut(&lane) {
             *head = due.min(*head);
         } else if self.open.contains(&lane) {
             if due <= self.now + WINDOW {
-                self.broken.insert(lane, due);
+                self.under_breaker.insert(lane, due);
             }
-        } else if self.board.get(&lane).is_none_or(|head| due < *head) {
+        } else if self.timed.get(&lane).is_none_or(|head| due < *head) {
             self.place(lane, due);
         }
     }
 
     fn correct(&mut self, lane: usize, head: Option<i64>) {
-        match (self.board.contains_key(&lane), head) {
+        match (self.timed.contains_key(&lane), head) {
             (true, Some(head)) => self.place(lane, head),
-            (true, None) => drop(self.board.remove(&lane)),
+            (true, None) => drop(self.timed.remove(&lane)),
             (false, _) => {}
         }
     }
@@ -123,7 +123,7 @@ impl Model {
     }
 
     fn limit(&mut self, lane: usize, until: Option<i64>) {
-        let heads = [self.board.remove(&lane), self.backlog.remove(&lane)];
+        let heads = [self.timed.remove(&lane), self.backlog.remove(&lane)];
         let Some(head) = heads.into_iter().flatten().min() else { return };
         if head > self.now {
             self.place(lane, head);
@@ -151,38 +151,38 @@ impl Model {
     fn set_breakers(&mut self, open: HashSet<usize>) {
         self.open = open;
         for lane in self.open.iter().filter(|lane| !self.limited.contains_key(lane)) {
-            let heads = [self.board.remove(lane), self.backlog.remove(lane), self.broken.remove(lane)];
+            let heads = [self.timed.remove(lane), self.backlog.remove(lane), self.under_breaker.remove(lane)];
             if let Some(head) = heads.into_iter().flatten().min() {
-                self.broken.insert(*lane, head);
+                self.under_breaker.insert(*lane, head);
             }
         }
         let closed: Vec<(usize, i64)> = self
-            .broken
+            .under_breaker
             .iter()
             .filter(|(lane, _)| !self.open.contains(lane))
             .map(|(lane, head)| (*lane, *head))
             .collect();
         for (lane, head) in closed {
-            self.broken.remove(&lane);
+            self.under_breaker.remove(&lane);
             self.place(lane, head);
         }
     }
 
     fn is_ready(&self, number: usize) -> bool {
         let ahead = if lane(number).key.route == Route::Pull { AHEAD } else { 0 };
-        self.board.get(&number).is_some_and(|head| head - ahead <= self.now)
+        self.timed.get(&number).is_some_and(|head| head - ahead <= self.now)
     }
 
     fn found_only(&mut self, found: &[usize]) {
         let gone: Vec<usize> = (0..LANES).filter(|lane| self.is_ready(*lane) && !found.contains(lane)).collect();
-        self.board.retain(|lane, _| !gone.contains(lane));
+        self.timed.retain(|lane, _| !gone.contains(lane));
     }
 
     fn retain(&mut self, kept: &[usize]) {
-        self.board.retain(|lane, _| kept.contains(lane));
+        self.timed.retain(|lane, _| kept.contains(lane));
         self.backlog.retain(|lane, _| kept.contains(lane));
         self.limited.retain(|lane, _| kept.contains(lane));
-        self.broken.retain(|lane, _| kept.contains(lane));
+        self.under_breaker.retain(|lane, _| kept.contains(lane));
     }
 
     /// Where the model says a lane is.
@@ -191,11 +191,11 @@ impl Model {
         let is_ready = self.is_ready(number);
         let waiting = |head: i64| Home::Waiting { head: at(head), ready_at: at(head - ahead) };
         let placed = |head: i64| if is_ready { Home::Ready { head: at(head) } } else { waiting(head) };
-        let board = self.board.get(&number).copied().map(placed);
+        let timed = self.timed.get(&number).copied().map(placed);
         let limited =
             self.limited.get(&number).map(|(head, until)| Home::Limited { head: at(*head), until: at(*until) });
-        let broken = self.broken.get(&number).map(|head| Home::UnderBreaker { head: at(*head) });
-        let homes: Vec<Home> = [board, limited, broken].into_iter().flatten().collect();
+        let under_breaker = self.under_breaker.get(&number).map(|head| Home::UnderBreaker { head: at(*head) });
+        let homes: Vec<Home> = [timed, limited, under_breaker].into_iter().flatten().collect();
         assert!(homes.len() <= 1, "the model has lane {number} at {homes:?}");
         homes.first().copied().or_else(|| self.backlog.contains_key(&number).then_some(Home::Backlog))
     }
@@ -231,9 +231,9 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
         Step::CorrectProbed(number, head) => {
             let head = head.map(at_offset);
             lanes.correct_probed(id(number), head.map(at), now);
-            match (model.broken.contains_key(&number), head) {
-                (true, Some(head)) => drop(model.broken.insert(number, head)),
-                (true, None) => drop(model.broken.remove(&number)),
+            match (model.under_breaker.contains_key(&number), head) {
+                (true, Some(head)) => drop(model.under_breaker.insert(number, head)),
+                (true, None) => drop(model.under_breaker.remove(&number)),
                 (false, _) => model.correct(number, head),
             }
         }

@@ -65,8 +65,8 @@ fn a_partition_without_an_owner() {
 
 #[test]
 fn the_found_backlog() {
-    let found = Some(Found { since: NOW.plus_millis(-500), per_second: 10 });
-    let here = Dispatch { found, crowded: Vec::new() };
+    let backlog = Some(BacklogPace { since: NOW.plus_millis(-500), per_second: 10 });
+    let here = WebhookStatus { backlog, crowded: Vec::new() };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(25), ..pushed() };
     let (reason, eta) = shown(&facts);
     assert_eq!((&reason["code"], eta), (&json!("found_backlog"), Some(2_500)));
@@ -75,8 +75,8 @@ fn the_found_backlog() {
     assert!(message(&reason).contains("of what was found then 10 a second are dispatched"), "{reason}");
     facts.ahead.or_more = true;
     assert_eq!(shown(&facts).1, None);
-    let found = found.map(|found| Found { per_second: 1, ..found });
-    facts.claimant = Some(ExpectedClaimant::Here(Dispatch { found, crowded: Vec::new() }));
+    let backlog = backlog.map(|pace| BacklogPace { per_second: 1, ..pace });
+    facts.claimant = Some(ExpectedClaimant::Here(WebhookStatus { backlog, crowded: Vec::new() }));
     assert!(
         message(&shown(&facts).0).contains("of what was found then 1 a second is dispatched"),
         "{:?}",
@@ -87,7 +87,7 @@ fn the_found_backlog() {
 #[test]
 fn no_free_place_for_a_webhook() {
     let crowded = vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)];
-    let facts = Facts { claimant: Some(ExpectedClaimant::Here(Dispatch { found: None, crowded })), ..pushed() };
+    let facts = Facts { claimant: Some(ExpectedClaimant::Here(WebhookStatus { backlog: None, crowded })), ..pushed() };
     let expected = json!({
         "code": "webhook_places",
         "message": format!(

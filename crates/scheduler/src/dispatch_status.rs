@@ -1,7 +1,7 @@
-//! What this node can tell of the dispatch of a task that is due: for whoever explains it.
+//! What this node knows about the dispatch of a due task, for the explanation of a task.
 //!
-//! It decides nothing and waits for nothing. It tells of partitions that this node owns; of the
-//! others their owners could.
+//! The API calls it. It decides nothing and waits for nothing. It knows about the partitions that
+//! this node owns; only their owners know about the others.
 
 use std::sync::Arc;
 
@@ -13,9 +13,9 @@ use crate::fairness::{Aging, Band};
 use crate::ownership::Owned;
 use crate::targets::Targets;
 
-/// See the module. Cheap to clone.
+/// Reports how tasks fare on this node (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Outlook {
+pub struct DispatchStatus {
     owned: Arc<Owned>,
     targets: Arc<Targets>,
     backlog_per_second: u32,
@@ -23,25 +23,25 @@ pub struct Outlook {
     has_breakers: bool,
 }
 
-/// How a webhook that is due fares on the node that owns its partition.
+/// How a due webhook fares on the node that owns its partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Dispatch {
-    /// It was due before the node owned its partition, and is of what the node found.
-    pub found: Option<Found>,
-    /// Who has no free place for it.
+pub struct WebhookStatus {
+    /// How fast the backlog is dispatched, if the webhook is part of it.
+    pub backlog: Option<BacklogPace>,
+    /// What has no free slot for it.
     pub crowded: Vec<Crowded>,
 }
 
-/// What a node found overdue when it began to own a partition.
+/// How fast a node dispatches the tasks that were due before it owned their partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// When that was.
+pub struct BacklogPace {
+    /// When the node began to own the partition.
     pub since: Timestamp,
-    /// So many of it are dispatched in a second.
+    /// How many of these tasks are dispatched in a second.
     pub per_second: u32,
 }
 
-/// Whose places for webhooks are all taken on this node.
+/// Whose slots for webhooks are all taken on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crowded {
     /// The target's.
@@ -52,8 +52,9 @@ pub enum Crowded {
     Band(Band),
 }
 
-impl Outlook {
-    /// What can be told with these; so many of what was found are dispatched in a second, zero means any number.
+impl DispatchStatus {
+    /// The status that follows from these. `backlog_per_second` tasks of the backlog are dispatched
+    /// in a second; zero means any number.
     pub fn new(owned: Arc<Owned>, targets: Arc<Targets>, backlog_per_second: u32, aging: Aging) -> Self {
         Self { owned, targets, backlog_per_second, aging, has_breakers: true }
     }
@@ -63,13 +64,13 @@ impl Outlook {
         self.aging
     }
 
-    /// Whether this node goes by circuit breakers; it does unless this says otherwise.
+    /// Sets whether this node uses circuit breakers; it does by default.
     #[must_use]
     pub fn with_breakers(self, has_breakers: bool) -> Self {
         Self { has_breakers, ..self }
     }
 
-    /// Whether this node goes by circuit breakers.
+    /// Whether this node uses circuit breakers.
     pub fn has_breakers(&self) -> bool {
         self.has_breakers
     }
@@ -79,19 +80,20 @@ impl Outlook {
         self.owned.partition(lane)
     }
 
-    /// How a webhook of this lane fares that is due since `due_at`; none when this node does not dispatch it.
-    pub fn dispatch(&self, lane: &LaneKey, due_at: Timestamp, now: Timestamp) -> Option<Dispatch> {
+    /// How a webhook of this lane fares that is due since `due_at`; none if this node does not
+    /// dispatch it.
+    pub fn webhook(&self, lane: &LaneKey, due_at: Timestamp, now: Timestamp) -> Option<WebhookStatus> {
         let Route::Push(target) = &lane.route else { return None };
-        let held = self.owned.held(lane)?;
-        let is_found = self.backlog_per_second > 0 && due_at < held.since;
-        let found = is_found.then_some(Found { since: held.since, per_second: self.backlog_per_second });
+        let since = self.owned.term_of(lane)?.since;
+        let is_backlog = self.backlog_per_second > 0 && due_at < since;
+        let backlog = is_backlog.then_some(BacklogPace { since, per_second: self.backlog_per_second });
         let band = Band::of(self.aging.priority(lane.priority, due_at, now));
         let crowded = [
             (self.targets.free(target) == 0).then_some(Crowded::Target),
             (self.targets.free_of_tenant(&lane.tenant) == 0).then_some(Crowded::Tenant),
             (self.targets.free_of_band(band) == 0).then_some(Crowded::Band(band)),
         ];
-        Some(Dispatch { found, crowded: crowded.into_iter().flatten().collect() })
+        Some(WebhookStatus { backlog, crowded: crowded.into_iter().flatten().collect() })
     }
 }
 
@@ -125,24 +127,24 @@ mod tests {
         targets.take(&Slot::of(&message));
     }
 
-    fn outlook(owned: Owned, targets: &Arc<Targets>) -> Outlook {
-        Outlook::new(Arc::new(owned), Arc::clone(targets), 7, Aging::new(Duration::ZERO))
+    fn status(owned: Owned, targets: &Arc<Targets>) -> DispatchStatus {
+        DispatchStatus::new(Arc::new(owned), Arc::clone(targets), 7, Aging::new(Duration::ZERO))
     }
 
     #[test]
-    fn only_webhooks_of_partitions_that_it_owns_are_told_of() {
+    fn only_webhooks_of_owned_partitions_have_a_status() {
         let (targets, now) = (Arc::new(Targets::new(1, 8)), Timestamp::from_millis(10));
-        assert_eq!(outlook(Owned::nothing(4), &targets).dispatch(&pushed(), now, now), None);
-        let own = outlook(Owned::everything(), &targets);
-        assert_eq!(own.dispatch(&lane(Route::Pull), now, now), None);
-        assert_eq!(own.dispatch(&pushed(), now, now), Some(Dispatch { found: None, crowded: Vec::new() }));
+        assert_eq!(status(Owned::nothing(4), &targets).webhook(&pushed(), now, now), None);
+        let own = status(Owned::everything(), &targets);
+        assert_eq!(own.webhook(&lane(Route::Pull), now, now), None);
+        assert_eq!(own.webhook(&pushed(), now, now), Some(WebhookStatus { backlog: None, crowded: Vec::new() }));
     }
 
     #[test]
-    fn whose_places_are_taken_is_told() {
+    fn the_status_names_what_has_no_free_slot() {
         let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(25, 100)), Timestamp::from_millis(10));
-        let own = outlook(Owned::everything(), &targets);
-        let crowded = || own.dispatch(&pushed(), now, now).map(|dispatch| dispatch.crowded);
+        let own = status(Owned::everything(), &targets);
+        let crowded = || own.webhook(&pushed(), now, now).map(|webhook| webhook.crowded);
         take_a_slot(&targets, "http://127.0.0.1:1");
         assert_eq!(crowded(), Some(vec![Crowded::Target]));
         take_a_slot(&targets, "http://127.0.0.1:2");
