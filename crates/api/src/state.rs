@@ -17,7 +17,7 @@ use punctual_core::store::Store;
 use punctual_core::task::limits;
 use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::polls::PollQueue;
-use punctual_scheduler::settle::Settler;
+use punctual_scheduler::settle::LeaseSettler;
 use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
 
@@ -27,7 +27,6 @@ use crate::forecast::Forecasts;
 use crate::metrics::{Metrics, TaskCounts};
 use crate::presence::WorkerPresence;
 use crate::readiness::{Probes, ReadinessChecker};
-use crate::routes::leases::RecentBeats;
 use crate::schedules as scheduled;
 
 /// The state of the interface. Cheap to clone.
@@ -53,8 +52,6 @@ pub struct Inner {
     pub admission: Admission,
     /// Where large requests are read and large answers written.
     pub cpu_pool: CpuPool,
-    /// Heartbeats of the last second.
-    pub beats: RecentBeats,
     draining: AtomicBool,
 }
 
@@ -73,7 +70,7 @@ pub struct Parts {
     /// Where pull workers wait.
     pub polls: PollQueue,
     /// Settles what pull workers hold.
-    pub settler: Settler,
+    pub settler: LeaseSettler,
     /// The store's time.
     pub clock: Arc<dyn Clock>,
     /// This process.
@@ -157,7 +154,6 @@ impl Api {
             readiness: ReadinessChecker::new(Arc::clone(store), parts.probes.clone()),
             admission: Admission::new(config, metrics),
             cpu_pool: CpuPool::default(),
-            beats: RecentBeats::default(),
             draining: AtomicBool::new(false),
             parts,
         }))

@@ -20,7 +20,7 @@ use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::polls::PollQueue;
-use punctual_scheduler::settle::Settler;
+use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::Targets;
 use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -80,7 +80,7 @@ impl World {
             ),
             schedules: sqlite.clone(),
             polls,
-            settler: Settler::new(store.clone(), clock.clone(), NODE),
+            settler: LeaseSettler::new(store.clone(), clock.clone(), NODE),
             clock: clock.clone(),
             node: NODE,
             config,

@@ -23,6 +23,7 @@ pub mod obstacles;
 pub mod partitions;
 pub mod queues;
 pub mod retry;
+pub mod run_end;
 pub mod schedules;
 pub mod state;
 pub mod store;

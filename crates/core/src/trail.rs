@@ -187,12 +187,12 @@ pub struct Run<'a> {
     /// When it began.
     pub started_at: Timestamp,
     /// How and when it ended; none while it runs.
-    pub end: Option<RunEnd<'a>>,
+    pub end: Option<RecordedEnd<'a>>,
 }
 
 /// The end of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunEnd<'a> {
+pub struct RecordedEnd<'a> {
     /// When.
     pub at: Timestamp,
     /// `completed`, `failed`, `timed_out`, `lost`, `released` or `cancelled`.
@@ -362,7 +362,7 @@ impl<'a> Entry<'a> {
         matches!(self.step, Step::FailedUncounted { .. }).then_some("breaker_open")
     }
 
-    fn run_end(&self) -> Option<RunEnd<'a>> {
+    fn run_end(&self) -> Option<RecordedEnd<'a>> {
         let (outcome, http_status) = match &self.step {
             Step::Completed { http_status } => ("completed", *http_status),
             Step::Failed { outcome, http_status, .. } | Step::FailedUncounted { outcome, http_status, .. } => {
@@ -372,7 +372,7 @@ impl<'a> Entry<'a> {
             Step::Cancelled => ("cancelled", None),
             _ => return None,
         };
-        Some(RunEnd { at: self.at, outcome, error: self.error(), http_status, uncounted: self.uncounted() })
+        Some(RecordedEnd { at: self.at, outcome, error: self.error(), http_status, uncounted: self.uncounted() })
     }
 }
 

@@ -11,13 +11,14 @@ use std::time::Duration;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::run_end::RunEnd;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_core::workers::Registry;
-use punctual_scheduler::breakers::{Circuits, EndedRun, RunEnd};
+use punctual_scheduler::breakers::{Circuits, EndedRun};
 use tokio_util::sync::CancellationToken;
 
 use crate::membership::Pulse;
@@ -191,5 +192,6 @@ fn lost_run<'a>(task: &'a Task, change: &Change) -> Option<EndedRun<'a>> {
     let is_worker = task.hold.as_ref().is_some_and(|hold| hold.node.is_none());
     let is_lost = task.state() == State::Running && !task.position.cancel_requested && is_worker;
     let error = || change.trail.last_error().map(|(_, error)| error.message.into_owned().into());
-    is_lost.then(|| EndedRun { tenant: task.tenant(), target: "", task: task.id, end: RunEnd::Failed, error: error() })
+    let end = RunEnd::failed(change.to);
+    is_lost.then(|| EndedRun { tenant: task.tenant(), target: "", task: task.id, end, error: error() })
 }

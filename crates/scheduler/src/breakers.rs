@@ -18,6 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
+use punctual_core::run_end::RunEnd;
 use punctual_core::store::{Claimed, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -34,21 +35,6 @@ const LONGEST_TARGET: usize = 512;
 /// When nothing was there to be a probe, or it was given back, another may be made after this. Where only its queue let
 /// nothing through another lane may be tried at once: whoever asks leaves that queue alone.
 const LOOK_AGAIN_MILLIS: i64 = 1_000;
-
-/// How a run ended, for its breakers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RunEnd {
-    /// It succeeded.
-    Succeeded,
-    /// The target took it on, and what comes of it is told later: the target is well.
-    TakenOn,
-    /// It failed, timed out or was lost.
-    Failed,
-    /// It did not come about, and says nothing of its target.
-    GivenBack,
-    /// Its worker had it and gave it back, or it was cancelled: that says as little, but may happen every time.
-    Released,
-}
 
 /// A run that ended.
 #[derive(Clone, Debug)]
@@ -70,15 +56,6 @@ impl<'a> EndedRun<'a> {
     pub(crate) fn given_back(task: &'a Task) -> Self {
         let (tenant, target) = (task.tenant(), target_of(&task.lane.key));
         Self { tenant, target, task: task.id, end: RunEnd::GivenBack, error: None }
-    }
-
-    fn as_probe(&self) -> ProbeEnd {
-        match self.end {
-            RunEnd::Succeeded | RunEnd::TakenOn => ProbeEnd::Succeeded,
-            RunEnd::Failed => ProbeEnd::Failed(bounded(self.error.as_deref().unwrap_or_default())),
-            RunEnd::GivenBack => ProbeEnd::GivenBack,
-            RunEnd::Released => ProbeEnd::Released,
-        }
     }
 }
 
@@ -107,19 +84,9 @@ struct Fresh {
 struct UnderOpen {
     key: Key,
     task: TaskId,
-    end: ProbeEnd,
-}
-
-/// What that says, if it was.
-#[derive(Debug)]
-enum ProbeEnd {
-    Succeeded,
-    /// With this error.
-    Failed(String),
-    /// It was not made.
-    GivenBack,
-    /// It told nothing.
-    Released,
+    end: RunEnd,
+    /// What went wrong, if it failed; bounded.
+    error: String,
 }
 
 impl Circuits {
@@ -147,7 +114,7 @@ impl Circuits {
                 for breaker in open.over(run.tenant, run.target) {
                     is_under_open = true;
                     // Whether the run itself succeeds is not known yet, and that is what a tenant's breaker goes by.
-                    if breaker.key.is_of_tenant() && run.end == RunEnd::TakenOn {
+                    if breaker.key.is_of_tenant() && run.end == RunEnd::Accepted {
                         continue;
                     }
                     is_probe |= breaker.is_probe(run.task);
@@ -155,7 +122,8 @@ impl Circuits {
                         fresh.ended.push_back(UnderOpen {
                             key: breaker.key.clone(),
                             task: run.task,
-                            end: run.as_probe(),
+                            end: run.end,
+                            error: bounded(run.error.as_deref().unwrap_or_default()),
                         });
                     }
                 }
@@ -163,8 +131,10 @@ impl Circuits {
                     continue;
                 }
             }
-            if !matches!(run.end, RunEnd::GivenBack | RunEnd::Released) {
-                fresh.add(run.tenant, run.target, run.end != RunEnd::Failed);
+            match run.end {
+                RunEnd::Completed | RunEnd::Accepted => fresh.add(run.tenant, run.target, true),
+                RunEnd::Retried | RunEnd::DeadLettered => fresh.add(run.tenant, run.target, false),
+                RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {}
             }
         }
         drop(fresh);

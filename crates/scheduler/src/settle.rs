@@ -1,7 +1,10 @@
-//! Settles what pull workers say of the tasks they hold.
+//! Settles what pull workers report about the tasks they hold.
 //!
-//! The common case, a completion by the rightful holder, is one conditional write and no
-//! read. Only when that write finds nothing is the task read, to tell the worker why.
+//! The API calls it. The common case, a completion by the rightful holder, is one conditional write
+//! and no read. Only when that write finds nothing is the task read, to tell the worker why.
+//! Invariant: an outcome is written only while its token holds the task.
+
+mod heartbeats;
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,45 +12,33 @@ use std::sync::Arc;
 use punctual_core::clock::Clock;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
-use punctual_core::state::{By, Change, Event, Failure, State, transition};
+use punctual_core::run_end::{RunEnd, RunOutcome};
+use punctual_core::state::{By, Change, Event, State, transition};
 use punctual_core::store::{Applied, Beat, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use punctual_core::trail::{Actor, FailedHow, RunError, Step};
+use punctual_core::trail::{Actor, FailedHow, Step};
 
-use crate::breakers::{Circuits, EndedRun, RunEnd};
+use self::heartbeats::RecentHeartbeats;
+use crate::breakers::{Circuits, EndedRun};
 
-/// What the holder of a token says.
+/// What the holder of a token reports about its run.
 #[derive(Clone, Debug)]
 pub struct Settlement {
     /// The task.
     pub id: TaskId,
-    /// The fencing token it was given.
+    /// The fencing token the worker was given.
     pub token: u64,
-    /// What it has to say.
-    pub outcome: Outcome,
+    /// The report.
+    pub report: WorkerReport,
 }
 
-/// What became of a run, or how it is getting on.
+/// A report about a run: it has ended, or it goes on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
-    /// It succeeded.
-    Completed {
-        /// What it returned.
-        result: Option<Json>,
-    },
-    /// It failed.
-    Failed {
-        /// What went wrong.
-        error: RunError<'static>,
-        /// Whether another attempt could succeed.
-        retryable: bool,
-        /// The delay the worker asks for.
-        retry_after_millis: Option<u64>,
-    },
-    /// The worker gives the task back; the attempt is not counted.
-    Released,
-    /// It goes on.
+pub enum WorkerReport {
+    /// The run is over.
+    Ended(RunOutcome),
+    /// The run goes on, and its lease is to be extended.
     Heartbeat {
         /// How far it is.
         progress: Option<Json>,
@@ -56,224 +47,250 @@ pub enum Outcome {
     },
 }
 
-/// The answer to a settlement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Settled {
-    /// Accepted: the run is over, and the task went to this state.
-    Done {
-        /// `COMPLETED`, `PENDING` or `DEAD_LETTERED`.
-        to: State,
-    },
-    /// This very outcome was accepted before; nothing has changed.
-    Repeated,
-    /// The heartbeat was accepted.
-    Extended {
-        /// The end of the lease now.
-        lease_expires_at: Timestamp,
-    },
-    /// Somebody else holds the task now, or it came to rest otherwise: no effect.
+/// An accepted report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// How the run ended. None if it goes on, or if this very outcome was recorded before.
+    pub end: Option<RunEnd>,
+    /// The new end of the lease, after a heartbeat.
+    pub lease_expires_at: Option<Timestamp>,
+}
+
+impl Settled {
+    /// The outcome was recorded before; nothing has changed.
+    pub const REPEATED: Self = Self { end: None, lease_expires_at: None };
+
+    /// The run is over.
+    pub const fn ended(end: RunEnd) -> Self {
+        Self { end: Some(end), lease_expires_at: None }
+    }
+
+    /// The run goes on.
+    pub const fn extended(lease_expires_at: Timestamp) -> Self {
+        Self { end: None, lease_expires_at: Some(lease_expires_at) }
+    }
+}
+
+/// Why a report had no effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettleRefusal {
+    /// The token does not hold the task any more.
     Stale {
         /// The state of the task.
         state: State,
     },
     /// The task was cancelled: the worker should stop.
     Cancelled,
-    /// There is no such task.
+    /// The tenant has no such task.
     NotFound,
 }
 
-/// Settles for the pull workers (see the module).
+/// The answer to one settlement.
+pub type SettleResult = Result<Settled, SettleRefusal>;
+
+/// Settles the runs of pull workers (see the module).
 #[derive(Clone)]
-pub struct Settler {
+pub struct LeaseSettler {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     circuits: Arc<Circuits>,
+    heartbeats: Arc<RecentHeartbeats>,
 }
 
-impl Settler {
+impl LeaseSettler {
     /// Settles in `store`.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, node: NodeId) -> Self {
-        Self { store, clock, node, circuits: Arc::new(Circuits::off()) }
+        Self { store, clock, node, circuits: Arc::new(Circuits::off()), heartbeats: Arc::default() }
     }
 
-    /// The same, and tells breakers how the runs ended.
+    /// The same, and reports to breakers how the runs ended.
     #[must_use]
     pub fn with_circuits(self, circuits: Arc<Circuits>) -> Self {
         Self { circuits, ..self }
     }
 
     /// Settles many at once, as if one after the other. Answers in order.
-    pub async fn settle(&self, tenant: &str, items: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
+    pub async fn settle(&self, tenant: &str, items: Vec<Settlement>) -> Result<Vec<SettleResult>, StoreError> {
         let (ends, later) = until_ended(&items);
         if later.is_empty() {
-            return self.settle_runs(tenant, items).await;
+            return self.settle_runs(tenant, &items).await;
         }
-        // What is said of a run after its end is looked at when that is written.
-        let mut answers = vec![Settled::NotFound; items.len()];
-        for places in [ends, later] {
-            let settled = self.settle_runs(tenant, places.iter().map(|&at| items[at].clone()).collect()).await?;
-            for (at, answer) in places.into_iter().zip(settled) {
+        // A report that follows the end of its run is judged when that end is written.
+        let mut answers = vec![Err(SettleRefusal::NotFound); items.len()];
+        for indexes in [ends, later] {
+            let some: Vec<Settlement> = indexes.iter().map(|&at| items[at].clone()).collect();
+            let settled = self.settle_runs(tenant, &some).await?;
+            for (at, answer) in indexes.into_iter().zip(settled) {
                 answers[at] = answer;
             }
         }
         Ok(answers)
     }
 
-    /// Settles runs of which nothing is said after their end.
-    async fn settle_runs(&self, tenant: &str, items: Vec<Settlement>) -> Result<Vec<Settled>, StoreError> {
-        let mut answers: Vec<Option<Settled>> = vec![None; items.len()];
-        self.beat(tenant, &items, &mut answers).await?;
-        self.complete(tenant, &items, &mut answers).await?;
-        // What is left needs a look at the task: failures want its retry policy, the rest a reason.
+    /// Settles runs about which nothing is reported after their end.
+    async fn settle_runs(&self, tenant: &str, items: &[Settlement]) -> Result<Vec<SettleResult>, StoreError> {
+        let mut answers: Vec<Option<SettleResult>> = vec![None; items.len()];
+        self.answer_flood(tenant, items, &mut answers).await?;
+        self.extend(tenant, items, &mut answers).await?;
+        self.complete(tenant, items, &mut answers).await?;
+        // The rest needs the task: a failure its retry policy, a refusal its reason.
         for _ in 0..ROUNDS {
             let open: Vec<usize> = (0..items.len()).filter(|&at| answers[at].is_none()).collect();
             if open.is_empty() {
                 break;
             }
-            self.look_and_settle(tenant, &items, &open, &mut answers).await?;
+            self.read_and_settle(tenant, items, &open, &mut answers).await?;
         }
-        self.circuits
-            .count(items.iter().zip(&answers).filter_map(|(item, answer)| ended(tenant, item, answer.as_ref())));
-        let lost = Settled::Stale { state: State::Pending };
-        Ok(answers.into_iter().map(|answer| answer.unwrap_or_else(|| lost.clone())).collect())
+        let stale = SettleRefusal::Stale { state: State::Pending };
+        let answers: Vec<SettleResult> = answers.into_iter().map(|answer| answer.unwrap_or(Err(stale))).collect();
+        self.remember(tenant, items, &answers);
+        Ok(answers)
     }
 
-    /// Heartbeats of rightful holders.
-    async fn beat(
+    /// Reports ends to the breakers, and forgets the heartbeats of leases that do not go on.
+    fn remember(&self, tenant: &str, items: &[Settlement], answers: &[SettleResult]) {
+        let answered = || items.iter().zip(answers);
+        self.circuits.count(answered().filter_map(|(item, answer)| ended_run(tenant, item, answer)));
+        let goes_on = |answer: &SettleResult| answer.is_ok_and(|settled| settled.lease_expires_at.is_some());
+        let over = answered().filter(|(_, answer)| !goes_on(answer));
+        self.heartbeats.forget(over.map(|(item, _)| (item.id, item.token)));
+    }
+
+    /// Answers heartbeats that come in a flood from the task as it is read. One whose lease does not
+    /// hold any more stays open.
+    async fn answer_flood(
         &self,
         tenant: &str,
         items: &[Settlement],
-        answers: &mut [Option<Settled>],
+        answers: &mut [Option<SettleResult>],
     ) -> Result<(), StoreError> {
-        let (places, beats): (Vec<usize>, Vec<Beat>) = items
-            .iter()
-            .enumerate()
-            .filter_map(|(at, item)| match &item.outcome {
-                Outcome::Heartbeat { progress, checkpoint } => Some((
-                    at,
-                    Beat {
-                        tenant: tenant.to_owned(),
-                        id: item.id,
-                        token: item.token,
-                        progress: progress.clone(),
-                        checkpoint: checkpoint.clone(),
-                        detach: false,
-                    },
-                )),
-                _ => None,
-            })
-            .unzip();
-        if beats.is_empty() {
+        let plain = WorkerReport::Heartbeat { progress: None, checkpoint: None };
+        let is_flood = |item: &Settlement| item.report == plain && self.heartbeats.are_enough(item.id, item.token);
+        let flood: Vec<usize> = (0..items.len()).filter(|&at| is_flood(&items[at])).collect();
+        if flood.is_empty() {
             return Ok(());
         }
-        let held = self.store.extend(beats).await?;
-        for (at, hold) in places.into_iter().zip(held) {
-            answers[at] = hold.map(|hold| Settled::Extended { lease_expires_at: hold.expires_at });
+        let tasks = self.store.get(tenant, flood.iter().map(|&at| items[at].id).collect()).await?;
+        let now = self.clock.now();
+        for (at, task) in flood.into_iter().zip(tasks) {
+            let lease_end = task.and_then(|task| lease_end(&task, items[at].token, now));
+            answers[at] = lease_end.map(|lease_end| Ok(Settled::extended(lease_end)));
         }
         Ok(())
     }
 
-    /// Completions of rightful holders, without reading the tasks first.
+    /// Writes heartbeats of rightful holders.
+    async fn extend(
+        &self,
+        tenant: &str,
+        items: &[Settlement],
+        answers: &mut [Option<SettleResult>],
+    ) -> Result<(), StoreError> {
+        let open = items.iter().enumerate().filter(|(at, _)| answers[*at].is_none());
+        let beats = open.filter_map(|(at, item)| Some((at, heartbeat(tenant, item)?)));
+        let (indexes, beats): (Vec<usize>, Vec<Beat>) = beats.unzip();
+        if beats.is_empty() {
+            return Ok(());
+        }
+        let holds = self.store.extend(beats).await?;
+        for (at, hold) in indexes.into_iter().zip(holds) {
+            if let Some(hold) = hold {
+                self.heartbeats.written(items[at].id, items[at].token);
+                answers[at] = Some(Ok(Settled::extended(hold.expires_at)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes completions of rightful holders, without reading the tasks first.
     async fn complete(
         &self,
         tenant: &str,
         items: &[Settlement],
-        answers: &mut [Option<Settled>],
+        answers: &mut [Option<SettleResult>],
     ) -> Result<(), StoreError> {
         let by = self.by(Actor::Worker("".into()));
-        let mut places = Vec::new();
-        let mut changes = Vec::new();
+        let mut writes = Vec::new();
         for (at, item) in items.iter().enumerate() {
-            if let Outcome::Completed { result } = &item.outcome {
-                places.push(at);
-                changes.push((item.id, Change::complete_held(tenant, item.token, result.clone(), &by)));
+            if let WorkerReport::Ended(RunOutcome::Completed { result, .. }) = &item.report {
+                let change = Change::complete_held(tenant, item.token, result.clone(), &by);
+                writes.push(((at, RunEnd::Completed), (item.id, change)));
             }
         }
-        self.apply(places, changes, answers).await
+        self.apply(writes, answers).await
     }
 
-    /// Reads the open items' tasks, answers what needs no change, and changes the rest. A race lost on the way
-    /// leaves an item open for the next round.
-    async fn look_and_settle(
+    /// Reads the open items' tasks, answers those that need no change, and changes the others. An item
+    /// whose change loses a race stays open for the next round.
+    async fn read_and_settle(
         &self,
         tenant: &str,
         items: &[Settlement],
         open: &[usize],
-        answers: &mut [Option<Settled>],
+        answers: &mut [Option<SettleResult>],
     ) -> Result<(), StoreError> {
         let tasks = self.store.get(tenant, open.iter().map(|&at| items[at].id).collect()).await?;
-        let mut places = Vec::new();
-        let mut changes = Vec::new();
+        let mut writes = Vec::new();
         for (&at, task) in open.iter().zip(tasks) {
-            match self.judge(&items[at], task.as_ref()) {
-                Verdict::Answer(answer) => answers[at] = Some(answer),
-                Verdict::Apply(change) => {
-                    places.push(at);
-                    changes.push((items[at].id, *change));
-                }
-                Verdict::Stop(change) => {
-                    // The worker has heard of the cancellation; whether this write wins or another's does not
-                    // change its answer.
-                    answers[at] = Some(Settled::Cancelled);
+            match self.decide(&items[at], task.as_ref()) {
+                SettleDecision::Answer(answer) => answers[at] = Some(answer),
+                SettleDecision::End(change, end) => writes.push(((at, end), (items[at].id, *change))),
+                SettleDecision::Stop(change) => {
+                    // The worker stops, whether this write wins or another one does.
+                    answers[at] = Some(Err(SettleRefusal::Cancelled));
                     self.store.apply(vec![(items[at].id, *change)]).await?;
                 }
             }
         }
-        self.apply(places, changes, answers).await
+        self.apply(writes, answers).await
     }
 
+    /// Applies the changes that end runs, and answers those that were applied.
     async fn apply(
         &self,
-        places: Vec<usize>,
-        changes: Vec<(TaskId, Change)>,
-        answers: &mut [Option<Settled>],
+        writes: Vec<((usize, RunEnd), (TaskId, Change))>,
+        answers: &mut [Option<SettleResult>],
     ) -> Result<(), StoreError> {
-        if changes.is_empty() {
+        if writes.is_empty() {
             return Ok(());
         }
-        let goals: Vec<State> = changes.iter().map(|(_, change)| change.to).collect();
+        let (ends, changes): (Vec<_>, Vec<_>) = writes.into_iter().unzip();
         let applied = self.store.apply(changes).await?;
-        for ((at, to), applied) in places.into_iter().zip(goals).zip(applied) {
+        for ((at, end), applied) in ends.into_iter().zip(applied) {
             if let Applied::Done(_) = applied {
-                answers[at] = Some(Settled::Done { to });
+                answers[at] = Some(Ok(Settled::ended(end)));
             }
         }
         Ok(())
     }
 
     /// What to do about one item, given its task as it is now.
-    fn judge(&self, item: &Settlement, task: Option<&Task>) -> Verdict {
-        let Some(task) = task else { return Verdict::Answer(Settled::NotFound) };
+    fn decide(&self, item: &Settlement, task: Option<&Task>) -> SettleDecision {
+        let Some(task) = task else { return SettleDecision::Answer(Err(SettleRefusal::NotFound)) };
         let position = task.position;
-        let worker = Actor::Worker(task.worker.as_deref().unwrap_or_default().into());
-        let by = self.by(worker);
+        let by = self.by(Actor::Worker(task.worker.as_deref().unwrap_or_default().into()));
         if position.is_asked_to_stop(item.token) {
             let stopped = transition(&position, Event::Stopped, &by).expect("invariant: a running task can stop");
-            return Verdict::Stop(Box::new(stopped));
+            return SettleDecision::Stop(Box::new(stopped));
         }
-        if position.is_held_by(item.token) {
-            let event = match &item.outcome {
-                Outcome::Completed { result } => Event::Complete { result: result.clone(), http_status: None },
-                Outcome::Failed { error, retryable, retry_after_millis } => Event::Fail(Failure {
-                    how: FailedHow::Failed,
-                    error: error.clone(),
-                    http_status: None,
-                    retryable: *retryable,
-                    retry_after_millis: *retry_after_millis,
-                    policy: task.body.retry_policy,
-                    poison_after: 0,
-                    is_under_breaker: self.circuits.is_open_over(&task.lane.key),
-                    dice: rand::random(),
-                }),
-                Outcome::Released => Event::GiveBack(by.now),
-                // Its token is good and yet the store did not extend it: the lease has run out.
-                Outcome::Heartbeat { .. } => return Verdict::Answer(Settled::Stale { state: position.state }),
-            };
-            let change = transition(&position, event, &by).expect("invariant: a running task takes every outcome");
-            return Verdict::Apply(Box::new(change));
+        if !position.is_held_by(item.token) {
+            return SettleDecision::Answer(answer_from_trail(item, task));
         }
-        Verdict::Answer(answer_from_history(item, task))
+        match &item.report {
+            WorkerReport::Ended(outcome) => {
+                let is_under_breaker = || self.circuits.is_open_over(&task.lane.key);
+                let (change, end) = outcome
+                    .clone()
+                    .end_run(&position, task.body.retry_policy, is_under_breaker, rand::random(), &by)
+                    .expect("invariant: every outcome of a pull worker ends its run");
+                SettleDecision::End(Box::new(change), end)
+            }
+            // The token is good, and yet the store did not extend the lease: it has run out.
+            WorkerReport::Heartbeat { .. } => {
+                SettleDecision::Answer(Err(SettleRefusal::Stale { state: position.state }))
+            }
+        }
     }
 
     fn by<'a>(&self, actor: Actor<'a>) -> By<'a> {
@@ -281,56 +298,87 @@ impl Settler {
     }
 }
 
-/// The places of what is said of runs up to their ends, and of what is said after that.
+/// What to do about a settlement.
+enum SettleDecision {
+    /// Nothing is written.
+    Answer(SettleResult),
+    /// This ends the run.
+    End(Box<Change>, RunEnd),
+    /// The run was asked to stop, and has stopped.
+    Stop(Box<Change>),
+}
+
+/// How often a settlement that loses a race is looked at again. Each loss means that the task has
+/// changed, after which the token is stale: two rounds decide, and the third is a reserve.
+const ROUNDS: usize = 3;
+
+/// The indexes of the reports up to the end of each run, and of those that come after it.
 fn until_ended(items: &[Settlement]) -> (Vec<usize>, Vec<usize>) {
     let mut ended = HashSet::with_capacity(items.len());
     (0..items.len()).partition(|&at| {
-        let Settlement { id, token, outcome } = &items[at];
-        if matches!(outcome, Outcome::Heartbeat { .. }) {
-            !ended.contains(&(*id, *token))
-        } else {
-            ended.insert((*id, *token))
+        let Settlement { id, token, report } = &items[at];
+        match report {
+            WorkerReport::Heartbeat { .. } => !ended.contains(&(*id, *token)),
+            WorkerReport::Ended(_) => ended.insert((*id, *token)),
         }
     })
 }
 
-/// The run that a settlement has ended, for the breaker of its tenant: who settles is a worker of the tenant, also where
-/// a webhook brought it the task.
-fn ended<'a>(tenant: &'a str, item: &'a Settlement, answer: Option<&Settled>) -> Option<EndedRun<'a>> {
-    let (end, error) = match (&item.outcome, answer?) {
-        (Outcome::Completed { .. }, Settled::Done { .. }) => (RunEnd::Succeeded, None),
-        (Outcome::Failed { error, .. }, Settled::Done { .. }) => (RunEnd::Failed, Some(error.message.as_ref().into())),
-        (Outcome::Released, Settled::Done { .. }) | (_, Settled::Cancelled) => (RunEnd::Released, None),
-        _ => return None,
+fn heartbeat(tenant: &str, item: &Settlement) -> Option<Beat> {
+    let WorkerReport::Heartbeat { progress, checkpoint } = &item.report else { return None };
+    Some(Beat {
+        tenant: tenant.to_owned(),
+        id: item.id,
+        token: item.token,
+        progress: progress.clone(),
+        checkpoint: checkpoint.clone(),
+        detach: false,
+    })
+}
+
+/// The end of the lease of `token`, if it holds the task and has not run out.
+fn lease_end(task: &Task, token: u64, now: Timestamp) -> Option<Timestamp> {
+    let hold = task.hold.as_ref().filter(|_| task.position.is_held_by(token))?;
+    Some(hold.expires_at).filter(|expires_at| *expires_at > now)
+}
+
+/// The run that a settlement has ended, for its tenant's breaker. The settling worker is the tenant's,
+/// also where a webhook brought it the task.
+fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -> Option<EndedRun<'a>> {
+    let end = match answer {
+        Ok(settled) => settled.end?,
+        Err(SettleRefusal::Cancelled) => RunEnd::Cancelled,
+        Err(_) => return None,
+    };
+    let error = match &item.report {
+        WorkerReport::Ended(RunOutcome::Failed(failure)) if end.is_failure() => {
+            Some(failure.error.message.as_ref().into())
+        }
+        _ => None,
     };
     Some(EndedRun { tenant, target: "", task: item.id, end, error })
 }
 
-/// How often a settlement that loses a race is looked at again: each loss means that somebody else changed the
-/// task, after which the token is stale, so two rounds decide; the third is for luck.
-const ROUNDS: usize = 3;
-
-enum Verdict {
-    Answer(Settled),
-    Apply(Box<Change>),
-    Stop(Box<Change>),
-}
-
-/// The token does not hold the task any more: was this very settlement accepted before?
-fn answer_from_history(item: &Settlement, task: &Task) -> Settled {
-    let stale = Settled::Stale { state: task.state() };
+/// The token does not hold the task any more: was this very report accepted before?
+fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
+    let stale = Err(SettleRefusal::Stale { state: task.state() });
     let held = task.trail.at_version(item.token).is_some_and(|entry| matches!(entry.step, Step::Started { .. }));
-    let Some(next) = task.trail.at_version(item.token + 1).filter(|_| held) else { return stale };
-    match (&next.step, &item.outcome) {
-        (Step::Completed { .. }, Outcome::Completed { result }) if task.result == *result => Settled::Repeated,
-        // A failure for good is not the one after which the task was to be tried again.
+    let Some(next) = task.trail.at_version(item.token.saturating_add(1)).filter(|_| held) else { return stale };
+    let WorkerReport::Ended(outcome) = &item.report else {
+        return if next.step == Step::CancelRequested { Err(SettleRefusal::Cancelled) } else { stale };
+    };
+    match (&next.step, outcome) {
+        (Step::Completed { .. }, RunOutcome::Completed { result, .. }) if task.result == *result => {
+            Ok(Settled::REPEATED)
+        }
+        // A failure for good does not repeat one after which the task was retried.
         (
             Step::Failed { outcome: FailedHow::Failed, error, .. }
             | Step::FailedUncounted { outcome: FailedHow::Failed, error, .. },
-            Outcome::Failed { error: said, retryable, .. },
-        ) if error == said && (*retryable || next.to == State::DeadLettered) => Settled::Repeated,
-        (Step::GivenBack, Outcome::Released) => Settled::Repeated,
-        (Step::CancelRequested, _) => Settled::Cancelled,
+            RunOutcome::Failed(failure),
+        ) if *error == failure.error && (failure.retryable || next.to == State::DeadLettered) => Ok(Settled::REPEATED),
+        (Step::GivenBack, RunOutcome::Released) => Ok(Settled::REPEATED),
+        (Step::CancelRequested, _) => Err(SettleRefusal::Cancelled),
         _ => stale,
     }
 }

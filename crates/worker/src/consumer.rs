@@ -1,13 +1,12 @@
-//! The loop of the worker role: receives, begins runs in batches, lets them fly.
+//! The loop of the worker role: receives messages, starts runs in batches, and lets each run go.
 //!
-//! A delivery takes a slot (all calls together are bounded), is begun in the store
-//! together with all that wait beside it, and is acknowledged: from then on the task's
-//! hold stands for it, not the broker. Its place at the target is given back when the
-//! call is over, whatever became of it.
+//! A received message takes a call slot, since all calls together are bounded. The store starts all
+//! waiting runs in one call, and then the messages are acknowledged: from now on the task's hold
+//! protects the run, not the broker. [`Executor::run`] is the rest of the run.
 //!
-//! The end: nothing more is received, and what waits in a broker that ends with this
-//! process is given back; calls may finish until the drain is over and are then given
-//! back; what came of them is written; `run` returns.
+//! The end has phases, by the clock. First nothing more is received, and what waits in a broker that
+//! ends with this process is given back. When the drain is over, calls are cut off and given back.
+//! Until the flush is over, outcomes are written. Then [`Consumer::run`] returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,36 +19,36 @@ use punctual_core::store::{Start, Store};
 use punctual_core::task::Task;
 use punctual_core::time::millis;
 use punctual_scheduler::breakers::Circuits;
-use punctual_scheduler::targets::{Slot, Targets};
+use punctual_scheduler::targets::Targets;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::executor::{Executor, LONGEST_RUN};
+use crate::executor::{Executor, RUN_MAX, StartedRun};
 use crate::give_back::give_back;
-use crate::outcome::Outcome;
 use crate::retry::{GaveUp, PAUSES, retry};
-use crate::settle::{Finished, Settler};
+use crate::settler::{FinishedRun, WebhookSettler};
+use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
 use crate::webhook::Webhooks;
 
 /// What the worker works with.
 #[derive(Clone)]
 pub struct Deps {
-    /// The truth.
+    /// The store.
     pub store: Arc<dyn Store>,
     /// Where dispatched tasks come from.
     pub broker: Arc<dyn Broker>,
     /// The store's clock.
     pub clock: Arc<dyn Clock>,
-    /// The places of webhook targets, shared with the dispatcher.
+    /// The slots of webhook targets, shared with the dispatcher.
     pub targets: Arc<Targets>,
-    /// The breakers, which are told how runs end.
+    /// The breakers, which count how runs end.
     pub circuits: Arc<Circuits>,
-    /// The client.
+    /// The HTTP client.
     pub webhooks: Webhooks,
-    /// What is counted.
+    /// The worker's counters.
     pub stats: Arc<WorkerStats>,
     /// This process.
     pub node: NodeId,
@@ -62,16 +61,16 @@ pub struct Config {
     pub pool: String,
     /// The name under which it runs tasks.
     pub worker: String,
-    /// Calls on their way at a time.
+    /// The most calls at a time.
     pub concurrency: usize,
-    /// Runs begun or settled in one write.
+    /// The most runs that are started or settled in one call to the store.
     pub batch: usize,
-    /// How long after its timeout a run stays ours, so that its outcome can be written.
+    /// How long after its timeout the node keeps a run, so that its outcome can be written.
     pub grace: Duration,
     /// How long calls may go on after the order to stop.
     pub drain: Duration,
-    /// How long, after the drain, the store is asked to take what is left to write.
-    pub goodbye: Duration,
+    /// How long after the drain outcomes are still written.
+    pub flush: Duration,
     /// The broker ends with this process: what waits in it is given back at the end.
     pub broker_ends_with_us: bool,
 }
@@ -86,86 +85,182 @@ impl Config {
             batch: 256,
             grace: Duration::from_secs(10),
             drain: Duration::from_secs(25),
-            goodbye: Duration::from_secs(5),
+            flush: Duration::from_secs(5),
             broker_ends_with_us: true,
         }
     }
 }
 
-/// What became of what was at hand when the worker was told to stop.
+/// What became of the runs and messages that the worker had when it was told to stop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Calls that ended by themselves during the drain.
     pub drained: usize,
-    /// Tasks given back: calls cut off, and messages that had not been begun.
+    /// Tasks given back: calls that were cut off, and messages that were not started.
     pub given_back: usize,
 }
 
-/// Runs begun together at the most: what comes meanwhile waits for them, and few make a small call to the store, which
-/// passes large ones.
-const BEGIN_TOGETHER: usize = 64;
+/// The most runs that are started in one call. Messages that come meanwhile wait for it, and the store
+/// serves a small call before large ones.
+const START_MAX: usize = 64;
+
+/// How far this node's clock may be behind the store's when it judges whether it still holds a task.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The worker role (see the module).
 pub struct Consumer {
     deps: Deps,
     config: Config,
-    slots: Arc<Semaphore>,
-    executor: Arc<Executor>,
-    flights: TaskTracker,
-    drained: Arc<AtomicUsize>,
+    call_slots: Arc<Semaphore>,
+    calls: TaskTracker,
 }
 
 impl Consumer {
     /// A worker.
     pub fn new(deps: Deps, config: Config) -> Self {
-        let executor = Executor::new(deps.webhooks.clone(), Arc::clone(&deps.clock), Arc::clone(&deps.stats));
         Self {
-            slots: Arc::new(Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
-            executor: Arc::new(executor),
-            flights: TaskTracker::new(),
-            drained: Arc::default(),
+            call_slots: Arc::new(Semaphore::new(config.concurrency.clamp(1, Semaphore::MAX_PERMITS))),
+            calls: TaskTracker::new(),
             deps,
             config,
         }
     }
 
-    /// Works until told to stop, or until the broker is closed; returns when everything at hand is settled.
+    /// Works until told to stop, or until the broker is closed; returns when every run is settled.
     pub async fn run(self, shutdown: CancellationToken) -> Report {
-        let phases = Phases::new(shutdown, self.config.drain, self.config.goodbye);
+        let phases = ShutdownPhases::new(shutdown, self.config.drain, self.config.flush);
         let (finished, outcomes) = mpsc::channel(self.config.concurrency.max(1));
         let settler = tokio::spawn(self.settler().run(outcomes, phases.give_up.clone()));
+        let executor = Arc::new(self.executor(finished, &phases));
         let mut given_back = 0;
         if let Some(mut subscription) = self.subscribe(&phases).await {
-            self.consume(&mut subscription, &finished, &phases).await;
-            given_back += self.empty(&mut subscription, &phases).await;
-            self.flights.close();
-            self.flights.wait().await;
-            // What a dispatcher published while the calls ended.
-            given_back += self.empty(&mut subscription, &phases).await;
+            self.consume(&mut subscription, &executor, &phases).await;
+            given_back += self.give_back_waiting(&mut subscription, &phases).await;
+            self.calls.close();
+            self.calls.wait().await;
+            // The dispatcher may have published more while the calls ended.
+            given_back += self.give_back_waiting(&mut subscription, &phases).await;
         }
-        drop(finished);
+        let drained = executor.drained.load(Ordering::Relaxed);
+        // The last sender goes with it, which ends the settler.
+        drop(executor);
         given_back += settler.await.unwrap_or_default();
-        Report { drained: self.drained.load(Ordering::Relaxed), given_back }
+        Report { drained, given_back }
     }
 
-    fn settler(&self) -> Settler {
-        Settler {
-            store: Arc::clone(&self.deps.store),
-            clock: Arc::clone(&self.deps.clock),
-            node: self.deps.node,
-            worker: self.config.worker.clone(),
-            stats: Arc::clone(&self.deps.stats),
-            circuits: Arc::clone(&self.deps.circuits),
-            batch: self.batch(),
+    /// Passes every message through the steps of its run: receive, start, run (call, judge, settle).
+    async fn consume(
+        &self,
+        subscription: &mut Box<dyn Subscription>,
+        executor: &Arc<Executor>,
+        phases: &ShutdownPhases,
+    ) {
+        loop {
+            let received = tokio::select! {
+                biased;
+                () = phases.shutdown.cancelled() => return,
+                received = self.receive(subscription) => received,
+            };
+            let Some(received) = received else { return };
+            for run in self.start(received, phases).await {
+                self.calls.spawn(Arc::clone(executor).run(run));
+            }
         }
     }
 
-    fn batch(&self) -> usize {
-        self.config.batch.max(1)
+    /// Waits for a call slot and a delivery, and adds what waits already. None when the broker was
+    /// closed. Dropping the future loses nothing: it does not wait once it has a delivery.
+    async fn receive(&self, subscription: &mut Box<dyn Subscription>) -> Option<Vec<ReceivedMessage>> {
+        let call_slot = Arc::clone(&self.call_slots).acquire_owned().await.ok()?;
+        let mut received = vec![self.received(subscription.recv().await?, call_slot)];
+        while received.len() < self.batch().min(START_MAX)
+            && let Ok(call_slot) = Arc::clone(&self.call_slots).try_acquire_owned()
+            && let Some(delivery) = recv_now(subscription).await
+        {
+            received.push(self.received(delivery, call_slot));
+        }
+        Some(received)
+    }
+
+    fn received(&self, delivery: Delivery, call_slot: OwnedSemaphorePermit) -> ReceivedMessage {
+        let target_slot = TargetSlot::of(&delivery.message, &self.deps.targets);
+        ReceivedMessage { delivery, call_slot, target_slot }
+    }
+
+    /// Starts the runs in the store, and returns those that started. The other tasks were given back,
+    /// cancelled or started elsewhere.
+    async fn start(&self, received: Vec<ReceivedMessage>, phases: &ShutdownPhases) -> Vec<StartedRun> {
+        let mut started = Vec::with_capacity(received.len());
+        let mut batches = vec![received];
+        while let Some(received) = batches.pop() {
+            let call =
+                || self.deps.store.start(received.iter().map(|one| self.start_of(&one.delivery.message)).collect());
+            match retry("cannot start runs", None, &phases.give_up, call).await {
+                Ok(tasks) => {
+                    for (one, task) in received.into_iter().zip(tasks) {
+                        let ReceivedMessage { delivery, call_slot, target_slot } = one;
+                        delivery.ack();
+                        started.extend(task.map(|task| self.started(task, call_slot, target_slot)));
+                    }
+                }
+                // One task that cannot be read must not hold up the others of its batch.
+                Err(GaveUp::Permanent(_)) if received.len() > 1 => {
+                    batches.extend(received.into_iter().map(|one| vec![one]));
+                }
+                Err(GaveUp::Permanent(error)) => {
+                    for one in received {
+                        let id = one.delivery.message.task_id;
+                        tracing::error!(error = %error, task.id = %id, "cannot start a run; the reaper will take it back");
+                        one.delivery.ack();
+                    }
+                }
+                // Neither the store nor this process is there any more: the reaper takes the tasks back.
+                Err(GaveUp::OutOfTime) => {}
+            }
+        }
+        started
+    }
+
+    fn start_of(&self, message: &Message) -> Start {
+        Start {
+            id: message.task_id,
+            version: message.version,
+            worker: self.config.worker.clone(),
+            grace_millis: millis(self.config.grace),
+        }
+    }
+
+    fn started(&self, task: Task, call_slot: OwnedSemaphorePermit, target_slot: TargetSlot) -> StartedRun {
+        let expires_at = task.hold.as_ref().map_or(task.due_at, |hold| hold.expires_at);
+        let held_for = expires_at.duration_from(self.deps.clock.now()).min(RUN_MAX) + CLOCK_TOLERANCE;
+        StartedRun { task, held_until: Instant::now() + held_for, call_slot, target_slot }
+    }
+
+    /// Gives back what waits in a broker that ends with this process; returns how many tasks.
+    async fn give_back_waiting(&self, subscription: &mut Box<dyn Subscription>, phases: &ShutdownPhases) -> usize {
+        let mut given_back = 0;
+        while self.config.broker_ends_with_us && !phases.give_up.is_cancelled() {
+            let mut deliveries = Vec::new();
+            while deliveries.len() < self.batch()
+                && let Some(delivery) = recv_now(subscription).await
+            {
+                deliveries.push(delivery);
+            }
+            if deliveries.is_empty() {
+                break;
+            }
+            let messages: Vec<Message> = deliveries.iter().map(|delivery| delivery.message.clone()).collect();
+            for message in &messages {
+                drop(TargetSlot::of(message, &self.deps.targets));
+            }
+            given_back += give_back(&self.deps, messages, &phases.give_up).await;
+            deliveries.into_iter().for_each(Delivery::ack);
+        }
+        given_back
     }
 
     /// None when told to stop before the broker answered.
-    async fn subscribe(&self, phases: &Phases) -> Option<Box<dyn Subscription>> {
+    async fn subscribe(&self, phases: &ShutdownPhases) -> Option<Box<dyn Subscription>> {
         for failures in 1.. {
             match self.deps.broker.subscribe(&self.config.pool, self.batch()).await {
                 Ok(subscription) => return Some(subscription),
@@ -182,154 +277,56 @@ impl Consumer {
         None
     }
 
-    async fn consume(
-        &self,
-        subscription: &mut Box<dyn Subscription>,
-        finished: &mpsc::Sender<Finished>,
-        phases: &Phases,
-    ) {
-        loop {
-            let gathered = tokio::select! {
-                biased;
-                () = phases.shutdown.cancelled() => return,
-                gathered = self.gather(subscription) => gathered,
-            };
-            let Some(received) = gathered else { return };
-            for (task, at_hand) in self.start(received, phases).await {
-                self.take_off(task, at_hand, finished.clone(), phases);
-            }
+    fn executor(&self, settler: mpsc::Sender<FinishedRun>, phases: &ShutdownPhases) -> Executor {
+        Executor {
+            webhooks: self.deps.webhooks.clone(),
+            clock: Arc::clone(&self.deps.clock),
+            stats: Arc::clone(&self.deps.stats),
+            settler,
+            shutdown: phases.shutdown.clone(),
+            abort: phases.abort.clone(),
+            drained: AtomicUsize::new(0),
         }
     }
 
-    /// Waits for a slot and a delivery, then takes along what waits already. Dropping it loses nothing: it does not
-    /// wait once it has a delivery in hand. None when the broker was closed.
-    async fn gather(&self, subscription: &mut Box<dyn Subscription>) -> Option<Vec<Received>> {
-        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-        let mut received = vec![self.received(subscription.recv().await?, slot)];
-        while received.len() < self.batch().min(BEGIN_TOGETHER)
-            && let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned()
-            && let Some(delivery) = recv_now(subscription).await
-        {
-            received.push(self.received(delivery, slot));
-        }
-        Some(received)
-    }
-
-    fn received(&self, delivery: Delivery, slot: OwnedSemaphorePermit) -> Received {
-        let place = TakenPlace { targets: Arc::clone(&self.deps.targets), place: Slot::of(&delivery.message) };
-        Received { delivery, at_hand: AtHand { _slot: slot, place } }
-    }
-
-    /// Begins runs; answers those that are ours now. The others were given back, cancelled or begun elsewhere.
-    async fn start(&self, received: Vec<Received>, phases: &Phases) -> Vec<(Task, AtHand)> {
-        let mut begun = Vec::with_capacity(received.len());
-        let mut batches = vec![received];
-        while let Some(received) = batches.pop() {
-            let ask =
-                || self.deps.store.start(received.iter().map(|one| self.start_of(&one.delivery.message)).collect());
-            match retry("cannot begin runs", None, &phases.give_up, ask).await {
-                Ok(tasks) => {
-                    for (one, task) in received.into_iter().zip(tasks) {
-                        one.delivery.ack();
-                        begun.extend(task.map(|task| (task, one.at_hand)));
-                    }
-                }
-                Err(GaveUp::Permanent(_)) if received.len() > 1 => {
-                    batches.extend(received.into_iter().map(|one| vec![one]));
-                }
-                Err(GaveUp::Permanent(error)) => {
-                    for one in received {
-                        tracing::error!(error = %error, task.id = %one.delivery.message.task_id, "a run could not begin");
-                        one.delivery.ack();
-                    }
-                }
-                // The store is gone and so are we: the reaper finds them.
-                Err(GaveUp::OutOfTime) => {}
-            }
-        }
-        begun
-    }
-
-    fn start_of(&self, message: &Message) -> Start {
-        Start {
-            id: message.task_id,
-            version: message.version,
+    fn settler(&self) -> WebhookSettler {
+        WebhookSettler {
+            store: Arc::clone(&self.deps.store),
+            clock: Arc::clone(&self.deps.clock),
+            node: self.deps.node,
             worker: self.config.worker.clone(),
-            grace_millis: millis(self.config.grace),
+            stats: Arc::clone(&self.deps.stats),
+            circuits: Arc::clone(&self.deps.circuits),
+            batch: self.batch(),
         }
     }
 
-    fn take_off(&self, task: Task, at_hand: AtHand, finished: mpsc::Sender<Finished>, phases: &Phases) {
-        let executor = Arc::clone(&self.executor);
-        let drained = Arc::clone(&self.drained);
-        let (shutdown, abort) = (phases.shutdown.clone(), phases.abort.clone());
-        let held_until = Instant::now() + self.held_for(&task);
-        self.flights.spawn(async move {
-            let outcome = executor.run(&task, &abort).await;
-            let AtHand { _slot: slot, place } = at_hand;
-            drop(place);
-            if shutdown.is_cancelled() && outcome != Outcome::GivenBack {
-                drained.fetch_add(1, Ordering::Relaxed);
-            }
-            if finished.send(Finished::new(&task, outcome, held_until)).await.is_err() {
-                tracing::error!(task.id = %task.id, "nobody is left to settle a run");
-            }
-            // Kept until the outcome is on its way: a store that falls behind slows the calls down.
-            drop(slot);
-        });
-    }
-
-    /// For how long nobody takes a task from us, with a second for the clocks to disagree.
-    fn held_for(&self, task: &Task) -> Duration {
-        let expires_at = task.hold.as_ref().map_or(task.due_at, |hold| hold.expires_at);
-        expires_at.duration_from(self.deps.clock.now()).min(LONGEST_RUN) + Duration::from_secs(1)
-    }
-
-    /// Gives back what waits in a broker that ends with this process; answers how many.
-    async fn empty(&self, subscription: &mut Box<dyn Subscription>, phases: &Phases) -> usize {
-        let mut given_back = 0;
-        while self.config.broker_ends_with_us && !phases.give_up.is_cancelled() {
-            let mut deliveries = Vec::new();
-            while deliveries.len() < self.batch()
-                && let Some(delivery) = recv_now(subscription).await
-            {
-                deliveries.push(delivery);
-            }
-            if deliveries.is_empty() {
-                break;
-            }
-            let messages: Vec<Message> = deliveries.iter().map(|delivery| delivery.message.clone()).collect();
-            for message in &messages {
-                self.deps.targets.give_back(&Slot::of(message));
-            }
-            given_back += give_back(&self.deps, messages, &phases.give_up).await;
-            deliveries.into_iter().for_each(Delivery::ack);
-        }
-        given_back
+    fn batch(&self) -> usize {
+        self.config.batch.max(1)
     }
 }
 
-/// The steps of the end. They follow each other by the clock, so that nothing that hangs holds them up.
-struct Phases {
+/// The phases of the end. They follow each other by the clock, so that a call that hangs delays none.
+struct ShutdownPhases {
     /// Receive nothing more.
     shutdown: CancellationToken,
-    /// Cut off what still runs.
+    /// Cut off the calls that still run.
     abort: CancellationToken,
-    /// Do not ask the store again.
+    /// Do not call the store again.
     give_up: CancellationToken,
-    /// Ends the clockwork with the worker.
+    /// Ends the clock with the worker.
     _ended: tokio_util::sync::DropGuard,
 }
 
-impl Phases {
-    fn new(shutdown: CancellationToken, drain: Duration, goodbye: Duration) -> Self {
+impl ShutdownPhases {
+    fn new(shutdown: CancellationToken, drain: Duration, flush: Duration) -> Self {
         let (abort, give_up, ended) = (CancellationToken::new(), CancellationToken::new(), CancellationToken::new());
         let (first, second, third) = (shutdown.clone(), abort.clone(), give_up.clone());
         let steps = async move {
             first.cancelled().await;
             tokio::time::sleep(drain).await;
             second.cancel();
-            tokio::time::sleep(goodbye).await;
+            tokio::time::sleep(flush).await;
             third.cancel();
         };
         tokio::spawn(ended.clone().run_until_cancelled_owned(steps));
@@ -337,28 +334,11 @@ impl Phases {
     }
 }
 
-/// A delivery that has not begun.
-struct Received {
+/// A message whose run has not started.
+struct ReceivedMessage {
     delivery: Delivery,
-    at_hand: AtHand,
-}
-
-/// What a run takes up.
-struct AtHand {
-    _slot: OwnedSemaphorePermit,
-    place: TakenPlace,
-}
-
-/// A place at a target; dropped, it is given back.
-struct TakenPlace {
-    targets: Arc<Targets>,
-    place: Slot,
-}
-
-impl Drop for TakenPlace {
-    fn drop(&mut self) {
-        self.targets.give_back(&self.place);
-    }
+    call_slot: OwnedSemaphorePermit,
+    target_slot: TargetSlot,
 }
 
 /// The next delivery if there is one now.

@@ -1,4 +1,6 @@
-//! Gives back what was dispatched and never begun, when this node shuts down.
+//! Gives back tasks that were dispatched and never started, when this node shuts down.
+//!
+//! The consumer calls it for the messages that wait in a broker that ends with the process.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use crate::consumer::Deps;
 use crate::retry::retry;
 
-/// Gives back the tasks of these messages that are still queued as they say, uncounted; answers how many. What
-/// cannot be given back before `stop` is found by the reaper.
+/// Gives back those tasks of the messages that are still queued at the message's version; returns how
+/// many. Their attempts are not counted. The reaper finds those that cannot be given back before `stop`.
 pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &CancellationToken) -> usize {
     let mut by_tenant: BTreeMap<String, Vec<(TaskId, u64)>> = BTreeMap::new();
     for message in messages {
@@ -21,9 +23,9 @@ pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &Cancel
     }
     let mut changes: Vec<(TaskId, Change)> = Vec::new();
     for (tenant, queued) in by_tenant {
-        // Only the task itself knows how many attempts to go back to.
-        let ask = || deps.store.get(&tenant, queued.iter().map(|(id, _)| *id).collect());
-        let tasks = retry("cannot read tasks", None, stop, ask).await.unwrap_or_default();
+        // Only the task itself knows its number of attempts.
+        let call = || deps.store.get(&tenant, queued.iter().map(|(id, _)| *id).collect());
+        let tasks = retry("cannot read tasks", None, stop, call).await.unwrap_or_default();
         let now = deps.clock.now();
         let by = By { now, node: deps.node, actor: Actor::Node };
         changes.extend(queued.into_iter().zip(tasks).filter_map(|((id, version), task)| {
@@ -36,7 +38,7 @@ pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &Cancel
     if changes.is_empty() {
         return 0;
     }
-    let ask = || deps.store.apply(changes.clone());
-    let applied = retry("cannot give tasks back", None, stop, ask).await.unwrap_or_default();
+    let call = || deps.store.apply(changes.clone());
+    let applied = retry("cannot give tasks back", None, stop, call).await.unwrap_or_default();
     applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count()
 }

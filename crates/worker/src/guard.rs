@@ -1,9 +1,8 @@
 //! Keeps webhooks out of networks they may not reach.
 //!
-//! A host that is an address is judged before anything is sent. A host name is resolved
-//! here, for the HTTP client, and only addresses that may be called are handed to it: it
-//! connects to what was judged, so a name that changes between the look and the call
-//! gains nothing.
+//! The webhook client asks it before every call. A host that is an address is checked before anything
+//! is sent. A host name is resolved here, and the HTTP client gets only addresses that may be called.
+//! It connects to the addresses that were checked, so a name that changes in between gains nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,17 +14,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::Url;
 
 /// Addresses of one name that are tried; the rest of a longer list is not worth the wait.
-const ADDRESSES: usize = 16;
+const ADDRESSES_MAX: usize = 16;
 
-/// Judges targets (see the module). Cheap to clone.
+/// Checks targets (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Guard {
     allowed: Arc<AllowedNetworks>,
 }
 
-/// Why a name leads nowhere.
+/// Why a name has no address that can be called.
 #[derive(Debug, thiserror::Error)]
-pub enum Nowhere {
+pub enum ResolveError {
     /// None of its addresses may be called.
     #[error("its addresses may not be called")]
     Blocked,
@@ -35,7 +34,7 @@ pub enum Nowhere {
 }
 
 impl Guard {
-    /// Lets pass what is on the public internet or in one of these networks.
+    /// Allows the public internet and these networks.
     pub fn new(allowed: AllowedNetworks) -> Self {
         Self { allowed: Arc::new(allowed) }
     }
@@ -46,14 +45,14 @@ impl Guard {
     }
 
     /// Those of a name's addresses that may be called.
-    pub fn pass(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, Nowhere> {
+    pub fn pass(&self, found: impl Iterator<Item = SocketAddr>) -> Result<Vec<SocketAddr>, ResolveError> {
         let mut found = found.peekable();
         if found.peek().is_none() {
-            return Err(Nowhere::Unresolved(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
+            return Err(ResolveError::Unresolved(io::Error::new(io::ErrorKind::NotFound, "it has no address")));
         }
         let passed: Vec<_> =
-            found.filter(|address| !is_forbidden(address.ip(), &self.allowed)).take(ADDRESSES).collect();
-        if passed.is_empty() { Err(Nowhere::Blocked) } else { Ok(passed) }
+            found.filter(|address| !is_forbidden(address.ip(), &self.allowed)).take(ADDRESSES_MAX).collect();
+        if passed.is_empty() { Err(ResolveError::Blocked) } else { Ok(passed) }
     }
 }
 
@@ -61,7 +60,7 @@ impl Resolve for Guard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(Nowhere::Unresolved)?;
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await.map_err(ResolveError::Unresolved)?;
             let passed = guard.pass(found)?;
             Ok(Box::new(passed.into_iter()) as Addrs)
         })
@@ -77,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_literal_address_is_judged_however_it_is_written() {
+    fn a_literal_address_is_checked_however_it_is_written() {
         let guard = Guard::new(AllowedNetworks::none());
         for text in [
             "http://127.0.0.1/",
@@ -107,24 +106,24 @@ mod tests {
     }
 
     #[test]
-    fn of_a_names_addresses_only_those_pass_that_may_be_called() {
+    fn only_addresses_that_may_be_called_pass() {
         let guard = Guard::new(AllowedNetworks::none());
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
         };
         let mixed = addresses(&["10.0.0.1", "1.1.1.1", "::1", "::ffff:127.0.0.1", "2606:4700::1111"]);
         assert_eq!(guard.pass(mixed.into_iter()).unwrap(), addresses(&["1.1.1.1", "2606:4700::1111"]));
-        assert!(matches!(guard.pass(addresses(&["127.0.0.1", "::1"]).into_iter()), Err(Nowhere::Blocked)));
-        assert!(matches!(guard.pass(std::iter::empty()), Err(Nowhere::Unresolved(_))));
+        assert!(matches!(guard.pass(addresses(&["127.0.0.1", "::1"]).into_iter()), Err(ResolveError::Blocked)));
+        assert!(matches!(guard.pass(std::iter::empty()), Err(ResolveError::Unresolved(_))));
         let many = vec![addresses(&["1.1.1.1"])[0]; 1_000];
-        assert_eq!(guard.pass(many.into_iter()).unwrap().len(), ADDRESSES);
+        assert_eq!(guard.pass(many.into_iter()).unwrap().len(), ADDRESSES_MAX);
     }
 
     #[tokio::test]
     async fn the_resolver_hands_out_nothing_forbidden() {
         let refused = Guard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
-        assert!(matches!(refused.err().unwrap().downcast_ref(), Some(Nowhere::Blocked)));
-        // Whatever a machine makes of the name with a dot at its end: it leads to nothing that is forbidden.
+        assert!(matches!(refused.err().unwrap().downcast_ref(), Some(ResolveError::Blocked)));
+        // Machines resolve a name with a final dot differently; none of its addresses may be forbidden.
         let dotted = Guard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
         assert!(dotted.into_iter().flatten().all(|address| !address.ip().is_loopback()));
         let passed = Guard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();

@@ -1,23 +1,23 @@
-//! The worker role: takes what the dispatcher published, calls webhooks, and settles
-//! what came of it.
+//! The worker role: receives the messages of the dispatcher, calls webhooks, and settles the runs.
 //!
-//! A delivery's way: [`consumer`] receives it and begins the run in the store,
-//! [`executor`] has [`webhook`] call the target ([`guard`] decides whether it may),
-//! [`outcome`] makes an event of the answer, and [`settle`] writes it, in batches.
+//! A run passes these modules. [`consumer`] receives its message and starts the run in the store.
+//! `executor` has [`webhook`] call the target, if [`guard`] allows it. [`answer`] judges the answer,
+//! and `settler` writes the outcome, in batches.
 
+pub mod answer;
 pub mod consumer;
-pub mod executor;
+mod executor;
 mod fault;
 mod give_back;
 pub mod guard;
-pub mod outcome;
 mod request;
 mod retry;
 pub mod retry_after;
-pub mod settle;
+mod settler;
+mod slots;
 pub mod stats;
 pub mod webhook;
 
 pub use consumer::{Config, Consumer, Deps, Report};
-pub use stats::{Ended, WorkerStats};
-pub use webhook::{Signer, WebhookConfig, Webhooks};
+pub use stats::WorkerStats;
+pub use webhook::{WebhookConfig, Webhooks};

@@ -1,20 +1,20 @@
-//! The headers of a webhook's request: the submitter's, and over them ours.
+//! The headers of a webhook's request: the submitter's, then ours.
+//!
+//! The webhook client calls [`headers`]. A submitter's header never overrides one of ours.
 
 use punctual_core::callback::reserved_header;
 use punctual_core::task::{Callback, Task};
 use punctual_core::time::Timestamp;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
-use crate::webhook::Signer;
-
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("Punctual/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// The headers for the run of `task` that begins at `now`.
-pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp, signer: Option<&dyn Signer>) -> HeaderMap {
+pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(callback.headers.len() + 16);
     for (name, value) in &callback.headers {
-        // Checked at submission; what a store hands out is checked again all the same.
+        // They were checked at submission, and are checked again, since a store may be edited by hand.
         if let (false, Ok(name), Ok(value)) =
             (reserved_header(name), HeaderName::try_from(name), HeaderValue::try_from(value))
         {
@@ -23,8 +23,6 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp, signer: 
     }
     let id = task.id.to_string();
     let seconds = now.as_millis().div_euclid(1_000);
-    let signature =
-        signer.and_then(|signer| signer.sign(task.tenant(), &id, seconds, task.body.payload.get().as_bytes()));
     headers.insert(CONTENT_TYPE, JSON);
     headers.insert(USER_AGENT, AGENT);
     for (name, value) in [
@@ -46,9 +44,6 @@ pub(crate) fn headers(task: &Task, callback: &Callback, now: Timestamp, signer: 
     if let Some(instant) = task.scheduled_for() {
         insert(&mut headers, "punctual-scheduled-for", instant.to_string());
     }
-    if let Some(signature) = signature {
-        insert(&mut headers, "webhook-signature", signature);
-    }
     headers
 }
 
@@ -58,8 +53,8 @@ fn insert(headers: &mut HeaderMap, name: &'static str, value: String) {
     }
 }
 
-/// A trace of its own for each run, marked as sampled: what the receiver records hangs on it, and most receivers
-/// record nothing under a parent that was not sampled.
+/// A trace of its own for each run. It is marked as sampled, since most receivers record nothing under
+/// a parent that was not.
 fn traceparent(trace: u128, span: u64) -> String {
     format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1))
 }

@@ -1,17 +1,17 @@
-//! `Retry-After`, as a target says it: seconds or a date, believed within a day.
+//! Parses `Retry-After`: seconds or a date, cut to a day. [`crate::answer`] calls it. Pure.
 
 use std::time::UNIX_EPOCH;
 
 use punctual_core::state::MAX_RETRY_AFTER_MILLIS;
 use punctual_core::time::Timestamp;
 
-/// The delay a `Retry-After` header asks for, between none and a day. What is neither a whole number of seconds nor
-/// an HTTP date asks for nothing.
+/// The delay a `Retry-After` header asks for, in milliseconds, at most a day. None unless it is a whole
+/// number of seconds or an HTTP date.
 pub fn parse(value: &str, now: Timestamp) -> Option<u64> {
     let value = value.trim_matches([' ', '\t']);
     let (negative, digits) = value.strip_prefix('-').map_or((false, value), |digits| (true, digits));
     if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-        // Too many digits for a number are still a long time.
+        // Too many digits for a number still mean a long time.
         let seconds = if negative { 0 } else { digits.parse().unwrap_or(u64::MAX) };
         return Some(seconds.saturating_mul(1_000).min(MAX_RETRY_AFTER_MILLIS));
     }
@@ -27,7 +27,7 @@ mod tests {
     const DAY: u64 = 86_400_000;
 
     #[test]
-    fn seconds_and_dates_are_believed_within_a_day() {
+    fn seconds_and_dates_are_cut_to_a_day() {
         let now = Timestamp::parse("1994-11-06T08:49:30Z").unwrap();
         for (value, millis) in [
             ("0", Some(0)),

@@ -1,82 +1,40 @@
-//! What the worker counts, for whoever shows metrics. Plain atomics: no metrics library
-//! is known here.
+//! The worker's counters, which the node carries over to its metrics.
+//!
+//! Plain atomics: no metrics library is known here. Every run counts once, by its [`RunEnd`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// How a run ended, as far as this worker saw it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// It was completed.
-    Completed,
-    /// The target took it on and tells by itself.
-    Accepted,
-    /// It failed and is tried again.
-    Retried,
-    /// It failed for good.
-    DeadLettered,
-    /// It was given back uncounted.
-    GivenBack,
-    /// It was cancelled while it ran.
-    Cancelled,
-    /// Somebody else had changed the task: what came of this run is discarded.
-    Lost,
-}
+use punctual_core::run_end::RunEnd;
 
-impl Ended {
-    /// All of them.
-    pub const ALL: [Ended; 7] = [
-        Ended::Completed,
-        Ended::Accepted,
-        Ended::Retried,
-        Ended::DeadLettered,
-        Ended::GivenBack,
-        Ended::Cancelled,
-        Ended::Lost,
-    ];
-
-    /// The word in a metric.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Ended::Completed => "completed",
-            Ended::Accepted => "accepted",
-            Ended::Retried => "retried",
-            Ended::DeadLettered => "dead_lettered",
-            Ended::GivenBack => "given_back",
-            Ended::Cancelled => "cancelled",
-            Ended::Lost => "lost",
-        }
-    }
-}
-
-/// The counts of one worker.
+/// The counters of one worker.
 pub struct WorkerStats {
     in_flight: AtomicUsize,
-    ended: [AtomicU64; Ended::ALL.len()],
+    ended: [AtomicU64; RunEnd::ALL.len()],
     on_started: Box<dyn Fn(u64) + Send + Sync>,
 }
 
 impl WorkerStats {
-    /// Counts from zero; `on_started` is told of every run that begins, with the milliseconds by which it is late.
+    /// Counts from zero. `on_started` is called with the lateness of every run, in milliseconds.
     pub fn new(on_started: impl Fn(u64) + Send + Sync + 'static) -> Self {
         Self { in_flight: AtomicUsize::new(0), ended: Default::default(), on_started: Box::new(on_started) }
     }
 
-    /// Calls on their way now.
+    /// Calls in flight now.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Runs that ended so since the start.
-    pub fn ended(&self, how: Ended) -> u64 {
-        self.ended[how as usize].load(Ordering::Relaxed)
+    /// Runs with this end since the start.
+    pub fn ended(&self, end: RunEnd) -> u64 {
+        self.ended[end as usize].load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count(&self, how: Ended) {
-        self.ended[how as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn count(&self, end: RunEnd) {
+        self.ended[end as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A call begins; it counts as in flight until the answer is dropped.
+    /// A call begins; it is in flight until the returned value is dropped.
     pub(crate) fn start(&self, lateness_millis: u64) -> InFlight<'_> {
         (self.on_started)(lateness_millis);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -94,14 +52,14 @@ impl fmt::Debug for WorkerStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("WorkerStats");
         shown.field("in_flight", &self.in_flight());
-        for how in Ended::ALL {
-            shown.field(how.as_str(), &self.ended(how));
+        for end in RunEnd::ALL {
+            shown.field(&format!("{end:?}"), &self.ended(end));
         }
         shown.finish()
     }
 }
 
-/// A call on its way.
+/// A call in flight.
 pub(crate) struct InFlight<'a>(&'a WorkerStats);
 
 impl Drop for InFlight<'_> {

@@ -1,7 +1,6 @@
 //! Pull workers ask for tasks here, and settle what they hold.
 
 mod ask;
-mod beats;
 mod settle;
 mod settlement;
 
@@ -24,8 +23,6 @@ use crate::problem::Problem;
 use crate::state::Api;
 use crate::view;
 use crate::yielding::yielding;
-
-pub use beats::RecentBeats;
 
 /// The routes of this file and of those below it.
 pub fn router() -> OpenApiRouter<Api> {

@@ -88,16 +88,13 @@ impl Parts {
             owned: Arc::new(Owned::nothing(config.scheduler.partitions)),
             targets: Arc::new(targets(config)),
             waits: Arc::default(),
-            webhooks: Webhooks::new(
-                WebhookConfig {
-                    allowed: config.webhooks.allow_networks.clone(),
-                    connect_timeout: config.webhooks.connect_timeout,
-                    response_bytes: config.webhooks.response_bytes,
-                    idle_per_target: config.webhooks.per_target,
-                    ..WebhookConfig::default()
-                },
-                None,
-            )?,
+            webhooks: Webhooks::new(WebhookConfig {
+                allowed: config.webhooks.allow_networks.clone(),
+                connect_timeout: config.webhooks.connect_timeout,
+                response_bytes: config.webhooks.response_bytes,
+                idle_per_target: config.webhooks.per_target,
+                ..WebhookConfig::default()
+            })?,
             worker_stats: Arc::new(WorkerStats::new(move |late_millis| lateness.started_late(late_millis))),
             metrics,
             clock,

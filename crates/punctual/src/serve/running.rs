@@ -22,7 +22,7 @@ use punctual_scheduler::ownership::{self, PartitionOwner};
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
 use punctual_scheduler::resolving::Resolving;
-use punctual_scheduler::settle::Settler;
+use punctual_scheduler::settle::LeaseSettler;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
@@ -352,7 +352,7 @@ fn api(config: &Config, parts: &Parts, polls: PollQueue) -> Api {
         dispatch_status: dispatch_status(config, parts),
         schedules: Arc::clone(&parts.schedules),
         polls,
-        settler: Settler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
+        settler: LeaseSettler::new(Arc::clone(&parts.store), Arc::clone(&parts.clock), parts.node)
             .with_circuits(Arc::clone(&parts.circuits)),
         clock: Arc::clone(&parts.clock),
         node: parts.node,

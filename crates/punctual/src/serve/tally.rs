@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
+use punctual_core::run_end::RunEnd;
 use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::fairness::{Band, LongestWaits};
 use punctual_scheduler::ownership::Owned;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::KnownQueues;
-use punctual_worker::{Ended, WorkerStats};
+use punctual_worker::WorkerStats;
 use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
@@ -32,7 +33,7 @@ pub struct Tally {
     skew: Skew,
     wrong_clock: WrongClock,
     shared: Option<PostgresStore>,
-    seen: [u64; Ended::ALL.len()],
+    seen: [u64; RunEnd::ALL.len()],
 }
 
 impl Tally {
@@ -88,10 +89,10 @@ impl Tally {
         }
         self.metrics.read_store_lag(self.shared.as_ref().and_then(PostgresStore::read_store_lag));
         self.metrics.webhooks_in_flight.set(i64::try_from(self.stats.in_flight()).unwrap_or(i64::MAX));
-        for how in Ended::ALL {
-            let ended = self.stats.ended(how);
-            let seen = std::mem::replace(&mut self.seen[how as usize], ended);
-            self.metrics.settled(how.as_str(), ended - seen);
+        for end in RunEnd::ALL {
+            let ended = self.stats.ended(end);
+            let seen = std::mem::replace(&mut self.seen[end as usize], ended);
+            self.metrics.settled(end.metric_label(), ended - seen);
         }
     }
 }

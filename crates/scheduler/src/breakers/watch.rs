@@ -14,13 +14,14 @@ use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, Ope
 use punctual_core::clock::Clock;
 use punctual_core::database::Database;
 use punctual_core::ids::NodeId;
+use punctual_core::run_end::RunEnd;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Circuits, LOOK_AGAIN_MILLIS, OpenSet, ProbeEnd, UnderOpen};
+use super::{Circuits, LOOK_AGAIN_MILLIS, OpenSet, UnderOpen};
 use crate::hints::Hints;
 
 /// How often it looks.
@@ -162,17 +163,22 @@ impl BreakerWatch {
 
     /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what happened first goes first.
     async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
-        while let Some(UnderOpen { key, task, end }) = self.ended.front() {
+        while let Some(UnderOpen { key, task, end, error }) = self.ended.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
                 let task = *task;
                 let event = match end {
-                    ProbeEnd::Succeeded => BreakerEvent::Succeeded(task),
-                    ProbeEnd::Failed(error) => BreakerEvent::Failed(task, FailedProbe::new(now, error)),
-                    ProbeEnd::GivenBack => {
+                    RunEnd::Completed | RunEnd::Accepted => BreakerEvent::Succeeded(task),
+                    RunEnd::Retried | RunEnd::DeadLettered => {
+                        BreakerEvent::Failed(task, FailedProbe::new(now, error))
+                    }
+                    RunEnd::GivenBack => {
                         BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) }
                     }
-                    // The next one comes in its time, or a worker that gives back whatever it gets would get one every second.
-                    ProbeEnd::Released => BreakerEvent::GivenBack { task, again_at: Timestamp::MAX },
+                    // The next one comes in its time. Otherwise a worker that gives back all it gets would get one a
+                    // second.
+                    RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {
+                        BreakerEvent::GivenBack { task, again_at: Timestamp::MAX }
+                    }
                 };
                 if self.store.change_breaker(key, event).await? == BreakerChange::Closed {
                     tracing::info!(

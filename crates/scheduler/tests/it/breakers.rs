@@ -7,14 +7,15 @@ use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Change, Pause, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
+use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Store as _;
 use punctual_core::task::Task;
-use punctual_core::trail::{Actor, RunError};
-use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun, RunEnd};
+use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::polls::PollFilter;
-use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+use punctual_scheduler::settle::{SettleRefusal, Settled, Settlement, WorkerReport};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
 use crate::harness::{BREAKERS, Harness, PROBE_MILLIS, poll_once, request};
@@ -23,18 +24,18 @@ const DEAD: &str = "http://dead.example:80";
 const WELL: &str = "http://well.example:80";
 
 fn ended(target: &str, task: TaskId, end: RunEnd) -> EndedRun<'_> {
-    let error = (end == RunEnd::Failed).then(|| "connection refused".into());
+    let error = end.is_failure().then(|| "connection refused".into());
     EndedRun { tenant: TENANT, target, task, end, error }
 }
 
 /// What a worker reports about a task that it holds.
-fn settlement(task: &Task, outcome: Outcome) -> Settlement {
-    Settlement { id: task.id, token: task.position.version, outcome }
+fn settlement(task: &Task, outcome: RunOutcome) -> Settlement {
+    Settlement { id: task.id, token: task.position.version, report: WorkerReport::Ended(outcome) }
 }
 
-fn failed(retryable: bool, retry_after_millis: Option<u64>) -> Outcome {
+fn failed(retryable: bool, retry_after_millis: Option<u64>) -> RunOutcome {
     let error = RunError { code: "e".into(), message: "m".into(), details: None };
-    Outcome::Failed { error, retryable, retry_after_millis }
+    RunOutcome::Failed(RunFailure { how: FailedHow::Failed, error, http_status: None, retryable, retry_after_millis })
 }
 
 /// Counts so many runs with this end.
@@ -45,7 +46,7 @@ fn count(circuits: &Circuits, target: &str, end: RunEnd, times: usize) {
 impl Harness {
     /// Fails enough runs at a target to open its breaker.
     async fn open_breaker(&mut self, target: &str) {
-        count(&self.circuits, target, RunEnd::Failed, 20);
+        count(&self.circuits, target, RunEnd::Retried, 20);
         self.watch.run_once().await.unwrap();
         self.passes().await;
     }
@@ -128,13 +129,13 @@ async fn a_probe_that_succeeds_closes_the_breaker() {
     harness.advance(1).await;
     let second = harness.published().await;
     assert_eq!(second.len(), 1);
-    harness.report(DEAD, TaskId::new(), RunEnd::Succeeded).await;
+    harness.report(DEAD, TaskId::new(), RunEnd::Completed).await;
     assert_eq!(harness.open().await.len(), 1, "only a probe closes it");
-    harness.report(DEAD, second[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, second[0], RunEnd::Completed).await;
     assert_eq!(harness.open().await, []);
     assert_eq!(harness.published().await.len(), 2, "the rest goes on");
     // What led to it is forgotten: one failure more does not open it again.
-    harness.report(DEAD, TaskId::new(), RunEnd::Failed).await;
+    harness.report(DEAD, TaskId::new(), RunEnd::Retried).await;
     assert_eq!(harness.open().await, []);
 }
 
@@ -145,7 +146,7 @@ async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
     harness.submit_all((0..3).map(|_| task().push(DEAD))).await;
     harness.advance(PROBE_MILLIS).await;
     let probe = harness.published().await.remove(0);
-    harness.report(DEAD, probe, RunEnd::Failed).await;
+    harness.report(DEAD, probe, RunEnd::Retried).await;
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     assert_eq!(breaker.next_probe_at, START.plus_millis(2 * PROBE_MILLIS));
@@ -156,7 +157,7 @@ async fn a_probe_that_fails_is_followed_by_the_next_in_its_time() {
     assert_eq!(harness.depth().await, 0);
     harness.advance(1).await;
     let probe = harness.published().await.remove(0);
-    harness.report(DEAD, probe, RunEnd::TakenOn).await;
+    harness.report(DEAD, probe, RunEnd::Accepted).await;
     assert_eq!(harness.open().await, [], "a target that takes work on is well");
 }
 
@@ -172,11 +173,11 @@ async fn an_overtaken_probe_still_counts() {
         probes.append(&mut harness.published().await);
     }
     assert_eq!(probes.len(), 3);
-    harness.report(DEAD, probes[1], RunEnd::Failed).await;
+    harness.report(DEAD, probes[1], RunEnd::Retried).await;
     let breaker = harness.open().await.remove(0);
     let why = FailedProbe { at: START.plus_millis(3 * PROBE_MILLIS), error: "connection refused".to_owned() };
     assert_eq!((breaker.probe, breaker.last_probe), (Some(probes[2]), Some(why)));
-    harness.report(DEAD, probes[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, probes[0], RunEnd::Completed).await;
     assert_eq!(harness.open().await, []);
     assert_eq!(harness.published().await.len(), 2, "the rest goes on");
 }
@@ -185,7 +186,7 @@ async fn an_overtaken_probe_still_counts() {
 #[tokio::test(start_paused = true)]
 async fn a_probe_that_was_not_taken_is_made_again_soon() {
     let mut harness = Harness::new();
-    count(&harness.circuits, "", RunEnd::Failed, 20);
+    count(&harness.circuits, "", RunEnd::Retried, 20);
     harness.watch.run_once().await.unwrap();
     let id = harness.submit(task().queue("q")).await;
     let polls = harness.polls.clone();
@@ -201,7 +202,7 @@ async fn a_probe_that_was_not_taken_is_made_again_soon() {
     harness.advance(1_000).await;
     harness.watch.run_once().await.unwrap();
     let probe = harness.lease("q", 1).await.remove(0);
-    harness.settler.settle(TENANT, vec![settlement(&probe, Outcome::Released)]).await.unwrap();
+    harness.settler.settle(TENANT, vec![settlement(&probe, RunOutcome::Released)]).await.unwrap();
     harness.watch.run_once().await.unwrap();
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
@@ -214,15 +215,15 @@ async fn a_probe_that_was_not_taken_is_made_again_soon() {
     let by = By { now: START, node: NodeId::new(1), actor: Actor::Client };
     let cancel = transition(&harness.task(id).await.position, Event::Cancel, &by).unwrap();
     harness.sqlite.apply(vec![(id, cancel)]).await.unwrap();
-    let completed = settlement(&probe, Outcome::Completed { result: None });
-    assert_eq!(harness.settler.settle(TENANT, vec![completed]).await.unwrap(), [Settled::Cancelled]);
+    let completed = settlement(&probe, RunOutcome::Completed { result: None, http_status: None });
+    assert_eq!(harness.settler.settle(TENANT, vec![completed]).await.unwrap(), [Err(SettleRefusal::Cancelled)]);
     harness.watch.run_once().await.unwrap();
     let breaker = harness.open().await.remove(0);
     assert_eq!((breaker.half_open, breaker.probe), (false, None));
     // What is given back under no breaker counts neither way.
     harness.sqlite.change_breaker(&breaker.key, BreakerEvent::Reset).await.unwrap();
     harness.watch.run_once().await.unwrap();
-    count(&harness.circuits, "", RunEnd::Failed, 1);
+    count(&harness.circuits, "", RunEnd::Retried, 1);
     count(&harness.circuits, "", RunEnd::GivenBack, 20);
     count(&harness.circuits, "", RunEnd::Released, 20);
     harness.watch.run_once().await.unwrap();
@@ -271,7 +272,7 @@ async fn a_full_queue_does_not_put_the_probe_off() {
     harness.sqlite.change_queue(TENANT, "full", Change::Put(settings, None)).await.unwrap();
     let behind = harness.submit_all((0..2).map(|_| task().queue("full"))).await[1];
     let held = harness.lease("full", 2).await.remove(0);
-    count(&harness.circuits, "", RunEnd::Failed, 20);
+    count(&harness.circuits, "", RunEnd::Retried, 20);
     harness.watch.run_once().await.unwrap();
     let polls = harness.polls.clone();
     let poll =
@@ -293,7 +294,7 @@ async fn a_full_queue_does_not_put_the_probe_off() {
     // When the queue has room again, the worker that waits for it gets one.
     harness.advance(PROBE_MILLIS).await;
     assert_eq!(harness.task(behind).await.state(), State::Pending);
-    let completed = settlement(&held, Outcome::Completed { result: None });
+    let completed = settlement(&held, RunOutcome::Completed { result: None, http_status: None });
     harness.settler.settle(TENANT, vec![completed]).await.unwrap();
     harness.hints.free(TENANT, "full");
     harness.passes().await;
@@ -321,10 +322,10 @@ async fn pull_workers_get_a_probe_and_no_more() {
     assert_eq!(harness.lease("q", 10).await.len(), 0);
     match probes.first() {
         Some(probe) => {
-            let completed = settlement(probe, Outcome::Completed { result: None });
+            let completed = settlement(probe, RunOutcome::Completed { result: None, http_status: None });
             harness.settler.settle(TENANT, vec![completed]).await.unwrap();
         }
-        None => harness.circuits.count([ended(WELL, pushed[0], RunEnd::Succeeded)]),
+        None => harness.circuits.count([ended(WELL, pushed[0], RunEnd::Completed)]),
     }
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await, []);
@@ -344,20 +345,19 @@ async fn a_failure_under_a_breaker_uses_up_no_attempt() {
         harness.settler.settle(TENANT, vec![settlement(task, outcome)]).await.unwrap().remove(0)
     };
     let before = settle(&held[0], failed(true, None)).await;
-    assert_eq!(before, Settled::Done { to: State::Pending });
+    assert_eq!(before, Ok(Settled::ended(RunEnd::Retried)));
     assert_eq!(harness.task(held[0].id).await.position.attempts, 1, "no breaker is open yet");
-    count(&harness.circuits, "", RunEnd::Failed, 20);
+    count(&harness.circuits, "", RunEnd::Retried, 20);
     harness.watch.run_once().await.unwrap();
-    for _ in 0..2 {
-        let answer = settle(&held[1], failed(true, None)).await;
-        assert!(matches!(answer, Settled::Done { to: State::Pending } | Settled::Repeated), "{answer:?}");
+    for wanted in [Settled::ended(RunEnd::Retried), Settled::REPEATED] {
+        assert_eq!(settle(&held[1], failed(true, None)).await, Ok(wanted));
     }
     let spared = harness.task(held[1].id).await;
     assert_eq!((spared.position.attempts, spared.retry_count()), (0, 0));
     let last = spared.trail.last().unwrap();
     assert_eq!((last.uncounted(), last.reason().as_ref()), (Some("breaker_open"), "e"));
     for (task, outcome) in [(&held[2], failed(false, None)), (&held[3], failed(true, None))] {
-        assert_eq!(settle(task, outcome).await, Settled::Done { to: State::DeadLettered });
+        assert_eq!(settle(task, outcome).await, Ok(Settled::ended(RunEnd::DeadLettered)));
         assert_eq!(harness.task(task.id).await.trail.last().unwrap().uncounted(), None);
     }
 }
@@ -367,7 +367,7 @@ async fn a_failure_under_a_breaker_uses_up_no_attempt() {
 async fn a_probe_is_permitted_by_all_breakers_over_its_lane() {
     let mut harness = Harness::new();
     harness.open_breaker(DEAD).await;
-    count(&harness.circuits, "", RunEnd::Failed, 20);
+    count(&harness.circuits, "", RunEnd::Retried, 20);
     harness.advance(30_000).await;
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await.len(), 2);
@@ -377,23 +377,23 @@ async fn a_probe_is_permitted_by_all_breakers_over_its_lane() {
     harness.advance(30_000).await;
     let probe = harness.published().await;
     assert_eq!(probe.len(), 1);
-    harness.report(DEAD, probe[0], RunEnd::Succeeded).await;
+    harness.report(DEAD, probe[0], RunEnd::Completed).await;
     assert_eq!(harness.open().await, []);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_healthy_node_reports_nothing_and_drops_old_counts() {
     let mut harness = Harness::new();
-    count(&harness.circuits, WELL, RunEnd::Succeeded, 500);
+    count(&harness.circuits, WELL, RunEnd::Completed, 500);
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.sqlite.counts_since(START).await.unwrap(), []);
-    count(&harness.circuits, DEAD, RunEnd::Failed, 19);
+    count(&harness.circuits, DEAD, RunEnd::Retried, 19);
     harness.watch.run_once().await.unwrap();
     let counted =
         [(Key::of_tenant(TENANT), Runs { ok: 500, failed: 0 }), (Key::new(TENANT, DEAD), Runs { ok: 0, failed: 19 })];
     assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), counted);
     harness.clock.advance_millis(300_000);
-    count(&harness.circuits, DEAD, RunEnd::Failed, 1);
+    count(&harness.circuits, DEAD, RunEnd::Retried, 1);
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await, [], "the others are out of the window");
     let left = [(Key::new(TENANT, DEAD), Runs { ok: 0, failed: 1 })];
@@ -425,8 +425,8 @@ async fn a_breaker_waits_for_the_counts_of_other_nodes() {
         (circuits, BreakerWatch::new(store as _, shared, hints, clock as _, NodeId::new(number), config))
     };
     let ((circuits, mut watch), (others, mut other)) = (node(2), node(3));
-    count(&circuits, DEAD, RunEnd::Failed, 100);
-    count(&others, DEAD, RunEnd::Succeeded, 50);
+    count(&circuits, DEAD, RunEnd::Retried, 100);
+    count(&others, DEAD, RunEnd::Completed, 50);
     for _ in 0..4 {
         watch.run_once().await.unwrap();
         other.run_once().await.unwrap();
@@ -434,7 +434,7 @@ async fn a_breaker_waits_for_the_counts_of_other_nodes() {
     }
     assert_eq!(harness.open().await, []);
     // By now nearly everything fails at both.
-    count(&circuits, DEAD, RunEnd::Failed, 1_000);
+    count(&circuits, DEAD, RunEnd::Retried, 1_000);
     for _ in 0..4 {
         watch.run_once().await.unwrap();
         other.run_once().await.unwrap();
@@ -457,7 +457,7 @@ async fn a_breaker_waits_for_the_counts_of_other_nodes() {
 #[tokio::test(start_paused = true)]
 async fn breakers_that_are_off_count_nothing() {
     let circuits = Circuits::off();
-    count(&circuits, DEAD, RunEnd::Failed, 1_000);
+    count(&circuits, DEAD, RunEnd::Retried, 1_000);
     assert!(circuits.open().is_empty());
     assert!(
         circuits

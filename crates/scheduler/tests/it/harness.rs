@@ -17,7 +17,7 @@ use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::{self, Owned, PartitionOwner};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
-use punctual_scheduler::settle::Settler;
+use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::{Slot, Targets};
 use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -53,7 +53,7 @@ pub struct Harness {
     pub targets: Arc<Targets>,
     pub dispatcher: Dispatcher,
     pub polls: PollQueue,
-    pub settler: Settler,
+    pub settler: LeaseSettler,
     pub cron: Arc<CronCall>,
     pub circuits: Arc<Circuits>,
     pub watch: BreakerWatch,
@@ -129,7 +129,7 @@ impl Harness {
             node: NODE,
         };
         let (dispatcher, polls) = Dispatcher::new(deps, config);
-        let settler = Settler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
+        let settler = LeaseSettler::new(Arc::clone(&store), Arc::clone(&clock) as _, NODE);
         let settler = settler.with_circuits(Arc::clone(&circuits));
         Self {
             store,

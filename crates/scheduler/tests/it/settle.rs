@@ -3,24 +3,34 @@
 use std::time::Duration;
 
 use punctual_core::ids::TaskId;
+use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Applied;
-use punctual_core::trail::{Actor, RunError};
-use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+use punctual_core::trail::{Actor, FailedHow, RunError};
+use punctual_scheduler::settle::{SettleRefusal, SettleResult, Settled, Settlement, WorkerReport};
 use punctual_testkit::fixtures::{TENANT, json, task};
 
 use crate::harness::{Harness, NODE};
 
-const COMPLETED: Settled = Settled::Done { to: State::Completed };
-const RETRIED: Settled = Settled::Done { to: State::Pending };
+const COMPLETED: SettleResult = Ok(Settled::ended(RunEnd::Completed));
+const RETRIED: SettleResult = Ok(Settled::ended(RunEnd::Retried));
+const RELEASED: WorkerReport = WorkerReport::Ended(RunOutcome::Released);
+const REPEATED: SettleResult = Ok(Settled::REPEATED);
+const CANCELLED: SettleResult = Err(SettleRefusal::Cancelled);
+const NOT_FOUND: SettleResult = Err(SettleRefusal::NotFound);
 
-fn completed(text: &str) -> Outcome {
-    Outcome::Completed { result: Some(json(text)) }
+const fn stale(state: State) -> SettleResult {
+    Err(SettleRefusal::Stale { state })
 }
 
-fn failed(retryable: bool) -> Outcome {
+fn completed(text: &str) -> WorkerReport {
+    WorkerReport::Ended(RunOutcome::Completed { result: Some(json(text)), http_status: None })
+}
+
+fn failed(retryable: bool) -> WorkerReport {
     let error = RunError { code: "boom".into(), message: "it broke".into(), details: None };
-    Outcome::Failed { error, retryable, retry_after_millis: None }
+    let (how, http_status, retry_after_millis) = (FailedHow::Failed, None, None);
+    WorkerReport::Ended(RunOutcome::Failed(RunFailure { how, error, http_status, retryable, retry_after_millis }))
 }
 
 impl Harness {
@@ -30,8 +40,8 @@ impl Harness {
         (leased.id, leased.position.version)
     }
 
-    async fn say(&self, id: TaskId, token: u64, outcome: Outcome) -> Settled {
-        self.settler.settle(TENANT, vec![Settlement { id, token, outcome }]).await.unwrap().remove(0)
+    async fn say(&self, id: TaskId, token: u64, report: WorkerReport) -> SettleResult {
+        self.settler.settle(TENANT, vec![Settlement { id, token, report }]).await.unwrap().remove(0)
     }
 
     async fn cancel_if_waiting(&self, id: TaskId) {
@@ -67,10 +77,10 @@ async fn a_completion_is_recorded_once_however_often_it_is_said() {
     let (id, token) = harness.running().await;
     assert_eq!(harness.say(id, token, completed("1")).await, COMPLETED);
     for _ in 0..3 {
-        assert_eq!(harness.say(id, token, completed("1")).await, Settled::Repeated);
+        assert_eq!(harness.say(id, token, completed("1")).await, REPEATED);
     }
-    assert_eq!(harness.say(id, token, completed("2")).await, Settled::Stale { state: State::Completed });
-    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Stale { state: State::Completed });
+    assert_eq!(harness.say(id, token, completed("2")).await, stale(State::Completed));
+    assert_eq!(harness.say(id, token, failed(true)).await, stale(State::Completed));
     let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.version, task.result), (State::Completed, token + 1, Some(json("1"))));
 }
@@ -80,17 +90,17 @@ async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     assert_eq!(harness.say(id, token, failed(true)).await, RETRIED);
-    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Repeated);
+    assert_eq!(harness.say(id, token, failed(true)).await, REPEATED);
     let for_good = harness.say(id, token, failed(false)).await;
-    assert_eq!(for_good, Settled::Stale { state: State::Pending }, "it is to be tried again");
+    assert_eq!(for_good, stale(State::Pending), "it is to be tried again");
     let waiting = harness.task(id).await;
     assert_eq!((waiting.state(), waiting.retry_count()), (State::Pending, 1));
     harness.clock.advance_millis(1_000);
     let again = harness.lease("default", 1).await.remove(0);
     assert!(again.position.version > token);
     // The first worker still repeats what was accepted, also while the second one runs.
-    assert_eq!(harness.say(id, token, failed(true)).await, Settled::Repeated);
-    assert_eq!(harness.say(id, token, completed("1")).await, Settled::Stale { state: State::Running });
+    assert_eq!(harness.say(id, token, failed(true)).await, REPEATED);
+    assert_eq!(harness.say(id, token, completed("1")).await, stale(State::Running));
     assert_eq!(harness.say(id, again.position.version, completed("1")).await, COMPLETED);
 }
 
@@ -98,7 +108,7 @@ async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
 async fn a_failure_not_worth_retrying_is_a_dead_letter() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
-    assert_eq!(harness.say(id, token, failed(false)).await, Settled::Done { to: State::DeadLettered });
+    assert_eq!(harness.say(id, token, failed(false)).await, Ok(Settled::ended(RunEnd::DeadLettered)));
     assert_eq!(harness.task(id).await.state(), State::DeadLettered);
 }
 
@@ -106,8 +116,8 @@ async fn a_failure_not_worth_retrying_is_a_dead_letter() {
 async fn a_release_is_not_counted() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
-    assert_eq!(harness.say(id, token, Outcome::Released).await, RETRIED);
-    assert_eq!(harness.say(id, token, Outcome::Released).await, Settled::Repeated);
+    assert_eq!(harness.say(id, token, RELEASED).await, Ok(Settled::ended(RunEnd::Released)));
+    assert_eq!(harness.say(id, token, RELEASED).await, REPEATED);
     let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
 }
@@ -117,11 +127,11 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(30_000);
-    let beat = || Outcome::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
+    let beat = || WorkerReport::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
     let expires = punctual_testkit::fixtures::at(90_000);
-    assert_eq!(harness.say(id, token, beat()).await, Settled::Extended { lease_expires_at: expires });
-    assert_eq!(harness.say(id, token - 1, beat()).await, Settled::Stale { state: State::Running });
-    assert_eq!(harness.say(TaskId::new(), token, beat()).await, Settled::NotFound);
+    assert_eq!(harness.say(id, token, beat()).await, Ok(Settled::extended(expires)));
+    assert_eq!(harness.say(id, token - 1, beat()).await, stale(State::Running));
+    assert_eq!(harness.say(TaskId::new(), token, beat()).await, NOT_FOUND);
     let task = harness.task(id).await;
     assert_eq!((task.progress, task.checkpoint), (Some(json("0.5")), Some(json(r#"{"at":7}"#))));
 }
@@ -129,16 +139,16 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
 #[tokio::test]
 async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
     for outcome in
-        [completed("1"), failed(true), Outcome::Released, Outcome::Heartbeat { progress: None, checkpoint: None }]
+        [completed("1"), failed(true), RELEASED, WorkerReport::Heartbeat { progress: None, checkpoint: None }]
     {
         let mut harness = Harness::new();
         let (id, token) = harness.running().await;
         harness.cancel(id).await;
         assert_eq!(harness.task(id).await.state(), State::Running);
-        assert_eq!(harness.say(id, token, outcome.clone()).await, Settled::Cancelled);
+        assert_eq!(harness.say(id, token, outcome.clone()).await, CANCELLED);
         let task = harness.task(id).await;
         assert_eq!((task.state(), task.result), (State::Cancelled, None));
-        assert_eq!(harness.say(id, token, outcome).await, Settled::Cancelled);
+        assert_eq!(harness.say(id, token, outcome).await, CANCELLED);
     }
 }
 
@@ -146,9 +156,9 @@ async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
 async fn another_tenants_task_is_not_found() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
-    let item = || Settlement { id, token, outcome: completed("1") };
+    let item = || Settlement { id, token, report: completed("1") };
     let answers = harness.settler.settle("somebody else", vec![item()]).await.unwrap();
-    assert_eq!(answers, [Settled::NotFound]);
+    assert_eq!(answers, [NOT_FOUND]);
     assert_eq!(harness.task(id).await.state(), State::Running);
     assert_eq!(harness.settler.settle(TENANT, vec![item()]).await.unwrap(), [COMPLETED]);
 }
@@ -159,15 +169,15 @@ async fn a_batch_is_answered_item_by_item() {
     let (first, first_token) = harness.running().await;
     let (second, second_token) = harness.running().await;
     let items = vec![
-        Settlement { id: first, token: first_token, outcome: completed("1") },
-        Settlement { id: TaskId::new(), token: 3, outcome: completed("1") },
-        Settlement { id: second, token: second_token, outcome: failed(true) },
-        Settlement { id: second, token: second_token + 5, outcome: completed("1") },
-        Settlement { id: first, token: first_token, outcome: completed("1") },
+        Settlement { id: first, token: first_token, report: completed("1") },
+        Settlement { id: TaskId::new(), token: 3, report: completed("1") },
+        Settlement { id: second, token: second_token, report: failed(true) },
+        Settlement { id: second, token: second_token + 5, report: completed("1") },
+        Settlement { id: first, token: first_token, report: completed("1") },
     ];
     let answers = harness.settler.settle(TENANT, items).await.unwrap();
     assert!(
-        matches!(answers[..], [COMPLETED, Settled::NotFound, RETRIED, Settled::Stale { .. }, Settled::Repeated]),
+        matches!(answers[..], [COMPLETED, NOT_FOUND, RETRIED, Err(SettleRefusal::Stale { .. }), REPEATED]),
         "{answers:?}"
     );
 }
@@ -175,18 +185,18 @@ async fn a_batch_is_answered_item_by_item() {
 /// As if they came one after the other: nothing that is said of a run after its end has an effect, whatever it is.
 #[tokio::test]
 async fn what_a_batch_says_of_one_run_is_taken_in_order() {
-    let beat = |progress: &str| Outcome::Heartbeat { progress: Some(json(progress)), checkpoint: None };
+    let beat = |progress: &str| WorkerReport::Heartbeat { progress: Some(json(progress)), checkpoint: None };
     let mut harness = Harness::new();
-    for end in [completed("1"), failed(true), Outcome::Released] {
+    for end in [completed("1"), failed(true), RELEASED] {
         let (id, token) = harness.running().await;
         let said = [beat("1"), beat("2"), end.clone(), beat("3"), completed("2"), failed(false), end.clone()];
-        let items = said.into_iter().map(|outcome| Settlement { id, token, outcome }).collect();
+        let items = said.into_iter().map(|report| Settlement { id, token, report }).collect();
         let answers = harness.settler.settle(TENANT, items).await.unwrap();
-        let extended = |answer: &Settled| matches!(answer, Settled::Extended { .. });
+        let extended = |answer: &SettleResult| answer.is_ok_and(|settled| settled.lease_expires_at.is_some());
         assert!(answers[..2].iter().all(extended), "{end:?}: {answers:?}");
-        assert!(matches!(answers[2], Settled::Done { .. }), "{end:?}: {answers:?}");
-        assert!(answers[3..6].iter().all(|answer| matches!(answer, Settled::Stale { .. })), "{end:?}: {answers:?}");
-        assert_eq!(answers[6], Settled::Repeated, "{end:?}");
+        assert!(answers[2].is_ok_and(|settled| settled.end.is_some()), "{end:?}: {answers:?}");
+        assert!(answers[3..6].iter().all(|answer| matches!(answer, Err(SettleRefusal::Stale { .. }))), "{end:?}: {answers:?}");
+        assert_eq!(answers[6], REPEATED, "{end:?}");
         let task = harness.task(id).await;
         assert_eq!((task.progress, task.position.version), (Some(json("2")), token + 1), "{end:?}");
         harness.cancel_if_waiting(id).await;
@@ -198,8 +208,8 @@ async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_sti
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(60_000);
-    let beat = Outcome::Heartbeat { progress: Some(json("1")), checkpoint: None };
-    assert_eq!(harness.say(id, token, beat).await, Settled::Stale { state: State::Running });
+    let beat = WorkerReport::Heartbeat { progress: Some(json("1")), checkpoint: None };
+    assert_eq!(harness.say(id, token, beat).await, stale(State::Running));
     assert_eq!(harness.task(id).await.progress, None);
     assert_eq!(harness.say(id, token, completed("1")).await, COMPLETED);
 }

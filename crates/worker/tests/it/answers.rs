@@ -1,13 +1,13 @@
 //! What an answer means, over the wire.
 
 use punctual_core::json::Json;
+use punctual_core::run_end::RunOutcome;
 use punctual_core::task::limits;
 use punctual_testkit::sink::{Answer, Sink};
-use punctual_worker::outcome::Outcome;
 
 use crate::support::{call, failed, failure};
 
-async fn answered(answer: Answer) -> Outcome {
+async fn answered(answer: Answer) -> RunOutcome {
     let sink = Sink::start();
     sink.answer("/", answer);
     let outcome = call(&sink.url("/")).await;
@@ -18,7 +18,7 @@ async fn answered(answer: Answer) -> Outcome {
 #[tokio::test]
 async fn a_status_decides() {
     for status in [200, 201, 202, 204, 299] {
-        let wanted = Outcome::Completed { result: None, http_status: status };
+        let wanted = RunOutcome::Completed { result: None, http_status: Some(status) };
         assert_eq!(answered(Answer::status(status)).await, wanted);
     }
     for (status, code, retryable) in [
@@ -51,7 +51,7 @@ async fn a_json_body_is_the_result() {
         (over.as_str(), None),
     ] {
         let result = result.map(|text| Json::parse(text).unwrap());
-        let wanted = Outcome::Completed { result, http_status: 200 };
+        let wanted = RunOutcome::Completed { result, http_status: Some(200) };
         assert!(answered(Answer::status(200).body(body)).await == wanted, "{} bytes", body.len());
     }
 }
@@ -84,7 +84,7 @@ async fn retry_after_is_honoured_where_it_means_something() {
 #[tokio::test]
 async fn a_202_may_say_that_it_goes_on() {
     let going_on = Answer::status(202).header("Punctual-Completion", "async");
-    assert_eq!(answered(going_on).await, Outcome::Accepted);
+    assert_eq!(answered(going_on).await, RunOutcome::Accepted);
     let unknown = Answer::status(202).header("Punctual-Completion", "later");
-    assert_eq!(answered(unknown).await, Outcome::Completed { result: None, http_status: 202 });
+    assert_eq!(answered(unknown).await, RunOutcome::Completed { result: None, http_status: Some(202) });
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use punctual_core::run_end::RunOutcome;
 use punctual_core::trail::FailedHow;
 use punctual_testkit::sink::{Answer, Sink};
-use punctual_worker::outcome::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
@@ -69,7 +69,7 @@ async fn a_flood_of_1xx_times_out() {
 async fn an_endless_body_is_cut_and_the_status_stands() {
     let sink = Sink::start();
     sink.answer("/", Answer::endless());
-    assert_eq!(call(&sink.url("/")).await, Outcome::Completed { result: None, http_status: 200 });
+    assert_eq!(call(&sink.url("/")).await, RunOutcome::Completed { result: None, http_status: Some(200) });
 
     let server = Raw::serve(|mut stream| async move {
         read_request(&mut stream).await?;

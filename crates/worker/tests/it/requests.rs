@@ -1,12 +1,9 @@
 //! What a webhook receives.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 
-use punctual_core::networks::AllowedNetworks;
 use punctual_testkit::fixtures::START;
 use punctual_testkit::sink::Sink;
-use punctual_worker::{Signer, WebhookConfig, Webhooks};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
@@ -95,27 +92,6 @@ async fn the_submitters_headers_override_none_of_ours() {
     for absent in ["transfer-encoding", "connection", "punctual-made-up", "webhook-signature", "x-split"] {
         assert!(hit.values(absent).is_empty(), "{absent}");
     }
-}
-
-struct Letters;
-
-impl Signer for Letters {
-    fn sign(&self, tenant: &str, id: &str, timestamp: i64, body: &[u8]) -> Option<String> {
-        Some(format!("v1,{tenant}.{id}.{timestamp}.{}", body.len()))
-    }
-}
-
-#[tokio::test]
-async fn a_signer_signs_what_is_sent() {
-    let sink = Sink::start();
-    let task = task(&sink.url("/"));
-    webhooks();
-    let config = WebhookConfig { allowed: AllowedNetworks::loopback(), ..WebhookConfig::default() };
-    let signing = Webhooks::new(config, Some(Arc::new(Letters))).unwrap();
-    signing.call(&task, now(), Instant::now() + AMPLE).await;
-    let hits = sink.hits("/");
-    let signed = format!("v1,acme.{}.{}.8", hits[0].header("webhook-id"), hits[0].header("webhook-timestamp"));
-    assert_eq!(hits[0].header("webhook-signature"), signed);
 }
 
 #[tokio::test]

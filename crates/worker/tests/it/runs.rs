@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use punctual_core::run_end::RunEnd;
 use punctual_core::state::{Event, Failure, State};
 use punctual_core::trail::{FailedHow, RunError};
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{self, json, retry_policy};
 use punctual_testkit::sink::{Answer, Sink};
-use punctual_worker::Ended;
 
 use crate::bench::{Bench, LATE};
 use crate::support::{AMPLE, Gate};
@@ -31,7 +31,7 @@ async fn a_task_is_called_and_completed() {
     assert_eq!((end.outcome, end.http_status), ("completed", Some(201)));
     bench.until_idle(&sink.url("")).await;
     bench.stop(worker).await;
-    assert_eq!(bench.deps.stats.ended(Ended::Completed), 1);
+    assert_eq!(bench.deps.stats.ended(RunEnd::Completed), 1);
     assert_eq!(bench.lateness.load(Ordering::Relaxed), u64::try_from(LATE).unwrap());
 }
 
@@ -57,7 +57,7 @@ async fn a_failure_is_retried_or_buried() {
     }
     bench.until_idle(&sink.url("")).await;
     bench.stop(worker).await;
-    assert_eq!((bench.deps.stats.ended(Ended::Retried), bench.deps.stats.ended(Ended::DeadLettered)), (4, 1));
+    assert_eq!((bench.deps.stats.ended(RunEnd::Retried), bench.deps.stats.ended(RunEnd::DeadLettered)), (4, 1));
 }
 
 #[tokio::test]
@@ -88,7 +88,7 @@ async fn a_202_may_keep_its_task_running_and_frees_its_place() {
     bench.until_idle(&sink.url("")).await;
     bench.stop(worker).await;
     assert_eq!(bench.get(first).await.state(), State::Running);
-    assert_eq!(bench.deps.stats.ended(Ended::Accepted), 1);
+    assert_eq!(bench.deps.stats.ended(RunEnd::Accepted), 1);
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn a_task_cancelled_while_it_runs_ends_cancelled() {
     let task = bench.until(ids[0], State::Cancelled).await;
     assert_eq!(task.result, None, "what came of it is discarded");
     bench.stop(worker).await;
-    assert_eq!(bench.deps.stats.ended(Ended::Cancelled), 1);
+    assert_eq!(bench.deps.stats.ended(RunEnd::Cancelled), 1);
 }
 
 #[tokio::test]
@@ -142,7 +142,7 @@ async fn an_outcome_that_comes_too_late_changes_nothing() {
     bench.stop(worker).await;
     let after = bench.get(ids[0]).await;
     assert_eq!((after.position, after.due_at), (before.position, before.due_at));
-    assert_eq!(bench.deps.stats.ended(Ended::Lost), 1);
+    assert_eq!(bench.deps.stats.ended(RunEnd::Stale), 1);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
 }
 
 async fn all_completed(bench: &Bench, all: u64) {
-    eventually("all completed", AMPLE, async || match bench.deps.stats.ended(Ended::Completed) {
+    eventually("all completed", AMPLE, async || match bench.deps.stats.ended(RunEnd::Completed) {
         completed if completed == all => Ok(()),
         completed => Err(completed.to_string()),
     })

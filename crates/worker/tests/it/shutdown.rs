@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use punctual_core::broker::WEBHOOK_POOL;
+use punctual_core::run_end::RunEnd;
 use punctual_core::state::State;
 use punctual_core::trail::{Actor, Step};
 use punctual_testkit::fixtures;
 use punctual_testkit::sink::{Answer, Sink};
-use punctual_worker::{Ended, Report};
+use punctual_worker::Report;
 
 use crate::bench::Bench;
 use crate::support::{AMPLE, Gate};
@@ -47,7 +48,7 @@ async fn what_does_not_end_in_time_is_given_back_uncounted() {
     }
     bench.until_idle(&sink.url("")).await;
     assert_eq!(bench.deps.broker.depth(WEBHOOK_POOL).await.unwrap(), 0);
-    assert_eq!((sink.hits("/hook").len(), bench.deps.stats.ended(Ended::GivenBack)), (2, 2));
+    assert_eq!((sink.hits("/hook").len(), bench.deps.stats.ended(RunEnd::GivenBack)), (2, 2));
 }
 
 #[tokio::test]

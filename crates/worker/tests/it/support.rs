@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use punctual_core::lane::{Lane, LaneId};
 use punctual_core::networks::AllowedNetworks;
+use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::state::{Position, State};
 use punctual_core::task::{Callback, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_testkit::fixtures::{self, START};
-use punctual_worker::outcome::{Answer, Failed, Outcome};
+use punctual_worker::answer::{CallResult, judge};
 use punctual_worker::{WebhookConfig, Webhooks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -57,21 +58,21 @@ pub fn client(allowed: AllowedNetworks) -> Webhooks {
     // Only the first of many tests installs it.
     rustls::crypto::ring::default_provider().install_default().ok();
     let config = WebhookConfig { allowed, connect_timeout: AMPLE, ..WebhookConfig::default() };
-    Webhooks::new(config, None).expect("a client can be built")
+    Webhooks::new(config).expect("a client can be built")
 }
 
 /// The call of a URL, with ample time.
-pub async fn call(url: &str) -> Outcome {
+pub async fn call(url: &str) -> RunOutcome {
     call_within(url, AMPLE).await
 }
 
 /// The call of a URL.
-pub async fn call_within(url: &str, time: Duration) -> Outcome {
+pub async fn call_within(url: &str, time: Duration) -> RunOutcome {
     judged(webhooks().call(&task(url), now(), Instant::now() + time).await)
 }
 
-pub fn judged(answer: Answer) -> Outcome {
-    Outcome::of(answer, now())
+pub fn judged(result: CallResult) -> RunOutcome {
+    judge(result, now())
 }
 
 pub fn now() -> Timestamp {
@@ -79,16 +80,16 @@ pub fn now() -> Timestamp {
 }
 
 #[track_caller]
-pub fn failed(outcome: Outcome) -> Failed {
+pub fn failed(outcome: RunOutcome) -> RunFailure {
     match outcome {
-        Outcome::Failed(failed) => failed,
+        RunOutcome::Failed(failed) => failed,
         other => panic!("should have failed: {other:?}"),
     }
 }
 
 /// The code, the status and whether it is tried again.
 #[track_caller]
-pub fn failure(outcome: Outcome) -> (String, Option<u16>, bool) {
+pub fn failure(outcome: RunOutcome) -> (String, Option<u16>, bool) {
     let failed = failed(outcome);
     (failed.error.code.into_owned(), failed.http_status, failed.retryable)
 }

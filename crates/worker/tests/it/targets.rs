@@ -3,8 +3,8 @@
 use std::process::Command;
 
 use punctual_core::networks::AllowedNetworks;
+use punctual_core::run_end::RunOutcome;
 use punctual_testkit::sink::Sink;
-use punctual_worker::outcome::Outcome;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
@@ -20,7 +20,7 @@ async fn a_forbidden_target_sees_no_connection() {
         for scheme in ["http", "https"] {
             let task = task(&format!("{scheme}://{host}:{port}/"));
             let outcome = judged(guarded.call(&task, now(), Instant::now() + AMPLE).await);
-            let Outcome::Failed(failed) = outcome.clone() else { panic!("{host}: {outcome:?}") };
+            let RunOutcome::Failed(failed) = outcome.clone() else { panic!("{host}: {outcome:?}") };
             words.push(failed.error.message.into_owned());
             assert_eq!(failure(outcome), ("blocked_target".to_owned(), None, false), "{host}");
         }
@@ -34,7 +34,7 @@ async fn a_forbidden_target_sees_no_connection() {
 async fn a_name_is_called_at_an_address_that_passed() {
     let sink = Sink::start();
     let url = sink.url("/").replace("127.0.0.1", "localhost");
-    assert!(matches!(call(&url).await, Outcome::Completed { .. }));
+    assert!(matches!(call(&url).await, RunOutcome::Completed { .. }));
     assert!(sink.hits("/")[0].header("host").starts_with("localhost:"));
 }
 
@@ -74,6 +74,6 @@ async fn without_certificates_and_despite_proxies_plain_http_works() {
         return;
     }
     let sink = Sink::start();
-    assert!(matches!(call(&sink.url("/")).await, Outcome::Completed { .. }));
+    assert!(matches!(call(&sink.url("/")).await, RunOutcome::Completed { .. }));
     assert_eq!(sink.hits("/").len(), 1);
 }

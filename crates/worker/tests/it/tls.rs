@@ -3,13 +3,13 @@
 //! `localhost.crt` is signed with its own key, `localhost.key`; only the process below that
 //! is told to takes it for a root.
 
+use punctual_core::run_end::RunOutcome;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use punctual_worker::outcome::Outcome;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
@@ -77,7 +77,7 @@ async fn a_known_certificate_is_believed_for_its_own_host() {
     }
     let server = Secure::start("127.0.0.1");
     for url in [server.url(), server.url().replace("127.0.0.1", "localhost")] {
-        assert_eq!(call(&url).await, Outcome::Completed { result: None, http_status: 204 }, "{url}");
+        assert_eq!(call(&url).await, RunOutcome::Completed { result: None, http_status: Some(204) }, "{url}");
     }
     let other = Secure::start("127.0.0.2");
     assert_eq!(failed(call(&other.url()).await).error.code, "tls_failed");

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::run_end::RunEnd;
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_testkit::fixtures;
 use punctual_testkit::sink::{Answer, Sink};
-use punctual_worker::Ended;
 
 use crate::bench::Bench;
 use crate::faulty::{Fate, Faulty};
@@ -43,7 +43,7 @@ async fn a_store_that_does_not_answer_is_asked_again() {
     bench.until(ids[0], State::Completed).await;
     bench.stop(worker).await;
     assert_eq!(sink.hits("/hook").len(), 1);
-    assert_eq!(bench.deps.stats.ended(Ended::Completed), 1);
+    assert_eq!(bench.deps.stats.ended(RunEnd::Completed), 1);
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn the_end_does_not_wait_for_a_store_that_hangs() {
     let ((mut bench, faulty), sink) = (faulty(), Sink::start());
     sink.script("/hook", [Answer::status(200), Answer::hang()]);
     bench.config.drain = Duration::from_millis(50);
-    bench.config.goodbye = Duration::from_millis(50);
+    bench.config.flush = Duration::from_millis(50);
     bench.submit(fixtures::task().push(&sink.url("")).times(2)).await;
     faulty.applies.lock().unwrap().extend([Fate::Hangs; 100]);
     let worker = bench.start();

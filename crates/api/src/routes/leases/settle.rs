@@ -1,4 +1,7 @@
-//! Pull workers tell what became of their runs: many in a call, or one at the task's own address.
+//! Pull workers report on their runs: many in a call, or one at the task's own address.
+//!
+//! Every route checks its items and hands them to the lease settler, which decides. Each item is
+//! answered by itself: a bad one does not touch the others.
 
 use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
@@ -9,10 +12,9 @@ use punctual_client::{
 };
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Route;
-use punctual_core::state::State as TaskState;
-use punctual_core::task::{Task as StoredTask, limits};
+use punctual_core::task::limits;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::settle::{Outcome, Settled, Settlement};
+use punctual_scheduler::settle::SettleRefusal;
 
 use super::settlement::settlement;
 use crate::answer::json;
@@ -209,90 +211,30 @@ async fn settle_one(api: &Api, tenant: &str, item: SettleItem) -> Result<(Task, 
 /// Accepted, for a heartbeat with the end of its lease; or why not.
 type Answer = Result<Option<Timestamp>, Problem>;
 
-/// Settles what can be settled, and answers every item in order.
+/// Settles the valid items, and answers every item in order.
 async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<Vec<Answer>, Problem> {
-    let mut answers: Vec<Answer> = Vec::with_capacity(items.len());
-    let mut open = Vec::with_capacity(items.len());
-    for (place, item) in items.into_iter().enumerate() {
-        answers.push(settlement(item).map(|settlement| {
-            open.push((place, settlement));
-            None
-        }));
+    let mut settlements = Vec::with_capacity(items.len());
+    let mut check = |item| settlement(item).map(|settlement| settlements.push(settlement));
+    let checked: Vec<Result<(), Problem>> = items.into_iter().map(&mut check).collect();
+    let mut settled = Vec::new();
+    if !settlements.is_empty() {
+        settled = api.settler.settle(tenant, settlements).await?;
     }
-    answer_the_flood(api, tenant, &mut open, &mut answers).await?;
-    if open.is_empty() {
-        return Ok(answers);
+    for end in settled.iter().filter_map(|settled| settled.ok()?.end) {
+        api.metrics.settled(end.metric_label(), 1);
     }
-    let place_of = |(place, settlement): &(usize, Settlement)| {
-        (*place, settlement.id, settlement.token, matches!(settlement.outcome, Outcome::Released))
-    };
-    let places: Vec<_> = open.iter().map(place_of).collect();
-    let settlements = open.into_iter().map(|(_, settlement)| settlement).collect();
-    let settled = api.settler.settle(tenant, settlements).await?;
-    for ((place, id, token, released), settled) in places.into_iter().zip(settled) {
-        match settled {
-            Settled::Extended { .. } => api.beats.written(id, token),
-            Settled::Done { to } => {
-                api.metrics.settled(word(to, released), 1);
-                api.beats.forget(id, token);
-            }
-            _ => api.beats.forget(id, token),
-        }
-        answers[place] = told(&settled);
-    }
-    Ok(answers)
+    let mut settled = settled.into_iter();
+    let mut answer = || settled.next().expect("invariant: every settlement is answered").map_err(problem);
+    Ok(checked.into_iter().map(|checked| checked.and_then(|()| Ok(answer()?.lease_expires_at))).collect())
 }
 
-/// Answers the heartbeats that come in a flood by reading their tasks; whatever is not as it was for the last one that
-/// was written stays open.
-async fn answer_the_flood(
-    api: &Api,
-    tenant: &str,
-    open: &mut Vec<(usize, Settlement)>,
-    answers: &mut [Answer],
-) -> Result<(), Problem> {
-    let is_plain = |outcome: &Outcome| matches!(outcome, Outcome::Heartbeat { progress: None, checkpoint: None });
-    let floods = |item: &Settlement| is_plain(&item.outcome) && api.beats.are_enough(item.id, item.token);
-    let (flood, rest): (Vec<_>, Vec<_>) = std::mem::take(open).into_iter().partition(|(_, item)| floods(item));
-    *open = rest;
-    if flood.is_empty() {
-        return Ok(());
-    }
-    let tasks = api.store.get(tenant, flood.iter().map(|(_, item)| item.id).collect()).await?;
-    for ((place, item), task) in flood.into_iter().zip(tasks) {
-        match task.and_then(|task| lease_end(&task, item.token, api.clock.now())) {
-            Some(lease_expires_at) => answers[place] = Ok(Some(lease_expires_at)),
-            None => open.push((place, item)),
-        }
-    }
-    Ok(())
-}
-
-/// The end of the lease of `token`, if it holds the task and may go on.
-fn lease_end(task: &StoredTask, token: u64, now: Timestamp) -> Option<Timestamp> {
-    let hold = task.hold.as_ref().filter(|_| task.position.is_held_by(token))?;
-    Some(hold.expires_at).filter(|expires_at| *expires_at > now)
-}
-
-/// The word under which the end of a run is counted: the same that the webhook workers use.
-fn word(to: TaskState, released: bool) -> &'static str {
-    match to {
-        TaskState::Completed => "completed",
-        TaskState::Pending if released => "given_back",
-        TaskState::Pending => "retried",
-        _ => "dead_lettered",
-    }
-}
-
-fn told(settled: &Settled) -> Answer {
-    match settled {
-        Settled::Done { .. } | Settled::Repeated => Ok(None),
-        Settled::Extended { lease_expires_at } => Ok(Some(*lease_expires_at)),
-        Settled::Stale { state } => {
+fn problem(refusal: SettleRefusal) -> Problem {
+    match refusal {
+        SettleRefusal::Stale { state } => {
             let detail = format!("the token does not hold the task any more; the task is {}", state.as_str());
-            Err(Problem::new(Code::StaleToken, detail))
+            Problem::new(Code::StaleToken, detail)
         }
-        Settled::Cancelled => Err(Problem::new(Code::Cancelled, "the task was cancelled; stop working on it")),
-        Settled::NotFound => Err(Problem::no_such_task()),
+        SettleRefusal::Cancelled => Problem::new(Code::Cancelled, "the task was cancelled; stop working on it"),
+        SettleRefusal::NotFound => Problem::no_such_task(),
     }
 }

@@ -1,13 +1,16 @@
-//! What a worker says of one run, checked.
+//! Checks what a pull worker reports about one run, and makes a [`Settlement`] of it.
+//!
+//! The settle routes call it. It reports all faults of an item at once.
 
 use std::borrow::Cow;
 
 use punctual_client::lease::WorkerError;
 use punctual_client::{Fault, SettleItem, SettleOutcome};
 use punctual_core::json::Json;
+use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
-use punctual_core::trail::RunError;
-use punctual_scheduler::settle::{Outcome, Settlement};
+use punctual_core::trail::{FailedHow, RunError};
+use punctual_scheduler::settle::{Settlement, WorkerReport};
 
 use crate::problem::{Code, Problem};
 
@@ -26,10 +29,12 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
             return Err(Problem::new(Code::TooLarge, format!("{} {message}", &pointer[1..])).at(pointer, message));
         }
     }
-    let outcome = match item.outcome {
-        SettleOutcome::Completed => Outcome::Completed { result: item.result },
-        SettleOutcome::Released => Outcome::Released,
-        SettleOutcome::Heartbeat => Outcome::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
+    let report = match item.outcome {
+        SettleOutcome::Completed => {
+            WorkerReport::Ended(RunOutcome::Completed { result: item.result, http_status: None })
+        }
+        SettleOutcome::Released => WorkerReport::Ended(RunOutcome::Released),
+        SettleOutcome::Heartbeat => WorkerReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
                 let millis = seconds.to_millis_within(0, RETRY_AFTER);
@@ -40,11 +45,17 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
                 millis
             });
             let error = run_error(item.error, &mut faults);
-            Outcome::Failed { error, retryable: item.retryable.unwrap_or(true), retry_after_millis }
+            WorkerReport::Ended(RunOutcome::Failed(RunFailure {
+                how: FailedHow::Failed,
+                error,
+                http_status: None,
+                retryable: item.retryable.unwrap_or(true),
+                retry_after_millis,
+            }))
         }
     };
     if faults.is_empty() {
-        Ok(Settlement { id: item.task_id, token: item.token, outcome })
+        Ok(Settlement { id: item.task_id, token: item.token, report })
     } else {
         Err(Problem::invalid(faults))
     }
@@ -114,22 +125,24 @@ mod tests {
 
     use super::*;
 
-    fn settled(mut item: Value) -> Result<Outcome, Problem> {
+    fn settled(mut item: Value) -> Result<WorkerReport, Problem> {
         item["task_id"] = json!(TaskId::new());
         item["token"] = json!(3);
-        settlement(serde_json::from_str(&item.to_string()).unwrap()).map(|settlement| settlement.outcome)
+        settlement(serde_json::from_str(&item.to_string()).unwrap()).map(|settlement| settlement.report)
     }
 
     fn pointers(problem: &Problem) -> Vec<&str> {
         problem.errors().iter().map(|fault| fault.pointer.as_str()).collect()
     }
 
+    fn failed(item: Value) -> RunFailure {
+        let WorkerReport::Ended(RunOutcome::Failed(failure)) = settled(item).unwrap() else { panic!("not a failure") };
+        failure
+    }
+
     #[test]
     fn a_bare_failure_is_a_retryable_one() {
-        let Outcome::Failed { error, retryable, retry_after_millis } = settled(json!({"outcome": "failed"})).unwrap()
-        else {
-            panic!()
-        };
+        let RunFailure { error, retryable, retry_after_millis, .. } = failed(json!({"outcome": "failed"}));
         assert_eq!((error.code.as_ref(), error.message.as_ref(), error.details), ("failed", "", None));
         assert_eq!((retryable, retry_after_millis), (true, None));
     }
@@ -138,9 +151,7 @@ mod tests {
     fn long_texts_are_cut_and_not_refused() {
         let error =
             json!({"code": "é".repeat(100), "message": "é".repeat(5_000), "details": {"trace": "\"".repeat(9_000)}});
-        let Outcome::Failed { error, .. } = settled(json!({"outcome": "failed", "error": error})).unwrap() else {
-            panic!()
-        };
+        let RunFailure { error, .. } = failed(json!({"outcome": "failed", "error": error}));
         assert_eq!(
             (error.code.chars().count(), error.message.chars().count()),
             (limits::ERROR_CODE, limits::ERROR_TEXT)
@@ -151,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_of_a_failure_are_told() {
+    fn all_faults_of_a_failure_are_reported() {
         let error = json!({"code": "a\0", "message": "b\0"});
         let item = json!({"outcome": "failed", "error": error, "retry_after_seconds": -1, "result": 1});
         let problem = settled(item).unwrap_err();
@@ -160,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_outcome_is_refused() {
+    fn a_field_of_another_outcome_is_refused() {
         for (item, pointer) in [
             (json!({"outcome": "completed", "progress": 1}), "/progress"),
             (json!({"outcome": "released", "retryable": true}), "/retryable"),

@@ -1,0 +1,230 @@
+//! The end of a run, in one vocabulary for workers, settlers, metrics and breakers.
+//!
+//! A worker reports a [`RunOutcome`]. [`RunOutcome::end_run`] asks the state machine what follows from
+//! it, and returns the change to write together with the [`RunEnd`]: what became of the run. Both
+//! settlers call it. Metrics and breakers know nothing of a run but its `RunEnd`. Pure.
+
+use crate::json::Json;
+use crate::retry::RetryPolicy;
+use crate::state::{By, Change, Event, Failure, Position, State, transition};
+use crate::trail::{FailedHow, RunError};
+
+/// What a worker reports about a run that it will not go on with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunOutcome {
+    /// The run succeeded.
+    Completed {
+        /// What it returned.
+        result: Option<Json>,
+        /// The status the webhook answered, if it was one.
+        http_status: Option<u16>,
+    },
+    /// The webhook accepted the task for later completion. The run goes on without the caller.
+    Accepted,
+    /// The run failed.
+    Failed(RunFailure),
+    /// The pull worker that holds the task gives it back. The attempt is not counted.
+    Released,
+    /// The node gives the task back, because it shuts down. The attempt is not counted.
+    GivenBack,
+}
+
+/// How and why a run failed, as its worker knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFailure {
+    /// Whether it failed, timed out or was lost.
+    pub how: FailedHow,
+    /// What went wrong.
+    pub error: RunError<'static>,
+    /// The status the webhook answered, if it answered.
+    pub http_status: Option<u16>,
+    /// Whether another attempt could succeed.
+    pub retryable: bool,
+    /// The delay that the worker or the webhook asked for.
+    pub retry_after_millis: Option<u64>,
+}
+
+impl RunOutcome {
+    /// Ends the run of a task at `position`: the change to write, and what becomes of the run when it is
+    /// applied. None if the run goes on (it was accepted), or does not run. `is_under_breaker` is called
+    /// for failures only; `random` is any number.
+    pub fn end_run(
+        self,
+        position: &Position,
+        policy: RetryPolicy,
+        is_under_breaker: impl FnOnce() -> bool,
+        random: u64,
+        by: &By<'_>,
+    ) -> Option<(Change, RunEnd)> {
+        let mut returned = None;
+        let event = match self {
+            Self::Accepted => return None,
+            Self::Completed { result, http_status } => Event::Complete { result, http_status },
+            Self::Failed(failure) => Event::Fail(Failure {
+                how: failure.how,
+                error: failure.error,
+                http_status: failure.http_status,
+                retryable: failure.retryable,
+                retry_after_millis: failure.retry_after_millis,
+                policy,
+                // Only lost workers make a task poison, and this one has reported.
+                poison_after: 0,
+                is_under_breaker: is_under_breaker(),
+                dice: random,
+            }),
+            Self::Released => {
+                returned = Some(RunEnd::Released);
+                Event::GiveBack(by.now)
+            }
+            Self::GivenBack => {
+                returned = Some(RunEnd::GivenBack);
+                Event::GiveBack(by.now)
+            }
+        };
+        let change = transition(position, event, by).ok()?;
+        let end = match (change.to, returned) {
+            (State::Pending, Some(returned)) => returned,
+            (State::Completed, _) => RunEnd::Completed,
+            (State::Cancelled, _) => RunEnd::Cancelled,
+            (to, _) => RunEnd::failed(to),
+        };
+        Some((change, end))
+    }
+}
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// It succeeded.
+    Completed,
+    /// The webhook accepted it for later completion: the target is well, the result is not known yet.
+    Accepted,
+    /// It failed, and another attempt follows.
+    Retried,
+    /// It failed, and no attempt follows.
+    DeadLettered,
+    /// The node gave the task back before the run came to anything. It says nothing about its target.
+    GivenBack,
+    /// The pull worker gave the task back. It says nothing about its target, and may happen every time.
+    Released,
+    /// The run was asked to stop.
+    Cancelled,
+    /// The task had changed meanwhile, and the outcome was discarded.
+    Stale,
+}
+
+impl RunEnd {
+    /// All of them.
+    pub const ALL: [RunEnd; 8] = [
+        RunEnd::Completed,
+        RunEnd::Accepted,
+        RunEnd::Retried,
+        RunEnd::DeadLettered,
+        RunEnd::GivenBack,
+        RunEnd::Released,
+        RunEnd::Cancelled,
+        RunEnd::Stale,
+    ];
+
+    /// The end of a run that failed, when its task goes to this state.
+    pub const fn failed(to: State) -> Self {
+        if matches!(to, State::Pending) { RunEnd::Retried } else { RunEnd::DeadLettered }
+    }
+
+    /// Whether the run failed.
+    pub const fn is_failure(self) -> bool {
+        matches!(self, RunEnd::Retried | RunEnd::DeadLettered)
+    }
+
+    /// The value of the metrics' label `outcome`. Two differ from our words, since labels are a contract:
+    /// the metric has one word for both ways to give a task back, and `lost` for a stale outcome.
+    pub const fn metric_label(self) -> &'static str {
+        match self {
+            RunEnd::Completed => "completed",
+            RunEnd::Accepted => "accepted",
+            RunEnd::Retried => "retried",
+            RunEnd::DeadLettered => "dead_lettered",
+            RunEnd::GivenBack | RunEnd::Released => "given_back",
+            RunEnd::Cancelled => "cancelled",
+            RunEnd::Stale => "lost",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::time::Timestamp;
+    use crate::trail::Actor;
+
+    const RUNNING: Position =
+        Position { state: State::Running, version: 5, attempts: 1, crashes: 0, cancel_requested: false };
+
+    fn by() -> By<'static> {
+        By { now: Timestamp::from_millis(1_000), node: NodeId::new(7), actor: Actor::Node }
+    }
+
+    fn end_of(outcome: RunOutcome, position: Position) -> Option<(State, RunEnd)> {
+        let ended = outcome.end_run(&position, RetryPolicy::default(), || false, 0, &by());
+        ended.map(|(change, end)| (change.to, end))
+    }
+
+    fn failed(retryable: bool) -> RunOutcome {
+        RunOutcome::Failed(RunFailure {
+            how: FailedHow::Failed,
+            error: RunError { code: "boom".into(), message: "it broke".into(), details: None },
+            http_status: None,
+            retryable,
+            retry_after_millis: None,
+        })
+    }
+
+    fn completed() -> RunOutcome {
+        RunOutcome::Completed { result: None, http_status: Some(204) }
+    }
+
+    #[test]
+    fn every_outcome_has_its_end() {
+        for (outcome, to, end) in [
+            (completed(), State::Completed, RunEnd::Completed),
+            (failed(true), State::Pending, RunEnd::Retried),
+            (failed(false), State::DeadLettered, RunEnd::DeadLettered),
+            (RunOutcome::Released, State::Pending, RunEnd::Released),
+            (RunOutcome::GivenBack, State::Pending, RunEnd::GivenBack),
+        ] {
+            assert_eq!(end_of(outcome.clone(), RUNNING), Some((to, end)), "{outcome:?}");
+            assert_eq!(end.is_failure(), matches!(outcome, RunOutcome::Failed(_)), "{outcome:?}");
+        }
+        assert_eq!(end_of(RunOutcome::Accepted, RUNNING), None, "the run goes on");
+    }
+
+    #[test]
+    fn a_run_that_was_asked_to_stop_ends_cancelled() {
+        let stopping = Position { version: 6, cancel_requested: true, ..RUNNING };
+        for outcome in [completed(), failed(true), RunOutcome::Released, RunOutcome::GivenBack] {
+            assert_eq!(end_of(outcome, stopping), Some((State::Cancelled, RunEnd::Cancelled)));
+        }
+    }
+
+    #[test]
+    fn only_a_failure_asks_for_the_breaker() {
+        let ended = |outcome: RunOutcome, is_open: fn() -> bool| {
+            let policy = RetryPolicy { max_retries: 1, ..RetryPolicy::default() };
+            outcome.end_run(&Position { attempts: 2, ..RUNNING }, policy, is_open, 0, &by()).unwrap().1
+        };
+        assert_eq!(ended(completed(), || panic!("not asked")), RunEnd::Completed);
+        assert_eq!(ended(failed(true), || false), RunEnd::DeadLettered);
+        assert_eq!(ended(failed(true), || true), RunEnd::Retried, "the attempt is not counted");
+    }
+
+    #[test]
+    fn labels_are_those_of_the_metric() {
+        let mut labels: Vec<_> = RunEnd::ALL.map(RunEnd::metric_label).into();
+        labels.dedup();
+        assert_eq!(labels, ["completed", "accepted", "retried", "dead_lettered", "given_back", "cancelled", "lost"]);
+        for (index, end) in RunEnd::ALL.into_iter().enumerate() {
+            assert_eq!(end as usize, index, "counters are indexed by it");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Judges the answer of a webhook: what it means for the task. Pure.
+//!
+//! The executor calls [`judge`] after every call.
+//!
+//! | answer | outcome |
+//! |---|---|
+//! | 2xx | completed; a JSON body within the bound is the result |
+//! | 202 with `Punctual-Completion: async` | accepted: it runs until it is settled through the API, or times out |
+//! | 408, 425, 429, 503 | retried, after the delay in `Retry-After` |
+//! | other 4xx | a dead letter at once |
+//! | 3xx | retried: redirects are not followed, and a load balancer may be recovering |
+//! | anything else, and no answer at all | retried |
+//! | a target that may not be called | a dead letter at once |
+
+use std::borrow::Cow;
+
+use punctual_core::json::Json;
+use punctual_core::retry::Jitter;
+use punctual_core::run_end::{RunFailure, RunOutcome};
+use punctual_core::task::limits;
+use punctual_core::time::Timestamp;
+use punctual_core::trail::{FailedHow, RunError};
+
+use crate::retry_after;
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallResult {
+    /// An answer, its body read as far as it is of use.
+    Answered(HttpAnswer),
+    /// No answer, or one that could not be read to its end.
+    Broken {
+        /// Its status, if it arrived.
+        status: Option<u16>,
+        /// What went wrong.
+        fault: CallFault,
+    },
+}
+
+/// The answer of a webhook.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpAnswer {
+    /// Its status.
+    pub status: u16,
+    /// Whether it said `Punctual-Completion: async`.
+    pub asynchronous: bool,
+    /// Its `Retry-After`.
+    pub retry_after: Option<String>,
+    /// Its body; none when it was larger than a result may be.
+    pub body: Option<Vec<u8>>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallFault {
+    /// It did not come within the task's timeout.
+    Timeout,
+    /// There was no connection, or it broke.
+    Connection(String),
+    /// The target's name could not be resolved.
+    Dns(String),
+    /// The TLS handshake failed, or the certificate is not trusted.
+    Tls(String),
+    /// What came is not HTTP.
+    Invalid(String),
+    /// The target lies in a network that may not be called.
+    Blocked,
+    /// The task names no target that can be called.
+    NoTarget,
+}
+
+/// What `result` means, judged at `now`.
+pub fn judge(result: CallResult, now: Timestamp) -> RunOutcome {
+    match result {
+        CallResult::Answered(answer) => match answer.status {
+            202 if answer.asynchronous => RunOutcome::Accepted,
+            200..300 => {
+                RunOutcome::Completed { result: returned(answer.body.as_deref()), http_status: Some(answer.status) }
+            }
+            _ => RunOutcome::Failed(refused(&answer, now)),
+        },
+        CallResult::Broken { status, fault } => RunOutcome::Failed(broken(status, &fault)),
+    }
+}
+
+/// The same outcome, with up to a tenth added to the delay that a target asked for, so that tasks it
+/// refused together do not return together. `random` is any number.
+pub(crate) fn spread_retry_after(mut outcome: RunOutcome, jitter: Jitter, random: u64) -> RunOutcome {
+    if let (RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }), Jitter::Full) =
+        (&mut outcome, jitter)
+    {
+        *asked = asked.saturating_add(random % (*asked / 10 + 1));
+    }
+    outcome
+}
+
+/// Bytes of a refusal's body that are kept.
+const EXCERPT_BYTES: usize = 1_024;
+/// Characters kept of a fault's own text.
+const REASON_CHARS: usize = 512;
+
+/// The result of a run: its body, if that is JSON within the bound.
+fn returned(body: Option<&[u8]>) -> Option<Json> {
+    let text = std::str::from_utf8(body?).ok()?;
+    if text.len() > limits::RESULT { None } else { Json::parse(text).ok() }
+}
+
+fn refused(answer: &HttpAnswer, now: Timestamp) -> RunFailure {
+    let status = answer.status;
+    let (code, message) = match status {
+        300..400 => ("redirected".into(), format!("the webhook answered {status}; redirects are not followed")),
+        _ => (format!("http_{status}").into(), format!("the webhook answered {status}")),
+    };
+    let may_ask = matches!(status, 408 | 425 | 429 | 503);
+    RunFailure {
+        how: FailedHow::Failed,
+        error: RunError { code, message: message.into(), details: details(answer.body.as_deref()) },
+        http_status: Some(status),
+        retryable: may_ask || !(400..500).contains(&status),
+        retry_after_millis: answer
+            .retry_after
+            .as_deref()
+            .filter(|_| may_ask)
+            .and_then(|value| retry_after::parse(value, now)),
+    }
+}
+
+/// The beginning of a refusal's body as a JSON document, if there is one.
+fn details(body: Option<&[u8]>) -> Option<Cow<'static, str>> {
+    let body = body.filter(|body| !body.is_empty())?;
+    let excerpt = plain(&String::from_utf8_lossy(&body[..body.len().min(EXCERPT_BYTES)]), EXCERPT_BYTES);
+    Some(serde_json::json!({ "response_body": excerpt }).to_string().into())
+}
+
+fn broken(http_status: Option<u16>, fault: &CallFault) -> RunFailure {
+    let retryable = !matches!(fault, CallFault::Blocked | CallFault::NoTarget);
+    let how = if *fault == CallFault::Timeout { FailedHow::TimedOut } else { FailedHow::Failed };
+    let because = |what: &str, reason: &str| Cow::Owned(format!("{what}: {}", plain(reason, REASON_CHARS)));
+    let (code, message) = match fault {
+        CallFault::Timeout => ("timeout", "the webhook did not answer within the task's timeout".into()),
+        CallFault::Connection(reason) => ("connection_failed", because("no answer over this connection", reason)),
+        CallFault::Dns(reason) => ("dns_failed", because("the webhook's host name could not be resolved", reason)),
+        CallFault::Tls(reason) => ("tls_failed", because("no secure connection to the webhook", reason)),
+        CallFault::Invalid(reason) => ("invalid_response", because("the webhook's answer is not valid HTTP", reason)),
+        // Always the same text: a submitter must not learn from it what answers inside our networks.
+        CallFault::Blocked => ("blocked_target", "the webhook's target is in a network that may not be called".into()),
+        CallFault::NoTarget => ("invalid_callback", "the task has no callback URL that can be called".into()),
+    };
+    let error = RunError { code: code.into(), message, details: None };
+    RunFailure { how, error, http_status, retryable, retry_after_millis: None }
+}
+
+/// The first `max` characters of a text, without control characters.
+fn plain(text: &str, max: usize) -> String {
+    text.chars().take(max).map(|c| if c.is_control() && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+use super::*;
+
+fn now() -> Timestamp {
+    Timestamp::parse("2026-05-22T18:00:00Z").unwrap()
+}
+
+fn answer(status: u16) -> HttpAnswer {
+    HttpAnswer { status, body: Some(Vec::new()), ..HttpAnswer::default() }
+}
+
+fn outcome(answer: HttpAnswer) -> RunOutcome {
+    judge(CallResult::Answered(answer), now())
+}
+
+fn failed(outcome: RunOutcome) -> RunFailure {
+    match outcome {
+        RunOutcome::Failed(failed) => failed,
+        other => panic!("not a failure: {other:?}"),
+    }
+}
+
+#[test]
+fn every_status_has_its_outcome() {
+    for status in 100..1_000 {
+        let mut answered = answer(status);
+        answered.retry_after = Some("7".into());
+        let outcome = outcome(answered);
+        if (200..300).contains(&status) {
+            assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(status) });
+            continue;
+        }
+        let failed = failed(outcome);
+        let waits = [408, 425, 429, 503].contains(&status);
+        let hopeless = (400..500).contains(&status) && !waits;
+        assert_eq!(failed.retryable, !hopeless, "{status}");
+        assert_eq!(failed.retry_after_millis, waits.then_some(7_000), "{status}");
+        assert_eq!(failed.http_status, Some(status));
+        assert_eq!(failed.how, FailedHow::Failed);
+        let code = if (300..400).contains(&status) { "redirected".to_owned() } else { format!("http_{status}") };
+        assert_eq!(failed.error.code, code);
+    }
+}
+
+#[test]
+fn only_a_202_can_accept_for_later() {
+    for (status, accepted) in [(202, true), (200, false), (204, false)] {
+        let outcome = outcome(HttpAnswer { asynchronous: true, ..answer(status) });
+        assert_eq!(outcome == RunOutcome::Accepted, accepted, "{status}");
+    }
+    assert!(matches!(outcome(answer(202)), RunOutcome::Completed { .. }));
+    assert!(matches!(outcome(HttpAnswer { asynchronous: true, ..answer(503) }), RunOutcome::Failed(_)));
+}
+
+#[test]
+fn a_json_body_within_the_bound_is_the_result() {
+    let exact = format!("\"{}\"", "a".repeat(limits::RESULT - 2));
+    let over = format!("\"{}\"", "a".repeat(limits::RESULT - 1));
+    for (body, result) in [
+        (Some(r#"{"ok": true}"#), Some(r#"{"ok": true}"#)),
+        (Some(" 1 \r\n"), Some("1")),
+        (Some("null"), Some("null")),
+        (Some(exact.as_str()), Some(exact.as_str())),
+        (Some(over.as_str()), None),
+        (Some(""), None),
+        (Some("OK"), None),
+        (Some("<html>"), None),
+        (Some("\u{feff}{}"), None),
+        (Some(r#"{"a":1,"a":2}"#), None),
+        (None, None),
+    ] {
+        let body = body.map(|text| text.as_bytes().to_vec());
+        let wanted =
+            RunOutcome::Completed { result: result.map(|text| Json::parse(text).unwrap()), http_status: Some(200) };
+        assert_eq!(outcome(HttpAnswer { body, ..answer(200) }), wanted);
+    }
+    let outcome = outcome(HttpAnswer { body: Some(b"\"\xff\"".to_vec()), ..answer(200) });
+    assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(200) });
+}
+
+#[test]
+fn every_fault_has_its_code() {
+    let why = || "because".to_owned();
+    for (fault, code, retryable) in [
+        (CallFault::Timeout, "timeout", true),
+        (CallFault::Connection(why()), "connection_failed", true),
+        (CallFault::Dns(why()), "dns_failed", true),
+        (CallFault::Tls(why()), "tls_failed", true),
+        (CallFault::Invalid(why()), "invalid_response", true),
+        (CallFault::Blocked, "blocked_target", false),
+        (CallFault::NoTarget, "invalid_callback", false),
+    ] {
+        let how = if fault == CallFault::Timeout { FailedHow::TimedOut } else { FailedHow::Failed };
+        let failed = failed(judge(CallResult::Broken { status: None, fault }, now()));
+        assert_eq!((failed.error.code.as_ref(), failed.retryable, failed.how), (code, retryable, how));
+    }
+    let cut = CallResult::Broken { status: Some(200), fault: CallFault::Connection(why()) };
+    assert_eq!(failed(judge(cut, now())).http_status, Some(200));
+}
+
+#[test]
+fn kept_texts_are_bounded_and_plain() {
+    let hostile = ["\0\u{1}\u{7f}\"\\\n".repeat(10_000), "\u{10ffff}".repeat(10_000)];
+    for text in hostile {
+        let refusal = failed(outcome(HttpAnswer { body: Some(text.clone().into_bytes()), ..answer(500) }));
+        let details = refusal.error.details.unwrap();
+        assert!(details.chars().count() <= limits::ERROR_TEXT && !details.contains('\0'), "{}", details.len());
+        assert!(!details.contains("\\u0000"));
+        Json::parse(&details).unwrap();
+        let fault = CallResult::Broken { status: None, fault: CallFault::Connection(text) };
+        let message = failed(judge(fault, now())).error.message;
+        assert!(message.chars().count() <= limits::ERROR_TEXT && !message.contains('\0'));
+    }
+    assert_eq!(failed(outcome(answer(500))).error.details, None);
+    let cut = failed(outcome(HttpAnswer { body: Some(vec![b'x'; 64 * 1_024]), ..answer(500) }));
+    assert_eq!(cut.error.details.unwrap().matches('x').count(), EXCERPT_BYTES);
+}
+
+#[test]
+fn jitter_adds_up_to_a_tenth_to_the_delay_asked_for() {
+    let busy = outcome(HttpAnswer { retry_after: Some("100".into()), ..answer(429) });
+    for (jitter, random, millis) in [
+        (Jitter::None, u64::MAX, 100_000),
+        (Jitter::Full, 0, 100_000),
+        (Jitter::Full, 10_000, 110_000),
+        (Jitter::Full, 10_001, 100_000),
+    ] {
+        let spread = failed(spread_retry_after(busy.clone(), jitter, random));
+        assert_eq!(spread.retry_after_millis, Some(millis), "{jitter:?} {random}");
+    }
+    let unasked = failed(spread_retry_after(outcome(answer(500)), Jitter::Full, 7));
+    assert_eq!(unasked.retry_after_millis, None);
+    let done = outcome(answer(200));
+    assert_eq!(spread_retry_after(done.clone(), Jitter::Full, 7), done);
+}

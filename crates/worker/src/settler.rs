@@ -1,0 +1,227 @@
+//! Writes the outcomes of webhook runs, many in one call to the store.
+//!
+//! The consumer starts it; executors send it [`FinishedRun`]s. Whatever arrives while one batch is
+//! written is the next batch. A change that finds its task changed is a normal end: the reaper took
+//! the run back, or it was cancelled. Calls to a store that fails are retried for as long as this node
+//! holds the task; after that the reaper has it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use punctual_core::breakers::target_of;
+use punctual_core::clock::Clock;
+use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::lane::Lane;
+use punctual_core::retry::RetryPolicy;
+use punctual_core::run_end::{RunEnd, RunOutcome};
+use punctual_core::state::{By, Change, Event, Position, transition};
+use punctual_core::store::{Applied, Beat, Store};
+use punctual_core::task::Task;
+use punctual_core::trail::{Actor, Trail};
+use punctual_scheduler::breakers::{Circuits, EndedRun};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::retry::{GaveUp, retry};
+use crate::stats::WorkerStats;
+
+/// A run that is over, to be written.
+#[derive(Debug)]
+pub(crate) struct FinishedRun {
+    pub(crate) id: TaskId,
+    lane: Arc<Lane>,
+    position: Position,
+    policy: RetryPolicy,
+    outcome: RunOutcome,
+    held_until: Instant,
+}
+
+impl FinishedRun {
+    /// The run of `task` has this outcome; no other node takes the task before `held_until`.
+    pub(crate) fn new(task: &Task, outcome: RunOutcome, held_until: Instant) -> Self {
+        let (position, policy) = (task.position, task.body.retry_policy);
+        Self { id: task.id, lane: Arc::clone(&task.lane), position, policy, outcome, held_until }
+    }
+}
+
+/// Settles the runs of webhooks (see the module).
+pub(crate) struct WebhookSettler {
+    /// The store.
+    pub(crate) store: Arc<dyn Store>,
+    /// The store's clock.
+    pub(crate) clock: Arc<dyn Clock>,
+    /// This process.
+    pub(crate) node: NodeId,
+    /// The name under which it runs tasks.
+    pub(crate) worker: String,
+    /// The worker's counters.
+    pub(crate) stats: Arc<WorkerStats>,
+    /// The breakers, which count how runs end.
+    pub(crate) circuits: Arc<Circuits>,
+    /// The most changes in one call.
+    pub(crate) batch: usize,
+}
+
+impl WebhookSettler {
+    /// Settles what arrives until every sender is gone; after `give_up` the store is not called again.
+    /// Returns how many tasks were given back.
+    pub(crate) async fn run(self, mut finished: mpsc::Receiver<FinishedRun>, give_up: CancellationToken) -> usize {
+        let mut batch = Vec::new();
+        let mut given_back = 0;
+        while finished.recv_many(&mut batch, self.batch).await > 0 {
+            given_back += self.settle(std::mem::take(&mut batch), &give_up).await;
+        }
+        given_back
+    }
+
+    /// Writes a batch; returns how many tasks were given back.
+    async fn settle(&self, batch: Vec<FinishedRun>, give_up: &CancellationToken) -> usize {
+        let (accepted, ended) = batch.into_iter().partition(|finished| finished.outcome == RunOutcome::Accepted);
+        self.detach(accepted, give_up).await;
+        let writes = ended.into_iter().filter_map(|finished| self.write(finished)).collect();
+        let (ends, lost) = self.apply(writes, give_up).await;
+        if !lost.is_empty() {
+            self.stop_cancelled(lost, give_up).await;
+        }
+        ends.into_iter().filter(|end| *end == RunEnd::GivenBack).count()
+    }
+
+    /// Unties accepted runs from this node: they go on at their target, and must outlive this process.
+    async fn detach(&self, accepted: Vec<FinishedRun>, give_up: &CancellationToken) {
+        if accepted.is_empty() {
+            return;
+        }
+        let beat = |run: &FinishedRun| Beat {
+            tenant: run.lane.key.tenant.clone(),
+            id: run.id,
+            token: run.position.version,
+            progress: None,
+            checkpoint: None,
+            detach: true,
+        };
+        let deadline = accepted.iter().map(|run| run.held_until).max();
+        let call = || self.store.extend(accepted.iter().map(beat).collect());
+        if retry("cannot detach accepted runs", deadline, give_up, call).await.is_err() {
+            tracing::warn!(runs = accepted.len(), "cannot detach accepted runs; they are lost when this node ends");
+        }
+        for _ in &accepted {
+            self.stats.count(RunEnd::Accepted);
+        }
+        self.circuits.count(accepted.iter().map(|run| ended_run(&run.lane, run.id, RunEnd::Accepted, None)));
+    }
+
+    /// The write that ends a run; none if its task cannot take the outcome.
+    fn write(&self, finished: FinishedRun) -> Option<EndWrite> {
+        let actor = match finished.outcome {
+            RunOutcome::GivenBack => Actor::Node,
+            _ => self.worker(),
+        };
+        let FinishedRun { id, lane, position, policy, outcome, held_until } = finished;
+        let by = By { now: self.clock.now(), node: self.node, actor };
+        let is_under_breaker = || self.circuits.is_open_over(&lane.key);
+        let (change, end) = outcome.end_run(&position, policy, is_under_breaker, rand::random(), &by)?;
+        Some(EndWrite { id, lane, token: position.version, change, end, held_until })
+    }
+
+    /// Applies changes; returns the ends of those that were applied, and the writes that came too late.
+    async fn apply(&self, writes: Vec<EndWrite>, give_up: &CancellationToken) -> (Vec<RunEnd>, Vec<EndWrite>) {
+        let (mut ends, mut lost) = (Vec::new(), Vec::new());
+        let mut batches = vec![writes];
+        while let Some(writes) = batches.pop() {
+            let deadline = writes.iter().map(|write| write.held_until).max();
+            let call = || self.store.apply(writes.iter().map(|write| (write.id, write.change.clone())).collect());
+            match retry("cannot settle runs", deadline, give_up, call).await {
+                Ok(applied) => {
+                    let written = writes.iter().zip(&applied).filter(|(_, one)| matches!(one, Applied::Done(_)));
+                    let run = |(write, _)| {
+                        let EndWrite { lane, id, end, change, .. }: &EndWrite = write;
+                        ended_run(lane, *id, *end, Some(&change.trail))
+                    };
+                    self.circuits.count(written.map(run));
+                    for (write, applied) in writes.into_iter().zip(applied) {
+                        match applied {
+                            Applied::Done(_) => {
+                                self.stats.count(write.end);
+                                ends.push(write.end);
+                            }
+                            Applied::Lost => lost.push(write),
+                        }
+                    }
+                }
+                // One task that cannot be read must not hold up the others of its batch.
+                Err(GaveUp::Permanent(_)) if writes.len() > 1 => {
+                    batches.extend(writes.into_iter().map(|write| vec![write]));
+                }
+                Err(GaveUp::Permanent(error)) => {
+                    tracing::error!(error = %error, task.id = %writes[0].id, "cannot settle a run; the reaper will take it back");
+                }
+                Err(GaveUp::OutOfTime) => {
+                    tracing::warn!(
+                        runs = writes.len(),
+                        "could not settle runs in time; the reaper will take them back"
+                    );
+                }
+            }
+        }
+        (ends, lost)
+    }
+
+    /// Reads tasks that have changed meanwhile, and stops those that were asked to stop. The outcomes of
+    /// the others are stale.
+    async fn stop_cancelled(&self, lost: Vec<EndWrite>, give_up: &CancellationToken) {
+        let mut by_tenant: BTreeMap<String, Vec<EndWrite>> = BTreeMap::new();
+        for write in lost {
+            by_tenant.entry(write.lane.key.tenant.clone()).or_default().push(write);
+        }
+        for (tenant, writes) in by_tenant {
+            let deadline = writes.iter().map(|write| write.held_until).max();
+            let call = || self.store.get(&tenant, writes.iter().map(|write| write.id).collect());
+            let tasks = retry("cannot read tasks", deadline, give_up, call).await.unwrap_or_default();
+            let mut stops = Vec::new();
+            for (write, task) in writes.into_iter().zip(tasks) {
+                if let Some(stop) = task.and_then(|task| self.stop(&task, write.token)) {
+                    stops.push(EndWrite { change: stop, end: RunEnd::Cancelled, ..write });
+                } else {
+                    tracing::debug!(task.id = %write.id, token = write.token, "discarded a stale outcome");
+                    self.stats.count(RunEnd::Stale);
+                }
+            }
+            if !stops.is_empty() {
+                let (_, lost) = self.apply(stops, give_up).await;
+                for _ in lost {
+                    self.stats.count(RunEnd::Stale);
+                }
+            }
+        }
+    }
+
+    fn stop(&self, task: &Task, token: u64) -> Option<Change> {
+        if !task.position.is_asked_to_stop(token) {
+            return None;
+        }
+        let by = By { now: self.clock.now(), node: self.node, actor: self.worker() };
+        transition(&task.position, Event::Stopped, &by).ok()
+    }
+
+    fn worker(&self) -> Actor<'_> {
+        Actor::Worker(self.worker.as_str().into())
+    }
+}
+
+/// A run for its breakers, with the error in the steps that ended it.
+fn ended_run<'a>(lane: &'a Lane, task: TaskId, end: RunEnd, steps: Option<&'a Trail>) -> EndedRun<'a> {
+    let steps = steps.filter(|_| end.is_failure());
+    let error = steps.and_then(Trail::last_error).map(|(_, error)| error.message);
+    EndedRun { tenant: &lane.key.tenant, target: target_of(&lane.key), task, end, error }
+}
+
+/// A change that ends a run, on its way to the store.
+struct EndWrite {
+    id: TaskId,
+    lane: Arc<Lane>,
+    token: u64,
+    change: Change,
+    end: RunEnd,
+    held_until: Instant,
+}
