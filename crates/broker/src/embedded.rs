@@ -1,10 +1,10 @@
-//! The broker inside the process: what a single server uses.
+//! The broker inside the process.
 //!
-//! One lock over small maps. Nothing survives the process, and nothing has to: the
-//! store knows what was queued, and the reaper gives it back. A message counts against
-//! its pool's capacity from `publish` until `ack`, so memory is bounded whatever the
-//! subscribers do. Tenants take turns: what one has published a lot of delays another's
-//! message by one delivery.
+//! The dispatcher publishes, the worker subscribes. One lock over small maps. Nothing survives the
+//! process, and nothing has to: the store knows which tasks are queued, and the reaper gives them back.
+//! A message counts against its pool's capacity from `publish` until `ack`, so memory is bounded
+//! whatever the subscribers do. Tenants are served round robin: however much one has published, it
+//! delays another's message by one delivery.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Broker for EmbeddedBroker {
 
     async fn wait_for_room(&self, pool: &str) {
         loop {
-            // Made before the look, so that what leaves between the look and the wait wakes it.
+            // Made before the check, so that a message that leaves between check and wait wakes it.
             let left = self.shared.left.notified();
             {
                 let state = self.shared.state.lock();
@@ -102,10 +102,10 @@ impl Subscription for EmbeddedSubscription {
                 state.pools.get_mut(&*self.pool).and_then(|pool| pool.take(self.subscriber, self.prefetch))
             };
             // No await between taking and returning: a dropped future has taken nothing.
-            if let Some((place, message)) = taken {
+            if let Some((order, message)) = taken {
                 let (shared, pool, subscriber) = (Arc::clone(&self.shared), Arc::clone(&self.pool), self.subscriber);
                 return Some(Delivery::new(message, move |acknowledged| {
-                    shared.settle(&pool, subscriber, place, acknowledged);
+                    shared.settle(&pool, subscriber, order, acknowledged);
                 }));
             }
             arrived.await;
@@ -125,16 +125,16 @@ impl Drop for EmbeddedSubscription {
 struct Shared {
     capacity: usize,
     state: Mutex<State>,
-    /// A message may be taken that could not be taken before.
+    /// A subscriber may take a message that it could not take before.
     arrived: Notify,
-    /// A message left for good.
+    /// A message was acknowledged.
     left: Notify,
 }
 
 impl Shared {
-    fn settle(&self, pool: &str, subscriber: u64, place: Place, acknowledged: bool) {
+    fn settle(&self, pool: &str, subscriber: u64, order: DeliveryOrder, acknowledged: bool) {
         if let Some(pool) = self.state.lock().pools.get_mut(pool) {
-            pool.settle(subscriber, place, acknowledged);
+            pool.settle(subscriber, order, acknowledged);
         }
         // Either way the subscriber may take one more.
         self.arrived.notify_waiters();
@@ -185,14 +185,14 @@ impl State {
     }
 }
 
-/// Urgency, then the order of publication: what is delivered again returns to its own place.
-type Place = (u8, u64);
+/// The order of delivery: urgency, then publication. A message that is delivered again keeps its own.
+type DeliveryOrder = (u8, u64);
 
 #[derive(Default)]
 struct Pool {
-    waiting: Waiting,
-    /// What each subscriber was given and has not acknowledged.
-    taken: HashMap<u64, HashMap<Place, Message>>,
+    waiting: WaitingMessages,
+    /// The messages that each subscriber got and has not acknowledged.
+    taken: HashMap<u64, HashMap<DeliveryOrder, Message>>,
 }
 
 impl Pool {
@@ -204,84 +204,85 @@ impl Pool {
         self.waiting.put((u8::MAX - message.priority, number), message);
     }
 
-    fn take(&mut self, subscriber: u64, prefetch: usize) -> Option<(Place, Message)> {
+    fn take(&mut self, subscriber: u64, prefetch: usize) -> Option<(DeliveryOrder, Message)> {
         let taken = self.taken.entry(subscriber).or_default();
         if taken.len() >= prefetch {
             return None;
         }
-        let (place, message) = self.waiting.take_next()?;
-        taken.insert(place, message.clone());
-        Some((place, message))
+        let (order, message) = self.waiting.take_next()?;
+        taken.insert(order, message.clone());
+        Some((order, message))
     }
 
-    fn settle(&mut self, subscriber: u64, place: Place, acknowledged: bool) {
+    fn settle(&mut self, subscriber: u64, order: DeliveryOrder, acknowledged: bool) {
         match self.taken.get_mut(&subscriber) {
             Some(taken) => {
-                if let Some(message) = taken.remove(&place).filter(|_| !acknowledged) {
-                    self.waiting.put(place, message);
+                if let Some(message) = taken.remove(&order).filter(|_| !acknowledged) {
+                    self.waiting.put(order, message);
                 }
             }
-            // The subscription is gone and the message waits again, unless somebody else has it: then it is theirs.
-            None if acknowledged => self.waiting.remove(place),
+            // The subscription is gone, so the message waits again or another subscriber has it. If it waits,
+            // it is removed.
+            None if acknowledged => self.waiting.remove(order),
             None => {}
         }
     }
 
     fn forget(&mut self, subscriber: u64) {
-        for (place, message) in self.taken.remove(&subscriber).unwrap_or_default() {
-            self.waiting.put(place, message);
+        for (order, message) in self.taken.remove(&subscriber).unwrap_or_default() {
+            self.waiting.put(order, message);
         }
     }
 }
 
 /// Messages that wait, by tenant.
 #[derive(Default)]
-struct Waiting {
-    by_tenant: HashMap<String, BTreeMap<Place, Message>>,
-    /// Those that have some, in the order of their turns.
-    turns: VecDeque<String>,
+struct WaitingMessages {
+    by_tenant: HashMap<String, BTreeMap<DeliveryOrder, Message>>,
+    /// The tenants that have messages, in the order in which they are served.
+    round: VecDeque<String>,
     count: usize,
 }
 
-impl Waiting {
+impl WaitingMessages {
     fn len(&self) -> usize {
         self.count
     }
 
-    fn put(&mut self, place: Place, message: Message) {
+    fn put(&mut self, order: DeliveryOrder, message: Message) {
         self.count += 1;
         if let Some(messages) = self.by_tenant.get_mut(&message.tenant) {
-            messages.insert(place, message);
+            messages.insert(order, message);
             return;
         }
-        self.turns.push_back(message.tenant.clone());
-        self.by_tenant.insert(message.tenant.clone(), BTreeMap::from([(place, message)]));
+        self.round.push_back(message.tenant.clone());
+        self.by_tenant.insert(message.tenant.clone(), BTreeMap::from([(order, message)]));
     }
 
-    /// The most urgent message of the tenant whose turn it is.
-    fn take_next(&mut self) -> Option<(Place, Message)> {
-        let tenant = self.turns.pop_front()?;
+    /// The most urgent message of the tenant that is served next.
+    fn take_next(&mut self) -> Option<(DeliveryOrder, Message)> {
+        let tenant = self.round.pop_front()?;
         let messages = self.by_tenant.get_mut(&tenant)?;
         let next = messages.pop_first();
         self.count -= 1;
         if messages.is_empty() {
             self.by_tenant.remove(&tenant);
         } else {
-            self.turns.push_back(tenant);
+            self.round.push_back(tenant);
         }
         next
     }
 
-    fn remove(&mut self, place: Place) {
-        let holds = |messages: &BTreeMap<Place, Message>| messages.contains_key(&place);
+    fn remove(&mut self, order: DeliveryOrder) {
+        let holds = |messages: &BTreeMap<DeliveryOrder, Message>| messages.contains_key(&order);
         let found = self.by_tenant.iter_mut().find(|(_, messages)| holds(messages));
         let Some((tenant, messages)) = found else { return };
-        messages.remove(&place);
+        messages.remove(&order);
         self.count -= 1;
         if messages.is_empty() {
             let tenant = tenant.clone();
             self.by_tenant.remove(&tenant);
-            self.turns.retain(|other| *other != tenant);
+            self.round.retain(|other| *other != tenant);
         }
     }
 }

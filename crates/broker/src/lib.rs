@@ -1,6 +1,6 @@
-//! The brokers of Punctual: what carries hints from the scheduler to the workers.
+//! The brokers of Punctual, which carry messages from the dispatcher to the workers.
 //!
-//! A module each, all of them held to the contract in `punctual_core::broker` by the same
-//! suite. Only the `punctual` binary names one.
+//! Each is a module, and each passes the conformance suite for the contract in
+//! `punctual_core::broker`. Only the `punctual` binary names one.
 
 pub mod embedded;

@@ -1,9 +1,8 @@
-//! The broker: carries hints from the scheduler to the workers.
+//! The port of the broker, which carries messages from the dispatcher to the workers.
 //!
-//! A message names a task and the version it was queued at; it never carries the
-//! payload, and a broker knows neither time nor state. Messages may be delivered twice
-//! or not at all: the store's version check makes the first harmless and the reaper the
-//! second.
+//! A message names a task and the version it was queued at; it never carries the payload, and a broker
+//! knows neither time nor state. Messages may be delivered twice or not at all. The store's version
+//! check makes the first harmless, and the reaper the second.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::broker`.
@@ -26,18 +25,18 @@ use crate::ids::TaskId;
 /// The pool of workers that push webhooks.
 pub const WEBHOOK_POOL: &str = "webhook";
 
-/// Why a broker did not do what it was asked.
+/// Why a broker refused.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// It holds as much as it may; ask again when there is room.
+    /// It is at its capacity; publish again when there is room.
     #[error("the broker is full")]
     Full,
-    /// It cannot be reached or was closed; it is not known whether the message was taken.
+    /// It cannot be reached or was closed. Whether it took the message is not known.
     #[error("the broker is unavailable: {0}")]
     Unavailable(String),
 }
 
-/// A hint that a task waits for a worker.
+/// A notice that a task waits for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The task.
@@ -54,7 +53,7 @@ pub struct Message {
     pub target: String,
 }
 
-/// Carries hints (see the module's contract).
+/// Carries messages (see the module's contract).
 #[async_trait]
 pub trait Broker: Send + Sync {
     /// Publishes messages; returns once the broker has confirmed them all.
@@ -63,13 +62,13 @@ pub trait Broker: Send + Sync {
     /// Begins to consume a pool, with at most `prefetch` unacknowledged deliveries at a time.
     async fn subscribe(&self, pool: &str, prefetch: usize) -> Result<Box<dyn Subscription>, BrokerError>;
 
-    /// How many messages wait in a pool, delivered ones not counted.
+    /// How many messages wait in a pool, without those that are delivered.
     async fn depth(&self, pool: &str) -> Result<usize, BrokerError>;
 
     /// How many more messages a pool takes now.
     async fn room(&self, pool: &str) -> Result<usize, BrokerError>;
 
-    /// Returns once a pool takes more messages (or may do so: the caller asks `room` again).
+    /// Returns once a pool takes more messages, or may do so: the caller checks `room` again.
     async fn wait_for_room(&self, pool: &str);
 
     /// Stops taking and delivering messages.
@@ -91,12 +90,12 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// A delivery whose fate is told to `settle`: true for acknowledged, false for dropped.
+    /// A delivery that calls `settle` at its end: with true if acknowledged, with false if dropped.
     pub fn new(message: Message, settle: impl FnOnce(bool) + Send + Sync + 'static) -> Self {
         Self { message, settle: Some(Box::new(settle)) }
     }
 
-    /// The message is dealt with. Consumes the delivery, so that it cannot be settled twice.
+    /// Acknowledges the message. Consumes the delivery, so that it cannot be settled twice.
     pub fn ack(mut self) {
         if let Some(settle) = self.settle.take() {
             settle(true);

@@ -1,5 +1,5 @@
-//! Where "now" comes from. The store's clock decides what is due and what has
-//! expired, so every loop is handed a [`Clock`] instead of asking the system.
+//! The current instant. The store's clock decides what is due and what has expired, so every loop is
+//! given a [`Clock`] and none asks the system. A test steps a [`ManualClock`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

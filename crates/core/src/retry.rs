@@ -1,4 +1,4 @@
-//! How long to wait before the next attempt. Pure: the dice are thrown by the caller.
+//! When a failed task is tried again. The state machine asks it. Pure: the caller draws the random number.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct RetryPolicy {
     pub backoff_millis: u64,
     /// No delay is longer than this.
     pub max_backoff_millis: u64,
-    /// Whether the delay is drawn at random below its value.
+    /// Whether the delay is random.
     pub jitter: Jitter,
 }
 
@@ -35,7 +35,7 @@ pub enum Backoff {
 pub enum Jitter {
     /// The delay as computed.
     None,
-    /// Drawn evenly between zero and the delay, so that tasks that failed together do not return together.
+    /// Drawn evenly between zero and the delay, so that tasks that failed together return apart.
     Full,
 }
 
@@ -57,8 +57,8 @@ impl RetryPolicy {
         attempts <= self.max_retries
     }
 
-    /// The delay after attempt number `attempt` (from 1) failed, in milliseconds. `dice` is any random number.
-    pub fn delay_millis(&self, attempt: u32, dice: u64) -> u64 {
+    /// The delay after attempt number `attempt` (from 1) failed, in milliseconds. `random` is any number.
+    pub fn delay_millis(&self, attempt: u32, random: u64) -> u64 {
         let grown = match self.backoff {
             Backoff::Fixed => self.backoff_millis,
             Backoff::Linear => self.backoff_millis.saturating_mul(u64::from(attempt.max(1))),
@@ -71,7 +71,7 @@ impl RetryPolicy {
         let capped = grown.min(self.max_backoff_millis);
         match self.jitter {
             Jitter::None => capped,
-            Jitter::Full => dice % capped.saturating_add(1).max(1),
+            Jitter::Full => random % capped.saturating_add(1).max(1),
         }
     }
 }
@@ -104,8 +104,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_delay_is_over_the_cap(policy in policies(), attempt: u32, dice: u64) {
-            prop_assert!(policy.delay_millis(attempt, dice) <= policy.max_backoff_millis);
+        fn no_delay_is_over_the_cap(policy in policies(), attempt: u32, random: u64) {
+            prop_assert!(policy.delay_millis(attempt, random) <= policy.max_backoff_millis);
         }
 
         #[test]
@@ -115,8 +115,8 @@ mod tests {
         }
 
         #[test]
-        fn full_jitter_stays_below_the_plain_delay(policy in policies(), attempt: u32, dice: u64) {
-            prop_assert!(policy.delay_millis(attempt, dice) <= plain(policy).delay_millis(attempt, dice));
+        fn full_jitter_stays_below_the_plain_delay(policy in policies(), attempt: u32, random: u64) {
+            prop_assert!(policy.delay_millis(attempt, random) <= plain(policy).delay_millis(attempt, random));
         }
 
         #[test]
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_shapes() {
+    fn delays_are_fixed_linear_or_exponential() {
         let policy = |backoff| RetryPolicy { backoff, jitter: Jitter::None, ..RetryPolicy::default() };
         let first_four = |backoff| [1, 2, 3, 4].map(|attempt| policy(backoff).delay_millis(attempt, 0) / 1_000);
         assert_eq!(first_four(Backoff::Fixed), [30, 30, 30, 30]);

@@ -1,10 +1,9 @@
 //! Instants as whole milliseconds since 1970 in UTC, durations in milliseconds, and the
 //! one text form of an instant: RFC 3339 with milliseconds and `Z`.
 //!
-//! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an
-//! offset present (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap
-//! second, years 0001 to 9999. Digits below the millisecond are rounded up: a task is
-//! never due before the instant its submitter wrote.
+//! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an offset present
+//! (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap second, years 0001 to 9999. Digits below
+//! the millisecond are rounded up: a task is never due before the instant its submitter wrote. Pure.
 
 use std::fmt;
 use std::time::Duration;
@@ -64,7 +63,7 @@ impl Timestamp {
     pub fn parse(text: &str) -> Result<Self, TimeFault> {
         let text = text.as_bytes();
         check_shape(text)?;
-        // By hand, because jiff's instants end a day before RFC 3339's do, and because it is on the hot path.
+        // By hand: jiff's instants end a day before those of RFC 3339, and this is on the hot path.
         let number = |range: std::ops::Range<usize>| text[range].iter().fold(0, |n, b| n * 10 + i64::from(b - b'0'));
         let (year, month, day) = (number(0..4), number(5..7), number(8..10));
         let (hour, minute, second) = (number(11..13), number(14..16), number(17..19));
@@ -139,8 +138,8 @@ pub enum TimeFault {
     OutOfRange,
 }
 
-/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`; the value of the digits is left to the parser, but for
-/// the offset, a leap second and a year zero.
+/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks the offset, a leap second and
+/// the year zero; the parser checks the others.
 fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     let digits = |range: std::ops::Range<usize>| {
         text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit)).then_some(()).ok_or(TimeFault::Shape)
@@ -182,14 +181,14 @@ fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     if &text[0..4] == b"0000" { Err(TimeFault::OutOfRange) } else { Ok(()) }
 }
 
-/// An instant as text: a buffer of its own, because a task carries up to eight of them and they are written on the hot
-/// path, where the formatter of the standard library takes several times longer.
-struct Written([u8; 24]);
+/// An instant as text. It has its own buffer: a task carries up to eight instants on the hot path, where
+/// the formatter of the standard library takes several times longer.
+struct TimestampText([u8; 24]);
 
-impl Written {
+impl TimestampText {
     fn of(at: Timestamp) -> Self {
-        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. What no caller can bring about is
-        // written as the nearest instant that can be.
+        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. An instant outside the
+        // accepted years is written as the nearest inside.
         let at = at.clamp(Timestamp::MIN, Timestamp::MAX);
         let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
         let shifted = days + 719_468;
@@ -222,7 +221,7 @@ fn digits(text: &mut [u8], mut number: i64) {
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(Written::of(*self).as_str())
+        f.write_str(TimestampText::of(*self).as_str())
     }
 }
 
@@ -235,7 +234,7 @@ impl fmt::Debug for Timestamp {
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         if serializer.is_human_readable() {
-            serializer.serialize_str(Written::of(*self).as_str())
+            serializer.serialize_str(TimestampText::of(*self).as_str())
         } else {
             self.0.serialize(serializer)
         }
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_read_as_another_library_reads_them() {
+    fn times_are_read_as_jiff_reads_them() {
         for seconds in (-62_135_596_800..253_402_207_200_i64).step_by(8_640_013) {
             let other = jiff::Timestamp::from_second(seconds).unwrap();
             assert_eq!(Timestamp::parse(&other.to_string()), Ok(Timestamp(seconds * 1_000)), "{other}");
@@ -312,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_strict_rfc_3339_is_refused() {
+    fn other_than_strict_rfc_3339_is_refused() {
         use TimeFault::{NoSuchTime, OutOfRange, Shape};
         for (text, fault) in [
             ("", Shape),

@@ -1,8 +1,8 @@
-//! The trail of a task: every step of its life, kept in the task's own row.
+//! The trail of a task: every step of its life, stored in the task's own row.
 //!
-//! A step costs a few dozen bytes and no row of its own. The runs and the audit trail
-//! that the API shows are read out of it ([`Trail::runs`], [`Trail::entries`]). The
-//! encoding is postcard, a length before each entry; enums only ever grow at their end.
+//! The state machine writes it; the API reads runs and the audit trail out of it ([`Trail::runs`],
+//! [`Trail::entries`]). A step costs a few dozen bytes and no row of its own. The encoding is postcard,
+//! with a length before each entry. Enums grow at their end only: stored trails have their numbers.
 
 use std::borrow::Cow;
 
@@ -53,7 +53,7 @@ pub enum Actor<'a> {
     Node,
     /// A recurring schedule.
     Schedule,
-    /// The resolver, which tells tasks that what they waited for has come to rest.
+    /// The resolver, which unblocks tasks when their parents have finished.
     Resolver,
 }
 
@@ -62,7 +62,7 @@ pub enum Actor<'a> {
 pub enum Step<'a> {
     /// The task was accepted.
     Submitted,
-    /// Nothing that it depended on is waited for any more.
+    /// It does not wait for a parent any more.
     Unblocked,
     /// It was claimed for dispatch; this counts the attempt.
     Claimed,
@@ -94,7 +94,7 @@ pub enum Step<'a> {
     Cancelled,
     /// It was not started by its `expires_at`.
     Expired,
-    /// A task it depended on did not complete, and nobody knows any more which: it was removed.
+    /// A parent did not complete. Which one is not known any more, since it was removed.
     DependencyFailed,
     /// Its submitter changed it.
     Edited,
@@ -107,7 +107,8 @@ pub enum Step<'a> {
         /// The instant of the schedule that it stands for.
         instant: Timestamp,
     },
-    /// The run failed, timed out or was lost while a circuit breaker was open over the task: the attempt was not counted.
+    /// The run failed, timed out or was lost while a breaker was open over the task. The attempt was not
+    /// counted.
     FailedUncounted {
         /// How the run ended.
         outcome: FailedHow,
@@ -117,11 +118,11 @@ pub enum Step<'a> {
         /// The status a webhook answered, if it was one.
         http_status: Option<u16>,
     },
-    /// This task, which it depended on, did not complete.
+    /// This parent did not complete.
     ParentFailed {
-        /// Which.
+        /// The parent.
         parent: TaskId,
-        /// How it came to rest.
+        /// Its final state.
         ended: State,
     },
 }
@@ -129,11 +130,11 @@ pub enum Step<'a> {
 /// How a run that did not complete ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FailedHow {
-    /// The worker or the webhook said so.
+    /// The worker or the webhook reported it.
     Failed,
     /// It did not end within the task's timeout.
     TimedOut,
-    /// The worker was not heard of any more.
+    /// The worker was lost.
     Lost,
 }
 
@@ -148,7 +149,7 @@ impl FailedHow {
     }
 }
 
-/// An error as it is kept: bounded texts.
+/// An error as it is stored: its texts are bounded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunError<'a> {
     /// A stable word for programs.
@@ -173,16 +174,16 @@ impl RunError<'_> {
     }
 }
 
-/// One attempt, as the trail tells it.
+/// One run, read from the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run<'a> {
     /// Its id.
     pub id: RunId,
-    /// From 1; an attempt that was given back or not counted is counted again.
+    /// The number of its attempt, from 1. An attempt that was not counted has its number again.
     pub attempt: u32,
     /// The fencing token its worker held.
     pub token: u64,
-    /// Who ran it.
+    /// The worker.
     pub worker: Cow<'a, str>,
     /// When it began.
     pub started_at: Timestamp,
@@ -190,7 +191,7 @@ pub struct Run<'a> {
     pub end: Option<RecordedEnd<'a>>,
 }
 
-/// The end of an attempt.
+/// The end of a run, read from the trail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedEnd<'a> {
     /// When.
@@ -229,21 +230,21 @@ impl Trail {
         self.0.extend_from_slice(&later.0);
     }
 
-    /// The steps, oldest first. Reading stops at bytes that no entry of ours has, so that a corrupted trail
-    /// shortens the history and does not lose the task.
+    /// The steps, oldest first. Reading stops at bytes that are no entry: a damaged trail shortens the
+    /// history and does not lose the task.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || take_entry(&mut rest))
     }
 
-    /// Whether all of it can be read; a task without any step there is not.
+    /// Whether all of it can be read, and there is a step: every task has one.
     pub fn is_whole(&self) -> bool {
         let mut rest = self.0.as_slice();
         while take_entry(&mut rest).is_some() {}
         rest.is_empty() && !self.0.is_empty()
     }
 
-    /// The same steps, but that the first brought the task to `state`.
+    /// The same steps, but the first brought the task to `state`.
     #[must_use]
     pub fn beginning_in(&self, state: State) -> Self {
         let mut trail = Self::default();
@@ -258,7 +259,7 @@ impl Trail {
         self.entries().last()
     }
 
-    /// The instant of its schedule that the task stands for, which the first step tells.
+    /// The instant of its schedule that the task stands for, from the first step.
     pub fn scheduled_for(&self) -> Option<Timestamp> {
         match self.entries().next()?.step {
             Step::Scheduled { instant } => Some(instant),
@@ -271,7 +272,8 @@ impl Trail {
         self.entries().find(|entry| entry.version == version)
     }
 
-    /// The last error and when it happened. That of a task which expired after it had run tells what came of its runs.
+    /// The last error and when it happened. If the task expired after it had run, the error names that of its
+    /// last run.
     pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {
         let mut has_run = false;
         let mut last: Option<(Timestamp, RunError<'_>)> = None;
@@ -287,7 +289,7 @@ impl Trail {
         last
     }
 
-    /// The attempts of `task`, oldest first.
+    /// The runs of `task`, oldest first.
     pub fn runs(&self, task: TaskId) -> Vec<Run<'_>> {
         let mut runs: Vec<Run<'_>> = Vec::new();
         for entry in self.entries() {
@@ -308,7 +310,7 @@ impl Trail {
     }
 }
 
-/// Takes the first entry off the rest of a trail; leaves what cannot be read where it is.
+/// Takes the first entry off the rest of a trail; leaves what cannot be read.
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let (length, tail) = rest.split_first_chunk::<4>()?;
     let (encoded, tail) = tail.split_at_checked(u32::from_le_bytes(*length) as usize)?;
@@ -349,15 +351,14 @@ impl<'a> Entry<'a> {
             Step::DependencyFailed => fixed(DEPENDENCY_FAILED, "a task that this one depends on did not complete"),
             Step::ParentFailed { parent, ended } => {
                 let ended = ended.as_str();
-                let message =
-                    format!("{parent}, which this task depends on, did not complete: it came to rest as {ended}");
+                let message = format!("{parent}, which this task depends on, did not complete: it finished as {ended}");
                 Some(RunError { code: DEPENDENCY_FAILED.into(), message: message.into(), details: None })
             }
             _ => None,
         }
     }
 
-    /// Why the attempt that this step ended was not counted, though the run failed: a word, none where it was.
+    /// Why the run failed and the attempt was not counted, as a word; none if it was counted.
     pub fn uncounted(&self) -> Option<&'static str> {
         matches!(self.step, Step::FailedUncounted { .. }).then_some("breaker_open")
     }
@@ -376,7 +377,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The error of a task that expired after it had run, and `before` failed, if its runs did not only end by being given back.
+/// The error of a task that expired after it had run. `before` is the error of its last failure, if a run
+/// failed.
 fn expired_after<'a>(before: Option<RunError<'a>>, expired: RunError<'a>) -> RunError<'a> {
     let message = match before {
         Some(RunError { code, message, .. }) if message.is_empty() => {
@@ -391,187 +393,4 @@ fn expired_after<'a>(before: Option<RunError<'a>>, expired: RunError<'a>) -> Run
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn entry(version: u64, to: State, step: Step<'static>) -> Entry<'static> {
-        let actor = Actor::Worker("w1".into());
-        Entry {
-            at: Timestamp::from_millis(1_000 + i64::try_from(version).unwrap()),
-            version,
-            to,
-            node: NodeId::new(7),
-            actor,
-            step,
-        }
-    }
-
-    fn failed() -> Step<'static> {
-        let error = RunError { code: "boom".into(), message: "it broke".into(), details: Some("{}".into()) };
-        Step::Failed { outcome: FailedHow::Failed, error, http_status: Some(500) }
-    }
-
-    #[test]
-    fn what_was_pushed_is_read_back_in_order() {
-        let mut trail = Trail::default();
-        let entries = [
-            entry(1, State::Pending, Step::Submitted),
-            entry(2, State::Queued, Step::Claimed),
-            entry(4, State::Pending, failed()),
-        ];
-        for entry in &entries {
-            trail.push(entry);
-        }
-        assert!(trail.entries().eq(entries.iter().cloned()));
-        assert_eq!(trail.last_error().unwrap().1.code, "boom");
-        assert_eq!(trail.at_version(2).unwrap().step, Step::Claimed);
-    }
-
-    /// What an earlier version wrote is read by their numbers.
-    #[test]
-    fn steps_keep_their_numbers() {
-        let Step::Failed { outcome, error, http_status } = failed() else { unreachable!("it is one") };
-        let instant = Timestamp::from_millis(77);
-        let steps = [
-            Step::Submitted,
-            Step::Unblocked,
-            Step::Claimed,
-            Step::Started { attempt: 1 },
-            Step::Completed { http_status: None },
-            failed(),
-            Step::GivenBack,
-            Step::CancelRequested,
-            Step::Cancelled,
-            Step::Expired,
-            Step::DependencyFailed,
-            Step::Edited,
-            Step::RunNow,
-            Step::Redriven,
-            Step::Scheduled { instant },
-            Step::FailedUncounted { outcome, error, http_status },
-            Step::ParentFailed { parent: TaskId::new(), ended: State::Cancelled },
-        ];
-        for (number, step) in (0_u8..).zip(steps) {
-            assert_eq!(postcard::to_stdvec(&step).unwrap()[0], number, "{step:?}");
-        }
-    }
-
-    #[test]
-    fn a_failure_that_was_not_counted_is_told_as_one() {
-        let Step::Failed { outcome, error, http_status } = failed() else { unreachable!("it is one") };
-        let mut trail = Trail::default();
-        trail.push(&entry(3, State::Running, Step::Started { attempt: 1 }));
-        trail.push(&entry(4, State::Pending, Step::FailedUncounted { outcome, error, http_status }));
-        trail.push(&entry(6, State::Running, Step::Started { attempt: 1 }));
-        trail.push(&entry(7, State::Pending, failed()));
-        assert_eq!(trail.entries().nth(1).unwrap().reason(), "boom");
-        assert_eq!(trail.last_error().unwrap().1.message, "it broke");
-        let runs = trail.runs(TaskId::new());
-        let ends: Vec<_> = runs.iter().map(|run| run.end.as_ref().unwrap()).collect();
-        assert_eq!((runs[0].attempt, ends[0].outcome, ends[0].http_status), (1, "failed", Some(500)));
-        assert_eq!((ends[0].uncounted, ends[1].uncounted), (Some("breaker_open"), None));
-    }
-
-    #[test]
-    fn a_task_that_expired_tells_what_came_of_its_runs() {
-        let expired = |steps: Vec<Step<'static>>| {
-            let mut trail = Trail::default();
-            for (version, step) in (1..).zip(steps.into_iter().chain([Step::Expired])) {
-                trail.push(&entry(version, State::Failed, step));
-            }
-            let (at, error) = trail.last_error().expect("it expired");
-            assert_eq!((at, error.code.as_ref()), (trail.last().unwrap().at, "expired"));
-            error.message.into_owned()
-        };
-        let started = || Step::Started { attempt: 1 };
-        let never = "the task was not started by its expires_at";
-        assert_eq!(expired(vec![Step::Submitted]), never);
-        assert_eq!(expired(vec![Step::Submitted, Step::Claimed, Step::GivenBack]), never, "nobody began it");
-        assert_eq!(
-            expired(vec![Step::Submitted, started(), failed()]),
-            "the task ran, but did not succeed by its expires_at; its last error was boom: it broke"
-        );
-        let Step::Failed { outcome, http_status, .. } = failed() else { unreachable!("it is one") };
-        let error = RunError { code: "bad".into(), message: "".into(), details: None };
-        let uncounted = Step::FailedUncounted { outcome, error, http_status };
-        assert_eq!(
-            expired(vec![started(), failed(), started(), uncounted, started(), Step::GivenBack]),
-            "the task ran, but did not succeed by its expires_at; its last error was bad"
-        );
-        assert_eq!(
-            expired(vec![started(), Step::GivenBack]),
-            "the task was begun and given back, and was not started again by its expires_at"
-        );
-    }
-
-    #[test]
-    fn a_dependency_that_failed_is_named() {
-        let parent = TaskId::new();
-        let told = |step: Step<'static>| {
-            let mut trail = Trail::default();
-            trail.push(&entry(2, State::Cancelled, step));
-            assert_eq!(trail.last().unwrap().reason(), "dependency_failed");
-            let (_, error) = trail.last_error().expect("it says why");
-            assert_eq!(error.code, "dependency_failed");
-            error.message.into_owned()
-        };
-        assert_eq!(
-            told(Step::ParentFailed { parent, ended: State::DeadLettered }),
-            format!("{parent}, which this task depends on, did not complete: it came to rest as DEAD_LETTERED")
-        );
-        assert_eq!(told(Step::DependencyFailed), "a task that this one depends on did not complete");
-    }
-
-    #[test]
-    fn the_first_state_can_be_another() {
-        let mut trail = Trail::default();
-        trail.push(&entry(1, State::Pending, Step::Submitted));
-        trail.push(&entry(2, State::Cancelled, Step::Cancelled));
-        let blocked = trail.beginning_in(State::Blocked);
-        assert_eq!(blocked.entries().map(|entry| entry.to).collect::<Vec<_>>(), [State::Blocked, State::Cancelled]);
-        assert_eq!(blocked.beginning_in(State::Pending), trail);
-    }
-
-    #[test]
-    fn the_instant_of_a_schedule_is_told_by_the_first_step() {
-        let instant = Timestamp::from_millis(77);
-        let mut trail = Trail::default();
-        assert_eq!(trail.scheduled_for(), None);
-        trail.push(&entry(1, State::Pending, Step::Scheduled { instant }));
-        trail.push(&entry(2, State::Queued, Step::Claimed));
-        assert_eq!(trail.scheduled_for(), Some(instant));
-        assert_eq!(trail.beginning_in(State::Blocked).scheduled_for(), Some(instant));
-        assert_eq!(trail.entries().next().unwrap().reason(), "submitted");
-        let mut other = Trail::default();
-        other.push(&entry(1, State::Pending, Step::Submitted));
-        assert_eq!(other.scheduled_for(), None);
-    }
-
-    #[test]
-    fn a_torn_trail_keeps_what_can_be_read() {
-        let mut trail = Trail::default();
-        trail.push(&entry(1, State::Pending, Step::Submitted));
-        trail.push(&entry(2, State::Pending, failed()));
-        let mut bytes = trail.as_bytes().to_vec();
-        bytes.truncate(bytes.len() - 3);
-        let torn = Trail::from_bytes(bytes);
-        assert_eq!(torn.entries().count(), 1);
-        assert!(trail.is_whole() && !torn.is_whole());
-        let mut later = torn.clone();
-        later.push(&entry(3, State::Queued, Step::Claimed));
-        assert!(!later.is_whole(), "what comes behind the tear does not mend it");
-        assert!(!Trail::default().is_whole(), "every task has a first step");
-    }
-
-    #[test]
-    fn runs_are_told_by_their_start_and_their_end() {
-        let mut trail = Trail::default();
-        trail.push(&entry(3, State::Running, Step::Started { attempt: 1 }));
-        trail.push(&entry(4, State::Pending, failed()));
-        trail.push(&entry(6, State::Running, Step::Started { attempt: 2 }));
-        let runs = trail.runs(TaskId::new());
-        assert_eq!(runs.iter().map(|run| (run.attempt, run.token)).collect::<Vec<_>>(), [(1, 3), (2, 6)]);
-        assert_eq!(runs[0].end.as_ref().unwrap().outcome, "failed");
-        assert_eq!(runs[1].end, None);
-    }
-}
+mod tests;

@@ -1,10 +1,10 @@
-//! Elects one node to run the singletons.
+//! Elects one node to run the leader's loops.
 //!
-//! The leader holds a lease with a term and renews it well before it expires. A leader
-//! that cannot renew stops by itself when two thirds of the lease are over, by its own
-//! monotonic clock, so that it has stopped before anybody else can start. What it runs is
-//! given the lease, and writes as its holder: the store refuses a leader of the past, and
-//! whoever hears that ends, which ends the leadership.
+//! Every node runs an elector. The leader holds a lease with a term and renews it well before it
+//! expires. A leader that cannot renew stops when two thirds of the lease are over, by its own
+//! monotonic clock, so that it has stopped before another node can start. Its loops write as the
+//! holder of the lease. The store refuses a leader of the past; a loop that is refused ends, and the
+//! leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct Config {
     pub renewal: Duration,
 }
 
-/// Runs something while this node leads (see the module).
+/// Runs the leader's loops while this node leads (see the module).
 pub struct Elector {
     coordinator: Arc<dyn Coordinator>,
     node: NodeId,
@@ -37,8 +37,8 @@ impl Elector {
         Self { coordinator, node, config }
     }
 
-    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its token is cancelled, and
-    /// ends by itself when it hears that somebody else leads.
+    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its token is
+    /// cancelled, and ends by itself when the store says that another node leads.
     pub async fn run<F, Fut>(self, lead: F, shutdown: CancellationToken)
     where
         F: Fn(Lease, CancellationToken) -> Fut,
@@ -49,7 +49,9 @@ impl Elector {
             match self.coordinator.acquire(LEADER, self.node, millis(self.config.lease)).await {
                 Ok(Some(lease)) => self.lead(&lease, asked_at, &lead, &shutdown).await,
                 Ok(None) => {}
-                Err(error) => tracing::warn!(error = %error, "could not ask for the leadership"),
+                Err(error) => {
+                    tracing::warn!(error = %error, "cannot ask for the leader's lease; retrying at the next renewal");
+                }
             }
             let pause = self.config.renewal.mul_f64(0.5 + rand::random::<f64>() / 2.0);
             tokio::select! {
@@ -64,7 +66,7 @@ impl Elector {
         F: Fn(Lease, CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
-        tracing::info!(leader.term = lease.term, "this node leads");
+        tracing::info!(leader.term = lease.term, "this node leads now");
         let stop = CancellationToken::new();
         let work = lead(lease.clone(), stop.clone());
         tokio::pin!(work);
@@ -74,14 +76,14 @@ impl Elector {
             () = shutdown.cancelled() => false,
         };
         if !shutdown.is_cancelled() {
-            tracing::warn!(leader.term = lease.term, "the leadership was lost");
+            tracing::warn!(leader.term = lease.term, "this node does not lead any more; another node may take over");
         }
         stop.cancel();
         if !has_ended {
             work.await;
         }
         if let Err(error) = self.coordinator.release(lease).await {
-            tracing::debug!(error = %error, "could not release the leadership; it will expire");
+            tracing::debug!(error = %error, "cannot release the leader's lease; it will expire");
         }
     }
 
@@ -95,7 +97,9 @@ impl Elector {
             let asked_at = Instant::now();
             match tokio::time::timeout_at(good_until, self.coordinator.renew(lease, millis(self.config.lease))).await {
                 Ok(Ok(true)) => good_until = asked_at + trusted,
-                Ok(Err(error)) => tracing::warn!(error = %error, "could not renew the leadership"),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %error, "cannot renew the leader's lease; retrying until it is no longer safe");
+                }
                 Ok(Ok(false)) | Err(_) => return,
             }
             if Instant::now() >= good_until {

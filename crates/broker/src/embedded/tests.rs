@@ -21,7 +21,7 @@ async fn next(subscription: &mut Box<dyn Subscription>) -> Delivery {
 }
 
 #[tokio::test]
-async fn a_batch_over_several_pools_is_taken_whole_or_not_at_all() {
+async fn a_batch_over_pools_is_taken_whole_or_not_at_all() {
     let broker = EmbeddedBroker::new(2);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let batch = vec![message("b", 5), message("a", 5), message("a", 5)];
@@ -31,7 +31,7 @@ async fn a_batch_over_several_pools_is_taken_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_is_delivered_counts_until_it_is_acknowledged() {
+async fn a_delivery_counts_until_it_is_acknowledged() {
     let broker = EmbeddedBroker::new(1);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let mut subscription = broker.subscribe("a", 8).await.unwrap();
@@ -44,7 +44,7 @@ async fn what_is_delivered_counts_until_it_is_acknowledged() {
 }
 
 #[tokio::test]
-async fn what_is_delivered_again_returns_to_its_own_place() {
+async fn a_returned_message_keeps_its_order() {
     let broker = EmbeddedBroker::new(8);
     let sent: Vec<Message> = [5, 5, 5, 9].into_iter().map(|priority| message("a", priority)).collect();
     broker.publish(sent.clone()).await.unwrap();
@@ -75,7 +75,7 @@ async fn a_dropped_wait_takes_nothing() {
 }
 
 #[tokio::test]
-async fn a_late_acknowledgement_takes_away_only_what_nobody_else_has() {
+async fn a_late_ack_removes_only_a_waiting_message() {
     let broker = EmbeddedBroker::new(8);
     broker.publish(vec![message("a", 5), message("a", 5)]).await.unwrap();
     let mut gone = broker.subscribe("a", 8).await.unwrap();
@@ -92,7 +92,7 @@ async fn a_late_acknowledgement_takes_away_only_what_nobody_else_has() {
 }
 
 #[tokio::test]
-async fn a_closed_broker_lets_everybody_go() {
+async fn a_closed_broker_ends_every_wait() {
     let broker = EmbeddedBroker::new(1);
     broker.publish(vec![message("a", 5)]).await.unwrap();
     let mut subscription = broker.subscribe("b", 1).await.unwrap();
@@ -154,7 +154,7 @@ fn rand_bit() -> bool {
 }
 
 #[tokio::test]
-async fn tenants_take_turns_and_each_has_its_most_urgent_first() {
+async fn tenants_are_served_round_robin_most_urgent_first() {
     let broker = EmbeddedBroker::new(100);
     let of = |tenant: &str, priority| Message { tenant: tenant.to_owned(), ..message("a", priority) };
     broker.publish((0..10).map(|_| of("busy", 9)).collect()).await.unwrap();

@@ -1,4 +1,5 @@
-//! What a node does because others work on the same store: it listens to them, and as their leader tends the tables.
+//! What a node does because other nodes use the same store. It listens to their notifications, and as
+//! the leader it makes tables ahead of time. `running` starts both.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use punctual_scheduler::ownership::Owned;
 use punctual_store::postgres::{PostgresStore, Wake};
 use tokio_util::sync::CancellationToken;
 
-/// How often the tables are tended: the months of the history are made weeks ahead.
-const TENDING: Duration = Duration::from_mins(10);
+/// The time between two passes over the tables. The months of the history are made weeks ahead.
+const UPKEEP_INTERVAL: Duration = Duration::from_mins(10);
 
-/// Passes on what other nodes tell of tasks that wait and of partitions that are free, until told to stop.
+/// Passes on other nodes' notifications of waiting tasks and free partitions, until told to stop.
 pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<Owned>, stop: CancellationToken) {
     let mut wakes = store.wakes();
     loop {
@@ -32,17 +33,19 @@ pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<Owned>, 
     }
 }
 
-/// Tends the tables of the store, until told to stop.
+/// Makes the store's tables ahead of time, until told to stop.
 pub async fn tend(store: PostgresStore, clock: Arc<dyn Clock>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match store.upkeep(clock.now()).await {
             Ok(made) if made > 0 => tracing::info!(made, "made months of the history ahead"),
             Ok(_) => {}
-            Err(error) => tracing::warn!(error = %error, "the tables could not be tended"),
+            Err(error) => {
+                tracing::warn!(error = %error, "cannot make the coming months of the history; retrying in ten minutes");
+            }
         }
         tokio::select! {
             () = stop.cancelled() => {}
-            () = tokio::time::sleep(TENDING) => {}
+            () = tokio::time::sleep(UPKEEP_INTERVAL) => {}
         }
     }
 }

@@ -1,5 +1,6 @@
-//! Carries the worker's counts, and how the node stands, over to the metrics, once a second. Says once when the clock is
-//! wrong, and once when that is over.
+//! Carries the counters of the worker and the state of the node over to the metrics, once a second.
+//!
+//! `running` starts it. It also logs when the machine's clock goes wrong, and when it is right again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::parts::Parts;
 
-/// From this on a clock is said to be wrong; less is usual, and may be the network's.
+/// A clock that differs by less is not reported: that is usual, and may be the network's delay.
 const NOTABLE_SKEW_MILLIS: u64 = 1_000;
 
 /// See the module.
@@ -37,7 +38,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// From the parts to their metrics.
+    /// From the node's parts to their metrics.
     pub fn new(parts: &Parts) -> Self {
         Self {
             metrics: parts.metrics.clone(),
@@ -97,13 +98,13 @@ impl Tally {
     }
 }
 
-/// Whether the clock was said to be wrong.
+/// Whether the clock was last reported as wrong.
 #[derive(Default)]
 struct WrongClock(bool);
 
 impl WrongClock {
-    /// Whether it is wrong from now on, or right, if that is news. It is right when half of what is notable is left, so
-    /// that a clock at the border is not told of again and again.
+    /// Whether the clock has become wrong (true) or right (false); none if nothing changed. It is right only
+    /// at half the limit, so that a clock at the limit is not reported again and again.
     fn news(&mut self, skew_millis: i64) -> Option<bool> {
         let bound = if self.0 { NOTABLE_SKEW_MILLIS / 2 } else { NOTABLE_SKEW_MILLIS };
         let is_wrong = skew_millis.unsigned_abs() >= bound;
@@ -116,10 +117,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wrong_clock_is_told_once_and_its_end_too() {
+    fn a_wrong_clock_is_reported_once_until_it_is_right() {
         let mut clock = WrongClock::default();
-        let told: Vec<_> = [0, 999, -1_000, -1_200, 999, 500, 499, 0, 3_600_000].map(|skew| clock.news(skew)).into();
+        let news: Vec<_> = [0, 999, -1_000, -1_200, 999, 500, 499, 0, 3_600_000].map(|skew| clock.news(skew)).into();
         let (no, wrong, right) = (None, Some(true), Some(false));
-        assert_eq!(told, [no, no, wrong, no, no, no, right, no, wrong]);
+        assert_eq!(news, [no, no, wrong, no, no, no, right, no, wrong]);
     }
 }

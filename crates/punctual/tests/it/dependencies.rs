@@ -105,8 +105,7 @@ async fn each_failure_policy_handles_each_end() {
             let task = caller.until(&id, expected).await;
             if expected != "PENDING" {
                 assert_eq!(task["last_error"]["code"], "dependency_failed", "{policy} {ended}");
-                let named =
-                    format!("{parent}, which this task depends on, did not complete: it came to rest as {ended}");
+                let named = format!("{parent}, which this task depends on, did not complete: it finished as {ended}");
                 assert_eq!(task["last_error"]["message"], named, "{policy} {ended}");
                 let explained = caller.api.get(&format!("/v1/tasks/{id}/explain")).await.expect(200);
                 let reason = &explained["reasons"][0];

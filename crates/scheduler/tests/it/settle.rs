@@ -65,7 +65,7 @@ async fn the_cron_loop_is_called_when_a_task_comes_to_rest_and_a_schedule_waits(
     {
         harness.cron.set_waits(waits);
         let (id, token) = harness.running().await;
-        harness.say(id, token, outcome).await;
+        harness.say(id, token, outcome).await.unwrap();
         let called = tokio::time::timeout(Duration::from_millis(1), harness.cron.called()).await.is_ok();
         assert_eq!(called, is_called, "{waits}");
     }
@@ -195,7 +195,10 @@ async fn what_a_batch_says_of_one_run_is_taken_in_order() {
         let extended = |answer: &SettleResult| answer.is_ok_and(|settled| settled.lease_expires_at.is_some());
         assert!(answers[..2].iter().all(extended), "{end:?}: {answers:?}");
         assert!(answers[2].is_ok_and(|settled| settled.end.is_some()), "{end:?}: {answers:?}");
-        assert!(answers[3..6].iter().all(|answer| matches!(answer, Err(SettleRefusal::Stale { .. }))), "{end:?}: {answers:?}");
+        assert!(
+            answers[3..6].iter().all(|answer| matches!(answer, Err(SettleRefusal::Stale { .. }))),
+            "{end:?}: {answers:?}"
+        );
         assert_eq!(answers[6], REPEATED, "{end:?}");
         let task = harness.task(id).await;
         assert_eq!((task.progress, task.position.version), (Some(json("2")), token + 1), "{end:?}");

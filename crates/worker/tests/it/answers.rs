@@ -1,4 +1,4 @@
-//! What an answer means, over the wire.
+//! What an answer means for its task, over the wire.
 
 use punctual_core::json::Json;
 use punctual_core::run_end::RunOutcome;
@@ -16,7 +16,7 @@ async fn answered(answer: Answer) -> RunOutcome {
 }
 
 #[tokio::test]
-async fn a_status_decides() {
+async fn the_status_decides_the_outcome() {
     for status in [200, 201, 202, 204, 299] {
         let wanted = RunOutcome::Completed { result: None, http_status: Some(status) };
         assert_eq!(answered(Answer::status(status)).await, wanted);
@@ -57,7 +57,7 @@ async fn a_json_body_is_the_result() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_kept_with_the_beginning_of_its_body() {
+async fn a_refusal_keeps_the_beginning_of_its_body() {
     let failed = failed(answered(Answer::status(422).body("no such customer\0")).await);
     assert_eq!(failed.error.message, "the webhook answered 422");
     assert_eq!(failed.error.details.as_deref(), Some("{\"response_body\":\"no such customer\u{fffd}\"}"));
@@ -82,7 +82,7 @@ async fn retry_after_is_honoured_where_it_means_something() {
 }
 
 #[tokio::test]
-async fn a_202_may_say_that_it_goes_on() {
+async fn a_202_may_accept_for_later() {
     let going_on = Answer::status(202).header("Punctual-Completion", "async");
     assert_eq!(answered(going_on).await, RunOutcome::Accepted);
     let unknown = Answer::status(202).header("Punctual-Completion", "later");

@@ -1,4 +1,4 @@
-//! A worker over a real store and broker, and a hand that dispatches.
+//! A worker over a real store and broker, with a dispatcher that tests drive.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{AMPLE, webhooks};
 
-/// Places of every target.
-pub const PLACES: usize = 1_000;
+/// Slots of every target.
+pub const SLOTS: usize = 1_000;
 /// By how much every run of the bench is late.
 pub const LATE: i64 = 250;
 
@@ -33,7 +33,7 @@ pub struct Bench {
     pub deps: Deps,
     pub config: Config,
     pub shutdown: CancellationToken,
-    /// The sum of what `on_started` was told.
+    /// The sum of the lateness of all runs.
     pub lateness: Arc<AtomicU64>,
     _data: tempfile::TempDir,
 }
@@ -50,7 +50,7 @@ impl Bench {
             store: Arc::new(store),
             broker: Arc::new(EmbeddedBroker::new(10_000)),
             clock,
-            targets: Arc::new(Targets::new(PLACES, usize::MAX)),
+            targets: Arc::new(Targets::new(SLOTS, usize::MAX)),
             circuits: Arc::default(),
             webhooks: webhooks(),
             stats: Arc::new(WorkerStats::new(move |millis| _ = sum.fetch_add(millis, Ordering::Relaxed))),
@@ -124,10 +124,10 @@ impl Bench {
         .await
     }
 
-    /// Waits until all places and slots have been given back.
+    /// Waits until all slots are free.
     pub async fn until_idle(&self, target: &str) {
-        eventually("all places given back", Duration::from_secs(5), async || {
-            let taken = (PLACES - self.deps.targets.free(target), self.deps.stats.in_flight());
+        eventually("all slots free", Duration::from_secs(5), async || {
+            let taken = (SLOTS - self.deps.targets.free(target), self.deps.stats.in_flight());
             if taken == (0, 0) { Ok(()) } else { Err(format!("{taken:?}")) }
         })
         .await;

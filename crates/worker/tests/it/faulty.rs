@@ -1,4 +1,4 @@
-//! A store that fails as it is told to, and counts what it is asked.
+//! A store that fails on demand, and counts the tasks of its calls.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -50,7 +50,7 @@ async fn meet<T>(
     ids: &[TaskId],
     call: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
-    let unavailable = || Err(StoreError::Unavailable("as told".to_owned()));
+    let unavailable = || Err(StoreError::Unavailable("on demand".to_owned()));
     match fate {
         Some(Fate::Refused) => unavailable(),
         Some(Fate::Unanswered) => {
@@ -58,7 +58,7 @@ async fn meet<T>(
             unavailable()
         }
         Some(Fate::Hangs) => std::future::pending().await,
-        Some(Fate::Corrupt(id)) if ids.contains(&id) => Err(StoreError::Corrupt("as told".to_owned())),
+        Some(Fate::Corrupt(id)) if ids.contains(&id) => Err(StoreError::Corrupt("on demand".to_owned())),
         None | Some(Fate::Corrupt(_)) => call.await,
     }
 }

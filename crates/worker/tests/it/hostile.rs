@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{AMPLE, BRIEF, Raw, call, call_within, failed, failure, read_request};
 
-/// The same failure for everybody who waits in vain.
+/// Every call that waits in vain fails in the same way.
 async fn times_out(url: &str) {
     times_out_after(url, BRIEF, None).await;
 }
@@ -25,7 +25,7 @@ async fn times_out_after(url: &str, time: Duration, status: Option<u16>) {
 }
 
 #[tokio::test]
-async fn one_that_never_answers_times_out() {
+async fn a_target_that_never_answers_times_out() {
     let sink = Sink::start();
     sink.answer("/", Answer::hang());
     times_out(&sink.url("/")).await;
@@ -109,7 +109,7 @@ async fn a_connection_that_breaks_is_a_failure_even_after_a_200() {
 }
 
 #[tokio::test]
-async fn a_port_where_nobody_listens_is_a_failed_connection() {
+async fn a_closed_port_is_a_failed_connection() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
@@ -119,7 +119,7 @@ async fn a_port_where_nobody_listens_is_a_failed_connection() {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_an_invalid_response() {
+async fn bytes_that_are_not_http_are_an_invalid_response() {
     let huge = format!("HTTP/1.1 200 OK\r\nx-huge: {}\r\n\r\n", "x".repeat(2_000_000));
     let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x-one: more\r\n".repeat(10_000));
     for bytes in [
@@ -151,11 +151,11 @@ async fn a_redirect_is_not_followed() {
         sink.answer("/", Answer::status(status).header("location", &location));
         assert_eq!(failure(call(&sink.url("/")).await), ("redirected".to_owned(), Some(status), true));
     }
-    elsewhere.into_std().unwrap().accept().expect_err("nobody came");
+    elsewhere.into_std().unwrap().accept().expect_err("no connection came");
 }
 
 #[tokio::test]
-async fn what_is_not_tls_is_a_tls_failure() {
+async fn bytes_that_are_not_tls_are_a_tls_failure() {
     // A fatal alert (handshake_failure), and plain HTTP.
     for bytes in [&b"\x15\x03\x03\x00\x02\x02\x28"[..], b"HTTP/1.1 400 Bad Request\r\n\r\n"] {
         let server = Raw::serve(move |mut stream| async move {

@@ -1,4 +1,4 @@
-//! What a webhook receives.
+//! The request that a webhook receives.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::support::{AMPLE, Raw, call, now, read_request, task, webhooks};
 
 #[tokio::test]
-async fn the_headers_are_those_we_promise() {
+async fn a_call_has_the_promised_headers() {
     let sink = Sink::start();
     let task = task(&sink.url("/hook?a=b"));
     webhooks().call(&task, now(), Instant::now() + AMPLE).await;
@@ -59,7 +59,7 @@ async fn every_run_has_a_trace_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_submitters_headers_override_none_of_ours() {
+async fn a_submitters_header_overrides_none_of_ours() {
     let sink = Sink::start();
     let mut task = task(&sink.url("/"));
     let headers = &mut task.body.callback.as_mut().unwrap().headers;

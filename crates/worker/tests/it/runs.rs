@@ -36,7 +36,7 @@ async fn a_task_is_called_and_completed() {
 }
 
 #[tokio::test]
-async fn a_failure_is_retried_or_buried() {
+async fn a_failure_is_retried_or_dead_lettered() {
     let (bench, sink) = (Bench::open(), Sink::start());
     let worker = bench.start();
     for (answer, state, code, wait) in [
@@ -61,7 +61,7 @@ async fn a_failure_is_retried_or_buried() {
 }
 
 #[tokio::test]
-async fn calls_are_bounded_and_none_is_forgotten() {
+async fn concurrent_calls_are_bounded() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     bench.config.concurrency = 8;
     sink.answer("/hook", Answer::status(200).after(Duration::from_millis(5)));
@@ -75,7 +75,7 @@ async fn calls_are_bounded_and_none_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_202_may_keep_its_task_running_and_frees_its_place() {
+async fn an_accepted_run_frees_its_slot() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     bench.config.concurrency = 1;
     let going_on = Answer::status(202).header("punctual-completion", "async");
@@ -92,7 +92,7 @@ async fn a_202_may_keep_its_task_running_and_frees_its_place() {
 }
 
 #[tokio::test]
-async fn a_second_delivery_calls_nobody() {
+async fn a_second_delivery_makes_no_call() {
     let (bench, sink) = (Bench::open(), Sink::start());
     let ids = bench.insert(vec![fixtures::task().push(&sink.url("")).build()]).await;
     let messages = bench.dispatch().await;
@@ -114,13 +114,13 @@ async fn a_task_cancelled_while_it_runs_ends_cancelled() {
     bench.change(ids[0], Event::Cancel).await;
     gate.open();
     let task = bench.until(ids[0], State::Cancelled).await;
-    assert_eq!(task.result, None, "what came of it is discarded");
+    assert_eq!(task.result, None, "its outcome is discarded");
     bench.stop(worker).await;
     assert_eq!(bench.deps.stats.ended(RunEnd::Cancelled), 1);
 }
 
 #[tokio::test]
-async fn an_outcome_that_comes_too_late_changes_nothing() {
+async fn a_stale_outcome_changes_nothing() {
     let (bench, gate) = (Bench::open(), Gate::start().await);
     let worker = bench.start();
     let ids = bench.submit(vec![fixtures::task().push(&gate.target()).build()]).await;
@@ -146,7 +146,7 @@ async fn an_outcome_that_comes_too_late_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_dead_target_does_not_hold_up_the_others() {
+async fn a_dead_target_does_not_delay_others() {
     let (mut bench, dead, healthy) = (Bench::open(), Sink::start(), Sink::start());
     dead.answer("/hook", Answer::hang());
     bench.config.concurrency = 100;
@@ -180,7 +180,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     let (stop_dispatching, worker) = (bench.shutdown.child_token(), bench.start());
     let dispatching = tokio::spawn(dispatcher.run(stop_dispatching.clone()));
     all_completed(&bench, 100).await;
-    eventually("the dead target's places are full", AMPLE, async || match dead.waiting() {
+    eventually("the dead target's slots are full", AMPLE, async || match dead.waiting() {
         4 => Ok(()),
         waiting => Err(waiting.to_string()),
     })

@@ -1,4 +1,4 @@
-//! The end: what finishes in time is settled, the rest is given back.
+//! The end: runs that finish in time are settled, the others are given back.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_call_may_end_during_the_drain() {
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_is_given_back_uncounted() {
+async fn a_run_that_is_cut_off_is_given_back_uncounted() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     sink.answer("/hook", Answer::hang());
     bench.config.concurrency = 2;
@@ -52,7 +52,7 @@ async fn what_does_not_end_in_time_is_given_back_uncounted() {
 }
 
 #[tokio::test]
-async fn what_waits_in_a_broker_of_its_own_is_left_there() {
+async fn messages_stay_in_a_broker_that_outlives_the_node() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     bench.config.broker_ends_with_us = false;
     bench.shutdown.cancel();

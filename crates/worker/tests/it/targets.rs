@@ -1,4 +1,4 @@
-//! Which targets are called at all, and on which machines.
+//! Which targets may be called, and on which machines calls work.
 
 use std::process::Command;
 
@@ -26,12 +26,12 @@ async fn a_forbidden_target_sees_no_connection() {
         }
     }
     words.dedup();
-    assert_eq!(words.len(), 1, "the words tell nothing about the target: {words:?}");
-    listener.into_std().unwrap().accept().expect_err("nobody came");
+    assert_eq!(words.len(), 1, "the message says nothing about the target: {words:?}");
+    listener.into_std().unwrap().accept().expect_err("no connection came");
 }
 
 #[tokio::test]
-async fn a_name_is_called_at_an_address_that_passed() {
+async fn a_name_is_called_at_an_allowed_address() {
     let sink = Sink::start();
     let url = sink.url("/").replace("127.0.0.1", "localhost");
     assert!(matches!(call(&url).await, RunOutcome::Completed { .. }));
@@ -46,7 +46,7 @@ async fn a_name_without_addresses_is_a_failed_resolution() {
 }
 
 #[tokio::test]
-async fn what_is_no_callback_goes_nowhere() {
+async fn an_invalid_callback_is_not_called() {
     for url in ["", "not a url", "ftp://127.0.0.1/"] {
         assert_eq!(failure(call(url).await), ("invalid_callback".to_owned(), None, false), "{url}");
     }
@@ -60,10 +60,10 @@ async fn what_is_no_callback_goes_nowhere() {
 const BARREN: &str = "PUNCTUAL_TEST_BARREN";
 
 #[tokio::test]
-async fn without_certificates_and_despite_proxies_plain_http_works() {
+async fn plain_http_needs_no_certificates_and_no_proxy() {
     if std::env::var_os(BARREN).is_none() {
         let mut again = Command::new(std::env::current_exe().unwrap());
-        again.args(["--exact", "targets::without_certificates_and_despite_proxies_plain_http_works"]).env(BARREN, "1");
+        again.args(["--exact", "targets::plain_http_needs_no_certificates_and_no_proxy"]).env(BARREN, "1");
         again.env("SSL_CERT_FILE", "/nowhere/at/all").env("SSL_CERT_DIR", "/nowhere/at/all");
         for proxy in ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
             again.env(proxy, "http://127.0.0.1:1");

@@ -1,4 +1,4 @@
-//! A store that fails while runs begin and end.
+//! A store that fails while runs start and end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +21,20 @@ fn faulty() -> (Bench, Arc<Faulty>) {
 }
 
 #[tokio::test]
-async fn many_runs_begin_and_end_in_few_writes() {
+async fn many_runs_start_and_end_in_few_calls() {
     let ((bench, faulty), sink) = (faulty(), Sink::start());
     bench.submit(fixtures::task().push(&sink.url("")).times(100)).await;
     let worker = bench.start();
     sink.wait_for("/hook", 100, AMPLE).await;
     bench.stop(worker).await;
-    assert_eq!(*faulty.started.lock().unwrap(), [64, 36], "what waits together begins together, so many at once");
+    assert_eq!(*faulty.started.lock().unwrap(), [64, 36], "waiting messages start together, up to the bound");
     let writes = faulty.applied.lock().unwrap().clone();
     assert_eq!(writes.iter().sum::<usize>(), 100);
     assert!(writes.len() < 100, "{writes:?}");
 }
 
 #[tokio::test]
-async fn a_store_that_does_not_answer_is_asked_again() {
+async fn a_failing_call_to_the_store_is_retried() {
     let ((bench, faulty), sink) = (faulty(), Sink::start());
     faulty.starts.lock().unwrap().extend([Fate::Refused; 3]);
     faulty.applies.lock().unwrap().extend([Fate::Refused; 3]);
@@ -47,7 +47,7 @@ async fn a_store_that_does_not_answer_is_asked_again() {
 }
 
 #[tokio::test]
-async fn an_answer_that_was_lost_does_no_harm() {
+async fn a_lost_answer_of_the_store_does_no_harm() {
     let ((bench, faulty), sink) = (faulty(), Sink::start());
     faulty.applies.lock().unwrap().push_back(Fate::Unanswered);
     let worker = bench.start();
@@ -59,7 +59,7 @@ async fn an_answer_that_was_lost_does_no_harm() {
 }
 
 #[tokio::test]
-async fn one_broken_task_does_not_hold_up_its_batch() {
+async fn a_corrupt_task_does_not_block_its_batch() {
     let ((bench, faulty), sink) = (faulty(), Sink::start());
     let ids = bench.submit(fixtures::task().push(&sink.url("")).times(10)).await;
     let (no_start, no_end) = (ids[3], ids[4]);
@@ -75,7 +75,7 @@ async fn one_broken_task_does_not_hold_up_its_batch() {
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_for_a_store_that_hangs() {
+async fn shutdown_does_not_wait_for_a_hanging_store() {
     let ((mut bench, faulty), sink) = (faulty(), Sink::start());
     sink.script("/hook", [Answer::status(200), Answer::hang()]);
     bench.config.drain = Duration::from_millis(50);

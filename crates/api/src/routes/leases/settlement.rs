@@ -16,10 +16,10 @@ use crate::problem::{Code, Problem};
 
 /// The code of an error without one.
 const FAILED: &str = "failed";
-/// Milliseconds a worker may ask to wait for; the state machine cuts it further.
-const RETRY_AFTER: u64 = 366 * 24 * 3_600_000;
+/// The longest delay a worker may ask for; the state machine cuts it further.
+const RETRY_AFTER_MAX_MILLIS: u64 = 366 * 24 * 3_600_000;
 
-/// The item as the settler takes it, or everything that is wrong with it.
+/// The item as a settlement, or everything that is wrong with it.
 pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     let mut faults = foreign_fields(&item);
     for (pointer, json) in [("/result", &item.result), ("/progress", &item.progress), ("/checkpoint", &item.checkpoint)]
@@ -37,10 +37,12 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
         SettleOutcome::Heartbeat => WorkerReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
-                let millis = seconds.to_millis_within(0, RETRY_AFTER);
+                let millis = seconds.to_millis_within(0, RETRY_AFTER_MAX_MILLIS);
                 if millis.is_none() {
-                    faults
-                        .push(Fault::new("/retry_after_seconds", format!("must be from 0 to {}", RETRY_AFTER / 1_000)));
+                    faults.push(Fault::new(
+                        "/retry_after_seconds",
+                        format!("must be from 0 to {}", RETRY_AFTER_MAX_MILLIS / 1_000),
+                    ));
                 }
                 millis
             });
@@ -61,7 +63,7 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     }
 }
 
-/// A field that says nothing about this outcome is a slip that must not pass unnoticed.
+/// The fields that do not belong to the item's outcome: a mistake of the worker, which must be reported.
 fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
     let (word, own): (&str, &[&str]) = match item.outcome {
         SettleOutcome::Completed => ("completed", &["/result"]),
@@ -81,7 +83,7 @@ fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
     foreign.map(|(field, _)| Fault::new(field, format!("does not go with outcome {word}"))).collect()
 }
 
-/// The error as it is kept. What is too long is cut: a failure that is not recorded would be worse.
+/// The error as it is stored. Texts that are too long are cut: refusing the failure would be worse.
 fn run_error(error: Option<WorkerError>, faults: &mut Vec<Fault>) -> RunError<'static> {
     let WorkerError { code, message, details } =
         error.unwrap_or(WorkerError { code: None, message: None, details: None });
@@ -108,8 +110,8 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// Details that are too long are kept as the beginning of their text, in a JSON string. Half the bound, as a
-/// character may take two to write.
+/// Details that are too long are stored as the beginning of their text, in a JSON string. The beginning
+/// has half the bound, since a character may take two to write.
 fn bounded(details: &Json) -> String {
     if details.get().len() <= limits::ERROR_TEXT {
         return details.get().to_owned();

@@ -39,7 +39,7 @@ async fn call(world: &World, id: &str, verb: &str, body: Value) -> Answer {
 }
 
 #[tokio::test]
-async fn a_lease_has_everything_a_worker_needs() {
+async fn a_lease_has_all_a_worker_needs() {
     let world = World::new();
     let id = submit(&world, "q").await;
     world.clock.advance_millis(30);
@@ -57,7 +57,7 @@ async fn a_lease_has_everything_a_worker_needs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_without_work_gets_nothing_after_its_wait() {
+async fn a_poll_without_work_is_empty_after_its_wait() {
     let world = World::new();
     let began = tokio::time::Instant::now();
     assert!(lease(&world, "empty", 1).await.is_empty());
@@ -82,7 +82,7 @@ async fn a_lease_request_is_checked_whole() {
 }
 
 #[tokio::test]
-async fn waiting_workers_are_told_when_the_node_goes() {
+async fn a_shutdown_ends_the_waiting_polls() {
     let world = World::new();
     world.shutdown.cancel();
     let answer =
@@ -94,7 +94,7 @@ async fn waiting_workers_are_told_when_the_node_goes() {
 }
 
 #[tokio::test]
-async fn a_completion_is_accepted_once_and_repeated_for_ever() {
+async fn a_completion_can_be_repeated() {
     let world = World::new();
     let (id, token) = running(&world).await;
     for _ in 0..2 {
@@ -107,7 +107,7 @@ async fn a_completion_is_accepted_once_and_repeated_for_ever() {
 }
 
 #[tokio::test]
-async fn a_failure_is_retried_and_a_hopeless_one_is_not() {
+async fn only_a_retryable_failure_is_retried() {
     let world = World::new();
     let (id, token) = running(&world).await;
     let error = json!({"code": "boom", "message": "it broke", "details": {"line": 7}});
@@ -151,7 +151,7 @@ async fn a_flood_of_heartbeats_is_not_written() {
 }
 
 #[tokio::test]
-async fn a_cancelled_run_is_told_to_stop() {
+async fn a_heartbeat_of_a_cancelled_run_is_answered_410() {
     let world = World::new();
     let (id, token) = running(&world).await;
     // In a flood, too.
@@ -164,7 +164,7 @@ async fn a_cancelled_run_is_told_to_stop() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_not_valid_changes_nothing() {
+async fn an_invalid_settlement_changes_nothing() {
     let world = World::new();
     let (id, token) = running(&world).await;
     for other in ["task_00000000-0000-7000-8000-000000000000", "nonsense", "run_x"] {
@@ -185,7 +185,7 @@ async fn what_is_not_there_or_not_valid_changes_nothing() {
 }
 
 #[tokio::test]
-async fn items_of_a_settle_call_are_judged_one_by_one() {
+async fn each_item_of_a_settle_call_is_judged_by_itself() {
     let world = World::new();
     for _ in 0..4 {
         submit(&world, "q").await;
@@ -233,7 +233,7 @@ async fn a_settle_call_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_broken_store_is_told_without_its_secrets() {
+async fn an_error_of_the_store_shows_no_secrets() {
     let world = World::new();
     let (id, token) = running(&world).await;
     world.store.broken.store(true, Ordering::SeqCst);
