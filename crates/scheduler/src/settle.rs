@@ -30,12 +30,12 @@ pub struct Settlement {
     /// The fencing token the worker was given.
     pub token: u64,
     /// The report.
-    pub report: WorkerReport,
+    pub report: RunReport,
 }
 
 /// A report about a run: it has ended, or it goes on.
 #[derive(Clone, Debug, PartialEq)]
-pub enum WorkerReport {
+pub enum RunReport {
     /// The run is over.
     Ended(RunOutcome),
     /// The run goes on, and its lease is to be extended.
@@ -165,7 +165,7 @@ impl LeaseSettler {
         items: &[Settlement],
         answers: &mut [Option<SettleResult>],
     ) -> Result<(), StoreError> {
-        let plain = WorkerReport::Heartbeat { progress: None, checkpoint: None };
+        let plain = RunReport::Heartbeat { progress: None, checkpoint: None };
         let is_flood = |item: &Settlement| item.report == plain && self.heartbeats.are_enough(item.id, item.token);
         let flood: Vec<usize> = (0..items.len()).filter(|&at| is_flood(&items[at])).collect();
         if flood.is_empty() {
@@ -213,7 +213,7 @@ impl LeaseSettler {
         let by = self.by(Actor::Worker("".into()));
         let mut writes = Vec::new();
         for (at, item) in items.iter().enumerate() {
-            if let WorkerReport::Ended(RunOutcome::Completed { result, .. }) = &item.report {
+            if let RunReport::Ended(RunOutcome::Completed { result, .. }) = &item.report {
                 let change = Change::complete_held(tenant, item.token, result.clone(), &by);
                 writes.push(((at, RunEnd::Completed), (item.id, change)));
             }
@@ -278,7 +278,7 @@ impl LeaseSettler {
             return SettleDecision::Answer(answer_from_trail(item, task));
         }
         match &item.report {
-            WorkerReport::Ended(outcome) => {
+            RunReport::Ended(outcome) => {
                 let is_under_breaker = || self.circuits.is_open_over(&task.lane.key);
                 let (change, end) = outcome
                     .clone()
@@ -287,9 +287,7 @@ impl LeaseSettler {
                 SettleDecision::End(Box::new(change), end)
             }
             // The token is good, and yet the store did not extend the lease: it has run out.
-            WorkerReport::Heartbeat { .. } => {
-                SettleDecision::Answer(Err(SettleRefusal::Stale { state: position.state }))
-            }
+            RunReport::Heartbeat { .. } => SettleDecision::Answer(Err(SettleRefusal::Stale { state: position.state })),
         }
     }
 
@@ -318,14 +316,14 @@ fn until_ended(items: &[Settlement]) -> (Vec<usize>, Vec<usize>) {
     (0..items.len()).partition(|&at| {
         let Settlement { id, token, report } = &items[at];
         match report {
-            WorkerReport::Heartbeat { .. } => !ended.contains(&(*id, *token)),
-            WorkerReport::Ended(_) => ended.insert((*id, *token)),
+            RunReport::Heartbeat { .. } => !ended.contains(&(*id, *token)),
+            RunReport::Ended(_) => ended.insert((*id, *token)),
         }
     })
 }
 
 fn heartbeat(tenant: &str, item: &Settlement) -> Option<Beat> {
-    let WorkerReport::Heartbeat { progress, checkpoint } = &item.report else { return None };
+    let RunReport::Heartbeat { progress, checkpoint } = &item.report else { return None };
     Some(Beat {
         tenant: tenant.to_owned(),
         id: item.id,
@@ -351,7 +349,7 @@ fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -
         Err(_) => return None,
     };
     let error = match &item.report {
-        WorkerReport::Ended(RunOutcome::Failed(failure)) if end.is_failure() => {
+        RunReport::Ended(RunOutcome::Failed(failure)) if end.is_failure() => {
             Some(failure.error.message.as_ref().into())
         }
         _ => None,
@@ -364,7 +362,7 @@ fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
     let stale = Err(SettleRefusal::Stale { state: task.state() });
     let held = task.trail.at_version(item.token).is_some_and(|entry| matches!(entry.step, Step::Started { .. }));
     let Some(next) = task.trail.at_version(item.token.saturating_add(1)).filter(|_| held) else { return stale };
-    let WorkerReport::Ended(outcome) = &item.report else {
+    let RunReport::Ended(outcome) = &item.report else {
         return if next.step == Step::CancelRequested { Err(SettleRefusal::Cancelled) } else { stale };
     };
     match (&next.step, outcome) {

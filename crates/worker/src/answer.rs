@@ -25,9 +25,9 @@ use crate::retry_after;
 
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CallResult {
+pub enum WebhookResult {
     /// An answer, its body read as far as it is of use.
-    Answered(HttpAnswer),
+    Answered(WebhookAnswer),
     /// No answer, or one that could not be read to its end.
     Broken {
         /// Its status, if it arrived.
@@ -39,7 +39,7 @@ pub enum CallResult {
 
 /// The answer of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HttpAnswer {
+pub struct WebhookAnswer {
     /// Its status.
     pub status: u16,
     /// Whether it said `Punctual-Completion: async`.
@@ -70,16 +70,16 @@ pub enum CallFault {
 }
 
 /// What `result` means, judged at `now`.
-pub fn judge(result: CallResult, now: Timestamp) -> RunOutcome {
+pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     match result {
-        CallResult::Answered(answer) => match answer.status {
+        WebhookResult::Answered(answer) => match answer.status {
             202 if answer.asynchronous => RunOutcome::Accepted,
             200..300 => {
                 RunOutcome::Completed { result: returned(answer.body.as_deref()), http_status: Some(answer.status) }
             }
             _ => RunOutcome::Failed(refused(&answer, now)),
         },
-        CallResult::Broken { status, fault } => RunOutcome::Failed(broken(status, &fault)),
+        WebhookResult::Broken { status, fault } => RunOutcome::Failed(broken(status, &fault)),
     }
 }
 
@@ -105,7 +105,7 @@ fn returned(body: Option<&[u8]>) -> Option<Json> {
     if text.len() > limits::RESULT { None } else { Json::parse(text).ok() }
 }
 
-fn refused(answer: &HttpAnswer, now: Timestamp) -> RunFailure {
+fn refused(answer: &WebhookAnswer, now: Timestamp) -> RunFailure {
     let status = answer.status;
     let (code, message) = match status {
         300..400 => ("redirected".into(), format!("the webhook answered {status}; redirects are not followed")),

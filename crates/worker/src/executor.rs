@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::answer::{CallResult, judge, spread_retry_after};
+use crate::answer::{WebhookResult, judge, spread_retry_after};
 use crate::settler::FinishedRun;
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
@@ -60,7 +60,7 @@ impl Executor {
     }
 
     /// Calls the webhook within the task's timeout. None if the worker had to end before the answer.
-    async fn call(&self, task: &Task) -> Option<CallResult> {
+    async fn call(&self, task: &Task) -> Option<WebhookResult> {
         if self.abort.is_cancelled() {
             return None;
         }
@@ -76,7 +76,7 @@ impl Executor {
     }
 
     /// What the answer means for the task. Without one, the node gives the task back.
-    fn judge(&self, task: &Task, result: Option<CallResult>) -> RunOutcome {
+    fn judge(&self, task: &Task, result: Option<WebhookResult>) -> RunOutcome {
         let Some(result) = result else { return RunOutcome::GivenBack };
         if self.shutdown.is_cancelled() {
             self.drained.fetch_add(1, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use reqwest::{Client, Response, redirect};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-use crate::answer::{CallFault, CallResult, HttpAnswer};
+use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::fault::classify;
 use crate::guard::Guard;
 use crate::request;
@@ -87,8 +87,8 @@ impl Webhooks {
     }
 
     /// Calls the webhook of `task`, at `now` by the store's clock and until `deadline` by ours.
-    pub async fn call(&self, task: &Task, now: Timestamp, deadline: Instant) -> CallResult {
-        let broken = |status, fault| CallResult::Broken { status, fault };
+    pub async fn call(&self, task: &Task, now: Timestamp, deadline: Instant) -> WebhookResult {
+        let broken = |status, fault| WebhookResult::Broken { status, fault };
         let Some(callback) = &task.body.callback else { return broken(None, CallFault::NoTarget) };
         let Ok(url) = Url::parse(&callback.url) else { return broken(None, CallFault::NoTarget) };
         if self.guard.blocks(&url) {
@@ -105,7 +105,7 @@ impl Webhooks {
         let status = response.status().as_u16();
         let asynchronous = word(response.headers(), &COMPLETION).is_some_and(|word| word.eq_ignore_ascii_case("async"));
         let retry_after = word(response.headers(), &RETRY_AFTER);
-        let answered = |body| CallResult::Answered(HttpAnswer { status, asynchronous, retry_after, body });
+        let answered = |body| WebhookResult::Answered(WebhookAnswer { status, asynchronous, retry_after, body });
         if (200..300).contains(&status) && !asynchronous {
             return match timeout_at(deadline, self.read(response)).await {
                 Ok(BodyRead::Whole(body)) => answered(Some(body)),

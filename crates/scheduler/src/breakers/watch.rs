@@ -168,12 +168,8 @@ impl BreakerWatch {
                 let task = *task;
                 let event = match end {
                     RunEnd::Completed | RunEnd::Accepted => BreakerEvent::Succeeded(task),
-                    RunEnd::Retried | RunEnd::DeadLettered => {
-                        BreakerEvent::Failed(task, FailedProbe::new(now, error))
-                    }
-                    RunEnd::GivenBack => {
-                        BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) }
-                    }
+                    RunEnd::Retried | RunEnd::DeadLettered => BreakerEvent::Failed(task, FailedProbe::new(now, error)),
+                    RunEnd::GivenBack => BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) },
                     // The next one comes in its time. Otherwise a worker that gives back all it gets would get one a
                     // second.
                     RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {

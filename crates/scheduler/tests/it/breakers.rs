@@ -15,7 +15,7 @@ use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::polls::PollFilter;
-use punctual_scheduler::settle::{SettleRefusal, Settled, Settlement, WorkerReport};
+use punctual_scheduler::settle::{RunReport, SettleRefusal, Settled, Settlement};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
 use crate::harness::{BREAKERS, Harness, PROBE_MILLIS, poll_once, request};
@@ -30,7 +30,7 @@ fn ended(target: &str, task: TaskId, end: RunEnd) -> EndedRun<'_> {
 
 /// What a worker reports about a task that it holds.
 fn settlement(task: &Task, outcome: RunOutcome) -> Settlement {
-    Settlement { id: task.id, token: task.position.version, report: WorkerReport::Ended(outcome) }
+    Settlement { id: task.id, token: task.position.version, report: RunReport::Ended(outcome) }
 }
 
 fn failed(retryable: bool, retry_after_millis: Option<u64>) -> RunOutcome {

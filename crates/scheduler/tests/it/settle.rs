@@ -7,14 +7,14 @@ use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Applied;
 use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_scheduler::settle::{SettleRefusal, SettleResult, Settled, Settlement, WorkerReport};
+use punctual_scheduler::settle::{RunReport, SettleRefusal, SettleResult, Settled, Settlement};
 use punctual_testkit::fixtures::{TENANT, json, task};
 
 use crate::harness::{Harness, NODE};
 
 const COMPLETED: SettleResult = Ok(Settled::ended(RunEnd::Completed));
 const RETRIED: SettleResult = Ok(Settled::ended(RunEnd::Retried));
-const RELEASED: WorkerReport = WorkerReport::Ended(RunOutcome::Released);
+const RELEASED: RunReport = RunReport::Ended(RunOutcome::Released);
 const REPEATED: SettleResult = Ok(Settled::REPEATED);
 const CANCELLED: SettleResult = Err(SettleRefusal::Cancelled);
 const NOT_FOUND: SettleResult = Err(SettleRefusal::NotFound);
@@ -23,14 +23,14 @@ const fn stale(state: State) -> SettleResult {
     Err(SettleRefusal::Stale { state })
 }
 
-fn completed(text: &str) -> WorkerReport {
-    WorkerReport::Ended(RunOutcome::Completed { result: Some(json(text)), http_status: None })
+fn completed(text: &str) -> RunReport {
+    RunReport::Ended(RunOutcome::Completed { result: Some(json(text)), http_status: None })
 }
 
-fn failed(retryable: bool) -> WorkerReport {
+fn failed(retryable: bool) -> RunReport {
     let error = RunError { code: "boom".into(), message: "it broke".into(), details: None };
     let (how, http_status, retry_after_millis) = (FailedHow::Failed, None, None);
-    WorkerReport::Ended(RunOutcome::Failed(RunFailure { how, error, http_status, retryable, retry_after_millis }))
+    RunReport::Ended(RunOutcome::Failed(RunFailure { how, error, http_status, retryable, retry_after_millis }))
 }
 
 impl Harness {
@@ -40,7 +40,7 @@ impl Harness {
         (leased.id, leased.position.version)
     }
 
-    async fn say(&self, id: TaskId, token: u64, report: WorkerReport) -> SettleResult {
+    async fn say(&self, id: TaskId, token: u64, report: RunReport) -> SettleResult {
         self.settler.settle(TENANT, vec![Settlement { id, token, report }]).await.unwrap().remove(0)
     }
 
@@ -127,7 +127,7 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(30_000);
-    let beat = || WorkerReport::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
+    let beat = || RunReport::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
     let expires = punctual_testkit::fixtures::at(90_000);
     assert_eq!(harness.say(id, token, beat()).await, Ok(Settled::extended(expires)));
     assert_eq!(harness.say(id, token - 1, beat()).await, stale(State::Running));
@@ -138,9 +138,7 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
 
 #[tokio::test]
 async fn whoever_runs_a_cancelled_task_is_told_and_its_outcome_is_discarded() {
-    for outcome in
-        [completed("1"), failed(true), RELEASED, WorkerReport::Heartbeat { progress: None, checkpoint: None }]
-    {
+    for outcome in [completed("1"), failed(true), RELEASED, RunReport::Heartbeat { progress: None, checkpoint: None }] {
         let mut harness = Harness::new();
         let (id, token) = harness.running().await;
         harness.cancel(id).await;
@@ -185,7 +183,7 @@ async fn a_batch_is_answered_item_by_item() {
 /// As if they came one after the other: nothing that is said of a run after its end has an effect, whatever it is.
 #[tokio::test]
 async fn what_a_batch_says_of_one_run_is_taken_in_order() {
-    let beat = |progress: &str| WorkerReport::Heartbeat { progress: Some(json(progress)), checkpoint: None };
+    let beat = |progress: &str| RunReport::Heartbeat { progress: Some(json(progress)), checkpoint: None };
     let mut harness = Harness::new();
     for end in [completed("1"), failed(true), RELEASED] {
         let (id, token) = harness.running().await;
@@ -211,7 +209,7 @@ async fn a_lease_that_ran_out_is_not_revived_by_a_heartbeat_but_a_completion_sti
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
     harness.clock.advance_millis(60_000);
-    let beat = WorkerReport::Heartbeat { progress: Some(json("1")), checkpoint: None };
+    let beat = RunReport::Heartbeat { progress: Some(json("1")), checkpoint: None };
     assert_eq!(harness.say(id, token, beat).await, stale(State::Running));
     assert_eq!(harness.task(id).await.progress, None);
     assert_eq!(harness.say(id, token, completed("1")).await, COMPLETED);

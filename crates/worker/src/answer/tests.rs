@@ -4,12 +4,12 @@ fn now() -> Timestamp {
     Timestamp::parse("2026-05-22T18:00:00Z").unwrap()
 }
 
-fn answer(status: u16) -> HttpAnswer {
-    HttpAnswer { status, body: Some(Vec::new()), ..HttpAnswer::default() }
+fn answer(status: u16) -> WebhookAnswer {
+    WebhookAnswer { status, body: Some(Vec::new()), ..WebhookAnswer::default() }
 }
 
-fn outcome(answer: HttpAnswer) -> RunOutcome {
-    judge(CallResult::Answered(answer), now())
+fn outcome(answer: WebhookAnswer) -> RunOutcome {
+    judge(WebhookResult::Answered(answer), now())
 }
 
 fn failed(outcome: RunOutcome) -> RunFailure {
@@ -44,11 +44,11 @@ fn every_status_has_its_outcome() {
 #[test]
 fn only_a_202_can_accept_for_later() {
     for (status, accepted) in [(202, true), (200, false), (204, false)] {
-        let outcome = outcome(HttpAnswer { asynchronous: true, ..answer(status) });
+        let outcome = outcome(WebhookAnswer { asynchronous: true, ..answer(status) });
         assert_eq!(outcome == RunOutcome::Accepted, accepted, "{status}");
     }
     assert!(matches!(outcome(answer(202)), RunOutcome::Completed { .. }));
-    assert!(matches!(outcome(HttpAnswer { asynchronous: true, ..answer(503) }), RunOutcome::Failed(_)));
+    assert!(matches!(outcome(WebhookAnswer { asynchronous: true, ..answer(503) }), RunOutcome::Failed(_)));
 }
 
 #[test]
@@ -71,9 +71,9 @@ fn a_json_body_within_the_bound_is_the_result() {
         let body = body.map(|text| text.as_bytes().to_vec());
         let wanted =
             RunOutcome::Completed { result: result.map(|text| Json::parse(text).unwrap()), http_status: Some(200) };
-        assert_eq!(outcome(HttpAnswer { body, ..answer(200) }), wanted);
+        assert_eq!(outcome(WebhookAnswer { body, ..answer(200) }), wanted);
     }
-    let outcome = outcome(HttpAnswer { body: Some(b"\"\xff\"".to_vec()), ..answer(200) });
+    let outcome = outcome(WebhookAnswer { body: Some(b"\"\xff\"".to_vec()), ..answer(200) });
     assert_eq!(outcome, RunOutcome::Completed { result: None, http_status: Some(200) });
 }
 
@@ -90,10 +90,10 @@ fn every_fault_has_its_code() {
         (CallFault::NoTarget, "invalid_callback", false),
     ] {
         let how = if fault == CallFault::Timeout { FailedHow::TimedOut } else { FailedHow::Failed };
-        let failed = failed(judge(CallResult::Broken { status: None, fault }, now()));
+        let failed = failed(judge(WebhookResult::Broken { status: None, fault }, now()));
         assert_eq!((failed.error.code.as_ref(), failed.retryable, failed.how), (code, retryable, how));
     }
-    let cut = CallResult::Broken { status: Some(200), fault: CallFault::Connection(why()) };
+    let cut = WebhookResult::Broken { status: Some(200), fault: CallFault::Connection(why()) };
     assert_eq!(failed(judge(cut, now())).http_status, Some(200));
 }
 
@@ -101,23 +101,23 @@ fn every_fault_has_its_code() {
 fn kept_texts_are_bounded_and_plain() {
     let hostile = ["\0\u{1}\u{7f}\"\\\n".repeat(10_000), "\u{10ffff}".repeat(10_000)];
     for text in hostile {
-        let refusal = failed(outcome(HttpAnswer { body: Some(text.clone().into_bytes()), ..answer(500) }));
+        let refusal = failed(outcome(WebhookAnswer { body: Some(text.clone().into_bytes()), ..answer(500) }));
         let details = refusal.error.details.unwrap();
         assert!(details.chars().count() <= limits::ERROR_TEXT && !details.contains('\0'), "{}", details.len());
         assert!(!details.contains("\\u0000"));
         Json::parse(&details).unwrap();
-        let fault = CallResult::Broken { status: None, fault: CallFault::Connection(text) };
+        let fault = WebhookResult::Broken { status: None, fault: CallFault::Connection(text) };
         let message = failed(judge(fault, now())).error.message;
         assert!(message.chars().count() <= limits::ERROR_TEXT && !message.contains('\0'));
     }
     assert_eq!(failed(outcome(answer(500))).error.details, None);
-    let cut = failed(outcome(HttpAnswer { body: Some(vec![b'x'; 64 * 1_024]), ..answer(500) }));
+    let cut = failed(outcome(WebhookAnswer { body: Some(vec![b'x'; 64 * 1_024]), ..answer(500) }));
     assert_eq!(cut.error.details.unwrap().matches('x').count(), EXCERPT_BYTES);
 }
 
 #[test]
 fn jitter_adds_up_to_a_tenth_to_the_delay_asked_for() {
-    let busy = outcome(HttpAnswer { retry_after: Some("100".into()), ..answer(429) });
+    let busy = outcome(WebhookAnswer { retry_after: Some("100".into()), ..answer(429) });
     for (jitter, random, millis) in [
         (Jitter::None, u64::MAX, 100_000),
         (Jitter::Full, 0, 100_000),

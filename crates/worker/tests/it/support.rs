@@ -12,7 +12,7 @@ use punctual_core::state::{Position, State};
 use punctual_core::task::{Callback, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_testkit::fixtures::{self, START};
-use punctual_worker::answer::{CallResult, judge};
+use punctual_worker::answer::{WebhookResult, judge};
 use punctual_worker::{WebhookConfig, Webhooks};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -71,7 +71,7 @@ pub async fn call_within(url: &str, time: Duration) -> RunOutcome {
     judged(webhooks().call(&task(url), now(), Instant::now() + time).await)
 }
 
-pub fn judged(result: CallResult) -> RunOutcome {
+pub fn judged(result: WebhookResult) -> RunOutcome {
     judge(result, now())
 }
 

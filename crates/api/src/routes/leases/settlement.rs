@@ -10,7 +10,7 @@ use punctual_core::json::Json;
 use punctual_core::run_end::{RunFailure, RunOutcome};
 use punctual_core::task::limits;
 use punctual_core::trail::{FailedHow, RunError};
-use punctual_scheduler::settle::{Settlement, WorkerReport};
+use punctual_scheduler::settle::{RunReport, Settlement};
 
 use crate::problem::{Code, Problem};
 
@@ -30,11 +30,9 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
         }
     }
     let report = match item.outcome {
-        SettleOutcome::Completed => {
-            WorkerReport::Ended(RunOutcome::Completed { result: item.result, http_status: None })
-        }
-        SettleOutcome::Released => WorkerReport::Ended(RunOutcome::Released),
-        SettleOutcome::Heartbeat => WorkerReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
+        SettleOutcome::Completed => RunReport::Ended(RunOutcome::Completed { result: item.result, http_status: None }),
+        SettleOutcome::Released => RunReport::Ended(RunOutcome::Released),
+        SettleOutcome::Heartbeat => RunReport::Heartbeat { progress: item.progress, checkpoint: item.checkpoint },
         SettleOutcome::Failed => {
             let retry_after_millis = item.retry_after_seconds.and_then(|seconds| {
                 let millis = seconds.to_millis_within(0, RETRY_AFTER_MAX_MILLIS);
@@ -47,7 +45,7 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
                 millis
             });
             let error = run_error(item.error, &mut faults);
-            WorkerReport::Ended(RunOutcome::Failed(RunFailure {
+            RunReport::Ended(RunOutcome::Failed(RunFailure {
                 how: FailedHow::Failed,
                 error,
                 http_status: None,
@@ -127,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    fn settled(mut item: Value) -> Result<WorkerReport, Problem> {
+    fn settled(mut item: Value) -> Result<RunReport, Problem> {
         item["task_id"] = json!(TaskId::new());
         item["token"] = json!(3);
         settlement(serde_json::from_str(&item.to_string()).unwrap()).map(|settlement| settlement.report)
@@ -138,7 +136,7 @@ mod tests {
     }
 
     fn failed(item: Value) -> RunFailure {
-        let WorkerReport::Ended(RunOutcome::Failed(failure)) = settled(item).unwrap() else { panic!("not a failure") };
+        let RunReport::Ended(RunOutcome::Failed(failure)) = settled(item).unwrap() else { panic!("not a failure") };
         failure
     }
 
