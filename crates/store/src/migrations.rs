@@ -1,14 +1,28 @@
-//! Numbered, reversible migrations: what those of both databases have in common.
+//! Numbered, reversible migrations, for both databases.
 //!
-//! Each is a pair of SQL files, built into the binary. What was applied is recorded in
-//! `schema_migrations` with a digest of its text: a database is at a version or it is not.
-//! [`sqlite`] runs those of the embedded store, [`postgres`] those of PostgreSQL.
+//! Each is a pair of SQL files that are built into the binary. `schema_migrations` records what was
+//! applied, with a digest of its text, so that a file that was edited later is noticed. `runner`
+//! decides what to run; [`sqlite`] and [`postgres`] run it. Invariant: the versions are 1, 2, 3 …
+//! without gaps.
 
 pub mod postgres;
+mod runner;
 pub mod sqlite;
 
 use punctual_core::time::Timestamp;
 use sha2::{Digest, Sha256};
+
+/// The migrations of a folder, by the names of their files.
+macro_rules! migrations {
+    ($folder:literal: $($file:literal,)+) => {
+        &[$(Migration::of_file(
+            $file,
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $folder, "/", $file, ".up.sql")),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations/", $folder, "/", $file, ".down.sql")),
+        ),)+]
+    };
+}
+use migrations;
 
 /// One step of the schema.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +51,8 @@ pub struct Status {
 pub struct Standing {
     /// Every step that this binary knows.
     pub steps: Vec<Status>,
-    /// The last step that was applied, which may be one that only a newer binary knows; zero if there is none.
+    /// The last step that was applied, which may be one that only a newer binary knows; zero if
+    /// there is none.
     pub version: u32,
 }
 
@@ -151,66 +166,47 @@ pub fn numbers(versions: &[u32]) -> String {
     }
 }
 
-/// A step that was applied, as the database has it.
-struct Applied {
-    version: u32,
-    checksum: String,
-    at: Timestamp,
-}
-
-/// What was applied, if there is nothing in it that a newer binary did.
-fn not_newer(applied: Vec<Applied>, steps: &[Migration]) -> Result<Vec<Applied>, MigrationError> {
-    let known = u32::try_from(steps.len()).expect("invariant: there are few migrations");
-    match applied.iter().map(|step| step.version).max().filter(|found| *found > known) {
-        Some(found) => Err(MigrationError::Newer { found, known }),
-        None => Ok(applied),
-    }
-}
-
-/// When the steps that we know were applied, if what was is the first so many of them.
-fn instants(applied: Vec<Applied>, steps: &[Migration]) -> Result<Vec<Timestamp>, MigrationError> {
-    let mut instants = Vec::with_capacity(applied.len());
-    let found = applied.iter().map(|applied| applied.version).max().unwrap_or(0);
-    for (applied, step) in applied.into_iter().zip(steps) {
-        if applied.version > step.version {
-            return Err(MigrationError::Missing { version: step.version, name: step.name, found });
-        }
-        if applied.version != step.version || applied.checksum != step.checksum() {
-            return Err(MigrationError::Changed { version: step.version, name: step.name });
-        }
-        instants.push(applied.at);
-    }
-    Ok(instants)
-}
-
-/// How many of the steps were applied.
-fn count(applied: Vec<Applied>, steps: &[Migration]) -> Result<usize, MigrationError> {
-    Ok(instants(not_newer(applied, steps)?, steps)?.len())
-}
-
-/// Where a database stands, be it newer than the steps.
-fn standing(applied: Vec<Applied>, steps: &[Migration]) -> Result<Standing, MigrationError> {
-    let version = applied.iter().map(|step| step.version).max().unwrap_or(0);
-    let mut instants = instants(applied, steps)?.into_iter();
-    let line = |step: &Migration| Status { version: step.version, name: step.name, applied_at: instants.next() };
-    Ok(Standing { steps: steps.iter().map(line).collect(), version })
-}
-
-/// The steps above `to` among the first `done`, the last first.
-fn above(steps: &[Migration], done: usize, to: u32) -> Result<impl Iterator<Item = &Migration>, MigrationError> {
-    let keep = usize::try_from(to).unwrap_or(usize::MAX);
-    if keep > steps.len() {
-        return Err(MigrationError::NoSuchVersion(to));
-    }
-    Ok(steps[..done].iter().skip(keep).rev())
-}
-
 impl Migration {
+    /// The migration in files that are named like `0001_tasks`.
+    const fn of_file(file: &'static str, up: &'static str, down: &'static str) -> Self {
+        let (number, name) = file.split_at("0001_".len());
+        let (mut version, mut at) = (0, 0);
+        while at < "0001".len() {
+            version = version * 10 + (number.as_bytes()[at] - b'0') as u32;
+            at += 1;
+        }
+        Self { version, name, up, down }
+    }
+
     fn checksum(&self) -> String {
         let mut digest = Sha256::new();
         digest.update(self.up);
         digest.update([0]);
         digest.update(self.down);
         hex::encode(digest.finalize())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_have_no_gaps() {
+        for known in [sqlite::STEPS, postgres::STEPS] {
+            for (migration, version) in known.iter().zip(1..) {
+                assert_eq!(migration.version, version, "{}", migration.name);
+            }
+        }
+        let last = sqlite::STEPS[10];
+        assert_eq!((last.version, last.name), (11, "held_by_state"));
+    }
+
+    #[test]
+    fn a_checksum_covers_both_files() {
+        let migration = Migration { version: 1, name: "one", up: "up", down: "down" };
+        let others = [Migration { up: "u", down: "pdown", ..migration }, Migration { down: "other", ..migration }];
+        assert!(others.iter().all(|other| other.checksum() != migration.checksum()));
+        assert_eq!(migration.checksum(), hex::encode(Sha256::digest("up\0down")));
     }
 }

@@ -12,83 +12,25 @@ use tokio::time::Instant;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
-use super::{Applied, Migration, MigrationError, Standing, above, count, standing};
+use super::runner::{self, AppliedMigration, Schema};
+use super::{Migration, MigrationError, Standing, migrations};
 
-/// The steps that this binary knows, in order.
-pub const STEPS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "tasks",
-        up: include_str!("../../migrations/postgres/0001_tasks.up.sql"),
-        down: include_str!("../../migrations/postgres/0001_tasks.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "claim_order",
-        up: include_str!("../../migrations/postgres/0002_claim_order.up.sql"),
-        down: include_str!("../../migrations/postgres/0002_claim_order.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "partitions",
-        up: include_str!("../../migrations/postgres/0003_partitions.up.sql"),
-        down: include_str!("../../migrations/postgres/0003_partitions.down.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "enqueue",
-        up: include_str!("../../migrations/postgres/0004_enqueue.up.sql"),
-        down: include_str!("../../migrations/postgres/0004_enqueue.down.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "ledger",
-        up: include_str!("../../migrations/postgres/0005_ledger.up.sql"),
-        down: include_str!("../../migrations/postgres/0005_ledger.down.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "order",
-        up: include_str!("../../migrations/postgres/0006_order.up.sql"),
-        down: include_str!("../../migrations/postgres/0006_order.down.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "queues",
-        up: include_str!("../../migrations/postgres/0007_queues.up.sql"),
-        down: include_str!("../../migrations/postgres/0007_queues.down.sql"),
-    },
-    Migration {
-        version: 8,
-        name: "schedules",
-        up: include_str!("../../migrations/postgres/0008_schedules.up.sql"),
-        down: include_str!("../../migrations/postgres/0008_schedules.down.sql"),
-    },
-    Migration {
-        version: 9,
-        name: "breakers",
-        up: include_str!("../../migrations/postgres/0009_breakers.up.sql"),
-        down: include_str!("../../migrations/postgres/0009_breakers.down.sql"),
-    },
-    Migration {
-        version: 10,
-        name: "forecast",
-        up: include_str!("../../migrations/postgres/0010_forecast.up.sql"),
-        down: include_str!("../../migrations/postgres/0010_forecast.down.sql"),
-    },
-    Migration {
-        version: 11,
-        name: "probes",
-        up: include_str!("../../migrations/postgres/0011_probes.up.sql"),
-        down: include_str!("../../migrations/postgres/0011_probes.down.sql"),
-    },
-    Migration {
-        version: 12,
-        name: "overtaken_probes",
-        up: include_str!("../../migrations/postgres/0012_overtaken_probes.up.sql"),
-        down: include_str!("../../migrations/postgres/0012_overtaken_probes.down.sql"),
-    },
-];
+/// The migrations that this binary knows, in order.
+pub const STEPS: &[Migration] = migrations! {
+    "postgres":
+    "0001_tasks",
+    "0002_claim_order",
+    "0003_partitions",
+    "0004_enqueue",
+    "0005_ledger",
+    "0006_order",
+    "0007_queues",
+    "0008_schedules",
+    "0009_breakers",
+    "0010_forecast",
+    "0011_probes",
+    "0012_overtaken_probes",
+};
 
 /// What whoever changes tables holds, the leader's upkeep among them: the bytes of `punctual`.
 pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
@@ -96,8 +38,9 @@ pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 /// How long to wait between two attempts to be the one who migrates.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Whoever wants a table waits behind a step that waits for its lock: so it waits shortly, lets them pass, and tries
-/// again. (A concurrent step holds nobody up, and may wait for the oldest transaction to end.)
+/// Whoever wants a table waits behind a step that waits for its lock: so it waits shortly, lets
+/// them pass, and tries again. (A concurrent step holds nobody up, and may wait for the oldest
+/// transaction to end.)
 const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 /// How long others have in between.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -107,51 +50,59 @@ pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 /// How a step begins that cannot be done in a transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
 
-/// Applies every step that is missing, each tried for as long as `patience`; gives their numbers.
+/// A session that migrates.
+struct MigratingSession<'c> {
+    client: &'c Client,
+    /// For how long a migration tries to get its locks.
+    patience: Duration,
+}
+
+/// Applies every migration that is missing, each tried for as long as `patience`; returns their
+/// numbers.
 pub(crate) async fn up(client: &Client, now: Timestamp, patience: Duration) -> Result<Vec<u32>, MigrationError> {
     expect_primary(client).await?;
     expect_utf8(client).await?;
     locked(client, async {
         prepare(client).await?;
-        let done = applied(client).await?;
-        let mut made = Vec::new();
-        for step in &STEPS[done..] {
-            let record = "INSERT INTO punctual.schema_migrations (version, name, checksum, applied_at) VALUES";
-            let (version, name, checksum) = (step.version, step.name, step.checksum());
-            let record = format!("{record} ({version}, '{name}', '{checksum}', {})", now.as_millis());
-            run(client, step, step.up, &record, patience).await.map_err(|reason| reason.after("applied", &made))?;
-            made.push(version);
-        }
-        Ok(made)
+        runner::up(&mut MigratingSession { client, patience }, STEPS, now).await
     })
     .await
 }
 
-/// Takes back every step above `to` (zero takes back all), the last first; gives their numbers.
+/// Takes back every migration above `to` (zero takes back all), the last first; returns their
+/// numbers.
 pub(crate) async fn down(client: &Client, to: u32, patience: Duration) -> Result<Vec<u32>, MigrationError> {
     expect_primary(client).await?;
-    locked(client, async {
-        let done = applied(client).await?;
-        let mut taken_back = Vec::new();
-        for step in above(STEPS, done, to)? {
-            let record = format!("DELETE FROM punctual.schema_migrations WHERE version = {}", step.version);
-            let done = run(client, step, step.down, &record, patience).await;
-            done.map_err(|reason| reason.after("taken back", &taken_back))?;
-            taken_back.push(step.version);
-        }
-        Ok(taken_back)
-    })
-    .await
+    locked(client, runner::down(&mut MigratingSession { client, patience }, STEPS, to)).await
 }
 
-/// Every step that this binary knows, and when it was applied.
+/// Every migration that this binary knows, and when it was applied.
 pub(crate) async fn status(client: &Client) -> Result<Standing, MigrationError> {
-    standing(records(client).await?, STEPS)
+    runner::standing(records(client).await?, STEPS)
 }
 
-/// How many of the steps are applied, if there are none of a newer binary.
+/// How many of the migrations are applied, if there are none of a newer binary.
 pub(crate) async fn applied(client: &Client) -> Result<usize, MigrationError> {
-    count(records(client).await?, STEPS)
+    runner::count(records(client).await?, STEPS)
+}
+
+impl Schema for MigratingSession<'_> {
+    async fn records(&mut self) -> Result<Vec<AppliedMigration>, MigrationError> {
+        records(self.client).await
+    }
+
+    async fn apply(&mut self, migration: &Migration, now: Timestamp) -> Result<(), MigrationError> {
+        let Migration { version, name, up, .. } = *migration;
+        let (checksum, at) = (migration.checksum(), now.as_millis());
+        let record = "INSERT INTO punctual.schema_migrations (version, name, checksum, applied_at) VALUES";
+        let record = format!("{record} ({version}, '{name}', '{checksum}', {at})");
+        run(self.client, migration, up, &record, self.patience).await
+    }
+
+    async fn revert(&mut self, migration: &Migration) -> Result<(), MigrationError> {
+        let record = format!("DELETE FROM punctual.schema_migrations WHERE version = {}", migration.version);
+        run(self.client, migration, migration.down, &record, self.patience).await
+    }
 }
 
 /// A standby shows the schema of its primary, and takes nothing.
@@ -172,7 +123,8 @@ async fn locked<T>(
     client: &Client,
     work: impl Future<Output = Result<T, MigrationError>>,
 ) -> Result<T, MigrationError> {
-    // Who waited for the lock inside the server would have a snapshot, and a concurrent index waits for all of those.
+    // Who waited for the lock inside the server would have a snapshot, and a concurrent index waits
+    // for all of those.
     while !ask(client, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         tokio::time::sleep(LOOK_AGAIN).await;
     }
@@ -182,7 +134,8 @@ async fn locked<T>(
     done.and_then(|done| unlocked.map(|_| done))
 }
 
-/// Makes what is missing of the schema and its record: who is given both needs no right to make them.
+/// Makes what is missing of the schema and its record: who is given both needs no right to make
+/// them.
 async fn prepare(client: &Client) -> Result<(), MigrationError> {
     if !ask(client, "SELECT to_regnamespace('punctual') IS NOT NULL").await? {
         let right = "CREATE on the database (or have the schema made for it: CREATE SCHEMA punctual AUTHORIZATION …)";
@@ -235,13 +188,13 @@ async fn run(
 }
 
 /// The steps that were applied, in order.
-async fn records(client: &Client) -> Result<Vec<Applied>, MigrationError> {
+async fn records(client: &Client) -> Result<Vec<AppliedMigration>, MigrationError> {
     if !is_recorded(client).await? {
         return Ok(Vec::new());
     }
     let query = "SELECT version, checksum, applied_at FROM punctual.schema_migrations ORDER BY version";
     let rows = client.query(query, &[]).await.map_err(|error| unread(&error))?;
-    let step = |row: tokio_postgres::Row| Applied {
+    let step = |row: tokio_postgres::Row| AppliedMigration {
         version: u32::try_from(row.get::<_, i32>(0)).unwrap_or(u32::MAX),
         checksum: row.get(1),
         at: Timestamp::from_millis(row.get(2)),

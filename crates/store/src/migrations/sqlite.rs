@@ -1,130 +1,83 @@
-//! The migrations of the embedded database, each in a transaction of its own.
+//! The migrations of the embedded database. Each runs in a transaction of its own.
 //!
 //! [`crate::sqlite::SqliteStore::open`] goes up by itself; `punctual migrate` calls all three.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 
 use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Params, TransactionBehavior};
 
-use super::{Applied, Migration, MigrationError, Standing, above, count, standing};
+use super::runner::{self, AppliedMigration, Schema};
+use super::{Migration, MigrationError, Standing, migrations};
 
-/// The steps that this binary knows, in order.
-pub const STEPS: &[Migration] = &[
-    Migration {
-        version: 1,
-        name: "tasks",
-        up: include_str!("../../migrations/sqlite/0001_tasks.up.sql"),
-        down: include_str!("../../migrations/sqlite/0001_tasks.down.sql"),
-    },
-    Migration {
-        version: 2,
-        name: "claim_order",
-        up: include_str!("../../migrations/sqlite/0002_claim_order.up.sql"),
-        down: include_str!("../../migrations/sqlite/0002_claim_order.down.sql"),
-    },
-    Migration {
-        version: 3,
-        name: "partitions",
-        up: include_str!("../../migrations/sqlite/0003_partitions.up.sql"),
-        down: include_str!("../../migrations/sqlite/0003_partitions.down.sql"),
-    },
-    Migration {
-        version: 4,
-        name: "order",
-        up: include_str!("../../migrations/sqlite/0004_order.up.sql"),
-        down: include_str!("../../migrations/sqlite/0004_order.down.sql"),
-    },
-    Migration {
-        version: 5,
-        name: "queues",
-        up: include_str!("../../migrations/sqlite/0005_queues.up.sql"),
-        down: include_str!("../../migrations/sqlite/0005_queues.down.sql"),
-    },
-    Migration {
-        version: 6,
-        name: "schedules",
-        up: include_str!("../../migrations/sqlite/0006_schedules.up.sql"),
-        down: include_str!("../../migrations/sqlite/0006_schedules.down.sql"),
-    },
-    Migration {
-        version: 7,
-        name: "breakers",
-        up: include_str!("../../migrations/sqlite/0007_breakers.up.sql"),
-        down: include_str!("../../migrations/sqlite/0007_breakers.down.sql"),
-    },
-    Migration {
-        version: 8,
-        name: "forecast",
-        up: include_str!("../../migrations/sqlite/0008_forecast.up.sql"),
-        down: include_str!("../../migrations/sqlite/0008_forecast.down.sql"),
-    },
-    Migration {
-        version: 9,
-        name: "probes",
-        up: include_str!("../../migrations/sqlite/0009_probes.up.sql"),
-        down: include_str!("../../migrations/sqlite/0009_probes.down.sql"),
-    },
-    Migration {
-        version: 10,
-        name: "overtaken_probes",
-        up: include_str!("../../migrations/sqlite/0010_overtaken_probes.up.sql"),
-        down: include_str!("../../migrations/sqlite/0010_overtaken_probes.down.sql"),
-    },
-    Migration {
-        version: 11,
-        name: "held_by_state",
-        up: include_str!("../../migrations/sqlite/0011_held_by_state.up.sql"),
-        down: include_str!("../../migrations/sqlite/0011_held_by_state.down.sql"),
-    },
-];
+/// The migrations that this binary knows, in order.
+pub const STEPS: &[Migration] = migrations! {
+    "sqlite":
+    "0001_tasks",
+    "0002_claim_order",
+    "0003_partitions",
+    "0004_order",
+    "0005_queues",
+    "0006_schedules",
+    "0007_breakers",
+    "0008_forecast",
+    "0009_probes",
+    "0010_overtaken_probes",
+    "0011_held_by_state",
+};
 
-/// Applies every step that is missing; gives their numbers.
+/// Applies every migration that is missing; returns their numbers.
 pub fn up(connection: &mut Connection, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
-    migrate_up(connection, STEPS, now)
+    at_once(runner::up(connection, STEPS, now))
 }
 
-/// Takes back every step above `to` (zero takes back all), the last first; gives their numbers.
+/// Takes back every migration above `to` (zero takes back all), the last first; returns their
+/// numbers.
 pub fn down(connection: &mut Connection, to: u32) -> Result<Vec<u32>, MigrationError> {
-    migrate_down(connection, STEPS, to)
+    at_once(runner::down(connection, STEPS, to))
 }
 
-/// Every step that this binary knows, and when it was applied.
+/// Every migration that this binary knows, and when it was applied.
 pub fn status(connection: &Connection) -> Result<Standing, MigrationError> {
-    standing(applied(connection)?, STEPS)
+    runner::standing(records(connection)?, STEPS)
 }
 
-fn migrate_up(connection: &mut Connection, steps: &[Migration], now: Timestamp) -> Result<Vec<u32>, MigrationError> {
-    let done = count(applied(connection)?, steps)?;
-    let mut made = Vec::new();
-    for step in &steps[done..] {
+/// The output of a future that never waits: SQLite answers in the call.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("invariant: SQLite answers in the call"),
+    }
+}
+
+impl Schema for Connection {
+    async fn records(&mut self) -> Result<Vec<AppliedMigration>, MigrationError> {
+        records(self)
+    }
+
+    async fn apply(&mut self, migration: &Migration, now: Timestamp) -> Result<(), MigrationError> {
         let record = "INSERT INTO schema_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)";
-        let values = (step.version, step.name, step.checksum(), now.as_millis());
-        run(connection, step.up, record, values).map_err(|reason| reason.after("applied", &made))?;
-        made.push(step.version);
+        let values = (migration.version, migration.name, migration.checksum(), now.as_millis());
+        run(self, migration.up, record, values)
     }
-    Ok(made)
-}
 
-fn migrate_down(connection: &mut Connection, steps: &[Migration], to: u32) -> Result<Vec<u32>, MigrationError> {
-    let done = count(applied(connection)?, steps)?;
-    let mut taken_back = Vec::new();
-    for step in above(steps, done, to)? {
+    async fn revert(&mut self, migration: &Migration) -> Result<(), MigrationError> {
         let record = "DELETE FROM schema_migrations WHERE version = ?1";
-        run(connection, step.down, record, [step.version]).map_err(|reason| reason.after("taken back", &taken_back))?;
-        taken_back.push(step.version);
+        run(self, migration.down, record, [migration.version])
     }
-    Ok(taken_back)
 }
 
-/// Does one step and writes down that it is done.
-fn run(connection: &mut Connection, step: &str, record: &str, values: impl Params) -> Result<(), MigrationError> {
+/// Runs one migration and changes its record, in one transaction.
+fn run(connection: &mut Connection, sql: &str, record: &str, values: impl Params) -> Result<(), MigrationError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(step)?;
+    transaction.execute_batch(sql)?;
     transaction.execute(record, values)?;
     Ok(transaction.commit()?)
 }
 
-/// The steps that were applied, in order.
-fn applied(connection: &Connection) -> Result<Vec<Applied>, MigrationError> {
+/// The migrations that were applied, by version.
+fn records(connection: &Connection) -> Result<Vec<AppliedMigration>, MigrationError> {
     connection.execute_batch(
         "CREATE TABLE IF NOT EXISTS schema_migrations (
              version    INTEGER PRIMARY KEY,
@@ -137,7 +90,7 @@ fn applied(connection: &Connection) -> Result<Vec<Applied>, MigrationError> {
         connection.prepare("SELECT version, checksum, applied_at FROM schema_migrations ORDER BY version")?;
     let rows = query.query_map([], |row| {
         let at = Timestamp::from_millis(row.get(2)?);
-        Ok(Applied { version: row.get(0)?, checksum: row.get(1)?, at })
+        Ok(AppliedMigration { version: row.get(0)?, checksum: row.get(1)?, at })
     })?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
@@ -174,11 +127,14 @@ mod tests {
     #[test]
     fn a_step_goes_down_to_the_version_asked_for() {
         let mut connection = Connection::open_in_memory().unwrap();
-        assert_eq!(migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap(), [1, 2]);
-        assert!(matches!(migrate_down(&mut connection, &[ONE, TWO], 3), Err(MigrationError::NoSuchVersion(3))));
-        assert_eq!(migrate_down(&mut connection, &[ONE, TWO], 1).unwrap(), [2]);
+        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [1, 2]);
+        assert!(matches!(
+            at_once(runner::down(&mut connection, &[ONE, TWO], 3)),
+            Err(MigrationError::NoSuchVersion(3))
+        ));
+        assert_eq!(at_once(runner::down(&mut connection, &[ONE, TWO], 1)).unwrap(), [2]);
         assert_eq!(tables(&connection), ["a"]);
-        assert_eq!(migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap(), [2]);
+        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
         assert_eq!(tables(&connection), ["a", "b"]);
     }
 
@@ -186,22 +142,22 @@ mod tests {
     fn a_step_that_fails_leaves_nothing_behind() {
         let broken = Migration { version: 2, name: "broken", up: "CREATE TABLE b (x); CREATE TABLE a (x)", down: "" };
         let mut connection = Connection::open_in_memory().unwrap();
-        let failed = migrate_up(&mut connection, &[ONE, broken], NOW).unwrap_err().to_string();
+        let failed = at_once(runner::up(&mut connection, &[ONE, broken], NOW)).unwrap_err().to_string();
         assert!(
             failed.starts_with("migration failed: ") && failed.ends_with(" (applied before that: 0001)"),
             "{failed}"
         );
-        assert!(matches!(migrate_up(&mut connection, &[ONE, broken], NOW), Err(MigrationError::Sqlite(_))));
+        assert!(matches!(at_once(runner::up(&mut connection, &[ONE, broken], NOW)), Err(MigrationError::Sqlite(_))));
         assert_eq!(tables(&connection), ["a"]);
-        assert_eq!(migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap(), [2]);
+        assert_eq!(at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap(), [2]);
     }
 
     #[test]
     fn what_was_taken_back_before_a_step_failed_is_told() {
         let broken = Migration { down: "DROP TABLE nowhere", ..ONE };
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate_up(&mut connection, &[broken, TWO], NOW).unwrap();
-        let failed = migrate_down(&mut connection, &[broken, TWO], 0).unwrap_err().to_string();
+        at_once(runner::up(&mut connection, &[broken, TWO], NOW)).unwrap();
+        let failed = at_once(runner::down(&mut connection, &[broken, TWO], 0)).unwrap_err().to_string();
         assert!(failed.contains("nowhere") && failed.ends_with(" (taken back before that: 0002)"), "{failed}");
         assert_eq!(tables(&connection), ["a"]);
     }
@@ -209,30 +165,30 @@ mod tests {
     #[test]
     fn a_newer_database_is_refused_and_shown() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap();
-        let refused = migrate_up(&mut connection, &[ONE], NOW).unwrap_err();
+        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
+        let refused = at_once(runner::up(&mut connection, &[ONE], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Newer { found: 2, known: 1 }));
         assert!(refused.to_string().contains("use a newer binary"));
-        let shown = standing(applied(&connection).unwrap(), &[ONE]).unwrap();
+        let shown = runner::standing(records(&connection).unwrap(), &[ONE]).unwrap();
         assert_eq!((shown.version, shown.is_newer(), shown.steps.len()), (2, true, 1));
-        assert!(!standing(applied(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
+        assert!(!runner::standing(records(&connection).unwrap(), &[ONE, TWO]).unwrap().is_newer());
     }
 
     #[test]
     fn a_step_that_is_not_recorded_is_told_by_its_name() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap();
+        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         connection.execute_batch("DELETE FROM schema_migrations WHERE version = 1").unwrap();
-        let refused = migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap_err();
+        let refused = at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Missing { version: 1, name: "one", found: 2 }), "{refused}");
     }
 
     #[test]
     fn a_changed_step_is_refused() {
         let mut connection = Connection::open_in_memory().unwrap();
-        migrate_up(&mut connection, &[ONE, TWO], NOW).unwrap();
+        at_once(runner::up(&mut connection, &[ONE, TWO], NOW)).unwrap();
         let changed = Migration { up: "CREATE TABLE a (x, y)", ..ONE };
-        let refused = migrate_up(&mut connection, &[changed, TWO], NOW).unwrap_err();
+        let refused = at_once(runner::up(&mut connection, &[changed, TWO], NOW)).unwrap_err();
         assert!(matches!(refused, MigrationError::Changed { version: 1, name: "one" }));
         assert!(refused.to_string().ends_with("use the release that applied it, or one that came after that"));
     }
