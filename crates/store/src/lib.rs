@@ -9,6 +9,7 @@ mod columns;
 mod dependencies;
 mod effects;
 mod forecast_tally;
+mod lane_cache;
 mod limit_watch;
 mod limits;
 mod listing;
@@ -20,6 +21,7 @@ pub mod postgres;
 mod queue_columns;
 mod review;
 mod schedule_columns;
+mod sql;
 pub mod sqlite;
 #[cfg(test)]
 mod state_codes;

@@ -1,46 +1,30 @@
-//! The lanes, by number and by key, as this process has met them.
+//! The lanes that this process has met.
 //!
-//! A lane never changes and is never deleted, so that what is cached is true for ever. It is
-//! made by a statement of its own, before the transaction that needs it: what is cached is
-//! committed.
+//! A lane is made by a statement of its own, before the transaction that needs it. So every lane in
+//! the cache is committed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
+use punctual_core::lane::{Lane, LaneId, LaneKey};
 use sha2::{Digest, Sha256};
 use tokio_postgres::Row;
 
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
+use crate::lane_cache::{LaneCache, route_of, target_column};
 
 /// The lanes that this process has met (see the module).
 pub(crate) struct Lanes {
-    shelves: RwLock<Shelves>,
-    /// How many each of `young` and `old` may hold.
-    capacity: usize,
-}
-
-#[derive(Default)]
-struct Shelves {
-    /// Met lately.
-    young: Shelf,
-    /// Met before; thrown away when `young` is full and takes its place.
-    old: Shelf,
-}
-
-#[derive(Default)]
-struct Shelf {
-    by_id: HashMap<i64, Arc<Lane>>,
-    by_key: HashMap<LaneKey, Arc<Lane>>,
+    known: RwLock<LaneCache>,
 }
 
 impl Lanes {
     /// Remembers about so many lanes.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { shelves: RwLock::default(), capacity: (capacity / 2).max(1) }
+        Self { known: RwLock::new(LaneCache::new(capacity)) }
     }
 
     /// The lanes with these numbers that there are.
@@ -52,9 +36,9 @@ impl Lanes {
         let (mut found, mut missing) = (HashMap::new(), Vec::new());
         let wanted: HashSet<i64> = ids.into_iter().collect();
         {
-            let shelves = self.shelves.read();
+            let known = self.known.read();
             for id in wanted {
-                match shelves.young.by_id.get(&id).or_else(|| shelves.old.by_id.get(&id)) {
+                match known.by_id(id) {
                     Some(lane) => drop(found.insert(id, Arc::clone(lane))),
                     None => missing.push(id),
                 }
@@ -63,7 +47,7 @@ impl Lanes {
         if !missing.is_empty() {
             for row in session.query(Sql::LaneGet, &[&missing]).await? {
                 let lane = lane(&row);
-                self.remember(&lane);
+                self.known.write().insert(&lane);
                 found.insert(lane.id.number(), lane);
             }
         }
@@ -72,9 +56,8 @@ impl Lanes {
 
     /// Those of the lanes with these numbers that were met lately.
     pub(crate) fn peek(&self, ids: impl IntoIterator<Item = i64>) -> Vec<Arc<Lane>> {
-        let shelves = self.shelves.read();
-        let met = |id: &i64| shelves.young.by_id.get(id).or_else(|| shelves.old.by_id.get(id)).cloned();
-        ids.into_iter().filter_map(|id| met(&id)).collect()
+        let known = self.known.read();
+        ids.into_iter().filter_map(|id| known.by_id(id).cloned()).collect()
     }
 
     /// The lane with this number, if there is one.
@@ -90,12 +73,12 @@ impl Lanes {
     ) -> Result<HashMap<&'k LaneKey, Arc<Lane>>, Fault> {
         let (mut found, mut missing) = (HashMap::new(), HashMap::new());
         {
-            let shelves = self.shelves.read();
+            let known = self.known.read();
             for key in keys {
                 if found.contains_key(key) {
                     continue;
                 }
-                match shelves.young.by_key.get(key).or_else(|| shelves.old.by_key.get(key)) {
+                match known.by_key(key) {
                     Some(lane) => drop(found.insert(key, Arc::clone(lane))),
                     None => drop(missing.insert(digest(key), key)),
                 }
@@ -110,7 +93,7 @@ impl Lanes {
                 let (id, digest): (i64, &[u8]) = (row.get(0), row.get(1));
                 let Some(key) = missing.remove(digest) else { continue };
                 let lane = Arc::new(Lane { id: LaneId::new(id), key: key.clone() });
-                self.remember(&lane);
+                self.known.write().insert(&lane);
                 found.insert(key, lane);
             }
             if missing.is_empty() {
@@ -122,15 +105,6 @@ impl Lanes {
         }
         Err(Fault::Corrupt("a lane that was made is not there".to_owned()))
     }
-
-    fn remember(&self, lane: &Arc<Lane>) {
-        let mut shelves = self.shelves.write();
-        if shelves.young.by_id.len() >= self.capacity {
-            shelves.old = std::mem::take(&mut shelves.young);
-        }
-        shelves.young.by_id.insert(lane.id.number(), Arc::clone(lane));
-        shelves.young.by_key.insert(lane.key.clone(), Arc::clone(lane));
-    }
 }
 
 /// Sorted, so that two who make the same lanes do not wait for each other in a circle.
@@ -141,22 +115,16 @@ async fn make(session: &Session, missing: &HashMap<[u8; 32], &LaneKey>) -> Resul
     let texts = |part: fn(&LaneKey) -> &str| lanes.iter().map(|(_, key)| part(key)).collect::<Vec<&str>>();
     let priorities: Vec<i16> = lanes.iter().map(|(_, key)| i16::from(key.priority)).collect();
     let (tenants, queues, kinds) = (texts(|key| &key.tenant), texts(|key| &key.queue), texts(|key| &key.kind));
-    let targets = texts(target);
+    let targets = texts(target_column);
     session.execute(Sql::LaneMake, &[&digests, &tenants, &queues, &kinds, &priorities, &targets]).await?;
     Ok(())
 }
 
-fn target(key: &LaneKey) -> &str {
-    match &key.route {
-        Route::Pull => "",
-        Route::Push(target) => target,
-    }
-}
-
-/// What a lane is looked for by. Every part has its length before it, so that no two keys read alike.
+/// What a lane is looked for by. Every part has its length before it, so that no two keys read
+/// alike.
 fn digest(key: &LaneKey) -> [u8; 32] {
     let mut digest = Sha256::new();
-    for part in [&key.tenant, &key.queue, &key.kind, target(key)] {
+    for part in [&key.tenant, &key.queue, &key.kind, target_column(key)] {
         digest.update(part.len().to_be_bytes());
         digest.update(part);
     }
@@ -165,9 +133,8 @@ fn digest(key: &LaneKey) -> [u8; 32] {
 }
 
 fn lane(row: &Row) -> Arc<Lane> {
-    let target: String = row.get(5);
-    let route = if target.is_empty() { Route::Pull } else { Route::Push(target) };
     let priority = u8::try_from(row.get::<_, i16>(4)).unwrap_or_default();
-    let key = LaneKey { tenant: row.get(1), queue: row.get(2), kind: row.get(3), priority, route };
+    let key =
+        LaneKey { tenant: row.get(1), queue: row.get(2), kind: row.get(3), priority, route: route_of(row.get(5)) };
     Arc::new(Lane { id: LaneId::new(row.get(0)), key })
 }

@@ -1,26 +1,6 @@
 //! Every SQL statement of the store, by name.
 
-macro_rules! statements {
-    ($($name:ident => $text:expr,)+) => {
-        /// The name of a statement.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Sql {
-            $($name,)+
-        }
-
-        impl Sql {
-            /// Every statement.
-            pub(crate) const ALL: &[Sql] = &[$(Sql::$name,)+];
-
-            /// Its text.
-            pub(crate) const fn text(self) -> &'static str {
-                match self {
-                    $(Sql::$name => $text,)+
-                }
-            }
-        }
-    };
-}
+use crate::sql::statements;
 
 statements! {
     BreakerChange => include_str!("../sql/postgres/breaker_change.sql"),
@@ -182,7 +162,8 @@ statements! {
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
 }
 
-/// What a writer writes with. It has all of them prepared, so that a transaction can be sent without waiting in between.
+/// What a writer writes with. It has all of them prepared, so that a transaction can be sent
+/// without waiting in between.
 pub(crate) const OF_WRITERS: &[Sql] = &[
     Sql::ChildCount,
     Sql::ChildLock,

@@ -6,28 +6,7 @@
 use rusqlite::{Connection, Statement};
 
 use super::fault::Fault;
-
-macro_rules! statements {
-    ($($name:ident => $text:expr,)+) => {
-        /// The name of a statement.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(crate) enum Sql {
-            $($name,)+
-        }
-
-        impl Sql {
-            /// Every statement.
-            pub(super) const ALL: &[Sql] = &[$(Sql::$name,)+];
-
-            /// Its text.
-            pub(crate) const fn text(self) -> &'static str {
-                match self {
-                    $(Sql::$name => $text,)+
-                }
-            }
-        }
-    };
-}
+use crate::sql::statements;
 
 statements! {
     Begin => "BEGIN",
