@@ -1,4 +1,7 @@
 //! A database that is open for migrations only.
+//!
+//! `punctual migrate` and the start of a node use it. It does not look at the schema when it
+//! opens.
 
 use std::time::Duration;
 
@@ -12,7 +15,8 @@ use super::fault::Fault;
 use crate::migrations::postgres as migrations;
 use crate::migrations::{MigrationError, Standing};
 
-/// What a session that migrates is set to: a step may take long, and so may those of a node that was first.
+/// What a session that migrates is set to: a step may take long, and so may those of a node that
+/// was first.
 const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = 0";
 
 /// A database that is open for migrations only, without a look at its schema.
@@ -41,7 +45,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Applies every migration that is missing; gives their numbers. Nodes that do so at once take turns.
+    /// Applies every migration that is missing; gives their numbers. Nodes that do so at once take
+    /// turns.
     pub async fn up(&self, now: Timestamp) -> Result<Vec<u32>, MigrationError> {
         migrations::up(&self.client, now, self.patience).await
     }

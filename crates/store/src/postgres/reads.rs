@@ -1,4 +1,6 @@
-//! The reads that scheduling is decided by: heads, and the counts.
+//! The reads that the dispatcher decides by: the heads of lanes, and the counts.
+//!
+//! `ports` calls them on a shared connection. They change nothing.
 
 use punctual_core::lane::LaneId;
 use punctual_core::state::State;
@@ -14,8 +16,8 @@ use super::writer::WriterShared;
 /// Lanes whose heads are read in one statement.
 const LANES: i64 = 2_000;
 
-/// Lists the lanes with a waiting task that is due before an instant, by number: each from its mark on, for what was
-/// taken before it leaves dead entries.
+/// Lists the lanes with a waiting task that is due before an instant, by number: each from its mark
+/// on, for what was taken before it leaves dead entries.
 pub(crate) async fn heads(
     session: &Session,
     shared: &WriterShared,

@@ -1,13 +1,13 @@
-//! From where on a lane is looked through.
+//! Scan cursors: where the next claim on a lane begins.
 //!
-//! What was claimed leaves dead entries in the index until PostgreSQL has cleaned up, which
-//! it cannot while anybody has an old transaction open; a claim that began at the front would
-//! walk over all of them. So this process remembers how far it has taken from each lane and
-//! begins there. A cursor goes back when something is put before it, by this process or, as a
-//! notification tells, by another. One that stands too far ahead all the same (a row that was
-//! skipped because somebody had it, and gave it back) is found out by `audit`, which looks at
-//! the fronts of the lanes every few seconds: it delays, and loses nothing. What is taken from
-//! an instant on has a cursor of its own: it leaves what was due before.
+//! Claimed tasks leave dead entries in the index until PostgreSQL has vacuumed, which it cannot do
+//! while an old transaction is open. A claim that began at the front would walk over all of them.
+//! So each process remembers how far it has taken from a lane and begins there.
+//!
+//! A cursor goes back when a task is put before it, by this process or, after a notification, by
+//! another. A cursor may still be too far ahead, for example after a skipped row was given back.
+//! `audit` finds that by reading the fronts of the lanes every few seconds: such a task is late,
+//! never lost. A claim that takes only what is due from an instant on has a cursor of its own.
 
 pub(crate) mod audit;
 
@@ -38,7 +38,8 @@ impl LaneRange {
 /// Behind everything.
 const END: Place = (i64::MAX, i64::MAX);
 
-/// How often the front of a lane is looked at from which something was taken, and of one that is quiet.
+/// How often the front of a lane is looked at from which something was taken, and of one that is
+/// quiet.
 const BUSY: Duration = Duration::from_secs(2);
 const QUIET: Duration = Duration::from_secs(30);
 
@@ -183,7 +184,8 @@ impl ScanCursors {
         self.doubted.notified().await;
     }
 
-    /// The lanes whose fronts are to be looked at now, up to `most` in each group. Those that took long are alone.
+    /// The lanes whose fronts are to be looked at now, up to `most` in each group. Those that took
+    /// long are alone.
     pub(crate) fn to_look_at(&self, most: usize) -> Vec<Vec<i64>> {
         let now = Instant::now();
         let mut lanes = self.lanes.lock();

@@ -68,7 +68,8 @@ pub(crate) struct Standby {
 }
 
 impl Standby {
-    /// Looks whether it is the same database as `store`, for the process `node`. One that is away may come later.
+    /// Looks whether it is the same database as `store`, for the process `node`. One that is away
+    /// may come later.
     pub(crate) async fn open(
         wanted: &ReadStore,
         store: &SharedConnections,
@@ -112,11 +113,11 @@ impl Standby {
         match timeout(PATIENCE, reading).await {
             Ok(Ok(read)) => Some(read),
             Ok(Err(fault)) => {
-                debug!(%fault, "the read store did not answer");
+                debug!(%fault, "the read store failed; reading from the store itself");
                 None
             }
             Err(_) => {
-                debug!("the read store did not answer in time");
+                debug!("the read store timed out; reading from the store itself");
                 None
             }
         }
@@ -163,8 +164,8 @@ impl Standby {
         if !replayed.knows_this_node {
             return Err(self.lost(Why::Strange));
         }
-        // Of a store that is away it is not known how far it is: what was known before holds, and the standby can tell
-        // what the store cannot.
+        // Of a store that is away it is not known how far it is: what was known before holds, and
+        // the standby can tell what the store cannot.
         let Ok(Ok(written)) = written else {
             let known = self.lag();
             return known.map_or(Err(Why::Unknown), |lag| self.judge(lag));
@@ -273,7 +274,8 @@ async fn replayed(session: &Session, node: NodeId) -> Result<Result<Replayed, Wh
     Ok(Ok(Replayed { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) }))
 }
 
-/// Whether a right is missing. Of a schema that the user may not use PostgreSQL says that the tables are not there.
+/// Whether a right is missing. Of a schema that the user may not use PostgreSQL says that the
+/// tables are not there.
 fn is_of_rights(fault: &Fault) -> bool {
     let code = fault.code();
     code == Some(&SqlState::INSUFFICIENT_PRIVILEGE) || code == Some(&SqlState::UNDEFINED_TABLE)

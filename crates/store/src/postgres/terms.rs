@@ -1,8 +1,7 @@
-//! The terms that claims name: whether this node still owns the partitions that it takes from.
+//! The terms that claims name: whether this node still owns the partitions it takes from.
 //!
-//! They are looked up in the transaction of the claim, which holds on to what it finds: whoever
-//! takes a partition (`partitions`) waits for it, or the claim sees the new owner and takes
-//! nothing.
+//! A claim looks them up in its own transaction and locks them. A node that takes a partition over
+//! (`partitions`) waits for that lock, or the claim sees the new owner and takes nothing.
 
 use std::collections::{BTreeSet, HashSet};
 

@@ -1,7 +1,7 @@
-//! Where a row is in its table: the quickest way back to one that is locked.
+//! Where a row is in its table: the quickest way back to a row that is locked.
 //!
-//! It is good for as long as the transaction that locked the row lasts, and no longer. Blocks can be
-//! told apart by it, too.
+//! Claims and the resolver use it. It is valid only while the transaction that locked the row
+//! lasts.
 
 use std::error::Error;
 

@@ -1,9 +1,9 @@
-//! What has to be done to the tables now and then: months of the history are made ahead, and removed when they are over.
+//! The upkeep of the tables: makes the months of the history ahead, and removes old ones.
 //!
-//! The leader calls it. Whoever changes tables holds the lock of the migrations, on a connection
-//! of its own: two leaders for a moment, or a node that migrates, never do so at once. Nobody
-//! may wait for long behind a change that waits for its turn, so that it gives up soon and is
-//! tried again in the next round.
+//! The leader calls it. Whoever changes tables holds the migration lock, on a connection of its
+//! own. So two leaders, or a leader and a migrating node, never change them at once. Other
+//! sessions queue behind a change that waits for its lock, so it gives up soon and is tried again
+//! in the next round.
 
 use std::time::Duration;
 
@@ -22,23 +22,25 @@ use crate::migrations::postgres::LOCK;
 /// Months of history that there are partitions for, this one among them.
 const MONTHS_AHEAD: i32 = 3;
 
-/// How long a change of the tables waits for those who use them. Everybody who comes meanwhile waits behind it.
+/// How long a change of the tables waits for those who use them. Everybody who comes meanwhile
+/// waits behind it.
 const SHORT_WAITS: &str = "SET lock_timeout = '200ms'";
 
-/// How often the lock is asked for, and with what pause: mostly the leader has only something else to change at once.
+/// How often the lock is asked for, and with what pause: mostly the leader has only something else
+/// to change at once.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl PostgresStore {
-    /// Makes the partitions of the history for the months to come and tidies the counts; for one node at a time. Gives
-    /// how many partitions were made.
+    /// Makes the partitions of the history for the months to come and tidies the counts; for one
+    /// node at a time. Gives how many partitions were made.
     pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
         upkeep(self.address(), now).await.map_err(|fault| fault.tell())
     }
 }
 
-/// Makes the partitions of the months to come and gathers the counts of writers that are gone; gives how many partitions
-/// were made.
+/// Makes the partitions of the months to come and gathers the counts of writers that are gone;
+/// gives how many partitions were made.
 async fn upkeep(address: &Address, now: Timestamp) -> Result<u32, Fault> {
     let Some(session) = lock(address).await? else { return Ok(0) };
     let rows = session.query(Sql::HistoryAhead, &[&now.as_millis(), &MONTHS_AHEAD]).await?;
@@ -65,8 +67,9 @@ pub(crate) async fn months(session: &Session) -> Result<Vec<Month>, Fault> {
     Ok(rows.iter().filter_map(month).collect())
 }
 
-/// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where there is a
-/// partition for the rest.) One that somebody reads, as a backup does for hours, stays for now.
+/// Removes months, each in a transaction of its own. (PostgreSQL does not detach concurrently where
+/// there is a partition for the rest.) One that somebody reads, as a backup does for hours, stays
+/// for now.
 pub(crate) async fn remove(address: &Address, months: &[Month]) -> Result<(), Fault> {
     let Some(session) = lock(address).await? else { return Ok(()) };
     for Month { name, .. } in months {
@@ -95,7 +98,8 @@ async fn lock(address: &Address) -> Result<Option<Session>, Fault> {
     Ok(None)
 }
 
-/// Where a partition begins and ends, read from `FOR VALUES FROM ('1793491200000') TO ('1796083200000')`.
+/// Where a partition begins and ends, read from `FOR VALUES FROM ('1793491200000') TO
+/// ('1796083200000')`.
 fn bounds(spelled: &str) -> Option<(Timestamp, Timestamp)> {
     let (begins, ends) = spelled.strip_prefix("FOR VALUES FROM ('")?.split_once("') TO ('")?;
     let instant = |millis: &str| millis.parse().ok().map(Timestamp::from_millis);

@@ -1,11 +1,11 @@
 //! Moves what is in the write-ahead log into the database, so that the log stays small.
 //!
 //! The writer looks at the log after each commit. A long log is moved by a thread beside it
-//! ([`super::checkpointer`]), since that takes as long as many small calls would otherwise wait; what was
-//! written meanwhile, and is little by then, the writer moves itself, between two transactions, so
-//! that the log can begin anew. A reader that is still on an old state of the database keeps it
-//! from that; reads are short, so that it grows by little. When it has grown too much all the
-//! same, the writer waits for the readers.
+//! ([`super::checkpointer`]), since that takes as long as many small calls would otherwise wait;
+//! what was written meanwhile, and is little by then, the writer moves itself, between two
+//! transactions, so that the log can begin anew. A reader that is still on an old state of the
+//! database keeps it from that; reads are short, so that it grows by little. When it has grown too
+//! much all the same, the writer waits for the readers.
 
 use std::io;
 use std::time::Duration;
@@ -67,7 +67,8 @@ impl Checkpoints {
         if length < self.next || self.checkpointer.is_busy() {
             return Ok(());
         }
-        // If a reader is in the way, or the disk is full, trying again at every commit would only add an fsync to each.
+        // If a reader is in the way, or the disk is full, trying again at every commit would only
+        // add an fsync to each.
         self.next = length.saturating_add(self.every);
         if length < self.every.saturating_mul(TOO_LONG) {
             self.checkpointer.ask();
@@ -77,7 +78,7 @@ impl Checkpoints {
         let moved = checkpoint(connection, Mode::Restart);
         connection.busy_timeout(PATIENCE)?;
         if moved?.busy {
-            warn!(log.pages = length, "somebody has been reading for long: the log of the database cannot be emptied");
+            warn!(log.pages = length, "a long read keeps the write-ahead log from being emptied; it grows");
         }
         Ok(())
     }

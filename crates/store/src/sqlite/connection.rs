@@ -8,8 +8,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::Options;
 
-/// The first release of SQLite without the defect that could corrupt a database whose write-ahead log is reset while
-/// another connection checkpoints it.
+/// The first release of SQLite without the defect that could corrupt a database whose write-ahead
+/// log is reset while another connection checkpoints it.
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// How long to wait for somebody who has the database open by hand.
@@ -34,7 +34,8 @@ pub(crate) fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Co
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.pragma_update(None, "cache_size", kibibytes(options.writer_cache_bytes))?;
-    // The log is moved where it is seen whether that succeeded (see `checkpoint`), not inside of a commit.
+    // The log is moved where it is seen whether that succeeded (see `checkpoint`), not inside of a
+    // commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     // What a long reader made the log grow to is given back.
     connection.pragma_update(None, "journal_size_limit", options.log_limit_bytes)?;
@@ -56,8 +57,8 @@ fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     connection.busy_timeout(PATIENCE)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "temp_store", "memory")?;
-    // A statement keeps its plan whatever is bound to it. Without this SQLite compiles some of ours anew for every value,
-    // which takes four times longer than running them.
+    // A statement keeps its plan whatever is bound to it. Without this SQLite compiles some of ours
+    // anew for every value, which takes four times longer than running them.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }

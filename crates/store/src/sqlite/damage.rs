@@ -24,7 +24,8 @@ use super::fault::Fault;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// … at the most: each reads the whole file.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
-/// So many looks in a row that found something wrong say that the file is, and not the disk for a moment.
+/// So many looks in a row that found something wrong say that the file is, and not the disk for a
+/// moment.
 const ENOUGH: u32 = 4;
 
 /// What is known of the file (see the module). One look is under way at a time.
@@ -53,7 +54,7 @@ impl Damage {
         if !fault.is_damage() || !matches!(*known, Known::Nothing) {
             return;
         }
-        error!(fault = %fault.tell(), "the database may be damaged: all of it is read");
+        error!(fault = %fault.tell(), "the database may be damaged; reading all of it to find out");
         let looking = Arc::downgrade(self);
         *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
             Ok(_) => Known::Suspected,
@@ -76,7 +77,7 @@ impl Damage {
         let mut known = self.known.lock();
         match found {
             None => {
-                info!("nothing damaged was found in the database");
+                info!("the database is not damaged");
                 *known = Known::Nothing;
                 return true;
             }
@@ -86,7 +87,7 @@ impl Damage {
                 }
                 *known = Known::Found(what);
             }
-            Some(what) => warn!(what, "something is wrong with the database, or with its disk: it is read again"),
+            Some(what) => warn!(what, "the database or its disk failed a check; reading it again"),
         }
         false
     }

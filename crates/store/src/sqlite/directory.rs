@@ -13,7 +13,8 @@ const DATABASE: &str = "punctual.db";
 /// The file whose lock says that a process works here.
 const LOCK: &str = "punctual.lock";
 
-/// A directory that is ours for as long as this value lives; the operating system gives the lock up with the process.
+/// A directory that is ours for as long as this value lives; the operating system gives the lock up
+/// with the process.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,

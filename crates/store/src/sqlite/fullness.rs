@@ -1,5 +1,5 @@
-//! Whether the disk is full: a trifle may still find its place when a task does not, so a check that succeeds proves
-//! nothing for a while after a transaction has found no room.
+//! Whether the disk is full: a trifle may still find its place when a task does not, so a check
+//! that succeeds proves nothing for a while after a transaction has found no room.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,7 @@
-//! A call on its way to a thread that works on the database, and its answer on the way back.
+//! A call on its way to a thread that works on the database, and the way back of its answer.
+//!
+//! The writer and the readers run jobs. A job is run once, and answered once its outcome is
+//! certain.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -9,13 +12,14 @@ use tracing::error;
 use super::fault::Fault;
 use super::session::Session;
 
-/// A call that a thread runs, and answers when the outcome is certain: for a write, after the commit.
+/// A call that a thread runs, and answers when the outcome is certain: for a write, after the
+/// commit.
 pub(crate) trait Job: Send {
     /// Does the work, once. Its result is kept until [`Job::answer`].
     fn run(&mut self, session: &mut Session<'_>) -> Result<(), Fault>;
 
-    /// Gives the caller its result, or tells it what went wrong. A caller that does not wait any more is no fault: what
-    /// was done stays done.
+    /// Gives the caller its result, or tells it what went wrong. A caller that does not wait any
+    /// more is no fault: what was done stays done.
     fn answer(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
@@ -54,7 +58,7 @@ where
         let work = self.work.take().expect("invariant: a job is run once");
         // Whoever runs the job rolls back what it has done so far.
         let Ok(result) = catch_unwind(AssertUnwindSafe(|| work(session))) else {
-            error!("a job of the store panicked and is rolled back");
+            error!("a call of the store panicked; rolling it back");
             return Err(Fault::Panicked);
         };
         self.result = Some(result.inspect_err(|fault| session.damage.report(fault))?);

@@ -28,7 +28,8 @@ use super::statements::{Sql, Statements};
 /// After so many complaints there is nothing new to say.
 const MOST_COMPLAINTS: usize = 10_000;
 
-/// A connection and its thread's memory. The writer's session writes, inside its transaction; the readers' cannot.
+/// A connection and its thread's memory. The writer's session writes, inside its transaction; the
+/// readers' cannot.
 pub(crate) struct Session<'c> {
     pub connection: &'c Connection,
     pub statements: Statements<'c>,
@@ -44,7 +45,8 @@ pub(crate) struct Session<'c> {
     /// Where the resolver goes on to look at what is held, since a queue has ceased to hold.
     pub round: Option<ReviewCursor>,
     pub node: NodeId,
-    /// When a transaction could not be committed last; that was logged, and it is not known yet that all is well again.
+    /// When a transaction could not be committed last; that was logged, and it is not known yet
+    /// that all is well again.
     pub failed_at: Option<Instant>,
     /// Whether something found no room on the disk since the writer looked.
     pub found_no_room: bool,

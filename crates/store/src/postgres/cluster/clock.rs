@@ -22,12 +22,13 @@ use crate::postgres::connection::SharedConnections;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 
-/// How often a sample is taken, and how many are kept. The best of them counts: an answer that took long tells of a time
-/// that was over when it arrived.
+/// How often a sample is taken, and how many are kept. The best of them counts: an answer that took
+/// long tells of a time that was over when it arrived.
 const EVERY: Duration = Duration::from_secs(1);
 const KEPT: usize = 8;
 
-/// A clock that went back by more than this is followed; by less, time stands still until it has caught up.
+/// A clock that went back by more than this is followed; by less, time stands still until it has
+/// caught up.
 const STANDS_STILL: i64 = 1_000;
 
 /// The database's time (see the module).
@@ -42,7 +43,8 @@ impl PostgresClock {
         let address = Address::parse(url)?;
         let connections = SharedConnections::new(&address, 1, 1);
         let estimate = Arc::new(Estimate::default());
-        // As many as are kept: one answer may have been slow, and nobody should begin behind the others.
+        // As many as are kept: one answer may have been slow, and nobody should begin behind the
+        // others.
         let first = async |session: &Session| {
             for _ in 0..KEPT {
                 sample(session, &estimate).await?;
@@ -59,7 +61,7 @@ impl PostgresClock {
                 match sampled {
                     Err(fault) if !is_failing => {
                         is_failing = true;
-                        warn!(%fault, "the database's time is not known exactly: it cannot be asked");
+                        warn!(%fault, "cannot read the database's time; going on from the last answer");
                     }
                     Ok(()) if is_failing => {
                         is_failing = false;
@@ -72,7 +74,8 @@ impl PostgresClock {
         Ok(Self { estimate, sampler })
     }
 
-    /// By how many milliseconds the wall clock of this machine is ahead of the database (negative: behind).
+    /// By how many milliseconds the wall clock of this machine is ahead of the database (negative:
+    /// behind).
     pub fn skew_millis(&self) -> i64 {
         SystemClock.now().millis_since(self.now())
     }
@@ -113,8 +116,8 @@ struct Samples {
 impl Estimate {
     fn take_in(&self, millis: i64, asked: Instant, arrived: Instant) {
         let mut samples = self.0.lock();
-        // When the answer arrives the database's time is what it says, or later by up to the time it took: the process may
-        // have been frozen with the answer on its way.
+        // When the answer arrives the database's time is what it says, or later by up to the time
+        // it took: the process may have been frozen with the answer on its way.
         let latest = later(millis, asked, arrived);
         let known = samples.kept.iter().map(|(of, at)| later(*of, *at, arrived)).max();
         if known.is_some_and(|known| known > latest + STANDS_STILL || known < millis - STANDS_STILL) {

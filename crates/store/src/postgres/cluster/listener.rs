@@ -1,8 +1,8 @@
-//! Hears of tasks that wait, and of partitions that are free, from the other nodes, on a connection of its own.
+//! Receives the notifications of the other nodes: waiting tasks, free partitions, changed queues.
 //!
-//! Whoever wants to know subscribes. When the connection was lost, or a subscriber was too
-//! slow, it is told to look at everything: what was missed is not known. Nobody may depend on
-//! it: looking for oneself every few seconds must suffice.
+//! It has a connection of its own. The serving node subscribes to it. After a lost connection, or
+//! when a subscriber was too slow, the subscriber is told to look at everything. Notifications are
+//! hints: the sweep every few seconds must suffice without them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,8 @@ pub enum Wake {
     Lane(Arc<Lane>, Timestamp),
     /// Partitions have become free: whoever takes its turn now may get some.
     Partitions,
-    /// Anything may have been told and missed: tasks may wait in any lane, and partitions may be free.
+    /// Anything may have been told and missed: tasks may wait in any lane, and partitions may be
+    /// free.
     Everything,
 }
 
@@ -73,7 +74,7 @@ impl Listener {
     pub(crate) async fn run(self: Arc<Self>, shared: Arc<WriterShared>) {
         loop {
             if let Err(fault) = self.listen(&shared).await {
-                debug!(fault = %fault.tell(), "the other nodes are not heard");
+                debug!(fault = %fault.tell(), "cannot listen for notifications; reconnecting");
             }
             tokio::time::sleep(TEND.mul_f64(0.5 + rand::random::<f64>())).await;
         }

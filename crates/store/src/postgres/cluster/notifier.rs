@@ -1,9 +1,8 @@
-//! Tells the other nodes of tasks that wait, a few times a second at the most, and how all that they are told is spelled.
+//! Notifies the other nodes of waiting tasks, a few times a second, and defines the format.
 //!
-//! Not in the transactions that write them: a notification takes a lock at commit that all
-//! share. Whoever writes leaves a note; one task gathers the notes for a moment and sends
-//! one notification. A note that is lost costs punctuality and nothing else, since the other
-//! nodes look for themselves every few seconds.
+//! A writer leaves a note; one task gathers notes for a moment and sends one notification. It is
+//! not sent in the writer's transaction, because a notification takes a lock at commit that all
+//! share. A lost note delays a task until the next sweep, and does nothing else.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -34,11 +33,12 @@ const MOST_BYTES: usize = 7_900;
 /// What stands for every lane, where they are too many to be named.
 const EVERYTHING: &str = "*";
 
-/// What stands for partitions that have become free. A node that does not know it takes it for every lane, as it does
-/// whatever it cannot read: it looks at all of them, and goes on.
+/// What stands for partitions that have become free. A node that does not know it takes it for
+/// every lane, as it does whatever it cannot read: it looks at all of them, and goes on.
 const PARTITIONS: &str = "partitions";
 
-/// What stands for queues that were changed, and before lanes in whose queues places came free. Likewise.
+/// What stands for queues that were changed, and before lanes in whose queues places came free.
+/// Likewise.
 const QUEUES: &str = "queues";
 const FREED: &str = "freed";
 
@@ -88,7 +88,7 @@ impl Notifier {
             for text in waiting.into_iter().chain((!freed.is_empty()).then(|| spell_freed(node, &freed))) {
                 let sent = connections.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
                 if let Err(fault) = sent {
-                    debug!(%fault, "the other nodes could not be told of waiting tasks");
+                    debug!(%fault, "cannot notify the other nodes; they find the tasks in their next sweep");
                 }
             }
         }

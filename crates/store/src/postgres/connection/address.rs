@@ -42,7 +42,8 @@ const PARAMETERS: [&str; 20] = [
     "sslnegotiation",
 ];
 
-/// What is said of a URL that the driver would cut in the wrong places. No part of it is told: it may be of the password.
+/// What is said of a URL that the driver would cut in the wrong places. No part of it is told: it
+/// may be of the password.
 const UNESCAPED: &str = "it cannot be told where its password ends and its host begins; write an @ that is part of the user \
                          or the password as %40, a / as %2F, a : as %3A and a ? as %3F";
 

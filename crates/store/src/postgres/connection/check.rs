@@ -1,4 +1,6 @@
-//! Looks whether a database can be worked with, and says in one sentence what is wrong.
+//! Checks whether a database can be used, and says in one sentence what is wrong with it.
+//!
+//! The store calls it when it opens, before any session. No password is ever in a message.
 
 use tokio_postgres::error::SqlState;
 

@@ -1,9 +1,9 @@
-//! A connection for transactions, one after the other: each has it alone.
+//! A connection for transactions, one after the other.
 //!
-//! The turns at the partitions go through it. They wait for those of other nodes, so that
-//! leases and signs of life, which must not wait with them, have another. While a transaction
-//! lasts the connection is taken out of its place: a call that is dropped takes it along, and
-//! the server rolls back what was under way.
+//! The partitions and the changes of queues each have one. Such transactions wait for those of
+//! other nodes, so leases and presence, which must not wait, use other connections. A transaction
+//! takes the session out of its place: a call that is dropped drops the session with it, and the
+//! server rolls back.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 

@@ -1,8 +1,8 @@
-//! Which server is the last that was made primary: after a failover the one before must not be written to, should it come
-//! back as if nothing had happened.
+//! Which server was promoted last: an older primary that comes back must not be written to.
 //!
-//! Every promotion begins a new timeline, a number that only grows. Whoever connects through one [`Address`](super::Address)
-//! shares the memory of the newest that was seen, and leaves a server that is behind it.
+//! Every promotion begins a new timeline, a number that only grows. All sessions of one
+//! [`Address`](super::Address) share the newest timeline that was seen, and refuse a server behind
+//! it.
 
 use parking_lot::Mutex;
 

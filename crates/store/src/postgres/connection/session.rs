@@ -1,9 +1,8 @@
-//! One connection: its settings, its prepared statements, and its patience.
+//! One connection: its settings, its prepared statements and its timeouts.
 //!
-//! Every session has the same time limits on the server's side, and every wait for an answer
-//! has one on ours: a server that is frozen never answers. The planner is told to go down the
-//! indexes, always, and to plan once: the tables are hot and their statistics are always of
-//! yesterday.
+//! Every session has the same timeouts on the server, and every wait for an answer has one here: a
+//! frozen server never answers. The planner must use the indexes, and plans each statement once:
+//! the tables change so fast that their statistics are always out of date.
 
 use std::time::Duration;
 
@@ -46,8 +45,8 @@ const SETTINGS: &[(&str, &str)] = &[
 /// The parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
-/// A connection (see the module). Single statements may be asked for by many at once; transactions belong to whoever has
-/// it alone.
+/// A connection (see the module). Single statements may be asked for by many at once; transactions
+/// belong to whoever has it alone.
 pub(crate) struct Session {
     client: Client,
     driver: JoinHandle<()>,
@@ -76,7 +75,7 @@ impl Session {
                 match message {
                     Ok(message) => hear(message),
                     Err(error) => {
-                        debug!(%error, "a connection to PostgreSQL ended");
+                        debug!(%error, "a connection to PostgreSQL ended; its user reconnects");
                         return;
                     }
                 }
@@ -90,7 +89,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Fails if the server is one that another has taken over from. A server that does not tell is not judged.
+    /// Fails if the server is one that another has taken over from. A server that does not tell is
+    /// not judged.
     async fn check_lineage(&self, address: &Address) -> Result<(), Fault> {
         let row = match self.query(Sql::Lineage, &[]).await {
             Err(fault) if fault.breaks_connection() => return Err(fault),
@@ -181,7 +181,8 @@ fn settle(config: &mut Config) {
         options.push('=');
         options.push_str(value);
     }
-    // Of several servers the first may be one that was left behind: whoever is turned away tries another.
+    // Of several servers the first may be one that was left behind: whoever is turned away tries
+    // another.
     if config.get_hosts().len() > 1 {
         config.load_balance_hosts(LoadBalanceHosts::Random);
     }

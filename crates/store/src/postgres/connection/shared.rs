@@ -1,8 +1,8 @@
-//! A connection that is there again when it was lost, for statements that stand by themselves.
+//! Connections that many callers share, for statements that stand by themselves.
 //!
-//! Reads, leases and the registry go through connections: every call is a statement or a few,
-//! each a transaction of its own, so that a call that is dropped leaves nothing behind and
-//! many can share a connection, one behind the other on the wire.
+//! Reads, leases and the registry use them. Every call is a statement or a few, each a transaction
+//! of its own. So a call that is dropped leaves nothing behind, and many calls can be pipelined on
+//! one connection. A lost connection is opened again by the next call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use super::Address;
 use super::Session;
 use crate::postgres::fault::Fault;
 
-/// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it failed.
+/// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it
+/// failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is made when it is needed (see the module).

@@ -152,7 +152,8 @@ impl ServerCertVerifier for Verifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         match self.check {
-            // Whose key it is was not asked, so it proves nothing; and the certificate may be of a kind that cannot be read.
+            // Whose key it is was not asked, so it proves nothing; and the certificate may be of a
+            // kind that cannot be read.
             Check::Nothing => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls12_signature(message, cert, dss, &self.algorithms),
         }

@@ -1,8 +1,8 @@
-//! Looks at the fronts of the lanes from which was taken, for tasks that the cursors have passed by.
+//! The audit of the scan cursors: looks at the fronts of lanes for tasks that a cursor has passed.
 //!
-//! What was claimed leaves dead entries at the front of a lane, over which such a look has to
-//! walk while somebody keeps an old transaction open: so it is nobody's who waits for it, has
-//! a connection of its own, and takes no more than its share of the time.
+//! It runs in the background from the opening of the store to its end. Such a look may have to
+//! walk over many dead entries. So no caller waits for it, it has a connection of its own, and it
+//! takes no more than its share of the time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) async fn run(shared: Arc<WriterShared>, connections: SharedConnection
         for lanes in shared.cursors.to_look_at(TOGETHER) {
             let began = Instant::now();
             if let Err(fault) = connections.call(async |session| look(session, &shared, &lanes).await).await {
-                debug!(%fault, "the fronts of lanes could not be looked at");
+                debug!(%fault, "cannot audit the scan cursors; trying again later");
             }
             shared.cursors.looked_at(&lanes, began.elapsed());
         }
