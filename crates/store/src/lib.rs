@@ -27,3 +27,4 @@ pub mod sqlite;
 mod state_codes;
 mod submissions;
 mod tally;
+mod write_queue;

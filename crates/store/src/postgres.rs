@@ -84,9 +84,10 @@ use retention::Walks;
 use scan_cursors::{ScanCursors, audit};
 use standby::Standby;
 use statements::{OF_QUEUES, OF_TURNS, Sql};
-use writer::{Bounds, TasksInDoubt, Weight, WriteQueues, WriterShared};
+use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
 use crate::migrations::postgres::STEPS;
+use crate::write_queue::{BatchLimit, Bounds, Weight};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -109,8 +110,8 @@ pub struct Options {
     pub group_rows: usize,
     /// Lanes that are remembered.
     pub cached_lanes: usize,
-    /// A look for everything that is overdue that takes longer than this is made seldom; between them only what ran out
-    /// since is looked for.
+    /// A look for everything that is overdue that takes longer than this is made seldom; between
+    /// them only what ran out since is looked for.
     pub quick_look: Duration,
     /// Where lists and counts are read, if not where everything else is.
     pub read_store: Option<ReadStore>,
@@ -135,19 +136,19 @@ impl Default for Options {
 }
 
 impl Options {
+    /// A call that waits too long is withdrawn by its caller: none is refused because of another's
+    /// age.
     fn bounds(&self) -> Bounds {
-        Bounds {
-            jobs: self.queue_jobs,
-            rows: self.queue_rows,
-            bytes: self.queue_bytes,
-            age: self.queue_age,
-            group_jobs: self.group_jobs.max(1),
-            group_rows: self.group_rows.max(1),
-        }
+        Bounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: Duration::MAX }
+    }
+
+    fn batch_limit(&self) -> BatchLimit {
+        BatchLimit { jobs: self.group_jobs.max(1), rows: self.group_rows.max(1) }
     }
 }
 
-/// The store on PostgreSQL: tasks, leases, partitions and the registry (see the module). Clones share it.
+/// The store on PostgreSQL: tasks, leases, partitions and the registry (see the module). Clones
+/// share it.
 #[derive(Clone)]
 pub struct PostgresStore {
     shared: Arc<Shared>,
@@ -171,8 +172,9 @@ struct Shared {
 }
 
 impl PostgresStore {
-    /// Connects to the database that `url` names, whose schema must be the one that this binary knows. `clock` is the
-    /// store's clock from now on, and `node` the process in whose name it takes tasks.
+    /// Connects to the database that `url` names, whose schema must be the one that this binary
+    /// knows. `clock` is the store's clock from now on, and `node` the process in whose name it
+    /// takes tasks.
     pub async fn connect(
         url: &str,
         clock: Arc<dyn Clock>,
@@ -190,9 +192,11 @@ impl PostgresStore {
             None => None,
         };
         let writers = options.writers.max(2);
+        let (bounds, limit) = (options.bounds(), options.batch_limit());
+        let write_queues = WriteQueues::new(bounds, limit, options.queue_age, writers);
         let shared = Arc::new(WriterShared {
             address,
-            write_queues: Arc::new(WriteQueues::new(options.bounds(), writers)),
+            write_queues: Arc::new(write_queues),
             lanes: Arc::new(Lanes::new(options.cached_lanes)),
             cursors: Arc::new(ScanCursors::default()),
             low_watermarks: LowWatermarks::new(options.quick_look),
@@ -287,7 +291,8 @@ impl PostgresStore {
         }
     }
 
-    /// Looks whether the database has every step of the schema that this binary needs; it may have some of a newer one.
+    /// Looks whether the database has every step of the schema that this binary needs; it may have
+    /// some of a newer one.
     pub async fn check_schema(&self) -> Result<(), StoreError> {
         let known = STEPS.len();
         let last = i32::try_from(known).expect("invariant: there are few migrations");
@@ -299,11 +304,12 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Hands live rows that could not be read to a writer, which looks again and takes them out of the way.
+    /// Hands live rows that could not be read to a writer, which looks again and takes them out of
+    /// the way.
     async fn review(&self, rows: Vec<TaskId>) {
         let weight = Weight { bytes: 0, rows: rows.len() };
         if let Err(fault) = self.write_queues().call(|verbs| &mut verbs.review, rows, weight).await {
-            warn!(%fault, "tasks that cannot be read could not be put in quarantine");
+            warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }
 
@@ -338,8 +344,8 @@ impl Drop for Shared {
     }
 }
 
-/// Under which the writers of a node count: other numbers than those of most other nodes, so that they seldom wait for
-/// each other. Zero is what they are gathered under.
+/// Under which the writers of a node count: other numbers than those of most other nodes, so that
+/// they seldom wait for each other. Zero is what they are gathered under.
 fn slots(node: NodeId, writers: usize) -> impl Iterator<Item = i32> {
     const NODES: u64 = 256;
     let first = i32::try_from(node.number() % NODES).unwrap_or_default() * 64 + 1;

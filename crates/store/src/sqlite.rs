@@ -72,15 +72,16 @@ use damage::Damage;
 use directory::Directory;
 use fault::{Fault, closed};
 use fullness::Fullness;
-use job_queue::{Bounds, WriteClass};
+use job_queue::WriteClass;
 use reader::Readers;
 use resolve::ReviewCursor;
 use retention::Walks;
 use session::Session;
 use statements::Sql;
-use writer::{Weight, Writer};
+use writer::WriterHandle;
 
 use crate::limit_watch::LimitWatch;
+use crate::write_queue::{BatchLimit, Bounds, Weight};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -93,7 +94,8 @@ pub struct Options {
     pub queue_rows: usize,
     /// Bytes that waiting calls of one kind may hold, likewise.
     pub queue_bytes: usize,
-    /// Further calls are refused as well once the first of those that wait has waited for this long.
+    /// Further calls are refused as well once the first of those that wait has waited for this
+    /// long.
     pub queue_age: Duration,
     /// Calls that are committed together at the most.
     pub group_jobs: usize,
@@ -133,6 +135,10 @@ impl Default for Options {
 impl Options {
     fn writer_bounds(&self) -> Bounds {
         Bounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: self.queue_age }
+    }
+
+    fn batch_limit(&self) -> BatchLimit {
+        BatchLimit { jobs: self.group_jobs, rows: self.group_rows }
     }
 
     /// Reads weigh nothing while they wait.
@@ -182,14 +188,15 @@ pub enum OpenError {
     },
 }
 
-/// The embedded store: tasks, leases, partitions and the registry (see the module). Clones share it.
+/// The embedded store: tasks, leases, partitions and the registry (see the module). Clones share
+/// it.
 #[derive(Clone)]
 pub struct SqliteStore {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    writer: Writer,
+    writer: WriterHandle,
     readers: Readers,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
@@ -208,8 +215,9 @@ struct Threads {
 }
 
 impl SqliteStore {
-    /// Opens the store in `directory`, which is made if it is missing, and brings its schema up to date. `clock` is the
-    /// store's clock from now on, and `node` the process in whose name it takes tasks.
+    /// Opens the store in `directory`, which is made if it is missing, and brings its schema up to
+    /// date. `clock` is the store's clock from now on, and `node` the process in whose name it
+    /// takes tasks.
     pub fn open(
         directory: impl AsRef<Path>,
         clock: Arc<dyn Clock>,
@@ -232,7 +240,7 @@ impl SqliteStore {
         let health = (Arc::clone(&damage), Arc::clone(&fullness));
         let (limit_watch, left) = (Arc::new(LimitWatch::default()), Arc::new(Notify::new()));
         let (writer, writer_thread) =
-            Writer::start(connection, directory, health, (&limit_watch, &left), clock, node, options)
+            WriterHandle::start(connection, directory, health, (&limit_watch, &left), clock, node, options)
                 .inspect_err(|_| readers.close())
                 .map_err(|reason| fault(reason.to_string()))?;
         let threads = Mutex::new(Some(Threads { writer: writer_thread, readers: reader_threads }));
@@ -251,7 +259,7 @@ impl SqliteStore {
         })
     }
 
-    fn writer(&self) -> &Writer {
+    fn writer(&self) -> &WriterHandle {
         &self.shared.writer
     }
 
@@ -282,7 +290,8 @@ impl SqliteStore {
         }
     }
 
-    /// Hands live rows that a reader could not read to the writer, which looks again and takes them out of the way.
+    /// Hands live rows that a reader could not read to the writer, which looks again and takes them
+    /// out of the way.
     async fn review(&self, rows: Vec<i64>) {
         if rows.is_empty() {
             return;
@@ -291,12 +300,12 @@ impl SqliteStore {
         let reviewed =
             self.writer().call(WriteClass::Progress, weight, move |session| quarantine::review(session, &rows));
         if let Err(fault) = reviewed.await {
-            warn!(%fault, "tasks that cannot be read could not be put in quarantine");
+            warn!(%fault, "cannot quarantine unreadable tasks; the next read tries again");
         }
     }
 
-    /// Does what waits, writes everything into one file, and closes it. The threads are waited for, the readers first:
-    /// they would keep the writer from emptying the log.
+    /// Does what waits, writes everything into one file, and closes it. The threads are waited for,
+    /// the readers first: they would keep the writer from emptying the log.
     async fn close(&self) -> Result<(), StoreError> {
         let Some(threads) = self.shared.threads.lock().take() else { return Err(closed()) };
         let shared = Arc::clone(&self.shared);
@@ -328,7 +337,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens the database in `directory`, and makes both if they are missing, without looking at the schema.
+    /// Opens the database in `directory`, and makes both if they are missing, without looking at
+    /// the schema.
     pub fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
         if rusqlite::version_number() < OLDEST_SQLITE {
             return Err(OpenError::OldSqlite { found: rusqlite::version() });

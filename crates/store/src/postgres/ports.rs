@@ -22,9 +22,9 @@ use super::apply::Led;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};
 use super::connection::Session;
 use super::queues::QueueWrite;
-use super::writer::Weight;
 use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
 use crate::partition_round::PartitionRound;
+use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;

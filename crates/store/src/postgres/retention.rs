@@ -20,7 +20,7 @@ use super::resolve::ResolverStep;
 use super::statements::Sql;
 use super::tid::Tid;
 use super::upkeep::{self, Month};
-use super::writer::Weight;
+use crate::write_queue::Weight;
 
 /// Rows that a step looks at.
 const LOOK: i64 = 2_000;

@@ -27,9 +27,9 @@ use super::PostgresStore;
 use super::connection::Session;
 use super::fault::Fault;
 use super::statements::Sql;
-use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
 use crate::schedule_columns::{OccurrenceColumns, ScheduleColumns, page_end, promise, readable, size_of};
+use crate::write_queue::Weight;
 
 /// Schedules whose advances are written in one transaction at the most.
 const TURNS: usize = 100;

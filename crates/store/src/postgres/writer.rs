@@ -1,17 +1,19 @@
 //! The writers: connections that write, each driven by a task of its own.
 //!
-//! A writer takes jobs of one verb, does them in one transaction with set-based statements,
-//! and answers after the commit. Only the writer touches its connection, so that a caller that
-//! stops waiting never leaves a transaction open. When the connection is lost, the jobs under
-//! way are told that it is not known what became of them, and the writer connects again; the
-//! others wait in their queues meanwhile.
+//! A writer takes a batch of one verb from the [`WriteQueues`], runs it in one transaction with
+//! set-based statements, and answers after the commit. Only the writer touches its connection, so
+//! a caller that stops waiting never leaves a transaction open. When the connection is lost, the
+//! callers of the batch learn that its outcome is unknown. The writer reconnects; the other calls
+//! wait in their queues.
 
 mod in_doubt;
+mod verbs;
 mod write_queues;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use punctual_core::backoff::Backoff;
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::state::By;
@@ -35,11 +37,11 @@ use super::{apply, claim, depth, extend, quarantine, resolve, schedules, start};
 use crate::tally::{self, TransactionTally};
 
 pub(crate) use in_doubt::TasksInDoubt;
-pub(crate) use write_queues::{Bounds, Weight, WriteQueues};
-use write_queues::{Jobs, WriteBatch};
+use verbs::{Jobs, WriteBatch};
+pub(crate) use write_queues::WriteQueues;
 
-/// How long a writer waits at the most before it tries to connect again: at first, and after many failures.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+/// How long a writer pauses before it tries to connect again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a transaction is tried that others were in the way of.
 const TRIES: usize = 4;
@@ -76,32 +78,33 @@ impl WriterShared {
         loop {
             let writer = tokio::spawn(Arc::clone(&self).serve(slot));
             match writer.await {
-                Err(fault) if fault.is_panic() => error!("a writer of the store panicked and is replaced"),
+                Err(fault) if fault.is_panic() => error!("a PostgreSQL writer panicked; starting another"),
                 _ => return,
             }
         }
     }
 
     async fn serve(self: Arc<Self>, slot: i32) {
-        let mut backoff = BACKOFF.0;
-        let mut is_failing = false;
+        let (mut failures, mut is_failing) = (0_u32, false);
         loop {
             match Session::open(&self.address, OF_WRITERS).await {
                 Ok(session) => {
                     if std::mem::take(&mut is_failing) {
                         info!("PostgreSQL answers again");
                     }
-                    backoff = BACKOFF.0;
+                    failures = 0;
                     let (tally, notes) = (TransactionTally::default(), OutboxNotes::default());
                     let writer = Writer { shared: Arc::clone(&self), session, tally, notes, slot };
                     match writer.work().await {
                         Ok(()) => return,
-                        Err(fault) => warn!(fault = %fault.tell(), "a connection to PostgreSQL was lost"),
+                        Err(fault) => {
+                            warn!(fault = %fault.tell(), "a writer lost its connection to PostgreSQL; reconnecting");
+                        }
                     }
                 }
                 Err(fault) => {
                     if !std::mem::replace(&mut is_failing, true) {
-                        warn!(fault = %fault.tell(), "PostgreSQL cannot be reached");
+                        warn!(fault = %fault.tell(), "cannot connect to PostgreSQL; retrying");
                     }
                 }
             }
@@ -110,9 +113,8 @@ impl WriterShared {
                 self.write_queues.abandon();
                 return;
             }
-            let pause = backoff.mul_f64(rand::random());
-            tokio::time::sleep(pause).await;
-            backoff = (backoff * 2).min(BACKOFF.1);
+            failures = failures.saturating_add(1);
+            tokio::time::sleep(BACKOFF.pause(failures, rand::random())).await;
         }
     }
 }
@@ -128,24 +130,24 @@ impl Writer {
                 () = self.session.ended() => return Err(Fault::Silent),
                 taken = write_queues.take() => taken,
             };
-            let Some((group, _busy)) = taken else { return Ok(()) };
-            match group {
-                WriteBatch::Insert(jobs) => self.group(jobs, depth::insert).await?,
-                WriteBatch::Claim(jobs) => self.group(jobs, claim::claim).await?,
-                WriteBatch::Start(jobs) => self.group(jobs, start::start).await?,
-                WriteBatch::Apply(jobs) => self.group(jobs, apply::apply).await?,
+            let Some((batch, _slot)) = taken else { return Ok(()) };
+            match batch {
+                WriteBatch::Insert(jobs) => self.run_batch(jobs, depth::insert).await?,
+                WriteBatch::Claim(jobs) => self.run_batch(jobs, claim::claim).await?,
+                WriteBatch::Start(jobs) => self.run_batch(jobs, start::start).await?,
+                WriteBatch::Apply(jobs) => self.run_batch(jobs, apply::apply).await?,
                 // Each is a transaction of its own: one that is refused takes nobody along.
                 WriteBatch::ApplyAs(jobs) => {
                     for job in jobs {
-                        self.group(vec![job], apply::apply_as).await?;
+                        self.run_batch(vec![job], apply::apply_as).await?;
                     }
                 }
-                WriteBatch::Extend(jobs) => self.group(jobs, extend::extend).await?,
-                WriteBatch::Review(jobs) => self.group(jobs, quarantine::review).await?,
-                WriteBatch::Resolve(jobs) => self.group(jobs, resolve::resolve).await?,
+                WriteBatch::Extend(jobs) => self.run_batch(jobs, extend::extend).await?,
+                WriteBatch::Review(jobs) => self.run_batch(jobs, quarantine::review).await?,
+                WriteBatch::Resolve(jobs) => self.run_batch(jobs, resolve::resolve).await?,
                 WriteBatch::Advance(jobs) => {
                     for job in jobs {
-                        self.group(vec![job], schedules::advance).await?;
+                        self.run_batch(vec![job], schedules::advance).await?;
                     }
                 }
             }
@@ -153,7 +155,7 @@ impl Writer {
     }
 
     /// Does jobs in one transaction and answers them. Fails only if the connection is lost.
-    async fn group<I, A>(
+    async fn run_batch<I, A>(
         &mut self,
         jobs: Jobs<I, A>,
         verb: impl AsyncFn(&mut Writer, &[I]) -> Result<Vec<A>, Fault>,
@@ -222,7 +224,7 @@ impl Writer {
             self.session.run("ROLLBACK").await?;
             if !fault.is_clash() || tries == TRIES {
                 let told: StoreError = fault.tell();
-                error!(fault = %told, "a transaction failed");
+                error!(fault = %told, "a transaction failed; its calls fail");
                 return Err(fault);
             }
             tries += 1;
@@ -303,7 +305,8 @@ impl Counts {
         self.lanes.iter().zip(states).zip(&self.tasks).map(|((lane, state), tasks)| (*lane, state, *tasks))
     }
 
-    /// Both statements are sent at once: whoever calls this sends the end of the transaction right behind them.
+    /// Both statements are sent at once: whoever calls this sends the end of the transaction right
+    /// behind them.
     pub(crate) async fn write(&self, session: &Session, slot: i32) -> Result<(), Fault> {
         let counts = async {
             if !self.lanes.is_empty() {

@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
-use super::writer::Weight;
+use crate::write_queue::Weight;
 
 #[async_trait]
 impl Breakers for SqliteStore {

@@ -17,8 +17,8 @@ use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
-use super::writer::Weight;
 use crate::schedule_columns::UpcomingColumns;
+use crate::write_queue::Weight;
 
 impl SqliteStore {
     /// Removes some minutes that are past. A reader looks first: mostly there are none, or few.

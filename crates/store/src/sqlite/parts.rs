@@ -1,8 +1,8 @@
 //! Large calls in parts, so that small calls can pass them.
 //!
-//! A part is a call by itself: it is committed by itself, and may fail by itself. Changes are
-//! conditional, each by itself, so that it makes no difference in how many transactions they are
-//! applied. A claim that has taken something in one part gives it out whatever becomes of the others.
+//! `ports` calls it. A part is committed by itself and may fail by itself. Every change is
+//! conditional by itself, so the number of transactions makes no difference. A claim that took
+//! tasks in one part returns them, whatever becomes of the other parts.
 
 use std::sync::Arc;
 
@@ -15,11 +15,12 @@ use punctual_core::task::limits;
 use super::fault::Fault;
 use super::job_queue::{PART_ROWS, WriteClass};
 use super::session::Session;
-use super::writer::{Weight, Writer};
+use super::writer::WriterHandle;
 use super::{apply, claim};
+use crate::write_queue::Weight;
 
 /// Applies changes, many of them in parts.
-pub(crate) async fn apply(writer: &Writer, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
+pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
     if changes.len() <= PART_ROWS {
         let weight = super::ports::weight_of(&changes);
         return writer.call(WriteClass::Progress, weight, move |session| apply::apply(session, &changes)).await;
@@ -43,7 +44,7 @@ pub(crate) async fn apply(writer: &Writer, changes: Vec<(TaskId, Change)>) -> Re
 }
 
 /// Makes claims, large ones in parts.
-pub(crate) async fn claim(writer: &Writer, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
+pub(crate) async fn claim(writer: &WriterHandle, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
     let tasks: usize = claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
     let lanes: usize = claims.iter().map(|claim| claim.lanes.len()).sum();
     let (count, answers) = (tasks.div_ceil(PART_ROWS).min(MOST_PARTS), claims.len());
@@ -115,7 +116,8 @@ impl Rest {
             let is_over = got.tasks.len() < asked.limit || !got.lost.is_empty() || self.bytes[at] >= HALF;
             claim.limit = if is_over && asked.limit > 0 { 0 } else { claim.limit - got.tasks.len() };
             for task in &got.tasks {
-                // A lane may be named twice: what was taken counts for the first of them that had something left.
+                // A lane may be named twice: what was taken counts for the first of them that had
+                // something left.
                 if let Some((_, most)) = claim.lanes.iter_mut().find(|(lane, most)| *lane == task.lane.id && *most > 0)
                 {
                     *most -= 1;
@@ -125,7 +127,8 @@ impl Rest {
     }
 }
 
-/// A claim that was given so much in earlier parts is over, so that it is never given much more than it may be.
+/// A claim that was given so much in earlier parts is over, so that it is never given much more
+/// than it may be.
 const HALF: usize = limits::CLAIM_PAYLOAD / 2;
 
 fn go_on(session: &mut Session<'_>, rest: &Mutex<Rest>, count: usize) -> Result<Vec<Claimed>, Fault> {

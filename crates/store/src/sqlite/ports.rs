@@ -17,12 +17,12 @@ use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
 use super::job_queue::WriteClass;
 use super::session::Session;
-use super::writer::Weight;
 use super::{
     SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, quarantine,
     queues, registry, start,
 };
 use crate::partition_round::PartitionRound;
+use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;

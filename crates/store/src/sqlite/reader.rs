@@ -1,7 +1,8 @@
 //! The threads that read, each with a connection of its own, beside the writer.
 //!
-//! Every job reads in one transaction, so that it sees one state of the database: a task
-//! that moves to the history while it is looked for is found on one side or the other.
+//! `ports` calls them through [`Readers`]. Every job reads in one transaction and sees one state
+//! of the database. So a task that moves to the history meanwhile is found on one side or the
+//! other.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,16 +21,17 @@ use super::connection::open_reader;
 use super::damage::Damage;
 use super::fault::Fault;
 use super::job::{Job, job};
-use super::job_queue::{Entry, Portion, Queue, WriteClass};
+use super::job_queue::{JobQueue, WriteClass};
 use super::session::Session;
 use super::statements::Sql;
+use crate::write_queue::{BatchLimit, Weight};
 
 /// Lanes that each reader remembers; the writer's memory is the one that matters.
 const LANES: usize = 20_000;
 
 /// The callers' end of the readers' queue.
 pub(crate) struct Readers {
-    queue: Arc<Queue<Box<dyn Job>>>,
+    queue: Arc<JobQueue<Box<dyn Job>>>,
 }
 
 impl Readers {
@@ -41,11 +43,11 @@ impl Readers {
         node: NodeId,
         options: &Options,
     ) -> io::Result<(Self, Vec<JoinHandle<()>>)> {
-        let queue = Arc::new(Queue::new(options.reader_bounds()));
+        let queue = Arc::new(JobQueue::new(options.reader_bounds(), ONE, Duration::MAX));
         let readers = Self { queue };
         let mut threads = Vec::new();
         for _ in 0..options.readers.max(1) {
-            let thread = Thread {
+            let thread = ReaderThread {
                 queue: Arc::clone(&readers.queue),
                 path: path.to_owned(),
                 damage: Arc::clone(damage),
@@ -72,7 +74,7 @@ impl Readers {
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
         let (job, answer) = job(work);
-        self.queue.put(WriteClass::Progress, Entry { job, bytes: 0, rows: 1, is_part: false })?;
+        self.queue.put(WriteClass::Progress, Weight { bytes: 0, rows: 1 }, job)?;
         answer.wait().await
     }
 
@@ -82,8 +84,8 @@ impl Readers {
     }
 }
 
-struct Thread {
-    queue: Arc<Queue<Box<dyn Job>>>,
+struct ReaderThread {
+    queue: Arc<JobQueue<Box<dyn Job>>>,
     path: PathBuf,
     damage: Arc<Damage>,
     clock: Arc<dyn Clock>,
@@ -91,7 +93,7 @@ struct Thread {
     options: Options,
 }
 
-impl Thread {
+impl ReaderThread {
     /// Serves until the queue is closed. After an I/O error the connection is opened again.
     fn run(self) {
         loop {
@@ -99,7 +101,7 @@ impl Thread {
                 Ok(connection) => self.serve(&connection),
                 Err(error) => {
                     let fault = Fault::from(error);
-                    let Some(jobs) = self.queue.take(ONE) else { return };
+                    let Some(jobs) = self.queue.take() else { return };
                     for job in jobs {
                         job.answer(Err(fault.tell()));
                     }
@@ -108,14 +110,14 @@ impl Thread {
             };
             match ended {
                 Ok(()) => return,
-                Err(fault) => warn!(fault = %fault.tell(), "a connection for reading failed and is opened again"),
+                Err(fault) => warn!(fault = %fault.tell(), "a read connection failed; reopening it"),
             }
         }
     }
 
     fn serve(&self, connection: &Connection) -> Result<(), Fault> {
         let mut session = Session::new(connection, &self.damage, Arc::clone(&self.clock), self.node, LANES);
-        while let Some(jobs) = self.queue.take(ONE) {
+        while let Some(jobs) = self.queue.take() {
             for mut job in jobs {
                 let outcome = read(&mut session, job.as_mut());
                 job.answer(outcome.as_ref().map_err(Fault::tell).copied());
@@ -130,7 +132,7 @@ impl Thread {
 }
 
 /// One job at a time: the next is for another thread.
-const ONE: Portion = Portion { jobs: 1, rows: usize::MAX, hurry: Duration::MAX };
+const ONE: BatchLimit = BatchLimit { jobs: 1, rows: usize::MAX };
 
 fn read(session: &mut Session<'_>, job: &mut dyn Job) -> Result<(), Fault> {
     session.statements.run(Sql::Begin)?;

@@ -15,8 +15,8 @@ use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
-use super::writer::Weight;
 use super::{SqliteStore, resolve};
+use crate::write_queue::Weight;
 
 /// Rows that a step looks at: reading them takes a few milliseconds.
 const LOOK: usize = 1_000;

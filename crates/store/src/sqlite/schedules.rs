@@ -23,9 +23,9 @@ use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::statements::Sql;
-use super::writer::Weight;
 use crate::columns::{Unreadable, number_column};
 use crate::schedule_columns::{OccurrenceColumns, ROW_BYTES, ScheduleColumns, page_end, promise, readable, size_of};
+use crate::write_queue::Weight;
 
 #[async_trait]
 impl Schedules for SqliteStore {

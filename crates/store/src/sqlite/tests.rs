@@ -21,8 +21,8 @@ use tempfile::TempDir;
 use super::fault::Fault;
 use super::job_queue::WriteClass;
 use super::session::Session;
-use super::writer::Weight;
 use super::{Options, SqliteStore};
+use crate::write_queue::Weight;
 
 /// A store over a directory of its own.
 struct Fixture {

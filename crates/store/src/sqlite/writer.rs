@@ -1,10 +1,10 @@
 //! The one thread that writes, and its group commit.
 //!
-//! It takes all that waits, up to a bound, does it in one transaction, and answers the
-//! callers after the commit, which returns when everything is on the disk: one fsync for
-//! many calls. A job that fails is undone by itself and the others go on; if the commit
-//! fails, nobody is told that anything was done. A caller that stops waiting does not undo
-//! its job. After an I/O error the connection is not trusted any more (see [`Thread::run`]).
+//! `ports` calls it through a [`WriterHandle`]. The thread takes a batch of jobs, runs them in one
+//! transaction and answers the callers after the commit. The commit returns when everything is on
+//! the disk, so many calls share one fsync. A job that fails is undone by itself. If the commit
+//! fails, every caller of the batch gets an error. A caller that stops waiting does not undo its
+//! job. After an I/O error the connection is not trusted any more (see [`WriterThread::run`]).
 
 use std::io;
 use std::sync::Arc;
@@ -27,34 +27,21 @@ use super::fault::Fault;
 use super::forecast;
 use super::fullness::Fullness;
 use super::job::{Job, job};
-use super::job_queue::{Entry, Group, Portion, Queue, WriteClass};
+use super::job_queue::{JobQueue, OpenBatch, WriteClass};
 use super::limits;
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
 use crate::limit_watch::LimitWatch;
+use crate::write_queue::Weight;
 
 /// The callers' end of the writer's queue.
-pub(crate) struct Writer {
-    queue: Arc<Queue<Box<dyn Job>>>,
+pub(crate) struct WriterHandle {
+    queue: Arc<JobQueue<Box<dyn Job>>>,
     damage: Arc<Damage>,
 }
 
-/// What a job weighs, for the bounds of the queue and of a transaction.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Weight {
-    /// Roughly how much memory it holds.
-    pub bytes: usize,
-    /// Roughly how many rows it touches.
-    pub rows: usize,
-}
-
-impl Weight {
-    /// Of a job that touches a row or two.
-    pub(crate) const SMALL: Self = Self { bytes: 256, rows: 1 };
-}
-
-impl Writer {
+impl WriterHandle {
     /// Starts the thread. It has the directory's lock, and gives it up when the database is closed.
     pub(crate) fn start(
         connection: Connection,
@@ -65,9 +52,9 @@ impl Writer {
         node: NodeId,
         options: Options,
     ) -> io::Result<(Self, JoinHandle<()>)> {
-        let queue = Arc::new(Queue::new(options.writer_bounds()));
+        let queue = Arc::new(JobQueue::new(options.writer_bounds(), options.batch_limit(), EARLY_END_INTERVAL));
         let writer = Self { queue: Arc::clone(&queue), damage: Arc::clone(&damage) };
-        let thread = Thread {
+        let thread = WriterThread {
             queue,
             directory,
             damage,
@@ -82,24 +69,25 @@ impl Writer {
         Ok((writer, handle))
     }
 
-    /// Has `work` done inside a transaction; the answer comes after the commit. Nothing is written to a file that may be
-    /// damaged: whoever restores a backup would lose what was acknowledged meanwhile.
-    pub(crate) async fn call<T, F>(&self, way: WriteClass, weight: Weight, work: F) -> Result<T, StoreError>
+    /// Has `work` done inside a transaction; the answer comes after the commit. Nothing is written
+    /// to a file that may be damaged: whoever restores a backup would lose what was acknowledged
+    /// meanwhile.
+    pub(crate) async fn call<T, F>(&self, class: WriteClass, weight: Weight, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
         self.damage.verdict().map_err(|damage| StoreError::Unavailable(damage.to_string()))?;
         let (job, answer) = job(work);
-        self.queue.put(way, Entry { job, bytes: weight.bytes, rows: weight.rows, is_part: false })?;
+        self.queue.put(class, weight, job)?;
         answer.wait().await
     }
 
-    /// Has the parts of one call done, in order, each inside a transaction and maybe not in the same one: others can pass
-    /// between them. Each answers for itself; all are refused, or none.
+    /// Has the parts of one call done, in order, each inside a transaction and maybe not in the
+    /// same one: others can pass between them. Each answers for itself; all are refused, or none.
     pub(crate) async fn call_in_parts<T, F>(
         &self,
-        way: WriteClass,
+        class: WriteClass,
         parts: Vec<(Weight, F)>,
     ) -> Result<Vec<Result<T, StoreError>>, StoreError>
     where
@@ -107,14 +95,13 @@ impl Writer {
         F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
     {
         self.damage.verdict().map_err(|damage| StoreError::Unavailable(damage.to_string()))?;
-        let (mut entries, mut answers) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
-        let is_part = parts.len() > 1;
+        let (mut jobs, mut answers) = (Vec::with_capacity(parts.len()), Vec::with_capacity(parts.len()));
         for (weight, work) in parts {
             let (job, answer) = job(work);
-            entries.push(Entry { job, bytes: weight.bytes, rows: weight.rows, is_part });
+            jobs.push((weight, job));
             answers.push(answer);
         }
-        self.queue.put_all(way, entries)?;
+        self.queue.put_parts(class, jobs)?;
         let mut told = Vec::with_capacity(answers.len());
         for answer in answers {
             told.push(answer.wait().await);
@@ -134,8 +121,8 @@ impl Writer {
     }
 }
 
-struct Thread {
-    queue: Arc<Queue<Box<dyn Job>>>,
+struct WriterThread {
+    queue: Arc<JobQueue<Box<dyn Job>>>,
     directory: Directory,
     damage: Arc<Damage>,
     fullness: Arc<Fullness>,
@@ -147,7 +134,7 @@ struct Thread {
 }
 
 /// Whatever ends the thread, nobody waits for it for ever.
-struct AbandonAtTheEnd(Arc<Queue<Box<dyn Job>>>);
+struct AbandonAtTheEnd(Arc<JobQueue<Box<dyn Job>>>);
 
 impl Drop for AbandonAtTheEnd {
     fn drop(&mut self) {
@@ -155,10 +142,11 @@ impl Drop for AbandonAtTheEnd {
     }
 }
 
-impl Thread {
-    /// Serves until the queue is closed. When the disk fails, what the kernel holds of the files and what is on the disk
-    /// may differ, and a later fsync that succeeds proves nothing about it: the connection is closed and opened again,
-    /// everything in the log is written anew into the database and synced, and only then the next caller is served.
+impl WriterThread {
+    /// Serves until the queue is closed. When the disk fails, what the kernel holds of the files
+    /// and what is on the disk may differ, and a later fsync that succeeds proves nothing about it:
+    /// the connection is closed and opened again, everything in the log is written anew into the
+    /// database and synced, and only then the next caller is served.
     fn run(self, connection: Connection) {
         let _abandon = AbandonAtTheEnd(Arc::clone(&self.queue));
         let mut trusted = Some(connection);
@@ -166,9 +154,9 @@ impl Thread {
             let (connection, checkpoints) = match self.trust(trusted.take()) {
                 Ok(opened) => opened,
                 Err(fault) => {
-                    warn!(fault = %fault.tell(), "the database cannot be trusted yet");
-                    let Some(group) = self.queue.take(self.portion()) else { return };
-                    tell(group, &fault);
+                    warn!(fault = %fault.tell(), "cannot reopen the database; refusing writes until it opens");
+                    let Some(batch) = self.queue.take() else { return };
+                    tell(batch, &fault);
                     continue;
                 }
             };
@@ -178,7 +166,7 @@ impl Thread {
                     return;
                 }
                 Err(fault) => {
-                    error!(fault = %fault.tell(), "the disk failed: the database is opened again and checked");
+                    error!(fault = %fault.tell(), "the disk failed; reopening the database before the next write");
                 }
             }
         }
@@ -198,14 +186,16 @@ impl Thread {
         let mut session = Session::new(connection, &self.damage, clock, self.node, self.options.cached_lanes);
         session.limit_watch = Some(Arc::clone(&self.limit_watch));
         session.resolver = Some(Arc::clone(&self.resolver));
-        while let Some(group) = self.queue.begin(self.portion()) {
-            commit(&mut session, &self.queue, group)?;
+        while let Some(batch) = self.queue.begin() {
+            commit(&mut session, &self.queue, batch)?;
             if std::mem::take(&mut session.found_no_room) {
                 self.fullness.report();
             }
             match checkpoints.tend(connection) {
                 Err(fault) if fault.is_suspect() => return Err(fault),
-                Err(fault) => warn!(fault = %fault.tell(), "the log could not be moved into the database; it grows"),
+                Err(fault) => {
+                    warn!(fault = %fault.tell(), "cannot checkpoint the write-ahead log; it grows until the next try");
+                }
                 Ok(()) => {}
             }
         }
@@ -217,49 +207,47 @@ impl Thread {
         truncate(&connection)?;
         let now = self.clock.now().as_millis();
         connection.execute(Sql::ProbeWrite.text(), [now])?;
-        info!("the database was opened again and answers");
+        info!("reopened the database; writes go on");
         Ok(connection)
     }
 
     /// Leaves one file that holds everything.
     fn finish(&self, connection: Connection) {
         if let Err(fault) = truncate(&connection) {
-            warn!(fault = %fault.tell(), "the log could not be moved into the database; it will be when it is opened");
+            warn!(fault = %fault.tell(), "cannot checkpoint the write-ahead log at the end; the next open does it");
         }
         drop(connection);
         if let Err(error) = self.directory.sync() {
-            warn!(%error, "the directory could not be synced");
+            warn!(%error, "cannot sync the data directory; a crash now may undo the last file changes");
         }
-    }
-
-    fn portion(&self) -> Portion {
-        Portion { jobs: self.options.group_jobs, rows: self.options.group_rows, hurry: HURRY }
     }
 }
 
-/// Transactions whose jobs are guarded from each other after one has failed. A savepoint makes SQLite copy every page
-/// before its first change, an eighth of all the writer does, and jobs fail next to never: when something is wrong with
-/// the disk or with us. So it is the first failure that costs its companions their transaction, and not the next.
+/// Transactions whose jobs are guarded from each other after one has failed. A savepoint makes
+/// SQLite copy every page before its first change, an eighth of all the writer does, and jobs fail
+/// next to never: when something is wrong with the disk or with us. So it is the first failure that
+/// costs its companions their transaction, and not the next.
 const CAUTION: u32 = 1_000;
 
 /// So long after the last failure a transaction that was committed means that all is well again.
 const CALM: Duration = Duration::from_secs(5);
 
-/// A transaction ends early for the sake of small calls no more often than this. A commit takes up to a millisecond: this
-/// is what a flood of large calls pays for it at the most.
-const HURRY: Duration = Duration::from_millis(8);
+/// A transaction ends early for the sake of small calls no more often than this. A commit takes up
+/// to a millisecond: this is what a flood of large calls pays for it at the most.
+const EARLY_END_INTERVAL: Duration = Duration::from_millis(8);
 
-/// Does jobs in one transaction and answers them. Fails only if the connection cannot be trusted any more.
-fn commit(session: &mut Session<'_>, queue: &Queue<Box<dyn Job>>, mut group: Group) -> Result<(), Fault> {
-    let guarded = session.caution > 0 && group.is_of_many();
+/// Does jobs in one transaction and answers them. Fails only if the connection cannot be trusted
+/// any more.
+fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: OpenBatch) -> Result<(), Fault> {
+    let guarded = session.caution > 0 && batch.is_of_many();
     session.caution = session.caution.saturating_sub(1);
     let before = session.connection.total_changes();
     if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
-        let waiting = std::iter::from_fn(|| queue.next(&mut group)).collect();
+        let waiting = std::iter::from_fn(|| queue.next(&mut batch)).collect();
         return roll_back(session, waiting, fault);
     }
     let mut done: Vec<Box<dyn Job>> = Vec::new();
-    while let Some(mut job) = queue.next(&mut group) {
+    while let Some(mut job) = queue.next(&mut batch) {
         match run(session, job.as_mut(), guarded) {
             Ran::Done => done.push(job),
             Ran::Undone(fault) => job.answer(Err(fault.tell())),
@@ -286,8 +274,8 @@ enum Ran {
     Lost(Fault),
 }
 
-/// Runs one job. If it fails, what it did is undone; nothing else if it is guarded by a savepoint, and everything since
-/// the beginning if it is not.
+/// Runs one job. If it fails, what it did is undone; nothing else if it is guarded by a savepoint,
+/// and everything since the beginning if it is not.
 fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
     if guarded && let Err(fault) = session.statements.run(Sql::Savepoint) {
         return Ran::Lost(fault);
@@ -312,7 +300,8 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
     Ran::Done
 }
 
-/// Commits, and answers those who were waiting for it. `before` is how many rows had been changed when it began.
+/// Commits, and answers those who were waiting for it. `before` is how many rows had been changed
+/// when it began.
 fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Result<(), Fault> {
     if done.is_empty() {
         return undo(session);
@@ -324,7 +313,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
             session.found_no_room |= fault.is_full();
             // A disk stays full for a while, and every caller is told.
             if session.failed_at.replace(Instant::now()).is_none() {
-                error!(fault = %fault.tell(), jobs = done.len(), "a transaction could not be committed");
+                error!(fault = %fault.tell(), jobs = done.len(), "cannot commit a transaction; its calls fail");
             }
             return roll_back(session, done, fault);
         }

@@ -1,10 +1,8 @@
-//! Tasks that may be held for nobody: the connection broke before the commit of their claim, or of their start, was
-//! answered.
+//! Tasks in doubt: the connection broke before the commit of their claim or start was answered.
 //!
-//! Whoever asked was told that it is not known what became of it, so that nobody runs such a task; but the row may say
-//! that somebody does, for as long as its hold lasts. It is given back as soon as it is seen to be held by that very
-//! claim. Until the server has noticed that it is alone the transaction may still be committed, so it is looked for
-//! more than once.
+//! The caller got an error, so nobody runs such a task, but the row may say that it is held. It is
+//! given back as soon as it is seen to be held by that very claim. The transaction may still
+//! commit until the server notices the lost connection, so the row is looked at more than once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +15,12 @@ use punctual_core::task::Hold;
 use tokio::sync::Notify;
 use tracing::info;
 
-use super::Weight;
 use super::WriterShared;
 use crate::claims::made;
+use crate::write_queue::Weight;
 
-/// How often it is looked, and for how long by a server that answers: longer than it waits for whom it has lost.
+/// How often it is looked, and for how long by a server that answers: longer than it waits for whom
+/// it has lost.
 const EVERY: Duration = Duration::from_secs(1);
 const LOOKS: usize = 60;
 
