@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_callback_is_refused() {
+    fn an_invalid_callback_is_refused() {
         use CallbackFault::{NotAUrl, Port, Scheme, TooLong, UserInfo};
         let long = format!("http://h/{}", "a".repeat(limits::URL));
         let grows = format!("http://h/{}", "\u{e9}".repeat(limits::URL / 2));

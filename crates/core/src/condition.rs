@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_matches_nothing() {
+    fn a_missing_thing_matches_nothing() {
         let these = |versions: &[u64]| Some(Versions::These(versions.to_vec()));
         let other = Condition { at: None, not_at: these(&[3]) };
         let both = Condition { at: these(&[3, 4]), not_at: these(&[4]) };

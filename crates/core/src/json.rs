@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_readers_disagree_about_is_refused() {
+    fn ambiguous_json_is_refused() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
         for bad in [
             r#"{"a":1,"a":2}"#,

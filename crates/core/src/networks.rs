@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_allowed_and_nothing_beside_it() {
+    fn only_listed_networks_are_allowed() {
         let loopback = AllowedNetworks::loopback();
         for (text, forbidden) in [
             ("127.0.0.1", false),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_network_is_refused() {
+    fn a_text_that_is_no_network_is_refused() {
         for text in [
             "",
             "10",

@@ -84,7 +84,7 @@ fn a_detached_run_is_kept_from_a_reaper_that_has_read_it() {
 
 /// Likewise a lease that was extended when the reaper had been shown its old end.
 #[test]
-fn an_extended_lease_is_kept_from_a_reaper_that_saw_its_old_end() {
+fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
     let beats = beats_that_save(Route::Pull);
     assert!(matches!(beats[..], [Action::Beat { detach: false, .. }]), "{beats:?}");
 }

@@ -34,7 +34,7 @@ fn a_clean_history_breaks_nothing() {
 }
 
 #[test]
-fn what_has_no_answer_may_be_either_way() {
+fn an_unanswered_call_may_have_happened_or_not() {
     fine("an unanswered submission that never was", |it| {
         let task = TaskId::new();
         it.submit_at(10, "void", task, None);
@@ -53,7 +53,7 @@ fn what_has_no_answer_may_be_either_way() {
 }
 
 #[test]
-fn a_clock_that_is_behind_is_allowed_for_and_one_that_is_ahead_is_not() {
+fn a_clock_may_be_behind_but_not_ahead() {
     // The edit of `moved` at 100 has its step in the trail at that instant.
     broken(Law::AnswersHold, |it| it.dumped(it.moved).trail[1].at = at(70));
     fine("a step of a clock that is behind", |it| {
@@ -391,7 +391,7 @@ fn the_limit_of_a_queue_holds() {
 }
 
 #[test]
-fn what_depends_on_others_waits_for_them_and_no_longer() {
+fn a_task_waits_for_its_dependencies_and_no_longer() {
     // The parents finish at 4,200 and 4,600, when the child is released; it begins at 4,700.
     broken(Law::DependenciesHold, |it| it.shift(it.family[2], 1));
     broken(Law::DependenciesHold, |it| {
@@ -415,7 +415,7 @@ fn what_depends_on_others_waits_for_them_and_no_longer() {
 }
 
 #[test]
-fn what_does_not_complete_takes_its_children_along_as_they_want_it() {
+fn a_failed_dependency_follows_the_childs_policy() {
     let dead = |it: &mut Specimen| it.dumped(it.family[2]).trail[3].to = State::DeadLettered;
     let taken_along = |it: &mut Specimen, to: State| {
         it.cut(it.family[0], 2);

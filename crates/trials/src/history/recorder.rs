@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dropped_call_is_unknown_and_an_answered_one_is_written_once() {
+    fn a_dropped_call_is_unknown() {
         let recorder = Recorder::new();
         drop(recorder.invoke(Op::Cancel { task: TaskId::new() }));
         recorder.invoke(Op::Redrive { task: TaskId::new() }).refused(409, "not_dead_lettered");
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_out_is_a_json_object_a_line() {
+    fn a_history_is_written_as_json_lines() {
         let recorder = Recorder::new();
         recorder.act("kill");
         recorder.invoke(Op::Cancel { task: TaskId::new() }).unknown();

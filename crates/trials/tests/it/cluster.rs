@@ -63,7 +63,7 @@ const SPOIL: &str = "
 
 /// What the trial asks a database about is there to be found.
 #[tokio::test]
-async fn what_is_left_in_a_database_is_seen() {
+async fn leftovers_in_a_database_are_found() {
     let (postgres, soon) = (Postgres::start().await, Duration::from_secs(20));
     let url = postgres.create_database().await;
     cluster::make_schema(&plan(&[]).program, &url);
