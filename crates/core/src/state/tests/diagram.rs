@@ -11,12 +11,12 @@ use super::*;
 const HEAD: &str = "\
 # The states of a task
 
-Written from the state machine (`crates/core/src/state.rs`) by its own test; after a change of the machine run
-`UPDATE_DOCS=1 cargo test -p punctual-core states_md`.
+A test writes this page from the state machine (`crates/core/src/state.rs`). After a change of the
+machine run `UPDATE_DOCS=1 cargo test -p punctual-core states_md`.
 
-A claim by a pull worker (`lease`) is two steps in one write: PENDING → QUEUED → RUNNING. Steps that change a task and
-leave it in its state (an edit, \"run now\", a request to stop) are in the table and not in the diagram. What the table
-marks with – is refused and changes nothing.
+A claim by a pull worker (`lease`) is two steps in one write: PENDING → QUEUED → RUNNING. The table
+has steps that leave a task in its state (an edit, \"run now\", a request to stop); the diagram does
+not. A – in the table means that the event is refused and changes nothing.
 ";
 
 /// Each step that the machine takes, in the order of the table: from, to, and what happened.
