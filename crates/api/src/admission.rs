@@ -125,7 +125,8 @@ impl Admission {
 
     async fn admit_to(&self, class: &RequestClass, units: u32) -> Result<Permit, AdmissionRefusal> {
         let mut wait = None;
-        // Body bytes first: a request that waits for them must not hold a permit that a small one could use.
+        // Body bytes first: a request that waits for them must not hold a permit that a small one
+        // could use.
         let body = match units {
             0 => None,
             units => match self.acquire(&class.bodies, units, &mut wait).await {
@@ -144,8 +145,8 @@ impl Admission {
         Ok(Permit(Arc::new(Mutex::new(PermitState { held: Some(held), wait: Duration::ZERO }))))
     }
 
-    /// Acquires `units` at once, or waits for them if the pool has room for another waiter. Both pools of a request
-    /// share one `wait`, at whose end it is refused.
+    /// Acquires `units` at once, or waits for them if the pool has room for another waiter. Both
+    /// pools of a request share one `wait`, at whose end it is refused.
     async fn acquire(
         &self,
         pool: &PermitPool,
@@ -173,7 +174,8 @@ impl Admission {
         Some(AdmissionWait { until: Instant::now() + wait, _waiter: waiter })
     }
 
-    /// Waits until a batch of `bytes` may be parsed. The caller has its permit and a deadline already.
+    /// Waits until a batch of `bytes` may be parsed. The caller has its permit and a deadline
+    /// already.
     pub async fn parse_permit(&self, bytes: usize) -> ParsePermit<'_> {
         let units = bytes.min(PARSED_BYTES_MAX).div_ceil(UNIT_BYTES);
         let units = u32::try_from(units).expect("invariant: a few thousand");
@@ -187,8 +189,8 @@ impl Admission {
         }
     }
 
-    /// Gives back what `permit` holds and counts its worker as waiting, for at most `wait`. Dropping the guard ends
-    /// the wait.
+    /// Gives back what `permit` holds and counts its worker as waiting, for at most `wait`.
+    /// Dropping the guard ends the wait.
     pub fn wait(&self, permit: &Permit, wait: Duration) -> Result<WaitingWorker, Problem> {
         let poll = Arc::clone(&self.polls)
             .try_acquire_owned()
@@ -203,7 +205,8 @@ impl Admission {
 }
 
 impl RequestClass {
-    /// The units a body takes: what is `announced`, but no more than its route reads, and no more than one share.
+    /// The units a body takes: what is `announced`, but no more than its route reads, and no more
+    /// than one share.
     fn units_of(&self, announced: Option<u64>, longest: usize) -> u32 {
         let bytes = announced.map_or(longest, |bytes| usize::try_from(bytes).unwrap_or(longest).min(longest));
         let units =
@@ -249,7 +252,8 @@ pub struct ParsePermit<'a> {
     _units: Option<SemaphorePermit<'a>>,
 }
 
-/// The permit of an admitted request, among the request's extensions. It ends when the last clone is dropped.
+/// The permit of an admitted request, among the request's extensions. It ends when the last clone
+/// is dropped.
 #[derive(Clone)]
 pub struct Permit(Arc<Mutex<PermitState>>);
 

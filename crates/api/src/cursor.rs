@@ -1,8 +1,8 @@
 //! Cursors: opaque texts that say where the next page begins. Called by every route that lists.
 //!
-//! A cursor carries a checksum over the listing it belongs to (its kind, its tenant, its order). So a
-//! cursor that was changed, cut, or taken from another listing is refused instead of returning a wrong
-//! page. It is not a secret and grants nothing: filter and tenant come with every request.
+//! A cursor carries a checksum over the listing it belongs to (its kind, its tenant, its order). So
+//! a cursor that was changed, cut, or taken from another listing is refused instead of returning a
+//! wrong page. It is not a secret and grants nothing: filter and tenant come with every request.
 
 use punctual_client::problem::Fault;
 use punctual_core::ids::TaskId;

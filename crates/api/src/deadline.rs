@@ -53,8 +53,9 @@ impl BodyArrival {
         self.0.late.load(Ordering::Relaxed)
     }
 
-    /// Runs `work` until `deadline` has passed since the last byte of the body; none if it did not finish by then.
-    /// `more` is the time on top of that, as a long poll has; it may change while the work runs.
+    /// Runs `work` until `deadline` has passed since the last byte of the body; none if it did not
+    /// finish by then. `more` is the time on top of that, as a long poll has; it may change while
+    /// the work runs.
     pub async fn within<T>(
         &self,
         deadline: Duration,

@@ -1,8 +1,9 @@
-//! The forecast of due tasks, from the store's counts of waiting tasks and the instants of schedules.
+//! The forecast of due tasks, from the store's counts of waiting tasks and the instants of
+//! schedules.
 //!
-//! Called by `GET /v1/forecast`. Reading counts is cheap, computing instants is not. So the numbers of
-//! schedules read and of instants computed are bounded, and few forecasts are computed at once, away
-//! from the threads that serve requests.
+//! Called by `GET /v1/forecast`. Reading counts is cheap, computing instants is not. So the numbers
+//! of schedules read and of instants computed are bounded, and few forecasts are computed at once,
+//! away from the threads that serve requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use crate::problem::{Code, Problem};
 pub const SCHEDULES_MAX: usize = 1_000;
 /// … and reads at once: each comes with the task it submits.
 const PAGE: usize = 100;
-/// Instants that a forecast computes, a fraction of a microsecond each: those of 700 schedules that fire every minute
-/// for a day.
+/// Instants that a forecast computes, a fraction of a microsecond each: those of 700 schedules that
+/// fire every minute for a day.
 pub const INSTANTS_MAX: usize = 1_000_000;
 /// Forecasts that are computed at once.
 const CONCURRENT_MAX: usize = 2;

@@ -31,7 +31,8 @@ use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
 use crate::state::Api;
 
-/// The body of a refused request is read up to this size and for this long: a new connection costs more.
+/// The body of a refused request is read up to this size and for this long: a new connection costs
+/// more.
 const DISCARDED_BYTES: u64 = 1024 * 1024;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
 
@@ -60,7 +61,8 @@ async fn handle(State(api): State<Api>, request: Request, next: Next) -> Respons
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let (elapsed, status) = (began.elapsed(), response.status());
-    // A body that was not read to its end ends the connection: say so before the caller sends its next request.
+    // A body that was not read to its end ends the connection: say so before the caller sends its
+    // next request.
     if !arrival.is_whole() && version < Version::HTTP_2 {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
@@ -115,8 +117,9 @@ async fn run(
     }
 }
 
-/// Reads the body of a refused request, so that the connection can take the next one. A body that is long, slow, or
-/// waits for `100 Continue` is not read to its end: dropping the rest ends the connection.
+/// Reads the body of a refused request, so that the connection can take the next one. A body that
+/// is long, slow, or waits for `100 Continue` is not read to its end: dropping the rest ends the
+/// connection.
 async fn discard(request: Request) -> Body {
     let expects_continue = request.headers().contains_key(EXPECT);
     let mut body = request.into_body();
@@ -134,7 +137,8 @@ fn refuse_what_no_route_takes(request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Whether the caller accepts JSON. There is nothing else to offer, so only a weight of zero matters.
+/// Whether the caller accepts JSON. There is nothing else to offer, so only a weight of zero
+/// matters.
 fn accepts_json(headers: &HeaderMap) -> bool {
     let mut ranges =
         headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|text| text.split(','));
@@ -155,8 +159,8 @@ fn is_zero(weight: &str) -> bool {
 /// Runs `work`, and returns its panic message as an error if it panics.
 async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
-    // After a panic the work is dropped and never polled again. What it shares with other requests is behind locks
-    // that do not poison and behind the store's transactions.
+    // After a panic the work is dropped and never polled again. What it shares with other requests
+    // is behind locks that do not poison and behind the store's transactions.
     poll_fn(move |cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
@@ -170,8 +174,8 @@ fn message(panic: &(dyn Any + Send)) -> String {
     text.unwrap_or("no message").to_owned()
 }
 
-/// The response, with a problem document in place of an error that the framework made: one in plain text or without
-/// a body.
+/// The response, with a problem document in place of an error that the framework made: one in plain
+/// text or without a body.
 fn documented(response: Response) -> Response {
     let status = response.status();
     let ours = |value: &HeaderValue| !value.as_bytes().starts_with(b"text/plain");

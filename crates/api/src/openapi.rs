@@ -1,8 +1,8 @@
 //! The OpenAPI document at `/openapi.json`.
 //!
 //! The operations come from the handlers themselves (`#[utoipa::path]`), collected by the call that
-//! routes them. This adds what they share: the head of the document, the refusals, and the headers of
-//! requests and answers. A handler lists its refusals by type, such as `NotFound, Invalid`.
+//! routes them. This adds what they share: the head of the document, the refusals, and the headers
+//! of requests and answers. A handler lists its refusals by type, such as `NotFound, Invalid`.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Errors as RFC 9457 problem details: `application/problem+json` with a stable `code`.
 //!
-//! Every handler and extractor of this crate fails with a [`Problem`]; [`crate::middleware`] turns the
-//! framework's own refusals (no such path, wrong method) into one. A `detail` is written for the
-//! caller and reveals nothing of the inside: the text of a store's error goes to the log only.
+//! Every handler and extractor of this crate fails with a [`Problem`]; [`crate::middleware`] turns
+//! the framework's own refusals (no such path, wrong method) into one. A `detail` is written for
+//! the caller and reveals nothing of the inside: the text of a store's error goes to the log only.
 
 use std::fmt;
 
@@ -245,7 +245,8 @@ impl From<SubmissionError> for Problem {
     }
 }
 
-/// Every failed store call of a handler ends here: it is logged, and the caller gets a problem without its text.
+/// Every failed store call of a handler ends here: it is logged, and the caller gets a problem
+/// without its text.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         let problem = match &error {

@@ -1,7 +1,7 @@
 //! Whether this node can serve: the store, the broker, the migrations.
 //!
-//! Load balancers ask through `/readyz`, as often as they like. A result is kept for a second and one
-//! check runs at a time, so that the questions cannot load the store.
+//! Load balancers ask through `/readyz`, as often as they like. A result is kept for a second and
+//! one check runs at a time, so that the questions cannot load the store.
 
 use std::fmt::Display;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! The id of a request: the caller's, or a new one. Every answer carries it, and every log line of the
-//! request has it. Called by [`crate::middleware`].
+//! The id of a request: the caller's, or a new one. Every answer carries it, and every log line of
+//! the request has it. Called by [`crate::middleware`].
 
 use std::fmt;
 

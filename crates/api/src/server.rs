@@ -31,7 +31,8 @@ use self::connection::ConnectionServer;
 pub struct ServerLimits {
     /// Connections at once; beyond it accepting pauses, and the operating system's queue fills.
     pub connections: usize,
-    /// The time from the first byte of a request's head to its last, and from a connection to its first request.
+    /// The time from the first byte of a request's head to its last, and from a connection to its
+    /// first request.
     pub header_read: Duration,
     /// How long a connection may stay open without a request under way and without progress.
     pub idle: Duration,
@@ -80,8 +81,8 @@ impl ServerLimits {
     }
 }
 
-/// Serves `app` on `listener` until `shutdown`. Then it stops accepting, lets requests under way finish within
-/// [`ServerLimits::drain`], and closes what is left.
+/// Serves `app` on `listener` until `shutdown`. Then it stops accepting, lets requests under way
+/// finish within [`ServerLimits::drain`], and closes what is left.
 pub async fn serve(
     listener: TcpListener,
     app: axum::Router,
@@ -134,8 +135,8 @@ fn builder(limits: &ServerLimits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        // Hyper counts from the end of the previous answer, so this is the idle limit; `activity` keeps the tighter
-        // limit that counts from the first byte of a head.
+        // Hyper counts from the end of the previous answer, so this is the idle limit; `activity`
+        // keeps the tighter limit that counts from the first byte of a head.
         .header_read_timeout(limits.idle)
         // A head must fit into the read buffer, and hyper takes no buffer below 8 KiB.
         .max_buf_size(limits.header_bytes.max(8 * 1024))
@@ -172,7 +173,8 @@ impl Acceptor {
                 }
                 Err(error) if concerns_one_peer(&error) => {}
                 Err(error) => {
-                    // Out of file descriptors or memory: an immediate retry would fail the same way.
+                    // Out of file descriptors or memory: an immediate retry would fail the same
+                    // way.
                     self.failures = self.failures.saturating_add(1);
                     if self.failures == 1 {
                         tracing::error!(error = %error, "cannot accept connections; retrying every second or sooner");

@@ -59,7 +59,8 @@ pub struct Inner {
 pub struct Parts {
     /// The tasks. Every write of tasks goes through here, so that the dispatcher gets a hint.
     pub store: Arc<dyn Store>,
-    /// The recurring schedules. Every write of schedules goes through here, so that the cron loop gets a hint.
+    /// The recurring schedules. Every write of schedules goes through here, so that the cron loop
+    /// gets a hint.
     pub schedules: Arc<dyn Schedules>,
     /// Who leads, and who owns which partition.
     pub coordinator: Arc<dyn Coordinator>,
@@ -159,7 +160,8 @@ impl Api {
         }))
     }
 
-    /// From now on the node says that it is not ready, so that nobody sends it more; it serves what comes all the same.
+    /// From now on the node says that it is not ready, so that nobody sends it more; it serves what
+    /// comes all the same.
     pub fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -64,7 +64,8 @@ impl Server {
         Peer(stream)
     }
 
-    /// Sends `bytes` on a connection of its own and gives all that comes until the server closes it.
+    /// Sends `bytes` on a connection of its own and gives all that comes until the server closes
+    /// it.
     async fn exchange(&self, bytes: &[u8]) -> String {
         let mut peer = self.connect().await;
         peer.send(bytes).await;
@@ -161,7 +162,8 @@ async fn dripping_does_not_buy_time() {
     peer.read_until("hello").await;
     let began = Instant::now();
     let mut byte = [0];
-    // A byte of the second head whenever the server has been quiet for a while, until it has had enough.
+    // A byte of the second head whenever the server has been quiet for a while, until it has had
+    // enough.
     for sent in b"GET / HTTP/1.1\r\nx: ".iter().chain(std::iter::repeat(&b'y')) {
         if peer.0.write_all(&[*sent]).await.is_err() {
             break;
@@ -323,7 +325,8 @@ async fn shutting_down_finishes_what_is_under_way() {
     drop(fresh);
     let refused = async {
         while let Ok(mut late) = TcpStream::connect(server.address).await {
-            // Connected while the listener was closing: then it is reset or closed, and never served.
+            // Connected while the listener was closing: then it is reset or closed, and never
+            // served.
             let mut text = Vec::new();
             drop(late.write_all(GET).await);
             drop(late.read_to_end(&mut text).await);
@@ -398,7 +401,8 @@ async fn a_peer_that_goes_away_stops_its_request() {
     server.arrived.recv().await.unwrap();
     drop(peer);
     server.shutdown.cancel();
-    // The handler is never released: only its being dropped lets the server end before the drain deadline.
+    // The handler is never released: only its being dropped lets the server end before the drain
+    // deadline.
     let began = Instant::now();
     tokio::time::timeout(HANGS, server.serving).await.unwrap().unwrap().unwrap();
     assert!(began.elapsed() < HANGS / 2);

@@ -1,4 +1,5 @@
-//! The command line of `punctual bench`. Arguments that make no sense are refused before anything is started.
+//! The command line of `punctual bench`. Arguments that make no sense are refused before anything
+//! is started.
 
 mod scenario;
 #[cfg(test)]
@@ -15,7 +16,8 @@ pub(crate) use self::scenario::{ExitMode, Scenario};
 
 /// The default of connections where many callers at once are measured.
 const MANY_CONNECTIONS: usize = 64;
-/// The default elsewhere: each connection or worker handles whole batches, so few keep a server busy.
+/// The default elsewhere: each connection or worker handles whole batches, so few keep a server
+/// busy.
 const FEW_CONNECTIONS: usize = 4;
 
 /// More than any machine can serve; their sums and products do not overflow.
@@ -37,14 +39,15 @@ pub(crate) struct BenchOptions {
     /// Measure this running server instead of starting one.
     #[arg(long, global = true, value_parser = server_url)]
     pub(crate) url: Option<Url>,
-    /// The store of the started servers: sqlite, or postgres://… on which a database is created and dropped
-    /// [default: sqlite].
+    /// The store of the started servers: sqlite, or postgres://… on which a database is created and
+    /// dropped [default: sqlite].
     #[arg(long, global = true, value_parser = store)]
     pub(crate) store: Option<StoreOption>,
     /// Start this many servers; several need PostgreSQL [default: 3 for handover, 1 elsewhere].
     #[arg(long, global = true, value_parser = up_to(NODES_MAX))]
     nodes: Option<usize>,
-    /// Create the data directory of a started server below this one [default: the system's temporary directory].
+    /// Create the data directory of a started server below this one [default: the system's
+    /// temporary directory].
     #[arg(long, global = true)]
     pub(crate) data: Option<PathBuf>,
     /// Hold a transaction open on PostgreSQL during drain or herd.
@@ -53,8 +56,8 @@ pub(crate) struct BenchOptions {
     /// Print one line of JSON last on stdout.
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Connections that submit, and pull workers [default: 64 for submit, overload and the workers of lateness, 4
-    /// elsewhere].
+    /// Connections that submit, and pull workers [default: 64 for submit, overload and the workers
+    /// of lateness, 4 elsewhere].
     #[arg(long, global = true, value_parser = up_to(CONNECTIONS_MAX))]
     connections: Option<usize>,
     /// Tasks in one call; a call leases and settles at most 1,000.

@@ -2,8 +2,9 @@
 //!
 //! The transport is not that of `punctual_client::http`, because its comforts would be measured. It
 //! gives every task an idempotency key, which the server has to store. It reads whole tasks where a
-//! scenario needs an id and an instant. It repeats calls that were not answered, while a measurement
-//! has to fail then. And it speaks plain HTTP to one server, while `--url` may be https.
+//! scenario needs an id and an instant. It repeats calls that were not answered, while a
+//! measurement has to fail then. And it speaks plain HTTP to one server, while `--url` may be
+//! https.
 //!
 //! Invariant: a call is repeated only after the server refused it with 429 or 503.
 
@@ -30,7 +31,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A call that is refused for longer than this fails.
 const REFUSED_MAX: Duration = Duration::from_mins(2);
 
-/// A client of one of the servers, which waits when it is refused. Cheap to clone; clones share their connections.
+/// A client of one of the servers, which waits when it is refused. Cheap to clone; clones share
+/// their connections.
 #[derive(Clone)]
 pub struct BenchClient {
     urls: Arc<[String]>,

@@ -26,7 +26,8 @@ pub async fn run(client: &BenchClient, options: &BenchOptions, tasks: usize) -> 
     Ok(report)
 }
 
-/// Submits tasks due at one instant with a callback to a sink in this process; the drain begins at that instant.
+/// Submits tasks due at one instant with a callback to a sink in this process; the drain begins at
+/// that instant.
 pub async fn run_webhooks(client: &BenchClient, options: &BenchOptions, tasks: usize) -> anyhow::Result<BenchReport> {
     let mut sink = WebhookSink::start().await?;
     let lead = i64::try_from(tasks).unwrap_or(i64::MAX) / 20 + HERD_LEAD_MILLIS;

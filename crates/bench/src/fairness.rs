@@ -1,10 +1,10 @@
 //! `fairness`: how late a quiet tenant's tasks arrive alone, and beside another tenant's backlog.
 //!
 //! The other tenant's tasks are all due. Its pull workers or a sink take them as fast as they can,
-//! so everything that is shared (the store's writer, the dispatcher, the machine) is busy with them.
-//! We measure how long the server lets the quiet tenant wait. So the other tenant's clients run at
-//! idle priority, and a task arrives when the kernel has it, not when its worker gets a processor:
-//! in production the clients would be on other machines.
+//! so everything that is shared (the store's writer, the dispatcher, the machine) is busy with
+//! them. We measure how long the server lets the quiet tenant wait. So the other tenant's clients
+//! run at idle priority, and a task arrives when the kernel has it, not when its worker gets a
+//! processor: in production the clients would be on other machines.
 
 use std::time::{Duration, Instant};
 
@@ -98,8 +98,9 @@ fn read(seen: &QuietArrivals) -> &Vec<TaskArrival> {
     &seen.read
 }
 
-/// The median of the rounds' 99th percentiles. A shared machine pauses now and then for tenths of a second, and a
-/// round with such a pause says nothing about fairness. None if no task came: the backlog may be gone before one is due.
+/// The median of the rounds' 99th percentiles. A shared machine pauses now and then for tenths of a
+/// second, and a round with such a pause says nothing about fairness. None if no task came: the
+/// backlog may be gone before one is due.
 fn median_p99(rounds: &[QuietArrivals], of: fn(&QuietArrivals) -> &Vec<TaskArrival>) -> Option<f64> {
     let with_some = rounds.iter().map(of).filter(|arrivals| !arrivals.is_empty());
     let mut each: Vec<u64> = with_some.map(|arrivals| lateness(arrivals).0.value_at_quantile(0.99)).collect();
@@ -111,7 +112,8 @@ fn millis(micros: u64) -> f64 {
     micros as f64 / 1_000.0
 }
 
-/// Submits the backlog, due at once, and starts pull workers. The handle returns when the last task was completed.
+/// Submits the backlog, due at once, and starts pull workers. The handle returns when the last task
+/// was completed.
 async fn drain_by_workers(
     busy: &BenchClient,
     options: &BenchOptions,
@@ -129,7 +131,8 @@ async fn drain_by_workers(
     }))
 }
 
-/// Submits the backlog with a callback, and returns when it is due. The handle returns when the last task came.
+/// Submits the backlog with a callback, and returns when it is due. The handle returns when the
+/// last task came.
 async fn drain_by_sink(
     busy: &BenchClient,
     options: &BenchOptions,

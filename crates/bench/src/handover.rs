@@ -1,8 +1,9 @@
-//! `handover`: how late pushed tasks arrive while one of several servers ends and another takes over.
+//! `handover`: how late pushed tasks arrive while one of several servers ends and another takes
+//! over.
 //!
 //! Tasks of many queues are due at a steady rate, so every server dispatches some of them. After a
-//! third of the time one server is stopped and started again, or killed. The report has the lateness
-//! of every task that came from then until lateness was normal again.
+//! third of the time one server is stopped and started again, or killed. The report has the
+//! lateness of every task that came from then until lateness was normal again.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! `held`: what a transaction that is held open costs the drains.
 //!
-//! PostgreSQL cannot clean up what such a transaction sees, so the tables grow by every change until
-//! it ends. The drains without it come before and after, so that neither the growth of the history
-//! nor a noisy machine affects only one side.
+//! PostgreSQL cannot clean up what such a transaction sees, so the tables grow by every change
+//! until it ends. The drains without it come before and after, so that neither the growth of the
+//! history nor a noisy machine affects only one side.
 
 use std::time::{Duration, Instant};
 

@@ -30,8 +30,9 @@ impl Drop for IdlePriorityRuntime {
     }
 }
 
-/// Sets the idle policy. A low priority would not do: a running thread keeps its time slice however low its priority
-/// is, so an answer could wait milliseconds for it. A thread under the idle policy is preempted at once.
+/// Sets the idle policy. A low priority would not do: a running thread keeps its time slice however
+/// low its priority is, so an answer could wait milliseconds for it. A thread under the idle policy
+/// is preempted at once.
 fn lower_priority() {
     #[cfg(target_os = "linux")]
     {

@@ -1,9 +1,9 @@
 //! Measures a Punctual server over HTTP, as its users see it.
 //!
-//! Called by `punctual bench`. Each scenario runs against servers that it starts (the same binary on
-//! a fresh directory, or several on a database that is created for it) or against a given one. It
-//! prints a progress bar while it works, a table at the end, and with `--json` one line of JSON last
-//! on stdout. It judges nothing: a figure means something only beside another of the same run.
+//! Called by `punctual bench`. Each scenario runs against servers that it starts (the same binary
+//! on a fresh directory, or several on a database that is created for it) or against a given one.
+//! It prints a progress bar while it works, a table at the end, and with `--json` one line of JSON
+//! last on stdout. It judges nothing: a figure means something only beside another of the same run.
 //! Unknown figures are left out.
 //!
 //! Invariant: whatever was started or created is gone at the end, also after a signal.
@@ -77,7 +77,8 @@ async fn unless_ended(
     measured: impl Future<Output = anyhow::Result<BenchReport>>,
 ) -> anyhow::Result<BenchReport> {
     tokio::select! {
-        // A signal to the process group ends the server too; report the signal, not the dead server.
+        // A signal to the process group ends the server too; report the signal, not the dead
+        // server.
         biased;
         name = signals.next() => bail!("ended by {name} before the measurement was complete"),
         measured = measured => measured,

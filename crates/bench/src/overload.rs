@@ -1,10 +1,10 @@
 //! `overload`: many times more submissions than the server can take, from clients that ignore
 //! `Retry-After`.
 //!
-//! Peak and flood alternate, the peak first and last, so that neither the growth of the database nor
-//! a noisy machine affects only one of them. The peak uses just enough connections to reach it. The
-//! report compares what is accepted in the flood with the peak. At the end it has the time until a
-//! submission is as quick as before.
+//! Peak and flood alternate, the peak first and last, so that neither the growth of the database
+//! nor a noisy machine affects only one of them. The peak uses just enough connections to reach it.
+//! The report compares what is accepted in the flood with the peak. At the end it has the time
+//! until a submission is as quick as before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -26,9 +26,10 @@ use crate::server::BenchServer;
 use crate::site::Site;
 use crate::submit::progress;
 
-/// The length of a flood, and of the peaks before and after it. Every flood begins with thousands of connections at
-/// once, which counts against it; a real flood of minutes would do that only once. A shared machine varies by a tenth
-/// from minute to minute, so the peak is measured for nearly as long.
+/// The length of a flood, and of the peaks before and after it. Every flood begins with thousands
+/// of connections at once, which counts against it; a real flood of minutes would do that only
+/// once. A shared machine varies by a tenth from minute to minute, so the peak is measured for
+/// nearly as long.
 const FLOOD_SECONDS: u64 = 120;
 const PEAK_SECONDS: u64 = 40;
 /// How often memory and readiness are checked.
@@ -229,8 +230,9 @@ async fn watch(
     Ok((ready, rss))
 }
 
-/// Submits over and over. An answer that is neither an acceptance nor a well-formed refusal is an error. All senders
-/// share one `load`: thousands of histograms would be gigabytes, and zeroing them would be a load of its own.
+/// Submits over and over. An answer that is neither an acceptance nor a well-formed refusal is an
+/// error. All senders share one `load`: thousands of histograms would be gigabytes, and zeroing
+/// them would be a load of its own.
 async fn send(
     request: Arc<[u8]>,
     address: String,

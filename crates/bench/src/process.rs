@@ -99,7 +99,8 @@ impl ServerProcess {
     }
 }
 
-/// Sends SIGTERM by the shell's `kill`: the standard library knows only SIGKILL, which is what remains without a shell.
+/// Sends SIGTERM by the shell's `kill`: the standard library knows only SIGKILL, which is what
+/// remains without a shell.
 async fn terminate(pid: u32) {
     let mut shell = Command::new("sh");
     shell.args(["-c", &format!("kill -TERM {pid}")]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -40,7 +40,8 @@ impl QuietArrivals {
     }
 }
 
-/// Takes `tasks` tasks of `tenant` from the queue of the same name, one at a time, and completes each.
+/// Takes `tasks` tasks of `tenant` from the queue of the same name, one at a time, and completes
+/// each.
 pub fn work(servers: &[BenchServer], tenant: &'static str, tasks: usize) -> anyhow::Result<QuietArrivals> {
     let done = AtomicUsize::new(0);
     std::thread::scope(|scope| {

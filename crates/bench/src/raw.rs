@@ -36,7 +36,8 @@ impl RawConnection {
 }
 
 async fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) -> anyhow::Result<AnswerHead> {
-    // A server may refuse a request before it has read all of it. Then the answer is there although sending failed.
+    // A server may refuse a request before it has read all of it. Then the answer is there although
+    // sending failed.
     let sent = stream.write_all(request).await;
     match read(stream).await {
         Ok(answer) => Ok(AnswerHead { closes: answer.closes || sent.is_err(), ..answer }),

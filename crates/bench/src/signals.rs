@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP end a measurement, and nothing else: what was started is still put away.
+//! SIGINT, SIGTERM and SIGHUP end a measurement, and nothing else: what was started is still put
+//! away.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 

@@ -1,8 +1,8 @@
-//! The servers that are measured: one that is given, or several that are started for the measurement
-//! on a store of their own.
+//! The servers that are measured: one that is given, or several that are started for the
+//! measurement on a store of their own.
 //!
-//! A site begins with nothing started. `lib.rs` ends it however the measurement went; then processes,
-//! directories and database are gone.
+//! A site begins with nothing started. `lib.rs` ends it however the measurement went; then
+//! processes, directories and database are gone.
 
 use std::path::PathBuf;
 
@@ -113,7 +113,8 @@ impl Site {
         database.context("a transaction is held open on a PostgreSQL only")?.hold().await
     }
 
-    /// Runs the cleanup that loading many tasks has left PostgreSQL to do, so that it is not measured.
+    /// Runs the cleanup that loading many tasks has left PostgreSQL to do, so that it is not
+    /// measured.
     pub async fn clean_up(&self) -> anyhow::Result<()> {
         match self.ours.as_ref().and_then(|ours| ours.database.as_ref()) {
             Some(database) => database.clean_up().await,

@@ -1,9 +1,9 @@
 //! A bare, blocking HTTP/1.1 connection that knows when an answer reached this machine.
 //!
-//! The quiet tenant's workers of `fairness` use it. The kernel stamps what arrives. The worker reads
-//! it later, when it gets a processor. On a machine shared with the server and the load that can be
-//! milliseconds, and they are not the server's. The kernel begins to stamp a little after the first
-//! socket asked for it; until then an answer arrives when it is read.
+//! The quiet tenant's workers of `fairness` use it. The kernel stamps what arrives. The worker
+//! reads it later, when it gets a processor. On a machine shared with the server and the load that
+//! can be milliseconds, and they are not the server's. The kernel begins to stamp a little after
+//! the first socket asked for it; until then an answer arrives when it is read.
 
 use std::io::{IoSliceMut, Write};
 use std::net::TcpStream;
@@ -117,7 +117,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers each request in two parts. The answer arrives with the second, between the two instants.
+    /// Answers each request in two parts. The answer arrives with the second, between the two
+    /// instants.
     fn serve(listener: &TcpListener, moments: &Sender<(MicroInstant, MicroInstant)>) -> std::io::Result<()> {
         let (mut stream, _) = listener.accept()?;
         // Otherwise the kernel holds the second part back.

@@ -39,7 +39,8 @@ pub async fn run(
     Ok(report)
 }
 
-/// Submits tasks over many connections to all servers, a batch a call. A batch of one is submitted as a single task.
+/// Submits tasks over many connections to all servers, a batch a call. A batch of one is submitted
+/// as a single task.
 pub async fn submit_all<F>(
     client: &BenchClient,
     connections: usize,

@@ -1,10 +1,10 @@
 //! The broker inside the process.
 //!
 //! The dispatcher publishes, the worker subscribes. One lock over small maps. Nothing survives the
-//! process, and nothing has to: the store knows which tasks are queued, and the reaper gives them back.
-//! A message counts against its pool's capacity from `publish` until `ack`, so memory is bounded
-//! whatever the subscribers do. Tenants are served round robin: however much one has published, it
-//! delays another's message by one delivery.
+//! process, and nothing has to: the store knows which tasks are queued, and the reaper gives them
+//! back. A message counts against its pool's capacity from `publish` until `ack`, so memory is
+//! bounded whatever the subscribers do. Tenants are served round robin: however much one has
+//! published, it delays another's message by one delivery.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -185,7 +185,8 @@ impl State {
     }
 }
 
-/// The order of delivery: urgency, then publication. A message that is delivered again keeps its own.
+/// The order of delivery: urgency, then publication. A message that is delivered again keeps its
+/// own.
 type DeliveryOrder = (u8, u64);
 
 #[derive(Default)]
@@ -221,8 +222,8 @@ impl Pool {
                     self.waiting.put(order, message);
                 }
             }
-            // The subscription is gone, so the message waits again or another subscriber has it. If it waits,
-            // it is removed.
+            // The subscription is gone, so the message waits again or another subscriber has it. If
+            // it waits, it is removed.
             None if acknowledged => self.waiting.remove(order),
             None => {}
         }

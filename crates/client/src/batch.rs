@@ -25,10 +25,12 @@ pub struct BatchAnswer {
     pub items: Vec<BatchItem>,
 }
 
-/// The result for one task of a batch: its `task` (with `?return=ids` its `task_id`), or an `error`.
+/// The result for one task of a batch: its `task` (with `?return=ids` its `task_id`), or an
+/// `error`.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BatchItem {
-    /// What `POST /v1/tasks` would have answered: 201 when it is new, 200 when it was submitted before.
+    /// What `POST /v1/tasks` would have answered: 201 when it is new, 200 when it was submitted
+    /// before.
     pub status: u16,
     /// The task.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -12,7 +12,8 @@ use crate::objects::objects_only;
 pub struct Breaker {
     /// Whose tasks it holds back.
     pub tenant: String,
-    /// To which webhook target (`scheme://host:port`); `null`: all of the tenant's, those of pull workers too.
+    /// To which webhook target (`scheme://host:port`); `null`: all of the tenant's, those of pull
+    /// workers too.
     pub target: Option<String>,
     /// Whether a probe is under way.
     pub state: BreakerState,
@@ -56,7 +57,8 @@ pub enum BreakerState {
 pub struct ResetBreaker {
     /// Whose.
     pub tenant: String,
-    /// Of which webhook target, spelled like any URL of it; that over everything of the tenant if absent.
+    /// Of which webhook target, spelled like any URL of it; that over everything of the tenant if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }

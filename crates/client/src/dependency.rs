@@ -72,7 +72,8 @@ impl<'de> Deserialize<'de> for Dependency {
     }
 }
 
-/// Reads a list that is bounded while it is read: one of tiny numbers would take far more memory than its text.
+/// Reads a list that is bounded while it is read: one of tiny numbers would take far more memory
+/// than its text.
 pub(crate) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Dependency>>, D::Error> {
     struct List;
     impl<'de> Visitor<'de> for List {

@@ -14,11 +14,12 @@ pub struct Explanation {
     pub state: Status,
     /// All that it waits for, in the order in which it passes it; or what it is doing.
     pub reasons: Vec<Reason>,
-    /// The earliest instant at which it can run as things stand, no promise; `null` when something is in its way of which
-    /// nobody knows for how long, and when it expires before.
+    /// The earliest instant at which it can run as things stand, no promise; `null` when something
+    /// is in its way of which nobody knows for how long, and when it expires before.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub eta: Option<Timestamp>,
-    /// When it fails instead of running, if it was not begun before; a retry counts like the first run.
+    /// When it fails instead of running, if it was not begun before; a retry counts like the first
+    /// run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Option<Timestamp>,
@@ -51,7 +52,8 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub worker_id: Option<String>,
-    /// How many pull workers ask for such tasks: they were seen within the last minute, or hold tasks.
+    /// How many pull workers ask for such tasks: they were seen within the last minute, or hold
+    /// tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub workers: Option<u64>,
@@ -121,7 +123,8 @@ pub struct Reason {
     /// Nobody counted further: its place is `position` or a later one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub position_or_later: bool,
-    /// It does not hold the task yet, and will once the reasons before it are over, as things stand.
+    /// It does not hold the task yet, and will once the reasons before it are over, as things
+    /// stand.
     #[serde(default, skip_serializing_if = "is_false")]
     pub comes_next: bool,
     /// Whose places for webhooks are all taken: `target`, `tenant`, `band`.

@@ -15,8 +15,8 @@ pub struct Forecast {
     pub to: Timestamp,
     /// Whether all schedules are in it, over the whole time. Waiting tasks always are.
     pub complete: bool,
-    /// The instants of schedules are counted up to here, if there were too many of them to count them to the end; else
-    /// `null`.
+    /// The instants of schedules are counted up to here, if there were too many of them to count
+    /// them to the end; else `null`.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub schedules_until: Option<Timestamp>,
     /// How many schedules were not looked at, because there are too many: the last ones by name.
@@ -39,6 +39,7 @@ pub struct ForecastMinute {
     pub at: Timestamp,
     /// How many waiting tasks are due in it.
     pub tasks: u64,
-    /// How many instants of schedules fall into it, their jitter included; their tasks are not made yet.
+    /// How many instants of schedules fall into it, their jitter included; their tasks are not made
+    /// yet.
     pub schedules: u64,
 }

@@ -67,7 +67,8 @@ pub struct Event {
     pub reason: String,
     /// The version of the task after this step.
     pub version: u64,
-    /// Why the run that failed in this step used up no attempt: `breaker_open`. Left out where it counts.
+    /// Why the run that failed in this step used up no attempt: `breaker_open`. Left out where it
+    /// counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub uncounted: Option<String>,

@@ -1,9 +1,9 @@
 //! A client of a server: it submits tasks, and leases and settles them as a pull worker does.
 //!
-//! Every call can be repeated without harm. The client repeats it a few times if no answer came or the
-//! server asked it to wait. A submission keeps its idempotency key over all attempts (the client makes
-//! one if there is none), and a settlement is known by its token. The client speaks plain HTTP: for TLS
-//! to a remote server put a proxy on this side.
+//! Every call can be repeated without harm. The client repeats it a few times if no answer came or
+//! the server asked it to wait. A submission keeps its idempotency key over all attempts (the
+//! client makes one if there is none), and a settlement is known by its token. The client speaks
+//! plain HTTP: for TLS to a remote server put a proxy on this side.
 
 mod error;
 mod retries;
@@ -55,7 +55,8 @@ pub struct Client {
 pub struct Submitted {
     /// The task.
     pub task: Task,
-    /// Whether the key was known: from an earlier submission, or from an attempt of this one whose answer was lost.
+    /// Whether the key was known: from an earlier submission, or from an attempt of this one whose
+    /// answer was lost.
     pub replayed: bool,
 }
 
@@ -109,7 +110,8 @@ impl Client {
         Self { retries, ..self }
     }
 
-    /// Submits a task. If it has no idempotency key it gets one, so that no attempt creates a second task.
+    /// Submits a task. If it has no idempotency key it gets one, so that no attempt creates a
+    /// second task.
     pub async fn submit(&self, mut new: NewTask) -> Result<Submitted, ClientError> {
         new.idempotency_key.get_or_insert_with(fresh_key);
         let answer = self.post("/v1/tasks", &new, ANSWER_TIMEOUT).await?;

@@ -74,7 +74,8 @@ impl Ledger {
         Self::of("\"punctual\".\"ledger\"".to_owned(), "ledger_expiring".to_owned())
     }
 
-    /// A ledger in a table of one's own, `table` or `schema.table`, spelled as it is in the database.
+    /// A ledger in a table of one's own, `table` or `schema.table`, spelled as it is in the
+    /// database.
     pub fn in_table(name: &str) -> Result<Self, LedgerError> {
         let parts: Vec<&str> = name.split('.').collect();
         let is_name = |part: &&str| (1..=MOST_NAME).contains(&part.len()) && !part.contains('\0');
@@ -90,7 +91,8 @@ impl Ledger {
         Self { table, index, lifetime: LIFETIME }
     }
 
-    /// The same ledger, whose further entries are kept for so long: longer than a task may come again.
+    /// The same ledger, whose further entries are kept for so long: longer than a task may come
+    /// again.
     #[must_use]
     pub fn kept_for(self, lifetime: Duration) -> Self {
         Self { lifetime, ..self }
@@ -100,8 +102,8 @@ impl Ledger {
     pub async fn create(&self, client: &Client) -> Result<(), LedgerError> {
         let Self { table, index, .. } = self;
         let (name, index) = (literal(table), quote(index));
-        // A table that is there is not touched: to make an index of it that is there already would wait for everybody who
-        // records, and have everybody wait.
+        // A table that is there is not touched: to make an index of it that is there already would
+        // wait for everybody who records, and have everybody wait.
         let block = format!(
             "BEGIN
                  PERFORM pg_advisory_xact_lock(hashtextextended('punctual ledger', 0));
@@ -120,15 +122,18 @@ impl Ledger {
         Ok(client.batch_execute(&format!("DO {}", literal(&block))).await?)
     }
 
-    /// Records that a task has its effect in this transaction. Waits for whoever is about to record the same.
+    /// Records that a task has its effect in this transaction. Waits for whoever is about to record
+    /// the same.
     ///
-    /// With isolation above read committed PostgreSQL may refuse instead of waiting, with a serialization failure: the
-    /// transaction is then to be made again, as with every other statement.
+    /// With isolation above read committed PostgreSQL may refuse instead of waiting, with a
+    /// serialization failure: the transaction is then to be made again, as with every other
+    /// statement.
     pub async fn record(&self, transaction: &Transaction<'_>, task: &Task) -> Result<Recorded, LedgerError> {
         self.record_key(transaction, &task.tenant, &task.task_id.to_string()).await
     }
 
-    /// The same for a key of the caller's own: the task id that a webhook carries, or that and a step of the task.
+    /// The same for a key of the caller's own: the task id that a webhook carries, or that and a
+    /// step of the task.
     pub async fn record_key(
         &self,
         transaction: &Transaction<'_>,
@@ -153,8 +158,8 @@ impl Ledger {
         }
     }
 
-    /// Removes at most `limit` entries whose time is over; gives how many there were. Punctual's own are removed by its
-    /// leader.
+    /// Removes at most `limit` entries whose time is over; gives how many there were. Punctual's
+    /// own are removed by its leader.
     pub async fn prune(&self, client: &Client, limit: u32) -> Result<u64, LedgerError> {
         let sql = format!(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY(

@@ -1,11 +1,11 @@
 //! The wire types of the API: requests and answers as JSON.
 //!
-//! The server reads and writes these very types, so they cannot drift from it. SDKs, the benchmark and
-//! the tests use them too. They know shapes, not rules: the server checks values and reports all faults
-//! of a request at once. Instants, ids and carried JSON are types of `punctual-core`.
+//! The server reads and writes these very types, so they cannot drift from it. SDKs, the benchmark
+//! and the tests use them too. They know shapes, not rules: the server checks values and reports
+//! all faults of a request at once. Instants, ids and carried JSON are types of `punctual-core`.
 //!
-//! Two features make it an SDK for applications and their workers: `http` is a client of a server, and
-//! `ledger` records in a worker's own PostgreSQL transaction that its task is done.
+//! Two features make it an SDK for applications and their workers: `http` is a client of a server,
+//! and `ledger` records in a worker's own PostgreSQL transaction that its task is done.
 //!
 //! Invariant: requests refuse unknown fields and duplicate keys; answers may get new fields.
 

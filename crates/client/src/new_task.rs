@@ -46,7 +46,8 @@ pub struct NewTask {
     /// How urgent it is; 5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// A second submission under the same key gives the first task again. The header `Idempotency-Key` is the same.
+    /// A second submission under the same key gives the first task again. The header
+    /// `Idempotency-Key` is the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
@@ -63,12 +64,13 @@ pub struct NewTask {
     /// The submitter's own labels: up to 32, keys up to 64 characters, values up to 512.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
     pub metadata: Option<BTreeMap<String, String>>,
-    /// Tasks of one tenant with the same key run one at a time, in order of `execute_at`, then of submission.
+    /// Tasks of one tenant with the same key run one at a time, in order of `execute_at`, then of
+    /// submission.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub ordering_key: Option<String>,
-    /// Tasks that must have completed before this one runs: ids, and in a batch also the places of other tasks of it,
-    /// from 0.
+    /// Tasks that must have completed before this one runs: ids, and in a batch also the places of
+    /// other tasks of it, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "dependency::list")]
     #[schema(max_items = 10_000)]
     pub depends_on: Option<Vec<Dependency>>,
@@ -86,8 +88,9 @@ impl NewTask {
 
 /// What to change of a task that has not begun. An absent field stays as it is.
 ///
-/// The members of `retry_policy` that are given replace the task's; `metadata` replaces all the labels;
-/// `payload` may become `null`; `expires_at: null` takes the expiry away; no other field may be `null`.
+/// The members of `retry_policy` that are given replace the task's; `metadata` replaces all the
+/// labels; `payload` may become `null`; `expires_at: null` takes the expiry away; no other field
+/// may be `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct TaskPatch {

@@ -35,7 +35,8 @@ impl<'de, T, R: Read<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
     }
 }
 
-/// An object without some of its members: what an answer has besides, and whoever sends it back means nothing by.
+/// An object without some of its members: what an answer has besides, and whoever sends it back
+/// means nothing by.
 pub(crate) struct Without<A> {
     object: A,
     names: &'static [&'static str],
@@ -65,8 +66,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Without<A> {
     }
 }
 
-/// For types whose derives are `remote = "Self"`: reads them from objects only, and writes them as ever. Members that a type
-/// is named `without` are passed over.
+/// For types whose derives are `remote = "Self"`: reads them from objects only, and writes them as
+/// ever. Members that a type is named `without` are passed over.
 macro_rules! objects_only {
     ($($name:ident $(without $names:expr)?),+ $(,)?) => {
         const _: () = {

@@ -20,8 +20,8 @@ use crate::worker::Worker;
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// What to ask for as `cursor` to get the next page; `null` at the end. A page may be short and still have a
-    /// next one.
+    /// What to ask for as `cursor` to get the next page; `null` at the end. A page may be short and
+    /// still have a next one.
     pub next_cursor: Option<String>,
 }
 
@@ -48,7 +48,8 @@ pub type OccurrencePage = Page<Occurrence>;
 /// The next instants of a schedule.
 pub type UpcomingRunPage = Page<UpcomingRun>;
 
-/// By hand, because the derived one would repeat the whole item in each page instead of referring to it.
+/// By hand, because the derived one would repeat the whole item in each page instead of referring
+/// to it.
 impl<T: ToSchema> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
         let cursor = ObjectBuilder::new()

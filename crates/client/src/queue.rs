@@ -16,7 +16,8 @@ use crate::seconds::Seconds;
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// How many of its tasks are QUEUED or RUNNING at once at most, in the whole cluster; `null`: any number.
+    /// How many of its tasks are QUEUED or RUNNING at once at most, in the whole cluster; `null`:
+    /// any number.
     pub max_concurrency: Option<u32>,
     /// How fast its tasks may begin, in the whole cluster; `null`: as fast as they can.
     pub rate_limit: Option<RateLimit>,
@@ -82,7 +83,8 @@ pub struct QueueCounts {
     pub running: u64,
 }
 
-/// What happens to the tasks behind a dead letter: those with its ordering key, and those that depend on it.
+/// What happens to the tasks behind a dead letter: those with its ordering key, and those that
+/// depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnDeadLetter {
@@ -119,7 +121,8 @@ pub struct QueueSettings {
     /// The default time limit of a run of its tasks, up to a day; that of the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Seconds>,
-    /// Each of its tasks becomes due at random up to so much after its `execute_at`, up to an hour; 0 if absent.
+    /// Each of its tasks becomes due at random up to so much after its `execute_at`, up to an hour;
+    /// 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_jitter_seconds: Option<Seconds>,
     /// What happens to the tasks behind a dead letter; they continue if absent.
@@ -186,7 +189,8 @@ impl From<OnDeadLetter> for core::OnDeadLetter {
     }
 }
 
-/// Fields of a queue that are not settings: ignored, so that a queue that was read can be written back.
+/// Fields of a queue that are not settings: ignored, so that a queue that was read can be written
+/// back.
 const READ_ONLY: &[&str] = &["pause", "version", "counts"];
 
 objects_only!(QueueSettings without READ_ONLY, RateLimitFields, PauseRequest, ResumeRequest);

@@ -36,7 +36,8 @@ pub struct RetryPolicyFields {
     /// The first delay, up to a day; 30 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_seconds: Option<Seconds>,
-    /// No delay is longer than this, up to a day; 3600 (or `backoff_seconds`, if that is more) if absent.
+    /// No delay is longer than this, up to a day; 3600 (or `backoff_seconds`, if that is more) if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_backoff_seconds: Option<Seconds>,
     /// Whether a delay is randomised; full if absent.

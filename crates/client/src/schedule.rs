@@ -14,8 +14,9 @@ use crate::seconds::Seconds;
 
 /// A schedule to make. `name`, `task` and one of `cron` and `interval_seconds` are required.
 ///
-/// What else a schedule is shown with (`schedule_id`, `tenant`, `paused_at`, `pause_reason`, `next_run_at`, `last_run_at`, its
-/// counts, `version`, `created_at`, `updated_at`) may be there and is passed over.
+/// What else a schedule is shown with (`schedule_id`, `tenant`, `paused_at`, `pause_reason`,
+/// `next_run_at`, `last_run_at`, its counts, `version`, `created_at`, `updated_at`) may be there
+/// and is passed over.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewSchedule {
@@ -34,7 +35,8 @@ pub struct NewSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Berlin")]
     pub timezone: Option<String>,
-    /// What every occurrence submits: a task without its times, its idempotency key and dependencies.
+    /// What every occurrence submits: a task without its times, its idempotency key and
+    /// dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub task: Option<NewTask>,
@@ -78,8 +80,8 @@ pub struct NewSchedule {
 
 /// What to change of a schedule. An absent field stays as it is.
 ///
-/// `cron` takes the place of `interval_seconds` and the other way round; `starts_at`, `ends_at` and `max_runs` may be
-/// `null`, which takes them away; no other field may be.
+/// `cron` takes the place of `interval_seconds` and the other way round; `starts_at`, `ends_at` and
+/// `max_runs` may be `null`, which takes them away; no other field may be.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SchedulePatch {
@@ -184,8 +186,8 @@ pub struct Backfill {
 /// What a backfill will run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackfillAnswer {
-    /// How many instants of that time will run now; those that have run already are not among them. When a backfill is
-    /// withdrawn: how many will not.
+    /// How many instants of that time will run now; those that have run already are not among them.
+    /// When a backfill is withdrawn: how many will not.
     pub instants: u64,
 }
 
@@ -401,7 +403,8 @@ words! {
     }
 }
 
-/// Fields of a schedule that cannot be written: ignored, so that a schedule that was read can be written back.
+/// Fields of a schedule that cannot be written: ignored, so that a schedule that was read can be
+/// written back.
 const READ_ONLY: &[&str] = &[
     "schedule_id",
     "tenant",

@@ -43,8 +43,8 @@ pub struct Task {
     /// When its submitter wants it.
     #[schema(value_type = String, format = DateTime)]
     pub execute_at: Timestamp,
-    /// When it is due next, while it waits: `execute_at`, or later where it waited for others or its queue
-    /// spreads what is due at once, and after a failed attempt.
+    /// When it is due next, while it waits: `execute_at`, or later where it waited for others or
+    /// its queue spreads what is due at once, and after a failed attempt.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_attempt_at: Option<Timestamp>,
     /// Not started by then, it fails.
@@ -87,7 +87,8 @@ pub struct Task {
     /// The schedule that made it.
     #[schema(value_type = Option<String>)]
     pub schedule_id: Option<ScheduleId>,
-    /// The instant of that schedule which it stands for, whenever it runs; of a run that was triggered, when it was.
+    /// The instant of that schedule which it stands for, whenever it runs; of a run that was
+    /// triggered, when it was.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
     /// What its run returned.
@@ -96,7 +97,8 @@ pub struct Task {
     /// The progress that its worker reported.
     #[schema(value_type = serde_json::Value)]
     pub progress: Option<Json>,
-    /// The last error. If a task expired after a run, the message also says how its last run failed.
+    /// The last error. If a task expired after a run, the message also says how its last run
+    /// failed.
     pub last_error: Option<LastError>,
 }
 

@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p punctual-core --example next`
 //!
-//! Every class of expressions that the tests know, in zones with many and odd changes of clocks, from right before such a
-//! change, from within it and from months before; and the rarest dates from years whose century has no leap year. Each
-//! search is made some times and its quickest counts, so that what else the machine does is not measured.
+//! Every class of expressions that the tests know, in zones with many and odd changes of clocks,
+//! from right before such a change, from within it and from months before; and the rarest dates
+//! from years whose century has no leap year. Each search is made some times and its quickest
+//! counts, so that what else the machine does is not measured.
 
 use std::collections::HashMap;
 use std::hint::black_box;

@@ -15,8 +15,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses of up to `base` after the first failure, doubled with each further one up to `cap`. They
-    /// have full jitter: they are drawn evenly from zero.
+    /// Pauses of up to `base` after the first failure, doubled with each further one up to `cap`.
+    /// They have full jitter: they are drawn evenly from zero.
     pub const fn new(base: Duration, cap: Duration) -> Self {
         Self { base, cap, jitter: 1.0 }
     }
@@ -33,7 +33,8 @@ impl Backoff {
         self.base.saturating_mul(factor).min(self.cap)
     }
 
-    /// The pause after so many failures in a row, counted from 1. `random` is drawn evenly from 0 to 1.
+    /// The pause after so many failures in a row, counted from 1. `random` is drawn evenly from 0
+    /// to 1.
     pub fn pause(&self, failures: u32, random: f64) -> Duration {
         self.longest_pause(failures).mul_f64(1.0 - self.jitter * (1.0 - random.clamp(0.0, 1.0)))
     }

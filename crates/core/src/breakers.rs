@@ -1,33 +1,38 @@
 //! Circuit breakers: what fails nearly always is left alone, and tried once in a while.
 //!
 //! A breaker stands over a webhook target of a tenant, or over everything of a tenant, pull workers
-//! included. Nodes count how runs end and tell the store ([`Breakers::record_counts`]); whoever sees by
-//! all counts together ([`window`]) that nearly everything fails opens the breaker. While it is open
-//! no node takes what is under it, except for a *probe*: one task, by a permission that one node is
-//! given at a time. When that run succeeds the breaker closes; when it fails that costs its task no
-//! attempt (`Failure::is_under_breaker`).
+//! included. Nodes count how runs end and tell the store ([`Breakers::record_counts`]); whoever
+//! sees by all counts together ([`window`]) that nearly everything fails opens the breaker. While
+//! it is open no node takes what is under it, except for a *probe*: one task, by a permission that
+//! one node is given at a time. When that run succeeds the breaker closes; when it fails that costs
+//! its task no attempt (`Failure::is_under_breaker`).
 //!
 //! An open breaker is a row, a closed one is none. Nothing here is needed to get a task right: what
 //! is lost (counts of a node that dies, a probe that never ends) costs time and nothing else.
 //!
 //! # Contract
-//! Each sentence is a test of the same name in `testkit::breakers`, stamped for every implementation.
+//! Each sentence is a test of the same name in `testkit::breakers`, stamped for every
+//! implementation.
 //!
 //! - `counts_of_nodes_are_added_together`: by key, over the slots from an instant on.
-//! - `counts_that_are_told_again_replace_the_first`: a node tells all it has counted in a slot, so that an answer that was
-//!   lost does no harm.
+//! - `counts_that_are_told_again_replace_the_first`: a node tells all it has counted in a slot, so
+//!   that an answer that was lost does no harm.
 //! - `counts_of_open_breakers_are_not_told`: they have been judged.
 //! - `old_counts_are_pruned`: those of slots before an instant, and no others.
 //! - `opening_succeeds_once`: of however many that try; the first's facts stay.
 //! - `breakers_are_listed_in_order`: by tenant and target, page by page; a tenant's own first.
-//! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; another tenant's as little as another target's.
-//! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next one's time comes later.
+//! - `the_breaker_over_a_target_is_found`: its own, or else the tenant's; another tenant's as
+//!   little as another target's.
+//! - `a_probe_is_permitted_to_one`: not before its time, and to one of however many ask; the next
+//!   one's time comes later.
 //! - `a_permission_can_be_returned`: by whom it was given to, until the next one is given.
 //! - `only_its_probes_close_a_breaker`: the run of a task that was named, and only once.
-//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one does; of more than a bound the
-//!   first and the last ones.
-//! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the breaker, until it closes.
-//! - `a_probe_that_is_given_back_was_none`: another may be made as soon as is said, unless it was already.
+//! - `a_probe_that_is_overtaken_is_kept_in_mind`: it closes the breaker, or fails, as the last one
+//!   does; of more than a bound the first and the last ones.
+//! - `a_failed_probe_leaves_it_open`: and ends the probe; the last one's error is told with the
+//!   breaker, until it closes.
+//! - `a_probe_that_is_given_back_was_none`: another may be made as soon as is said, unless it was
+//!   already.
 //! - `closing_forgets_the_counts`: of its target; of a tenant's breaker those of all its targets.
 //! - `resetting_closes_whatever_it_is`: and says whether there was one.
 //! - `breakers_outlive_the_process`: open ones, with the time of their next probe.
@@ -137,8 +142,8 @@ impl OpenBreaker {
     /// Probes that the next one has overtaken that are kept in mind.
     pub const MOST_OVERTAKEN: usize = 16;
 
-    /// The probe is overtaken by the next one. Of too many the one in the middle is forgotten: the first will end first,
-    /// and if it never does the last ones are there.
+    /// The probe is overtaken by the next one. Of too many the one in the middle is forgotten: the
+    /// first will end first, and if it never does the last ones are there.
     pub fn overtake(&mut self) {
         self.overtaken.splice(..0, self.probe.take());
         if self.overtaken.len() > Self::MOST_OVERTAKEN {
@@ -165,7 +170,8 @@ impl FailedProbe {
     /// Bytes of the error that are kept.
     pub const LONGEST_ERROR: usize = 500;
 
-    /// One that failed so; the error is cut to its bound, and has nothing in it that a store could not keep.
+    /// One that failed so; the error is cut to its bound, and has nothing in it that a store could
+    /// not keep.
     pub fn new(at: Timestamp, error: &str) -> Self {
         let mut kept = String::new();
         for c in error.chars().map(|c| if c.is_control() { ' ' } else { c }) {
@@ -231,7 +237,8 @@ pub enum BreakerChange {
 }
 
 impl OpenBreaker {
-    /// Changes the breaker by an event. The only place that decides what an event does; a store writes the outcome.
+    /// Changes the breaker by an event. The only place that decides what an event does; a store
+    /// writes the outcome.
     pub fn change(&mut self, event: &BreakerEvent) -> BreakerChange {
         let (is_probe, is_last) = match event {
             BreakerEvent::Succeeded(task) | BreakerEvent::Failed(task, _) | BreakerEvent::GivenBack { task, .. } => {
@@ -279,10 +286,12 @@ impl OpenBreaker {
 /// Open breakers, and what they are judged by (see the module's contract).
 #[async_trait]
 pub trait Breakers: Send + Sync {
-    /// Records what a node has counted, in place of what it recorded of the same keys and slots before.
+    /// Records what a node has counted, in place of what it recorded of the same keys and slots
+    /// before.
     async fn record_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError>;
 
-    /// The runs of every key that has counts in slots from `since` on and no open breaker, in order.
+    /// The runs of every key that has counts in slots from `since` on and no open breaker, in
+    /// order.
     async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError>;
 
     /// Opens a breaker; false when it is open already.
@@ -291,12 +300,12 @@ pub trait Breakers: Send + Sync {
     /// The open breakers in the order of their keys, strictly after `after`.
     async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
 
-    /// The open breaker over tasks of a tenant to a target (empty: tasks that are pulled): the target's own, or else the
-    /// tenant's.
+    /// The open breaker over tasks of a tenant to a target (empty: tasks that are pulled): the
+    /// target's own, or else the tenant's.
     async fn breaker_over(&self, tenant: &str, target: &str) -> Result<Option<OpenBreaker>, StoreError>;
 
-    /// Changes a breaker by an event ([`OpenBreaker::change`]), whoever else changes it at the same time. Closing also
-    /// removes its counts.
+    /// Changes a breaker by an event ([`OpenBreaker::change`]), whoever else changes it at the same
+    /// time. Closing also removes its counts.
     async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError>;
 }
 
@@ -342,7 +351,8 @@ mod tests {
         task
     }
 
-    /// The events that say something of a task that is no probe, or of a permission that was not given.
+    /// The events that say something of a task that is no probe, or of a permission that was not
+    /// given.
     fn strange_events() -> [BreakerEvent; 6] {
         let (next, task, again_at) = (at(1), TaskId::new(), at(2));
         [

@@ -1,20 +1,24 @@
 //! The port of the broker, which carries messages from the dispatcher to the workers.
 //!
-//! A message names a task and the version it was queued at; it never carries the payload, and a broker
-//! knows neither time nor state. Messages may be delivered twice or not at all. The store's version
-//! check makes the first harmless, and the reaper the second.
+//! A message names a task and the version it was queued at; it never carries the payload, and a
+//! broker knows neither time nor state. Messages may be delivered twice or not at all. The store's
+//! version check makes the first harmless, and the reaper the second.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::broker`.
 //!
-//! - `publish_reaches_a_subscriber`: a published message is delivered once to one subscriber of its pool.
+//! - `publish_reaches_a_subscriber`: a published message is delivered once to one subscriber of its
+//!   pool.
 //! - `pools_are_apart`: a subscriber gets messages of its own pool only.
-//! - `urgent_first`: among waiting messages of a tenant the higher priority is delivered first, and within a priority in
-//!   order.
-//! - `prefetch_bounds_what_is_unacknowledged`: a subscription never has more than `prefetch` unacknowledged deliveries.
-//! - `unacknowledged_is_delivered_again`: when a subscription or a delivery is dropped without `ack`.
+//! - `urgent_first`: among waiting messages of a tenant the higher priority is delivered first, and
+//!   within a priority in order.
+//! - `prefetch_bounds_what_is_unacknowledged`: a subscription never has more than `prefetch`
+//!   unacknowledged deliveries.
+//! - `unacknowledged_is_delivered_again`: when a subscription or a delivery is dropped without
+//!   `ack`.
 //! - `acknowledged_is_gone`: it is never delivered again.
-//! - `publish_refuses_beyond_its_capacity`: [`BrokerError::Full`], and nothing of that batch is published.
+//! - `publish_refuses_beyond_its_capacity`: [`BrokerError::Full`], and nothing of that batch is
+//!   published.
 //! - `room_tells_what_publish_would_take`, and `wait_for_room` returns once there is room.
 //! - `close_ends_subscriptions`: `recv` answers `None`, `publish` fails.
 

@@ -1,5 +1,5 @@
-//! The current instant. The store's clock decides what is due and what has expired, so every loop is
-//! given a [`Clock`] and none asks the system. A test steps a [`ManualClock`].
+//! The current instant. The store's clock decides what is due and what has expired, so every loop
+//! is given a [`Clock`] and none asks the system. A test steps a [`ManualClock`].
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -8,7 +8,8 @@
 //! Each sentence is a test of the same name in `testkit::coordinator`.
 //!
 //! - `one_holder_at_a_time`: a lease that is held and not expired is refused to others.
-//! - `terms_grow`: each new holder gets a term greater than all before, also after a restart of the store.
+//! - `terms_grow`: each new holder gets a term greater than all before, also after a restart of the
+//!   store.
 //! - `renew_keeps_the_term`: and fails for whoever does not hold the lease any more.
 //! - `an_expired_lease_is_free`: by the coordinator's clock.
 //! - `release_frees_at_once`: and only the holder's own term can be released.
@@ -58,9 +59,9 @@ pub trait Coordinator: Send + Sync {
     /// Gives the lease up.
     async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
 
-    /// Brings a node to its share of `count` partitions, in one transaction: it is a member from now on for
-    /// `ttl_millis`, renews what it owns, gives up what is more than its share, and takes what is free up to it.
-    /// Returns what it owns then.
+    /// Brings a node to its share of `count` partitions, in one transaction: it is a member from
+    /// now on for `ttl_millis`, renews what it owns, gives up what is more than its share, and
+    /// takes what is free up to it. Returns what it owns then.
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError>;
 
     /// Ends the membership of a node: it owns nothing any more.

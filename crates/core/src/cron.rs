@@ -1,9 +1,9 @@
 //! When a schedule is due: cron expressions and intervals in a time zone, without state and without
 //! a clock.
 //!
-//! The API parses and previews with it, and [`schedules::plan`](crate::schedules::plan) decides by it
-//! which instants fire. Invariant: [`Timing::next_after`] is total. For every instant it returns a
-//! later one or none, in bounded time, whatever the zone does to its clocks.
+//! The API parses and previews with it, and [`schedules::plan`](crate::schedules::plan) decides by
+//! it which instants fire. Invariant: [`Timing::next_after`] is total. For every instant it returns
+//! a later one or none, in bounded time, whatever the zone does to its clocks.
 
 mod civil;
 mod expression;

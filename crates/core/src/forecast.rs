@@ -1,27 +1,33 @@
-//! The port through which it is told what will be due in which minute: waiting tasks, as they are counted in the
-//! transactions that write them, and the schedules that will fire ([`instants()`]). `GET /v1/forecast` asks it.
+//! The port through which it is told what will be due in which minute: waiting tasks, as they are
+//! counted in the transactions that write them, and the schedules that will fire ([`instants()`]).
+//! `GET /v1/forecast` asks it.
 //!
-//! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant in a later minute than the one that lasts
-//! adds one to the minute of that instant; one that ceases to wait, while that minute is still later than the one that
-//! lasts, takes one away. Time only goes on, so that whatever is taken away was added. What is due within the minute never
-//! touches a count, and neither does a claim, which takes only what is due.
+//! The rule is symmetric. A task that begins to wait (`PENDING`) for an instant in a later minute
+//! than the one that lasts adds one to the minute of that instant; one that ceases to wait, while
+//! that minute is still later than the one that lasts, takes one away. Time only goes on, so that
+//! whatever is taken away was added. What is due within the minute never touches a count, and
+//! neither does a claim, which takes only what is due.
 //!
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::forecast`.
 //!
-//! - `a_waiting_task_counts_in_the_minute_it_is_due`: however it was submitted, alone or among many.
+//! - `a_waiting_task_counts_in_the_minute_it_is_due`: however it was submitted, alone or among
+//!   many.
 //! - `what_is_due_within_this_minute_is_not_counted`: to the millisecond.
 //! - `what_does_not_wait_any_more_is_not_counted`: cancelled, failed or taken out of the way.
-//! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now; an edit of something else moves nothing.
+//! - `an_edit_moves_a_task_to_its_new_minute`: earlier, later, or to now; an edit of something else
+//!   moves nothing.
 //! - `a_retry_counts_where_it_is_due`: and so does what is given back for later.
 //! - `a_blocked_task_counts_from_its_release_on`: by the instant at which it is due then.
 //! - `a_task_without_its_turn_counts_by_its_due_instant`: whoever is before it.
-//! - `a_dead_letter_counts_again_when_it_waits_again`: it is due at once when it is driven, and later when it is retried.
+//! - `a_dead_letter_counts_again_when_it_waits_again`: it is due at once when it is driven, and
+//!   later when it is retried.
 //! - `a_task_that_is_recognised_is_counted_once`: its second submission waits for nothing.
-//! - `tenants_are_counted_apart`: and a range is of its minutes, the first included and the last not.
+//! - `tenants_are_counted_apart`: and a range is of its minutes, the first included and the last
+//!   not.
 //! - `counts_outlive_the_process`: they are as durable as the tasks.
-//! - `schedules_that_will_fire_are_told_page_by_page`: by name, those that are not paused and have a next
-//!   instant, with how many of their runs wait; what a backfill put there is none of those.
+//! - `schedules_that_will_fire_are_told_page_by_page`: by name, those that are not paused and have
+//!   a next instant, with how many of their runs wait; what a backfill put there is none of those.
 
 mod instants;
 

@@ -30,8 +30,8 @@ impl Partition {
         self.0
     }
 
-    /// The partition of a lane among `count`: that of its queue. The hash (FNV-1a, mixed once more as `MurmurHash3` ends)
-    /// must never change: nodes of all versions agree on it.
+    /// The partition of a lane among `count`: that of its queue. The hash (FNV-1a, mixed once more
+    /// as `MurmurHash3` ends) must never change: nodes of all versions agree on it.
     pub fn of(lane: &LaneKey, count: u16) -> Self {
         let bytes = lane.tenant.bytes().chain([0]).chain(lane.queue.bytes());
         let hash = bytes
@@ -63,11 +63,12 @@ impl Ownership {
     }
 }
 
-/// What `node` changes of `owned` (every partition, by number) at `now` to come to its share: the rows that change.
-/// `members` are the nodes that take part, this one among them.
+/// What `node` changes of `owned` (every partition, by number) at `now` to come to its share: the
+/// rows that change. `members` are the nodes that take part, this one among them.
 ///
-/// A node's share is the count divided by the members; the first members, by their numbers, take one of the rest each.
-/// Nothing moves but what is over somebody's share, and that only by its owner giving it up.
+/// A node's share is the count divided by the members; the first members, by their numbers, take
+/// one of the rest each. Nothing moves but what is over somebody's share, and that only by its
+/// owner giving it up.
 pub fn rebalance(
     node: NodeId,
     owned: &[Ownership],

@@ -1,4 +1,5 @@
-//! When a failed task is tried again. The state machine asks it. Pure: the caller draws the random number.
+//! When a failed task is tried again. The state machine asks it. Pure: the caller draws the random
+//! number.
 
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +58,8 @@ impl RetryPolicy {
         attempts <= self.max_retries
     }
 
-    /// The delay after attempt number `attempt` (from 1) failed, in milliseconds. `random` is any number.
+    /// The delay after attempt number `attempt` (from 1) failed, in milliseconds. `random` is any
+    /// number.
     pub fn delay_millis(&self, attempt: u32, random: u64) -> u64 {
         let grown = match self.backoff {
             Backoff::Fixed => self.backoff_millis,

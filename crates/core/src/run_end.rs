@@ -1,8 +1,8 @@
 //! The end of a run, in one vocabulary for workers, settlers, metrics and breakers.
 //!
-//! A worker reports a [`RunOutcome`]. [`RunOutcome::end_run`] asks the state machine what follows from
-//! it, and returns the change to write together with the [`RunEnd`]: what became of the run. Both
-//! settlers call it. Metrics and breakers know nothing of a run but its `RunEnd`. Pure.
+//! A worker reports a [`RunOutcome`]. [`RunOutcome::end_run`] asks the state machine what follows
+//! from it, and returns the change to write together with the [`RunEnd`]: what became of the run.
+//! Both settlers call it. Metrics and breakers know nothing of a run but its `RunEnd`. Pure.
 
 use crate::json::Json;
 use crate::retry::RetryPolicy;
@@ -45,9 +45,9 @@ pub struct RunFailure {
 }
 
 impl RunOutcome {
-    /// Ends the run of a task at `position`: the change to write, and what becomes of the run when it is
-    /// applied. None if the run goes on (it was accepted), or does not run. `is_under_breaker` is called
-    /// for failures only; `random` is any number.
+    /// Ends the run of a task at `position`: the change to write, and what becomes of the run when
+    /// it is applied. None if the run goes on (it was accepted), or does not run.
+    /// `is_under_breaker` is called for failures only; `random` is any number.
     pub fn end_run(
         self,
         position: &Position,
@@ -97,15 +97,18 @@ impl RunOutcome {
 pub enum RunEnd {
     /// It succeeded.
     Completed,
-    /// The webhook accepted it for later completion: the target is well, the result is not known yet.
+    /// The webhook accepted it for later completion: the target is well, the result is not known
+    /// yet.
     Accepted,
     /// It failed, and another attempt follows.
     Retried,
     /// It failed, and no attempt follows.
     DeadLettered,
-    /// The node gave the task back before the run came to anything. It says nothing about its target.
+    /// The node gave the task back before the run came to anything. It says nothing about its
+    /// target.
     GivenBack,
-    /// The pull worker gave the task back. It says nothing about its target, and may happen every time.
+    /// The pull worker gave the task back. It says nothing about its target, and may happen every
+    /// time.
     Released,
     /// The run was asked to stop.
     Cancelled,
@@ -136,8 +139,9 @@ impl RunEnd {
         matches!(self, RunEnd::Retried | RunEnd::DeadLettered)
     }
 
-    /// The value of the metrics' label `outcome`. Two differ from our words, since labels are a contract:
-    /// the metric has one word for both ways to give a task back, and `lost` for a stale outcome.
+    /// The value of the metrics' label `outcome`. Two differ from our words, since labels are a
+    /// contract: the metric has one word for both ways to give a task back, and `lost` for a stale
+    /// outcome.
     pub const fn metric_label(self) -> &'static str {
         match self {
             RunEnd::Completed => "completed",

@@ -17,12 +17,12 @@
 //! - `remove_needs_the_revision_and_frees_the_name`: the tasks that it made stay.
 //! - `a_schedule_is_bound_to_its_tenant`: another tenant can neither read nor list it.
 //! - `list_pages_by_name`: without gap or repeat.
-//! - `due_lists_what_is_to_be_checked`: the schedules whose `next_check_at` has come, in that order,
-//!   page by page; and when the next one comes.
-//! - `an_advance_is_one_write`: tasks, records, counters and `next_run_at`, all or nothing; the tasks
-//!   can be claimed.
-//! - `an_advance_whose_task_is_refused_leaves_nothing`: nor do the others of the same call; they can
-//!   be written once the reason is gone.
+//! - `due_lists_what_is_to_be_checked`: the schedules whose `next_check_at` has come, in that
+//!   order, page by page; and when the next one comes.
+//! - `an_advance_is_one_write`: tasks, records, counters and `next_run_at`, all or nothing; the
+//!   tasks can be claimed.
+//! - `an_advance_whose_task_is_refused_leaves_nothing`: nor do the others of the same call; they
+//!   can be written once the reason is gone.
 //! - `an_advance_needs_the_revision`: of two that were decided by the same reading one is written,
 //!   and the other leaves nothing.
 //! - `an_advance_is_fenced_by_the_term`: nothing is written for a lease that another node has held
@@ -30,15 +30,15 @@
 //! - `an_instant_fires_once`: an instant whose record says fired gets no second task or record.
 //! - `what_waited_changes_its_record`: and no other record changes.
 //! - `a_backfill_fires_what_did_not_run`: it overwrites the record of a skipped or missed instant.
-//! - `what_waits_is_told_in_its_order`: occurrences that came due or were triggered before those of a
-//!   backfill, each by instant.
+//! - `what_waits_is_told_in_its_order`: occurrences that came due or were triggered before those of
+//!   a backfill, each by instant.
 //! - `what_fired_is_watched_until_it_rests`: with the state of its task, until an advance says that
 //!   the task has finished.
 //! - `an_advance_of_a_removed_schedule_is_lost`: and no task is made.
-//! - `a_backfill_is_none_of_the_runs`: its tasks count neither towards `run_count` nor `max_runs`, and
-//!   none of its instants is the last run.
-//! - `a_key_is_asked_under_once`: an advance whose key stands for something else is lost; the key of
-//!   one whose instant has a record already is freed.
+//! - `a_backfill_is_none_of_the_runs`: its tasks count neither towards `run_count` nor `max_runs`,
+//!   and none of its instants is the last run.
+//! - `a_key_is_asked_under_once`: an advance whose key stands for something else is lost; the key
+//!   of one whose instant has a record already is freed.
 //! - `what_waits_knows_the_task_of_its_key`: and the key, until it has fired or is skipped.
 //! - `an_advance_edits_in_the_same_write`: the version grows by one; a name that is taken leaves
 //!   everything as it was.
@@ -155,14 +155,14 @@ pub struct Progress {
     pub skipped_count: u64,
 }
 
-/// Everything that a decision about a schedule is based on. The store reads the `revision` first, so
-/// any later change moves it and the decision is lost.
+/// Everything that a decision about a schedule is based on. The store reads the `revision` first,
+/// so any later change moves it and the decision is lost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleSnapshot {
     /// The schedule.
     pub schedule: Schedule,
-    /// The occurrences that wait: the first [`PLAN_MAX`](plan::PLAN_MAX), in the order in which they
-    /// leave.
+    /// The occurrences that wait: the first [`PLAN_MAX`](plan::PLAN_MAX), in the order in which
+    /// they leave.
     pub buffered: Vec<Buffered>,
     /// Its tasks that are not known to have finished: the oldest [`PLAN_MAX`](plan::PLAN_MAX).
     pub watched: Vec<Watched>,
@@ -184,7 +184,8 @@ pub struct Promise {
     pub instant: Timestamp,
     /// The id that the task will have.
     pub task: TaskId,
-    /// The idempotency key of the trigger; none if an earlier version stored it, which kept no keys.
+    /// The idempotency key of the trigger; none if an earlier version stored it, which kept no
+    /// keys.
     pub key: Option<String>,
 }
 
@@ -238,7 +239,8 @@ pub struct Advance {
     pub switch: Option<PauseSwitch>,
     /// The trigger under an idempotency key; such an advance is written by itself.
     pub asked: Option<KeyedTrigger>,
-    /// The edited schedule, apart from what the other fields say; such an advance is written by itself.
+    /// The edited schedule, apart from what the other fields say; such an advance is written by
+    /// itself.
     pub edited: Option<Box<Schedule>>,
 }
 
@@ -460,7 +462,8 @@ pub trait Schedules: Send + Sync {
     /// Stores a schedule.
     async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError>;
 
-    /// Writes a schedule whose stored revision is still that of `schedule`; the revision grows by one.
+    /// Writes a schedule whose stored revision is still that of `schedule`; the revision grows by
+    /// one.
     async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError>;
 
     /// Removes a schedule that is at this revision. False if it is not.
@@ -488,8 +491,8 @@ pub trait Schedules: Send + Sync {
     /// The first `next_check_at` after `now`.
     async fn next_check(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError>;
 
-    /// Writes advances, each by itself, in the order of the answers. With a `lease` it writes nothing
-    /// and returns none if another node has held that lease since.
+    /// Writes advances, each by itself, in the order of the answers. With a `lease` it writes
+    /// nothing and returns none if another node has held that lease since.
     async fn advance(&self, lease: Option<&Lease>, advances: Vec<Advance>)
     -> Result<Option<Vec<Advanced>>, StoreError>;
 

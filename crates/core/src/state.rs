@@ -128,7 +128,8 @@ impl Position {
 pub enum Event<'a> {
     /// Nothing that it depends on is waited for any more; it is due at the given instant.
     Unblock(Timestamp),
-    /// The scheduler takes the task to dispatch it; `Hold` says until when it must have been started.
+    /// The scheduler takes the task to dispatch it; `Hold` says until when it must have been
+    /// started.
     Claim(Hold),
     /// A worker begins the run it got from the broker.
     Start(Hold),
@@ -183,7 +184,8 @@ pub struct Failure<'a> {
     pub policy: RetryPolicy,
     /// Lost workers that make a task poison; zero means never.
     pub poison_after: u32,
-    /// Whether a circuit breaker is open over the task: then the attempt is not counted, if another could succeed.
+    /// Whether a circuit breaker is open over the task: then the attempt is not counted, if another
+    /// could succeed.
     pub is_under_breaker: bool,
     /// A random number, for the jitter.
     pub dice: u64,
@@ -200,21 +202,22 @@ pub struct By<'a> {
     pub actor: Actor<'a>,
 }
 
-/// One conditional write, as [`transition`] made it. Everybody can read its [fields](ChangeFields); nobody outside of
-/// this module can make one, or edit one other than by narrowing its condition.
+/// One conditional write, as [`transition`] made it. Everybody can read its [fields](ChangeFields);
+/// nobody outside of this module can make one, or edit one other than by narrowing its condition.
 #[derive(Clone, Debug)]
 pub struct Change {
     fields: ChangeFields,
 }
 
-/// What a [`Change`] expects of a task and writes to it: applied only while the task is in `from` at
-/// `expected_version` (and, where they are given, belongs to `tenant` and has the hold that was judged).
+/// What a [`Change`] expects of a task and writes to it: applied only while the task is in `from`
+/// at `expected_version` (and, where they are given, belongs to `tenant` and has the hold that was
+/// judged).
 #[derive(Clone, Debug)]
 pub struct ChangeFields {
     /// The tenant the task must belong to, when the change was made without reading the task.
     pub tenant: Option<String>,
-    /// The hold the task must still have, when the change was decided because of it: a heartbeat changes no
-    /// version.
+    /// The hold the task must still have, when the change was decided because of it: a heartbeat
+    /// changes no version.
     pub judged: Option<Judged>,
     /// The state the task must be in.
     pub from: State,
@@ -234,8 +237,8 @@ pub struct ChangeFields {
     pub cancel_requested: bool,
     /// When it is due next; none leaves it.
     pub due_at: Option<Timestamp>,
-    /// Who holds it from now on, for a change to a held state; otherwise the hold is given up (a request to
-    /// stop leaves it).
+    /// Who holds it from now on, for a change to a held state; otherwise the hold is given up (a
+    /// request to stop leaves it).
     pub hold: Option<Hold>,
     /// What the run returned.
     pub result: Option<Json>,
@@ -273,8 +276,8 @@ impl Change {
         self.fields
     }
 
-    /// A change that the state machine would not make. Only for tests that show what a store refuses, and for planted
-    /// bugs.
+    /// A change that the state machine would not make. Only for tests that show what a store
+    /// refuses, and for planted bugs.
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn forged(mut self, edit: impl FnOnce(&mut ChangeFields)) -> Self {
@@ -321,8 +324,9 @@ pub struct Illegal {
 /// The delays a worker or webhook may ask for are cut to a day.
 pub const MAX_RETRY_AFTER_MILLIS: u64 = 24 * 3_600_000;
 
-/// From this version on failures under a breaker count like all others, or the trail of the only task under one would grow
-/// for as long as its target is down. A run is three changes, so that is more than two days of a probe a minute.
+/// From this version on failures under a breaker count like all others, or the trail of the only
+/// task under one would grow for as long as its target is down. A run is three changes, so that is
+/// more than two days of a probe a minute.
 pub const COUNTED_FROM_VERSION: u64 = 10_000;
 
 /// Decides what becomes of a task at `position` when `event` happens.
@@ -392,8 +396,8 @@ pub fn transition(position: &Position, event: Event<'_>, by: &By<'_>) -> Result<
 }
 
 impl Change {
-    /// The completion of a run by the holder of `token`, made without reading the task. It is applied
-    /// only while that holder runs the task, which must belong to `tenant`.
+    /// The completion of a run by the holder of `token`, made without reading the task. It is
+    /// applied only while that holder runs the task, which must belong to `tenant`.
     pub fn complete_held(tenant: &str, token: u64, result: Option<Json>, by: &By<'_>) -> Self {
         // A completion keeps the attempts and crashes that are stored, so any numbers will do.
         let position =

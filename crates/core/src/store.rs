@@ -4,48 +4,62 @@
 //! Each sentence is a test of the same name in `testkit::store`, stamped for every
 //! implementation.
 //!
-//! - `insert_is_durable_before_it_returns`: what `insert` returned is there after the process is killed.
-//! - `insert_gives_the_first_task_again`: the same idempotency key and fingerprint in one tenant gives
-//!   [`Inserted::Replayed`] with the first task; in another tenant it is another task.
-//! - `insert_refuses_a_key_with_another_body`: same key, another fingerprint: [`Inserted::KeyReused`], nothing stored.
+//! - `insert_is_durable_before_it_returns`: what `insert` returned is there after the process is
+//!   killed.
+//! - `insert_gives_the_first_task_again`: the same idempotency key and fingerprint in one tenant
+//!   gives [`Inserted::Replayed`] with the first task; in another tenant it is another task.
+//! - `insert_refuses_a_key_with_another_body`: same key, another fingerprint:
+//!   [`Inserted::KeyReused`], nothing stored.
 //! - `insert_handles_a_key_twice_in_one_batch`: the first creates, the second is a replay of it.
-//! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission; lanes in the order given; never over a limit.
-//! - `claim_is_bounded_in_bytes`: it stops at [`CLAIM_PAYLOAD`](crate::task::limits::CLAIM_PAYLOAD), but takes at least
-//!   one task.
+//! - `claim_takes_what_is_due_in_order`: by due instant, then in order of submission; lanes in the
+//!   order given; never over a limit.
+//! - `claim_is_bounded_in_bytes`: it stops at
+//!   [`CLAIM_PAYLOAD`](crate::task::limits::CLAIM_PAYLOAD), but takes at least one task.
 //! - `claim_takes_nothing_early`: what is due after `now` stays.
-//! - `claim_for_a_worker_takes_what_is_nearly_due_if_asked_to`: what is due by the instant that it names, which may be a
-//!   little ahead; such a task is `RUNNING` from its due instant on.
+//! - `claim_for_a_worker_takes_what_is_nearly_due_if_asked_to`: what is due by the instant that it
+//!   names, which may be a little ahead; such a task is `RUNNING` from its due instant on.
 //! - `claim_gives_each_task_to_one`: concurrent claims never share a task.
-//! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not given out, a retry
-//!   as little as the first run.
-//! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still has one.
-//! - `claim_is_fenced_by_the_terms_of_its_partitions`: a dispatch that names a term which is not the partition's own any
-//!   more takes nothing, of no lane, and is told which partitions it has lost.
-//! - `claim_takes_nothing_due_before_its_bound`: a dispatch with a bound leaves what was due before it, and tells of its
-//!   lanes when they are due next from the bound on; a later call without one takes what was left.
+//! - `claim_fails_what_has_expired`: a due task past its `expires_at` becomes `FAILED` and is not
+//!   given out, a retry as little as the first run.
+//! - `claim_tells_when_a_lane_is_due_next`: the first due instant of every visited lane that still
+//!   has one.
+//! - `claim_is_fenced_by_the_terms_of_its_partitions`: a dispatch that names a term which is not
+//!   the partition's own any more takes nothing, of no lane, and is told which partitions it has
+//!   lost.
+//! - `claim_takes_nothing_due_before_its_bound`: a dispatch with a bound leaves what was due before
+//!   it, and tells of its lanes when they are due next from the bound on; a later call without one
+//!   takes what was left.
 //! - `claim_counts_the_attempt`: attempts and token grow before anybody sees the task.
 //! - `start_begins_what_is_queued_at_that_version`: anything else is left alone and answers `None`.
-//! - `start_fails_what_has_expired`: a queued task past its `expires_at` becomes `FAILED` and is not begun.
-//! - `apply_is_conditional_on_state_version_and_tenant`: otherwise nothing changes and the answer is [`Applied::Lost`].
-//! - `apply_spares_a_hold_that_was_extended_since`: a change that judged a hold is lost if that was extended or detached.
-//! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes back.
-//! - `apply_answers_each_change_of_a_batch`: in order; a lost one does not stop the others; two changes of one
-//!   task in a batch are applied one after the other.
-//! - `apply_as_leader_is_fenced_by_the_term`: of a lease that somebody else has held since nothing is applied.
-//! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop extends nothing.
-//! - `extend_never_revives_a_hold_that_ran_out`: from its `expires_at` on the answer is `None` and nothing changes,
-//!   even if the reaper has not come by yet; an outcome by its token is still taken until it has.
+//! - `start_fails_what_has_expired`: a queued task past its `expires_at` becomes `FAILED` and is
+//!   not begun.
+//! - `apply_is_conditional_on_state_version_and_tenant`: otherwise nothing changes and the answer
+//!   is [`Applied::Lost`].
+//! - `apply_spares_a_hold_that_was_extended_since`: a change that judged a hold is lost if that was
+//!   extended or detached.
+//! - `apply_moves_final_tasks_to_the_history_and_back`: readable in both; only a re-drive comes
+//!   back.
+//! - `apply_answers_each_change_of_a_batch`: in order; a lost one does not stop the others; two
+//!   changes of one task in a batch are applied one after the other.
+//! - `apply_as_leader_is_fenced_by_the_term`: of a lease that somebody else has held since nothing
+//!   is applied.
+//! - `extend_needs_the_token`: an older token, a state other than `RUNNING` or a request to stop
+//!   extends nothing.
+//! - `extend_never_revives_a_hold_that_ran_out`: from its `expires_at` on the answer is `None` and
+//!   nothing changes, even if the reaper has not come by yet; an outcome by its token is still
+//!   taken until it has.
 //! - `extend_never_passes_the_deadline`, and keeps progress and checkpoint for the next attempt.
 //! - `extend_can_detach_a_run_from_its_node`: the death of that node then does not end the run.
 //! - `get_is_bound_to_the_tenant`: another tenant's id answers `None`.
-//! - `get_quarantines_a_row_without_its_lane`: it answers `None`, since nobody knows whose the task is, and moves the row
-//!   out of the way. Other tasks are not affected.
-//! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset cursors.
+//! - `get_quarantines_a_row_without_its_lane`: it answers `None`, since nobody knows whose the task
+//!   is, and moves the row out of the way. Other tasks are not affected.
+//! - `list_pages_without_gap_or_repeat`: newest first or soonest first, all filters, keyset
+//!   cursors.
 //! - `list_ends_a_page_that_is_large`: with a cursor, once its tasks are more than [`PAGE_BYTES`].
-//! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant, once, with its first
-//!   due instant.
-//! - `overdue_finds_lost_holds_and_expired_tasks`: holds past their expiry, holds of dead nodes, waiting tasks past
-//!   `expires_at`.
+//! - `heads_pages_every_lane_due_before`: each lane with a waiting task due before the instant,
+//!   once, with its first due instant.
+//! - `overdue_finds_lost_holds_and_expired_tasks`: holds past their expiry, holds of dead nodes,
+//!   waiting tasks past `expires_at`.
 //! - `counts_by_lane_and_state` equals what `list` would count.
 //!
 //! Every await may be dropped; the call then has happened or not, and nothing stays locked.
@@ -104,7 +118,8 @@ pub enum Inserted {
     Created(Task),
     /// A task was submitted under this key before, with the same content: this one.
     Replayed(Task),
-    /// A task was submitted under this key before, with other content, or its history was removed since.
+    /// A task was submitted under this key before, with other content, or its history was removed
+    /// since.
     KeyReused(TaskId),
     /// It depends on this task, which its tenant does not have: nothing was stored.
     UnknownDependency(TaskId),
@@ -135,12 +150,13 @@ pub struct Claim {
 /// Who takes claimed tasks, and how.
 #[derive(Clone, Debug)]
 pub enum Claimant {
-    /// The scheduler, to publish them: they become `QUEUED` and must be started before the visibility ends.
+    /// The scheduler, to publish them: they become `QUEUED` and must be started before the
+    /// visibility ends.
     Dispatch {
         /// How long a published task may stay unstarted.
         visibility_millis: u64,
-        /// The partitions of the lanes, and the terms in which the node owns them. Whoever shares the store with nobody
-        /// names none.
+        /// The partitions of the lanes, and the terms in which the node owns them. Whoever shares
+        /// the store with nobody names none.
         terms: Vec<(Partition, u64)>,
         /// Only what is due from this instant on; none means everything that is due.
         from: Option<Timestamp>,
@@ -151,8 +167,8 @@ pub enum Claimant {
         name: String,
         /// For how long, unless it shows signs of life.
         lease_millis: u64,
-        /// What is due by this instant, if it is a little ahead of now ([`MOST_AHEAD_MILLIS`]): the worker is told of it
-        /// then. None means what is due by now.
+        /// What is due by this instant, if it is a little ahead of now ([`MOST_AHEAD_MILLIS`]): the
+        /// worker is told of it then. None means what is due by now.
         due_by: Option<Timestamp>,
     },
 }
@@ -169,9 +185,11 @@ pub struct Claimed {
     pub next_due: Vec<(LaneId, Option<Timestamp>)>,
     /// How many had expired and were failed instead.
     pub expired: usize,
-    /// Partitions that the claimant does not own any more in the term it named; nothing was taken then.
+    /// Partitions that the claimant does not own any more in the term it named; nothing was taken
+    /// then.
     pub lost: Vec<Partition>,
-    /// Lanes of which nothing more may be taken now, because of their queues (see [`queues`](crate::queues)).
+    /// Lanes of which nothing more may be taken now, because of their queues (see
+    /// [`queues`](crate::queues)).
     pub limited: Vec<LimitedLane>,
 }
 
@@ -206,7 +224,8 @@ pub struct Start {
     pub version: u64,
     /// The worker that begins it.
     pub worker: String,
-    /// What is added to the task's timeout before its hold expires: time for the worker to tell the outcome.
+    /// What is added to the task's timeout before its hold expires: time for the worker to tell the
+    /// outcome.
     pub grace_millis: u64,
 }
 
@@ -232,8 +251,8 @@ pub struct Beat {
     pub progress: Option<Json>,
     /// What the next attempt can resume from.
     pub checkpoint: Option<Json>,
-    /// The run goes on outside of the node that began it, and outlives it. It has the rest of its task's timeout, and
-    /// not the grace in which a node tells what came of a run.
+    /// The run goes on outside of the node that began it, and outlives it. It has the rest of its
+    /// task's timeout, and not the grace in which a node tells what came of a run.
     pub detach: bool,
 }
 
@@ -304,7 +323,8 @@ pub struct Count {
     pub tasks: u64,
 }
 
-/// The durable truth about tasks (see the module's contract). Batch first: no call is made per task.
+/// The durable truth about tasks (see the module's contract). Batch first: no call is made per
+/// task.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// Stores tasks, or recognises them by their idempotency keys. Answers in order.
@@ -319,13 +339,13 @@ pub trait Store: Send + Sync {
     /// Applies changes, each by itself and in order. Answers in order.
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError>;
 
-    /// Applies changes as the holder of `lease`, as [`Store::apply`] does. None: somebody else has held it since, and
-    /// nothing was applied.
+    /// Applies changes as the holder of `lease`, as [`Store::apply`] does. None: somebody else has
+    /// held it since, and nothing was applied.
     async fn apply_as(&self, lease: &Lease, changes: Vec<(TaskId, Change)>)
     -> Result<Option<Vec<Applied>>, StoreError>;
 
-    /// Extends holds. Answers in order with the new hold; none where the token does not hold the task, or
-    /// its hold has run out.
+    /// Extends holds. Answers in order with the new hold; none where the token does not hold the
+    /// task, or its hold has run out.
     async fn extend(&self, beats: Vec<Beat>) -> Result<Vec<Option<Hold>>, StoreError>;
 
     /// Reads tasks of one tenant. Answers in order.
@@ -337,13 +357,15 @@ pub trait Store: Send + Sync {
     /// Lists lanes with a waiting task due before `before`, by lane number, strictly after `after`.
     async fn heads(&self, after: Option<LaneId>, before: Timestamp, limit: usize) -> Result<Vec<Head>, StoreError>;
 
-    /// Finds held tasks whose hold ran out or whose node is in `dead`, and waiting ones that expired.
+    /// Finds held tasks whose hold ran out or whose node is in `dead`, and waiting ones that
+    /// expired.
     async fn overdue(&self, dead: Vec<NodeId>, limit: usize) -> Result<Vec<Task>, StoreError>;
 
     /// Counts live tasks by lane and state.
     async fn counts(&self) -> Result<Vec<Count>, StoreError>;
 
-    /// Counts the tasks that were put away because their rows cannot be read; from ten thousand on, it says just that.
+    /// Counts the tasks that were put away because their rows cannot be read; from ten thousand on,
+    /// it says just that.
     async fn quarantined(&self) -> Result<u64, StoreError>;
 
     /// Whether the store answers, reads and writes.

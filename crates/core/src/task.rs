@@ -99,7 +99,8 @@ pub struct Body {
     pub schedule_id: Option<ScheduleId>,
     /// The submitter's idempotency key, to show it.
     pub idempotency_key: Option<String>,
-    /// The tasks of its tenant with the same key run one at a time, by `execute_at`, then in order of submission.
+    /// The tasks of its tenant with the same key run one at a time, by `execute_at`, then in order
+    /// of submission.
     pub ordering_key: Option<String>,
     /// The tasks that must finish before it may run.
     pub dependencies: Dependencies,

@@ -2,8 +2,9 @@
 //! one text form of an instant: RFC 3339 with milliseconds and `Z`.
 //!
 //! Input is strict RFC 3339: `T` (or `t`) between date and time, seconds present, an offset present
-//! (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap second, years 0001 to 9999. Digits below
-//! the millisecond are rounded up: a task is never due before the instant its submitter wrote. Pure.
+//! (`Z`, `z` or `±hh:mm`), at most nine fraction digits, no leap second, years 0001 to 9999. Digits
+//! below the millisecond are rounded up: a task is never due before the instant its submitter
+//! wrote. Pure.
 
 use std::fmt;
 use std::time::Duration;
@@ -101,7 +102,8 @@ pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A duration in whole milliseconds, or the largest number if it is longer; signed, as instants are.
+/// A duration in whole milliseconds, or the largest number if it is longer; signed, as instants
+/// are.
 pub fn signed_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
@@ -138,8 +140,8 @@ pub enum TimeFault {
     OutOfRange,
 }
 
-/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks the offset, a leap second and
-/// the year zero; the parser checks the others.
+/// Checks `yyyy-mm-ddThh:mm:ss[.f{1,9}](Z|±hh:mm)`. Of the values it checks the offset, a leap
+/// second and the year zero; the parser checks the others.
 fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     let digits = |range: std::ops::Range<usize>| {
         text.get(range).is_some_and(|part| part.iter().all(u8::is_ascii_digit)).then_some(()).ok_or(TimeFault::Shape)
@@ -181,14 +183,14 @@ fn check_shape(text: &[u8]) -> Result<(), TimeFault> {
     if &text[0..4] == b"0000" { Err(TimeFault::OutOfRange) } else { Ok(()) }
 }
 
-/// An instant as text. It has its own buffer: a task carries up to eight instants on the hot path, where
-/// the formatter of the standard library takes several times longer.
+/// An instant as text. It has its own buffer: a task carries up to eight instants on the hot path,
+/// where the formatter of the standard library takes several times longer.
 struct TimestampText([u8; 24]);
 
 impl TimestampText {
     fn of(at: Timestamp) -> Self {
-        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. An instant outside the
-        // accepted years is written as the nearest inside.
+        // Days to civil date after H. Hinnant, in the proleptic Gregorian calendar. An instant
+        // outside the accepted years is written as the nearest inside.
         let at = at.clamp(Timestamp::MIN, Timestamp::MAX);
         let (days, ms) = (at.0.div_euclid(86_400_000), at.0.rem_euclid(86_400_000));
         let shifted = days + 719_468;

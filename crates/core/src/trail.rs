@@ -1,8 +1,9 @@
 //! The trail of a task: every step of its life, stored in the task's own row.
 //!
 //! The state machine writes it; the API reads runs and the audit trail out of it ([`Trail::runs`],
-//! [`Trail::entries`]). A step costs a few dozen bytes and no row of its own. The encoding is postcard,
-//! with a length before each entry. Enums grow at their end only: stored trails have their numbers.
+//! [`Trail::entries`]). A step costs a few dozen bytes and no row of its own. The encoding is
+//! postcard, with a length before each entry. Enums grow at their end only: stored trails have
+//! their numbers.
 
 use std::borrow::Cow;
 
@@ -107,8 +108,8 @@ pub enum Step<'a> {
         /// The instant of the schedule that it stands for.
         instant: Timestamp,
     },
-    /// The run failed, timed out or was lost while a breaker was open over the task. The attempt was not
-    /// counted.
+    /// The run failed, timed out or was lost while a breaker was open over the task. The attempt
+    /// was not counted.
     FailedUncounted {
         /// How the run ended.
         outcome: FailedHow,
@@ -230,8 +231,8 @@ impl Trail {
         self.0.extend_from_slice(&later.0);
     }
 
-    /// The steps, oldest first. Reading stops at bytes that are no entry: a damaged trail shortens the
-    /// history and does not lose the task.
+    /// The steps, oldest first. Reading stops at bytes that are no entry: a damaged trail shortens
+    /// the history and does not lose the task.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = self.0.as_slice();
         std::iter::from_fn(move || take_entry(&mut rest))
@@ -272,8 +273,8 @@ impl Trail {
         self.entries().find(|entry| entry.version == version)
     }
 
-    /// The last error and when it happened. If the task expired after it had run, the error names that of its
-    /// last run.
+    /// The last error and when it happened. If the task expired after it had run, the error names
+    /// that of its last run.
     pub fn last_error(&self) -> Option<(Timestamp, RunError<'_>)> {
         let mut has_run = false;
         let mut last: Option<(Timestamp, RunError<'_>)> = None;
@@ -377,8 +378,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The error of a task that expired after it had run. `before` is the error of its last failure, if a run
-/// failed.
+/// The error of a task that expired after it had run. `before` is the error of its last failure, if
+/// a run failed.
 fn expired_after<'a>(before: Option<RunError<'a>>, expired: RunError<'a>) -> RunError<'a> {
     let message = match before {
         Some(RunError { code, message, .. }) if message.is_empty() => {

@@ -9,52 +9,64 @@
 //!
 //! *Pruning:* what is over is removed: old history with all that hangs on it, idempotency keys that
 //! no client can be retrying any more, and the rest of [`Prunable`]. The leader calls it, step by
-//! step. Every step is conditional on what the rows say, so that two leaders for a moment do no harm.
+//! step. Every step is conditional on what the rows say, so that two leaders for a moment do no
+//! harm.
 //!
 //! # Contract of resolving
 //! Each sentence is a test of the same name in `testkit::resolver`, stamped for every
 //! implementation.
 //!
-//! - `a_key_gives_one_turn_at_a_time`: of the tasks of a tenant with the same ordering key one can be claimed, the first
-//!   by `execute_at`, then in order of submission; the next when it has come to rest. Other keys, the same key of another
-//!   tenant, and tasks without one do not wait for it.
-//! - `a_turn_that_has_begun_is_kept`: a retry goes before whatever is earlier by now; an attempt that was given back, or a
-//!   task that nobody has claimed yet, gives its turn to what is earlier.
+//! - `a_key_gives_one_turn_at_a_time`: of the tasks of a tenant with the same ordering key one can
+//!   be claimed, the first by `execute_at`, then in order of submission; the next when it has come
+//!   to rest. Other keys, the same key of another tenant, and tasks without one do not wait for it.
+//! - `a_turn_that_has_begun_is_kept`: a retry goes before whatever is earlier by now; an attempt
+//!   that was given back, or a task that nobody has claimed yet, gives its turn to what is earlier.
 //! - `an_edited_time_moves_the_turn`: earlier or later, while the task has not begun.
-//! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Those that are held wait until it is driven again
-//!   (it is first then), removed, or its queue says otherwise.
-//! - `a_queue_that_holds_no_more_lets_go_at_once`: without a review, of however many, by the steps that work off notes.
-//! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all of it has completed, and `PENDING` then, due at its
-//!   `execute_at` or now, whichever is later. What had completed before is not waited for.
-//! - `what_is_not_there_cannot_be_depended_on`: [`Inserted::UnknownDependency`](crate::store::Inserted), for a task of
-//!   another tenant too; nothing is stored, neither of the task nor of those in its batch that depend on it, and its
+//! - `a_dead_letter_lets_the_next_go_or_holds_them`: as its queue says. Those that are held wait
+//!   until it is driven again (it is first then), removed, or its queue says otherwise.
+//! - `a_queue_that_holds_no_more_lets_go_at_once`: without a review, of however many, by the steps
+//!   that work off notes.
+//! - `a_task_waits_for_what_it_depends_on`: it is `BLOCKED` until all of it has completed, and
+//!   `PENDING` then, due at its `execute_at` or now, whichever is later. What had completed before
+//!   is not waited for.
+//! - `what_is_not_there_cannot_be_depended_on`:
+//!   [`Inserted::UnknownDependency`](crate::store::Inserted), for a task of another tenant too;
+//!   nothing is stored, neither of the task nor of those in its batch that depend on it, and its
 //!   idempotency key is free.
-//! - `a_replayed_member_stands_for_its_first_task`: in the dependencies of the other tasks of its batch.
-//! - `a_failed_dependency_follows_the_policy`: `cancel`, `run` or `fail`, of the child, whether its parent was cancelled,
-//!   failed or became a dead letter, before it was submitted or since; its trail names that one.
+//! - `a_replayed_member_stands_for_its_first_task`: in the dependencies of the other tasks of its
+//!   batch.
+//! - `a_failed_dependency_follows_the_policy`: `cancel`, `run` or `fail`, of the child, whether its
+//!   parent was cancelled, failed or became a dead letter, before it was submitted or since; its
+//!   trail names that one.
 //! - `a_failure_goes_down_a_chain`: of any length, step by step.
-//! - `a_dead_letter_may_hold_its_children`: as its queue says; they follow it when it has been driven again and completes,
-//!   and its policy when it is removed, or its queue says otherwise.
-//! - `a_parent_that_ends_meanwhile_wakes_its_child`: whichever of the two is first, the child's submission or the end.
-//! - `resolvers_share_the_work`: of several at once each note is worked off by one; a child is released once.
+//! - `a_dead_letter_may_hold_its_children`: as its queue says; they follow it when it has been
+//!   driven again and completes, and its policy when it is removed, or its queue says otherwise.
+//! - `a_parent_that_ends_meanwhile_wakes_its_child`: whichever of the two is first, the child's
+//!   submission or the end.
+//! - `resolvers_share_the_work`: of several at once each note is worked off by one; a child is
+//!   released once.
 //! - `notes_outlive_the_process`: what was left is resolved after a restart.
 //! - `what_may_be_claimed_now_is_told`: with its lane and due instant.
 //!
 //! # Contract of pruning
-//! Each sentence is a test of the same name in `testkit::retention`. Occurrences, breaker counts and
-//! workers are tested with their own ports.
+//! Each sentence is a test of the same name in `testkit::retention`. Occurrences, breaker counts
+//! and workers are tested with their own ports.
 //!
-//! - `history_past_its_time_goes`: step by step, until a step says that there is no more: what came to rest before the
-//!   instant is neither read nor listed nor driven again. A store that keeps its history by months may keep it until
-//!   all of its month is past.
-//! - `nothing_younger_and_nothing_live_goes`: whatever came to rest at the instant or after it stays as it is, and so
-//!   does every task that did not come to rest, however old it is.
+//! - `history_past_its_time_goes`: step by step, until a step says that there is no more: what came
+//!   to rest before the instant is neither read nor listed nor driven again. A store that keeps its
+//!   history by months may keep it until all of its month is past.
+//! - `nothing_younger_and_nothing_live_goes`: whatever came to rest at the instant or after it
+//!   stays as it is, and so does every task that did not come to rest, however old it is.
 //! - `a_step_is_small`: it removes as many as it may at the most (a month goes as a whole).
-//! - `what_is_gone_never_comes_back`: neither by a change that was decided before nor after a restart.
-//! - `keys_past_their_life_are_free_again`: a key that was used before the instant can be used for another task.
+//! - `what_is_gone_never_comes_back`: neither by a change that was decided before nor after a
+//!   restart.
+//! - `keys_past_their_life_are_free_again`: a key that was used before the instant can be used for
+//!   another task.
 //! - `a_key_of_a_live_task_is_kept`: however old it is; and a younger key is, too.
-//! - `a_key_may_outlive_its_task`: it is refused then, for the same content too: what was done is not done again.
-//! - `minutes_that_are_past_go`: of the forecast, step by step; the one that lasts and those to come stay as they are.
+//! - `a_key_may_outlive_its_task`: it is refused then, for the same content too: what was done is
+//!   not done again.
+//! - `minutes_that_are_past_go`: of the forecast, step by step; the one that lasts and those to
+//!   come stay as they are.
 
 use std::sync::Arc;
 
@@ -88,7 +100,8 @@ pub enum Prunable {
     Forecast,
     /// Occurrences of schedules whose instants are before it.
     Occurrences,
-    /// Counts of runs for the breakers whose slots are before it. They are few: the limit does not hold for them.
+    /// Counts of runs for the breakers whose slots are before it. They are few: the limit does not
+    /// hold for them.
     BreakerCounts,
     /// Workers last seen before it. They are few: the limit does not hold for them.
     Workers,
@@ -109,10 +122,12 @@ pub trait Upkeep: Send + Sync {
     /// Removes at most `limit` of what is over before an instant.
     async fn prune(&self, what: Prunable, before: Timestamp, limit: usize) -> Result<Pruned, StoreError>;
 
-    /// Works off some notes, the oldest first; and looks at some of what is held, if a queue has ceased to hold.
+    /// Works off some notes, the oldest first; and looks at some of what is held, if a queue has
+    /// ceased to hold.
     async fn resolve(&self) -> Result<Resolved, StoreError>;
 
-    /// Looks again at some of what is held behind dead letters, a page a call, and leaves a note where that is over.
+    /// Looks again at some of what is held behind dead letters, a page a call, and leaves a note
+    /// where that is over.
     async fn review(&self) -> Result<(), StoreError>;
 
     /// Returns once a call to this store has left a note to resolve, or a queue has ceased to hold.

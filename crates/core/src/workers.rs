@@ -4,9 +4,11 @@
 //! Each sentence is a test of the same name in `testkit::registry`.
 //!
 //! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
-//! - `a_sign_of_life_keeps_what_was_asked_for`: a sighting that asks for nothing changes the last instant only.
+//! - `a_sign_of_life_keeps_what_was_asked_for`: a sighting that asks for nothing changes the last
+//!   instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
-//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are removed.
+//! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are
+//!   removed.
 //! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
 //! - `a_buried_node_is_forgotten`.
 
@@ -69,8 +71,8 @@ pub struct NodeSighting {
 /// Remembers workers and nodes (see the module's contract).
 #[async_trait]
 pub trait Registry: Send + Sync {
-    /// Records that workers were seen; of an existing one the first sighting is kept, and of one that asks for nothing
-    /// what it asked for before.
+    /// Records that workers were seen; of an existing one the first sighting is kept, and of one
+    /// that asks for nothing what it asked for before.
     async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
 
     /// The workers of a tenant, by name, strictly after `after`.
@@ -81,7 +83,8 @@ pub trait Registry: Send + Sync {
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError>;
 
-    /// Records that a node lives; of a known one the first sighting is kept. The instants are the store's own.
+    /// Records that a node lives; of a known one the first sighting is kept. The instants are the
+    /// store's own.
     async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError>;
 
     /// The nodes that were not removed, by the instant they were first seen.

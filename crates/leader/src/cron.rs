@@ -1,9 +1,10 @@
 //! The cron loop: has schedules fire when their time has come.
 //!
-//! It asks the store which schedules are to be looked at, has a plan made of each, and writes what was decided in one
-//! transaction: the tasks, what became of every instant, and the next one. It writes as the holder of the leader's lease
-//! and on the condition that the schedule is as it was read, so that of two leaders, or of a leader and an edit, one is
-//! lost. Whatever dies between two lines leaves the instant undecided, for the next look.
+//! It asks the store which schedules are to be looked at, has a plan made of each, and writes what
+//! was decided in one transaction: the tasks, what became of every instant, and the next one. It
+//! writes as the holder of the leader's lease and on the condition that the schedule is as it was
+//! read, so that of two leaders, or of a leader and an edit, one is lost. Whatever dies between two
+//! lines leaves the instant undecided, for the next look.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +58,8 @@ pub struct Deps {
     pub occurrences: Occurrences,
     /// The store's time.
     pub clock: Arc<dyn Clock>,
-    /// Wakes it when a schedule was written on this node, or a task came to rest here that one may wait for.
+    /// Wakes it when a schedule was written on this node, or a task came to rest here that one may
+    /// wait for.
     pub call: Arc<CronCall>,
     /// Who counts.
     pub counted: Counted,
@@ -160,8 +162,8 @@ impl Cron {
         Ok(Some(report))
     }
 
-    /// Writes advances; false if somebody else leads. What cannot be written together is written one by one, so that one
-    /// which never can stops no other.
+    /// Writes advances; false if somebody else leads. What cannot be written together is written
+    /// one by one, so that one which never can stops no other.
     async fn write(
         &self,
         lease: &Lease,

@@ -3,8 +3,8 @@
 //! Every node runs an elector. The leader holds a lease with a term and renews it well before it
 //! expires. A leader that cannot renew stops when two thirds of the lease are over, by its own
 //! monotonic clock, so that it has stopped before another node can start. Its loops write as the
-//! holder of the lease. The store refuses a leader of the past; a loop that is refused ends, and the
-//! leadership ends with it.
+//! holder of the lease. The store refuses a leader of the past; a loop that is refused ends, and
+//! the leadership ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ impl Elector {
         Self { coordinator, node, config }
     }
 
-    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its token is
-    /// cancelled, and ends by itself when the store says that another node leads.
+    /// Runs `lead` whenever this node leads, until told to stop. `lead` must end soon after its
+    /// token is cancelled, and ends by itself when the store says that another node leads.
     pub async fn run<F, Fut>(self, lead: F, shutdown: CancellationToken)
     where
         F: Fn(Lease, CancellationToken) -> Fut,

@@ -1,5 +1,5 @@
-//! This node's sign of life, so that others can tell when it is dead, and what it says of itself. With each it looks who
-//! else is there, and logs who came and who is gone.
+//! This node's sign of life, so that others can tell when it is dead, and what it says of itself.
+//! With each it looks who else is there, and logs who came and who is gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 /// How far this node's wall clock is ahead of the store's at the moment, in milliseconds.
 pub type Skew = Arc<dyn Fn() -> i64 + Send + Sync>;
 
-/// When a sign that could not be given is given again, at the latest: before a leader that is back with the store takes
-/// this node for dead.
+/// When a sign that could not be given is given again, at the latest: before a leader that is back
+/// with the store takes this node for dead.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How steadily this node itself is seen: whoever was out of sight must not take others for dead that were out of sight
-/// for the same reason, and are not back yet.
+/// How steadily this node itself is seen: whoever was out of sight must not take others for dead
+/// that were out of sight for the same reason, and are not back yet.
 #[derive(Debug)]
 pub struct Pulse {
     lease: Duration,
@@ -36,8 +36,9 @@ struct Beats {
 }
 
 impl Pulse {
-    /// Of a node that has not been seen yet. Nodes are to give a sign every `renewal`, and are dead when they were silent
-    /// for `lease`. A gap that others may have survived by less than it takes them to come back counts as one.
+    /// Of a node that has not been seen yet. Nodes are to give a sign every `renewal`, and are dead
+    /// when they were silent for `lease`. A gap that others may have survived by less than it takes
+    /// them to come back counts as one.
     pub fn new(lease: Duration, renewal: Duration) -> Self {
         Self { lease, gap: renewal + lease / 6, beats: Mutex::new(None) }
     }
@@ -68,8 +69,9 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// A sign of life every `interval`, with what `me` says of this node; the instants in it are the registry's to fill
-    /// in, and its skew is asked for anew each time. `pulse` hears of those that were taken.
+    /// A sign of life every `interval`, with what `me` says of this node; the instants in it are
+    /// the registry's to fill in, and its skew is asked for anew each time. `pulse` hears of those
+    /// that were taken.
     pub fn new(
         registry: Arc<dyn Registry>,
         me: NodeSighting,
@@ -112,8 +114,8 @@ impl Membership {
 struct Others(Option<HashMap<NodeId, String>>);
 
 impl Others {
-    /// These are there now: logs who came and who is gone, and gives how many of each. Whoever was there before the first
-    /// look is no news.
+    /// These are there now: logs who came and who is gone, and gives how many of each. Whoever was
+    /// there before the first look is no news.
     fn take_in(&mut self, nodes: impl Iterator<Item = NodeSighting>) -> (usize, usize) {
         let now: HashMap<NodeId, NodeSighting> = nodes.map(|node| (node.id, node)).collect();
         let names = now.iter().map(|(id, node)| (*id, node.name.clone())).collect();

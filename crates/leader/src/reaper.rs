@@ -32,8 +32,9 @@ pub struct Config {
     pub lost_after: Duration,
     /// Lost workers that make a task poison; zero means never.
     pub poison_after: u32,
-    /// This node's own signs of life: unless they are steady it takes nobody for dead. None where no other process can
-    /// be on the store, so that every other node in the registry is dead already.
+    /// This node's own signs of life: unless they are steady it takes nobody for dead. None where
+    /// no other process can be on the store, so that every other node in the registry is dead
+    /// already.
     pub pulse: Option<Arc<Pulse>>,
 }
 
@@ -121,7 +122,8 @@ impl Reaper {
             let done = applied.iter().filter(|applied| matches!(applied, Applied::Done(_))).count();
             report.reaped += done;
             report.lost_races += tried - done;
-            // A page of nothing but lost races would come again for ever; the next round is soon enough for it.
+            // A page of nothing but lost races would come again for ever; the next round is soon
+            // enough for it.
             if found < PAGE || done == 0 {
                 break found < PAGE;
             }
@@ -163,14 +165,16 @@ impl Reaper {
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {
         let timed_out = hold.deadline_at <= now;
         let (how, code, message) = if timed_out {
-            // Not up to the deadline: that of a webhook is later by the time a node has to tell what came of it.
+            // Not up to the deadline: that of a webhook is later by the time a node has to tell
+            // what came of it.
             let seconds = Duration::from_millis(task.body.timeout_millis).as_secs_f64();
             let unit = if task.body.timeout_millis == 1_000 { "second" } else { "seconds" };
             (FailedHow::TimedOut, "timeout", format!("the run did not end within {seconds} {unit}"))
         } else {
             (FailedHow::Lost, "worker_lost", format!("{} was not heard of any more", hold.worker))
         };
-        // Our own nodes do not die of a task they only push; what kills a pull worker may well be the task.
+        // Our own nodes do not die of a task they only push; what kills a pull worker may well be
+        // the task.
         let poison_after = if hold.node.is_none() { self.config.poison_after } else { 0 };
         Failure {
             how,
@@ -186,8 +190,8 @@ impl Reaper {
     }
 }
 
-/// A run that its worker lost, if the change says so. Of a webhook that one of our own nodes lost nothing is known, least of
-/// all that its target is to blame.
+/// A run that its worker lost, if the change says so. Of a webhook that one of our own nodes lost
+/// nothing is known, least of all that its target is to blame.
 fn lost_run<'a>(task: &'a Task, change: &Change) -> Option<EndedRun<'a>> {
     let is_worker = task.hold.as_ref().is_some_and(|hold| hold.node.is_none());
     let is_lost = task.state() == State::Running && !task.position.cancel_requested && is_worker;

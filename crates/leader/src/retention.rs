@@ -1,6 +1,6 @@
 //! Removes what is over: tasks that came to rest long ago, idempotency keys that nobody can be
-//! retrying any more, entries of the workers' ledger that have expired, minutes of the forecast that
-//! are past, and workers that nobody has seen for long.
+//! retrying any more, entries of the workers' ledger that have expired, minutes of the forecast
+//! that are past, and workers that nobody has seen for long.
 //!
 //! The leader runs it, in small steps with a pause after each, so that nobody who works waits for
 //! long. What is removed depends on the clock and on the rows alone: a leader of the past that
@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 /// How much a step removes at the most, of each kind: a few milliseconds' work.
 const STEP: usize = 100;
 
-/// The least pause after a step that was not the last. It is as long as the step took, so that half of the time is the
-/// others'.
+/// The least pause after a step that was not the last. It is as long as the step took, so that half
+/// of the time is the others'.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// How long what is over is kept, and how often it is looked for.

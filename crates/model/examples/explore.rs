@@ -1,5 +1,5 @@
-//! Explores the model by hand: `bug NAME` tells how a planted bug shows, `deep` checks worlds that are too large for
-//! the tests.
+//! Explores the model by hand: `bug NAME` tells how a planted bug shows, `deep` checks worlds that
+//! are too large for the tests.
 
 use std::time::Instant;
 

@@ -9,8 +9,8 @@ pub enum Route {
     Push,
 }
 
-/// The bounds of a world. All that is not bounded here (time, how often and how late something is said) is
-/// unbounded.
+/// The bounds of a world. All that is not bounded here (time, how often and how late something is
+/// said) is unbounded.
 #[derive(Clone, Debug)]
 pub struct Bounds {
     /// The tasks, all submitted at the start.
@@ -61,7 +61,8 @@ impl Bounds {
         Self { redrives: 0, clients: 2, ..Self::life(route) }
     }
 
-    /// One task that expires unless it is started in time, and is poison when a pull worker of it is lost.
+    /// One task that expires unless it is started in time, and is poison when a pull worker of it
+    /// is lost.
     pub fn expiring(route: Route) -> Self {
         Self { expires_in: Some(2), poison_after: 1, crashes: 0, ..Self::life(route) }
     }

@@ -1,7 +1,7 @@
 //! Mistakes that can be planted in the model, to see that the checker finds them.
 //!
-//! The state machine is the real one and cannot be spoilt from here: the bugs are in the store, the settling, the
-//! dispatcher and the reaper around it, where a wrong comparison would be.
+//! The state machine is the real one and cannot be spoilt from here: the bugs are in the store, the
+//! settling, the dispatcher and the reaper around it, where a wrong comparison would be.
 
 use crate::bounds::{Bounds, Route};
 use crate::law::Law;
@@ -32,11 +32,13 @@ pub enum Bug {
     RedriveResetsVersion,
     /// A re-drive leaves the expiry that has passed.
     RedriveKeepsExpiry,
-    /// The reaper takes back at `expires_at <= now + 1`, when the worker still has `now < expires_at`.
+    /// The reaper takes back at `expires_at <= now + 1`, when the worker still has
+    /// `now < expires_at`.
     ExpiryOffByOne,
     /// The reaper writes if the task still runs, whatever the version it read.
     ReaperIgnoresVersion,
-    /// The reaper writes though the hold it judged was extended or detached since, which changes no version.
+    /// The reaper writes though the hold it judged was extended or detached since, which changes no
+    /// version.
     ReaperJudgesStaleHold,
     /// The attempt is counted when it completes and not when it is claimed.
     AttemptCountedAtCompletion,

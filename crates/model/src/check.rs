@@ -35,7 +35,8 @@ pub fn check(protocol: &Protocol) -> Report {
 /// The shortest way to break this law, if there is one.
 pub fn shortest_way(protocol: &Protocol, law: Law) -> Option<Way> {
     let mut shortest: Option<Way> = None;
-    // Of the ways of about one length the checker keeps the last that it meets: it is asked again for a shorter one.
+    // Of the ways of about one length the checker keeps the last that it meets: it is asked again
+    // for a shorter one.
     loop {
         let until = HasDiscoveries::AnyOf(BTreeSet::from([law.sentence()]));
         let shorter = explore(protocol, until, shortest.as_ref().map(Vec::len));

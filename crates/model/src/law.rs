@@ -1,8 +1,8 @@
 //! What must always hold.
 //!
-//! Laws about a step compare the row before with the row after and know who wrote; they are checked at the write, and
-//! what they find stays in the world. Laws that speak of a row alone are checked there too: a row changes only by a
-//! write or by a tick, and a tick breaks none of them.
+//! Laws about a step compare the row before with the row after and know who wrote; they are checked
+//! at the write, and what they find stays in the world. Laws that speak of a row alone are checked
+//! there too: a row changes only by a write or by a tick, and a tick breaks none of them.
 
 use punctual_core::state::State;
 

@@ -1,9 +1,10 @@
 //! That every task comes to rest.
 //!
-//! The checker's own `eventually` does not look at cycles and forgets at joins, so the whole graph is walked here. Two
-//! facts are checked: no run goes on for ever (the graph has no cycle), and wherever a task is unfinished something
-//! fair can happen (see [`Protocol::is_fair`]), so that no run stops there. Together: whatever workers, clients, the
-//! broker and crashes do, a world in which time passes, tasks are taken and the reaper looks comes to rest.
+//! The checker's own `eventually` does not look at cycles and forgets at joins, so the whole graph
+//! is walked here. Two facts are checked: no run goes on for ever (the graph has no cycle), and
+//! wherever a task is unfinished something fair can happen (see [`Protocol::is_fair`]), so that no
+//! run stops there. Together: whatever workers, clients, the broker and crashes do, a world in
+//! which time passes, tasks are taken and the reaper looks comes to rest.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -54,7 +55,8 @@ pub fn walk(protocol: &Protocol) -> Liveness {
     }
 }
 
-/// The worlds, numbered in the order in which they were found. As in the checker, a world is known by its hash.
+/// The worlds, numbered in the order in which they were found. As in the checker, a world is known
+/// by its hash.
 #[derive(Default)]
 struct Graph {
     numbers: HashMap<u64, usize>,
@@ -80,7 +82,8 @@ impl Graph {
         }
     }
 
-    /// What is left, if anything, after everything without a predecessor was taken away, again and again.
+    /// What is left, if anything, after everything without a predecessor was taken away, again and
+    /// again.
     fn on_a_cycle(&self) -> Option<usize> {
         let mut entries = vec![0_usize; self.found.len()];
         for (_, to) in &self.links {

@@ -1,7 +1,8 @@
 //! The real state machine, asked in the model's small numbers.
 //!
-//! Every state change of the model is a [`Change`] that [`transition`] made; this module only turns the question and
-//! the answer into other units. The machine is pure, so each question is put to it once a thread and remembered.
+//! Every state change of the model is a [`Change`] that [`transition`] made; this module only turns
+//! the question and the answer into other units. The machine is pure, so each question is put to it
+//! once a thread and remembered.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

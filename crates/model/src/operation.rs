@@ -1,4 +1,5 @@
-//! Operations that have read a task and not yet written: what a crash loses, and what others get in between of.
+//! Operations that have read a task and not yet written: what a crash loses, and what others get in
+//! between of.
 
 use std::fmt;
 
@@ -115,8 +116,8 @@ impl Protocol {
         if ignored { Guard::StateOnly } else { Guard::Full }
     }
 
-    /// A breaker is open over the task until so many failures were spared. (Who has read another row than this one loses,
-    /// whatever it makes of that.)
+    /// A breaker is open over the task until so many failures were spared. (Who has read another
+    /// row than this one loses, whatever it makes of that.)
     fn failure(&self, row: &Row, cause: Cause, poison_after: u8) -> Happening {
         let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
         let is_under_breaker = row.times_spared() < self.bounds.spared;

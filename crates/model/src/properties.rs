@@ -1,4 +1,5 @@
-//! What the checker is asked: each law, always; and that the world is not so small that the laws hold for nothing.
+//! What the checker is asked: each law, always; and that the world is not so small that the laws
+//! hold for nothing.
 
 use punctual_core::state::State;
 use stateright::Property;

@@ -37,15 +37,15 @@ impl Protocol {
         self.bug == Some(bug)
     }
 
-    /// Whether an action happens sooner or later if it goes on being possible. What workers say, clients and the broker
-    /// owe nobody anything; time passes, somebody takes what is due, the reaper looks, and the server writes what it
-    /// set out to write.
+    /// Whether an action happens sooner or later if it goes on being possible. What workers say,
+    /// clients and the broker owe nobody anything; time passes, somebody takes what is due, the
+    /// reaper looks, and the server writes what it set out to write.
     pub fn is_fair(&self, world: &World, action: &Action) -> bool {
         match action {
             Action::Tick | Action::Write(_) => true,
             Action::Claim { taken, .. } => *taken,
-            // A dispatched task whose time cannot run out any more, because it has been given back as often as the
-            // bounds allow, is one whose message gets through.
+            // A dispatched task whose time cannot run out any more, because it has been given back
+            // as often as the bounds allow, is one whose message gets through.
             Action::Start { task, .. } => !self.may_go_back(&world.rows[*task]),
             Action::Open(Operation { task, what: What::Reap(_), .. }) => self.is_overdue(&world.rows[*task]),
             _ => false,
@@ -104,7 +104,8 @@ impl Protocol {
         row.hold.is_some_and(|hold| hold.of_node) && (row.stand.state == State::Running || self.may_go_back(row))
     }
 
-    /// Time passes; but not for a dispatched task that would be given back once more than the bounds allow.
+    /// Time passes; but not for a dispatched task that would be given back once more than the
+    /// bounds allow.
     fn tick(&self, world: &World) -> Option<World> {
         let stands_still = world.rows.iter().any(|row| {
             let runs_out = row.stand.state == State::Queued && row.hold.is_some_and(|hold| hold.ticks == 1);
@@ -161,7 +162,8 @@ impl Protocol {
                 after.broken.add_unless(false, Law::AnswersTrue);
                 Some(after)
             }
-            // A completion is written without a read first, and that write would have found the task so.
+            // A completion is written without a read first, and that write would have found the
+            // task so.
             Verdict::Answer(_) | Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
             Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, judged: None, what }),
         }
@@ -216,7 +218,8 @@ impl Protocol {
     }
 }
 
-/// Whether a run's hold could be another by the time that the reaper judges it: one that a store shows late.
+/// Whether a run's hold could be another by the time that the reaper judges it: one that a store
+/// shows late.
 fn may_be_extended(row: &Row) -> bool {
     let runs = row.stand.state == State::Running && !row.stand.cancel_requested;
     runs && row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks < hold.deadline)

@@ -1,8 +1,8 @@
 //! A task as the model's store keeps it: what the lease protocol looks at, in small numbers.
 //!
-//! Time is relative: a row says how many ticks are left, and a tick takes one off everywhere. So time never ends and
-//! yet the number of rows is finite. The last fields are not the store's: they remember what was promised, for the
-//! laws to look at.
+//! Time is relative: a row says how many ticks are left, and a tick takes one off everywhere. So
+//! time never ends and yet the number of rows is finite. The last fields are not the store's: they
+//! remember what was promised, for the laws to look at.
 
 use std::fmt;
 
@@ -58,7 +58,8 @@ impl HoldLeft {
         self.deadline = self.deadline.saturating_sub(1);
     }
 
-    /// Whether it is still the hold that was judged, as `punctual_core::state::Judged` tells them apart.
+    /// Whether it is still the hold that was judged, as `punctual_core::state::Judged` tells them
+    /// apart.
     pub(crate) fn is_as(self, judged: HoldLeft) -> bool {
         (self.ticks, self.of_node) == (judged.ticks, judged.of_node)
     }

@@ -1,7 +1,8 @@
-//! What the server does about what a worker says: the rules of `punctual_scheduler::settle`, in the model's terms.
+//! What the server does about what a worker says: the rules of `punctual_scheduler::settle`, in the
+//! model's terms.
 //!
-//! A completion is first written blind, as if the token held the task. Everything else, and a completion that found
-//! nothing to write to, is judged by the task as it is read.
+//! A completion is first written blind, as if the token held the task. Everything else, and a
+//! completion that found nothing to write to, is judged by the task as it is read.
 
 use punctual_core::state::{Position, State};
 

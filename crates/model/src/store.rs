@@ -1,4 +1,5 @@
-//! The model's store: rows, and writes that are conditional exactly as the contract in `punctual_core::store` says.
+//! The model's store: rows, and writes that are conditional exactly as the contract in
+//! `punctual_core::store` says.
 //!
 //! Called by the [`Protocol`]'s actions. A function that answers none has changed nothing.
 
@@ -55,8 +56,8 @@ impl Protocol {
         Some(after)
     }
 
-    /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer tells it the new end
-    /// of its lease. A hold that has run out stays so.
+    /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer
+    /// tells it the new end of its lease. A hold that has run out stays so.
     pub(crate) fn extend(&self, row: &Row, token: Version, detach: bool) -> Option<Row> {
         let Stand { state, version, cancel_requested, .. } = row.stand;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
@@ -138,8 +139,8 @@ impl Protocol {
         HoldLeft { ticks: Bounds::DISPATCH, deadline: Bounds::DISPATCH, of_node: true }
     }
 
-    /// Remembers the token that a run was given, and what its worker was promised: a hold of one of our own nodes is
-    /// good only while the others take that node for alive, which is no promise.
+    /// Remembers the token that a run was given, and what its worker was promised: a hold of one of
+    /// our own nodes is good only while the others take that node for alive, which is no promise.
     fn hand_out(&self, row: &mut Row) {
         row.handed = if self.has(Bug::TokenIsAttempt) { row.stand.attempts } else { row.stand.version };
         row.promised = row.hold.filter(|hold| !hold.of_node).map_or(0, |hold| hold.ticks);

@@ -26,8 +26,8 @@ pub struct World {
 pub enum Action {
     /// Time passes.
     Tick,
-    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung up, the broker refused
-    /// it) the dispatcher goes on to give it back.
+    /// A worker, or the dispatcher, claims a task. If the taker does not get it (the worker hung
+    /// up, the broker refused it) the dispatcher goes on to give it back.
     Claim {
         /// The task.
         task: usize,

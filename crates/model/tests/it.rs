@@ -74,8 +74,9 @@ fn a_late_heartbeat_revives_nothing() {
     assert!(matches!(refused, Some(Action::Beat { detach: false, .. })), "{refused:?} is refused in\n{}", tell(&way));
 }
 
-/// A run is detached from its node while the reaper, on another node, has taken that node for dead and read the task. A
-/// detachment changes no version, but the reaper's write compares the hold too, and is lost.
+/// A run is detached from its node while the reaper, on another node, has taken that node for dead
+/// and read the task. A detachment changes no version, but the reaper's write compares the hold
+/// too, and is lost.
 #[test]
 fn a_detached_run_is_kept_from_a_reaper_that_has_read_it() {
     let beats = beats_that_save(Route::Push);
@@ -89,8 +90,9 @@ fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
     assert!(matches!(beats[..], [Action::Beat { detach: false, .. }]), "{beats:?}");
 }
 
-/// The signs of life on the way on which a reaper that judges a stale hold ends a run that was promised its task; the
-/// protocol as it is goes the same way, and there the reaper's write is lost.
+/// The signs of life on the way on which a reaper that judges a stale hold ends a run that was
+/// promised its task; the protocol as it is goes the same way, and there the reaper's write is
+/// lost.
 fn beats_that_save(route: Route) -> Vec<Action> {
     let bounds = Bounds::life(route);
     let bug = Protocol { bounds: bounds.clone(), bug: Some(Bug::ReaperJudgesStaleHold) };

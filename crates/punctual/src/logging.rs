@@ -1,11 +1,12 @@
 //! The log on stderr. The server never waits for it.
 //!
-//! `serve` starts it before anything else. Lines go through a bounded queue to a thread of their own.
-//! If stderr is stuck and the queue is full, lines are dropped and counted, and the server goes on.
-//! The count is logged as soon as stderr takes lines again.
+//! `serve` starts it before anything else. Lines go through a bounded queue to a thread of their
+//! own. If stderr is stuck and the queue is full, lines are dropped and counted, and the server
+//! goes on. The count is logged as soon as stderr takes lines again.
 //!
-//! `tracing-appender` would save some thirty lines. It does not report the count, so the writer would
-//! still be ours. At the end it prints to stdout if stderr is stuck, which panics if that is closed.
+//! `tracing-appender` would save some thirty lines. It does not report the count, so the writer
+//! would still be ours. At the end it prints to stdout if stderr is stuck, which panics if that is
+//! closed.
 
 use std::io::{self, IsTerminal, Write};
 use std::panic;

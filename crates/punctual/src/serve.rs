@@ -1,9 +1,9 @@
 //! Puts the parts together and runs them: the only place that names adapters.
 //!
-//! The end has an order: nobody claims any more, then the partitions are given up, then what
-//! runs is drained or given back while workers can still settle over HTTP, then the interface
-//! closes, then the store. A part that ends by itself ends the process: a scheduler that quietly lacks
-//! its reaper is worse than one that restarts.
+//! The end has an order: nobody claims any more, then the partitions are given up, then what runs
+//! is drained or given back while workers can still settle over HTTP, then the interface closes,
+//! then the store. A part that ends by itself ends the process: a scheduler that quietly lacks its
+//! reaper is worse than one that restarts.
 
 mod cluster;
 mod inbox;

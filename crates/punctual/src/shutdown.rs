@@ -6,8 +6,8 @@ use tokio_util::sync::CancellationToken;
 /// The exit code of a process that was told twice, as a shell gives it for SIGINT.
 const IMPATIENT: i32 = 130;
 
-/// A token that is cancelled by the first signal. From here on signals do not kill the process; a second one ends it
-/// with code 130, without draining.
+/// A token that is cancelled by the first signal. From here on signals do not kill the process; a
+/// second one ends it with code 130, without draining.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut signals =
         Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };

@@ -1,10 +1,10 @@
 //! Breakers, as this node has them in mind: which are open, and what it has seen since.
 //!
-//! Whoever settles runs says how they ended ([`Circuits::count`]): one short lock for a batch, and no
-//! clock and no store. The dispatcher asks which breakers are open before a lane comes on its board,
-//! and makes probes ([`Circuits::probe`]). In between is the [`BreakerWatch`]: once a second it tells
-//! the store what was counted, opens, closes, and reads what is open. Where breakers are off, all of
-//! this does nothing.
+//! Whoever settles runs says how they ended ([`Circuits::count`]): one short lock for a batch, and
+//! no clock and no store. The dispatcher asks which breakers are open before a lane comes on its
+//! board, and makes probes ([`Circuits::probe`]). In between is the [`BreakerWatch`]: once a second
+//! it tells the store what was counted, opens, closes, and reads what is open. Where breakers are
+//! off, all of this does nothing.
 
 mod open;
 mod watch;
@@ -27,13 +27,14 @@ use tokio::sync::Notify;
 pub use open::OpenSet;
 pub use watch::{BreakerWatch, Config};
 
-/// Runs under open breakers that are kept in mind until the next look; those beyond are not, and a probe among them is
-/// followed by the next one.
+/// Runs under open breakers that are kept in mind until the next look; those beyond are not, and a
+/// probe among them is followed by the next one.
 const MOST_ENDED: usize = 4_096;
 /// What is longer is no host that anybody could reach, and too long for a key of the store.
 const LONGEST_TARGET: usize = 512;
-/// When nothing was there to be a probe, or it was given back, another may be made after this. Where only its queue let
-/// nothing through another lane may be tried at once: whoever asks leaves that queue alone.
+/// When nothing was there to be a probe, or it was given back, another may be made after this.
+/// Where only its queue let nothing through another lane may be tried at once: whoever asks leaves
+/// that queue alone.
 const LOOK_AGAIN_MILLIS: i64 = 1_000;
 
 /// A run that ended.
@@ -113,7 +114,8 @@ impl Circuits {
                 let mut is_under_open = false;
                 for breaker in open.over(run.tenant, run.target) {
                     is_under_open = true;
-                    // Whether the run itself succeeds is not known yet, and that is what a tenant's breaker goes by.
+                    // Whether the run itself succeeds is not known yet, and that is what a tenant's
+                    // breaker goes by.
                     if breaker.key.is_of_tenant() && run.end == RunEnd::Accepted {
                         continue;
                     }
@@ -143,8 +145,8 @@ impl Circuits {
         }
     }
 
-    /// Whether a breaker is open over a lane, as far as this node knows: then a run of it that fails does not use up an
-    /// attempt. Where none is open at all that takes no lock.
+    /// Whether a breaker is open over a lane, as far as this node knows: then a run of it that
+    /// fails does not use up an attempt. Where none is open at all that takes no lock.
     pub fn is_open_over(&self, lane: &LaneKey) -> bool {
         self.is_any_open.load(Ordering::Relaxed) && self.open.read().is_over(lane)
     }
@@ -159,8 +161,8 @@ impl Circuits {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Makes a probe of breakers that are all over the same lane: `claim` is to take one task, and is asked if all of
-    /// them permit it. Empty when they do not.
+    /// Makes a probe of breakers that are all over the same lane: `claim` is to take one task, and
+    /// is asked if all of them permit it. Empty when they do not.
     pub async fn probe(
         &self,
         keys: &[Key],
@@ -189,8 +191,8 @@ impl Circuits {
         Ok(claimed)
     }
 
-    /// Tells which task the probe is, before anybody runs it. If that fails, nobody will know it for the probe, and the
-    /// next one follows.
+    /// Tells which task the probe is, before anybody runs it. If that fails, nobody will know it
+    /// for the probe, and the next one follows.
     async fn name(&self, store: &Arc<dyn Breakers>, keys: &[&Key], next: Timestamp, probe: Result<TaskId, Timestamp>) {
         for key in keys {
             let event = match probe {

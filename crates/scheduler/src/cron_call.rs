@@ -1,5 +1,5 @@
-//! Calls the cron loop, so that it does not wait for its next look: a schedule was written on this node, or a task came to
-//! rest here that a schedule may wait for.
+//! Calls the cron loop, so that it does not wait for its next look: a schedule was written on this
+//! node, or a task came to rest here that a schedule may wait for.
 //!
 //! Losing a call costs a moment and nothing else.
 

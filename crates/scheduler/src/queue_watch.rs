@@ -1,7 +1,8 @@
 //! The loop that refreshes the node's knowledge of queue settings.
 //!
-//! It reads the settings every second, and at once when the store reports a change. A change also wakes
-//! the dispatcher, which may hold lanes back because of a queue. Started by the binary on every node.
+//! It reads the settings every second, and at once when the store reports a change. A change also
+//! wakes the dispatcher, which may hold lanes back because of a queue. Started by the binary on
+//! every node.
 
 use std::sync::Arc;
 use std::time::Duration;

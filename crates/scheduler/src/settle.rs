@@ -157,8 +157,8 @@ impl LeaseSettler {
         self.heartbeats.forget(over.map(|(item, _)| (item.id, item.token)));
     }
 
-    /// Answers heartbeats that come in a flood from the task as it is read. One whose lease does not
-    /// hold any more stays open.
+    /// Answers heartbeats that come in a flood from the task as it is read. One whose lease does
+    /// not hold any more stays open.
     async fn answer_flood(
         &self,
         tenant: &str,
@@ -221,8 +221,8 @@ impl LeaseSettler {
         self.apply(writes, answers).await
     }
 
-    /// Reads the open items' tasks, answers those that need no change, and changes the others. An item
-    /// whose change loses a race stays open for the next round.
+    /// Reads the open items' tasks, answers those that need no change, and changes the others. An
+    /// item whose change loses a race stays open for the next round.
     async fn read_and_settle(
         &self,
         tenant: &str,
@@ -340,8 +340,8 @@ fn lease_end(task: &Task, token: u64, now: Timestamp) -> Option<Timestamp> {
     Some(hold.expires_at).filter(|expires_at| *expires_at > now)
 }
 
-/// The run that a settlement has ended, for its tenant's breaker. The settling worker is the tenant's,
-/// also where a webhook brought it the task.
+/// The run that a settlement has ended, for its tenant's breaker. The settling worker is the
+/// tenant's, also where a webhook brought it the task.
 fn ended_run<'a>(tenant: &'a str, item: &'a Settlement, answer: &SettleResult) -> Option<EndedRun<'a>> {
     let end = match answer {
         Ok(settled) => settled.end?,

@@ -1,5 +1,5 @@
-//! A store that tells the dispatcher what it wrote, so that a fresh task wakes the
-//! right worker at once, and the cron loop of tasks that came to rest. Wraps any store; callers do not notice.
+//! A store that tells the dispatcher what it wrote, so that a fresh task wakes the right worker at
+//! once, and the cron loop of tasks that came to rest. Wraps any store; callers do not notice.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Schedules that tell the dispatcher of the tasks they made, and the cron loop of what was written, so that neither waits
-//! for its next look. Wraps any store; callers do not notice.
+//! Schedules that tell the dispatcher of the tasks they made, and the cron loop of what was
+//! written, so that neither waits for its next look. Wraps any store; callers do not notice.
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! How fast a store is by itself, without HTTP.
 //!
-//! `cargo run --release -p punctual-store --example throughput -- [DIRECTORY | postgres://…] [TASKS]`
+//! ```console
+//! $ cargo run --release -p punctual-store --example throughput -- [DIRECTORY | postgres://…] [TASKS]
+//! ```
 //!
 //! Inserts in batches of a thousand, claims and completes in batches of a thousand (and both
 //! at once from two sides), inserts one by one from 64 callers, and times the reads that are

@@ -11,8 +11,8 @@ use punctual_core::trail::Actor;
 
 use crate::columns::number_column;
 
-/// A claim fails about this many expired tasks at most and leaves the rest to the next claim, so that
-/// its duration is bounded.
+/// A claim fails about this many expired tasks at most and leaves the rest to the next claim, so
+/// that its duration is bounded.
 pub(crate) const MOST_EXPIRED: usize = 1_000;
 
 /// The actor that the trail names for a claimant.

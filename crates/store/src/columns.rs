@@ -93,8 +93,8 @@ pub(crate) fn names_column(names: &[String]) -> String {
     serde_json::to_string(names).expect("invariant: a list of strings can be written")
 }
 
-/// The list of names of a column. An unreadable one is empty: it is what a worker asked for last, and
-/// the worker reports it again.
+/// The list of names of a column. An unreadable one is empty: it is what a worker asked for last,
+/// and the worker reports it again.
 pub(crate) fn names(column: &str) -> Vec<String> {
     serde_json::from_str(column).unwrap_or_default()
 }

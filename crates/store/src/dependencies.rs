@@ -1,4 +1,5 @@
-//! Which parents the tasks of a batch wait for. Pure: the stores look up the ids that this asks for.
+//! Which parents the tasks of a batch wait for. Pure: the stores look up the ids that this asks
+//! for.
 //!
 //! The inserts of both stores call it once the idempotency keys of the batch are known. A replayed
 //! member stands for its first task. A refused member takes along the members that depend on it.
@@ -151,8 +152,8 @@ impl<'a> DependencyBatch<'a> {
         plans
     }
 
-    /// The members that cannot be stored, each with the dependency that is missing. A member that is put
-    /// off anyway is refused only for what a later submission would not change.
+    /// The members that cannot be stored, each with the dependency that is missing. A member that
+    /// is put off anyway is refused only for what a later submission would not change.
     fn refused(&self, known: &HashMap<TaskId, KnownParent>) -> Vec<Option<TaskId>> {
         let mut refused: Vec<Option<TaskId>> = vec![None; self.tasks.len()];
         let mut children: HashMap<usize, Vec<usize>> = HashMap::new();

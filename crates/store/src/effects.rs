@@ -1,8 +1,8 @@
 //! What a write does besides its row: the counts, the forecast and the notes for the resolver.
 //!
 //! Both stores call this for every change, insert and quarantine, and record what it returns. It is
-//! pure, so that the two cannot disagree. Invariant: the counts and the forecast always equal what a
-//! count of all live rows would give (`effects/tests.rs`).
+//! pure, so that the two cannot disagree. Invariant: the counts and the forecast always equal what
+//! a count of all live rows would give (`effects/tests.rs`).
 
 use punctual_core::state::{Change, State};
 use punctual_core::time::Timestamp;
@@ -66,8 +66,8 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// The effects of a change that moved a row from `before` to `after`. One of the two is not looked
-    /// at where the change crosses between the live tasks and the history.
+    /// The effects of a change that moved a row from `before` to `after`. One of the two is not
+    /// looked at where the change crosses between the live tasks and the history.
     pub(crate) fn of(change: &Change, before: LaneInstant, after: LaneInstant) -> Self {
         let ended = change.to.is_final().then_some(change.to);
         Self::new(CountedRow::new(change.from, before), CountedRow::new(change.to, after), ended)
@@ -83,8 +83,8 @@ impl Effects {
         Self::new(None, CountedRow::new(state, at), None)
     }
 
-    /// The effects of moving a live row to the quarantine. Its task will not run, so that it counts as
-    /// failed for others. A state that cannot be read was never counted.
+    /// The effects of moving a live row to the quarantine. Its task will not run, so that it counts
+    /// as failed for others. A state that cannot be read was never counted.
     pub(crate) fn of_quarantine(state: Option<State>, at: LaneInstant) -> Self {
         Self::new(state.and_then(|state| CountedRow::new(state, at)), None, Some(State::Failed))
     }

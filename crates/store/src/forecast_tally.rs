@@ -1,15 +1,16 @@
 //! How a transaction changes the forecast: how many tasks will be due, by lane and minute.
 //!
 //! It is part of the [`TransactionTally`](crate::tally::TransactionTally) and written with it. Only
-//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks which are
-//! due at once cost nothing here.
+//! minutes after the current one are counted (see `punctual_core::forecast`), so that tasks which
+//! are due at once cost nothing here.
 
 use std::collections::BTreeMap;
 
 use punctual_core::forecast::Minute;
 use punctual_core::time::Timestamp;
 
-/// How many tasks came and went, by lane and minute. A tree and no hash: clients choose the minutes.
+/// How many tasks came and went, by lane and minute. A tree and no hash: clients choose the
+/// minutes.
 type MinuteCounts = BTreeMap<(i64, Minute), i64>;
 
 /// The changes of a transaction (see the module).

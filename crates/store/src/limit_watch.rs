@@ -1,4 +1,5 @@
-//! Hints that the limits of queues may allow more: writers leave them, the dispatcher waits for them.
+//! Hints that the limits of queues may allow more: writers leave them, the dispatcher waits for
+//! them.
 //!
 //! Hints are collected until they are asked for. They may be wrong, but none is lost in here.
 

@@ -1,4 +1,5 @@
-//! Counts the tasks that are dispatched before a task. Pure; the explanations of both stores use it.
+//! Counts the tasks that are dispatched before a task. Pure; the explanations of both stores use
+//! it.
 
 use punctual_core::obstacles::Ahead;
 use punctual_core::time::Timestamp;
@@ -51,7 +52,8 @@ impl RankedTask {
         raised.min(MOST_URGENT.max(self.priority))
     }
 
-    /// When a task of this priority must have been due to have the effective priority `wanted` by now.
+    /// When a task of this priority must have been due to have the effective priority `wanted` by
+    /// now.
     fn due_by(&self, priority: u8, wanted: u8) -> Option<i64> {
         let now = self.now.as_millis();
         if wanted <= priority {

@@ -28,8 +28,8 @@ pub(crate) struct TurnRow {
 }
 
 impl TurnRow {
-    /// The row with these columns. A task that was claimed once has begun, also while it waits for a
-    /// retry. An unreadable state counts as begun: the turn stays until the row is in quarantine.
+    /// The row with these columns. A task that was claimed once has begun, also while it waits for
+    /// a retry. An unreadable state counts as begun: the turn stays until the row is in quarantine.
     pub(crate) fn of_columns(state: i64, attempts: i64, has_turn: bool) -> Self {
         let state = State::from_code(state);
         let is_waiting = state == Some(State::Pending);
@@ -65,8 +65,8 @@ pub(crate) enum Chosen {
 }
 
 impl<T: Copy + Eq> KeyTurn<T> {
-    /// The turn as it is stored, with the dead letters that notes named since. `holds` says whether a
-    /// dead letter holds its key.
+    /// The turn as it is stored, with the dead letters that notes named since. `holds` says whether
+    /// a dead letter holds its key.
     pub(crate) fn new(
         head: Option<T>,
         held_by: Option<T>,
@@ -119,8 +119,8 @@ impl<T: Copy + Eq> KeyTurn<T> {
         self.head.filter(|_| self.head_has_turn && !self.is_settled)
     }
 
-    /// The loser could not give up the turn: it has begun meanwhile and keeps it, or it has finished
-    /// and left a note.
+    /// The loser could not give up the turn: it has begun meanwhile and keeps it, or it has
+    /// finished and left a note.
     pub(crate) fn keep(&mut self) {
         self.is_settled = true;
     }

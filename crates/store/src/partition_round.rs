@@ -25,9 +25,9 @@ impl PartitionRound {
         now.plus_millis(number_column(self.ttl_millis))
     }
 
-    /// The rows that change at `now`, by number. `rows` are those of the table, by number and without a
-    /// gap among the first `count`. `members` are the nodes that take part, this one among them. The node
-    /// gives up its partitions beyond the count.
+    /// The rows that change at `now`, by number. `rows` are those of the table, by number and
+    /// without a gap among the first `count`. `members` are the nodes that take part, this one
+    /// among them. The node gives up its partitions beyond the count.
     pub(crate) fn changes(&self, rows: &[Ownership], members: &[NodeId], now: Timestamp) -> Vec<Ownership> {
         let (counted, beyond) = rows.split_at(rows.partition_point(|row| row.partition.number() < self.count));
         let mut changes = rebalance(self.node, counted, members, now, self.expires_at(now));

@@ -77,8 +77,8 @@ pub(crate) struct QueueComplaints(Mutex<HashSet<String>>);
 const COMPLAINTS_MAX: usize = 10_000;
 
 impl QueueComplaints {
-    /// Reads a queue. One whose settings cannot be read is paused until it is set again and resumed:
-    /// without its settings its limits are not known. The other queues go on.
+    /// Reads a queue. One whose settings cannot be read is paused until it is set again and
+    /// resumed: without its settings its limits are not known. The other queues go on.
     pub(crate) fn read(&self, row: QueueRow) -> ReadQueue {
         let (tenant, name, version) = (row.tenant.clone(), row.name.clone(), row.version);
         let since = Timestamp::from_millis(row.paused_at.unwrap_or_default());

@@ -1,9 +1,9 @@
 //! The cursor of the reviews: which tasks held behind dead letters are checked next. Pure.
 //!
 //! A review of the resolver checks one page of held ordering keys and one page of dead letters that
-//! hold their children. The next review continues behind it. When a queue stops holding, the resolver
-//! checks everything from the front, one page per step: a *round*. The round is kept in memory only;
-//! after a crash the reviews find what it had left.
+//! hold their children. The next review continues behind it. When a queue stops holding, the
+//! resolver checks everything from the front, one page per step: a *round*. The round is kept in
+//! memory only; after a crash the reviews find what it had left.
 
 /// The key and the dead letter behind which the next page begins. None: there is nothing behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

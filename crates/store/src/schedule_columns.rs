@@ -1,4 +1,5 @@
-//! How schedules and what became of their instants are spelled in columns, whatever the database: what the stores share.
+//! How schedules and what became of their instants are spelled in columns, whatever the database:
+//! what the stores share.
 
 use punctual_core::forecast::{Upcoming, UpcomingPage};
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -117,7 +118,8 @@ pub(crate) struct UpcomingColumns {
     pub reserved: i64,
 }
 
-/// A page of schedules that will fire, of which `limit` were asked for; one that cannot be read stops no other.
+/// A page of schedules that will fire, of which `limit` were asked for; one that cannot be read
+/// stops no other.
 pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> UpcomingPage {
     let next = columns.last().filter(|_| columns.len() >= limit).map(|last| last.name.clone());
     let schedules = columns.into_iter().filter_map(|of| {
@@ -163,7 +165,8 @@ impl<'a> RecordColumns<'a> {
         Self {
             instant: record.instant.as_millis(),
             decided_at: advance.now.as_millis(),
-            // What waits keeps the task that it will be, if somebody knows it by a key, and the key.
+            // What waits keeps the task that it will be, if somebody knows it by a key, and the
+            // key.
             task_id: fired.map(|fired| fired.task.id).or(promised.map(|asked| asked.task)).map(TaskId::uuid),
             covers_until: record.covers.map(|covers| covers.until.as_millis()),
             covers_at_least: record.covers.map(|covers| number_column(covers.at_least)),

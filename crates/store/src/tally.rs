@@ -1,8 +1,8 @@
 //! How a transaction changes the counts of live tasks, by lane and state.
 //!
-//! The writers of both stores keep one in memory while a transaction lasts and write it into `counts`
-//! at the end: one row per lane and state that changed, however many tasks moved. So the counts are
-//! as durable and as exact as the tasks, and reading them is cheap.
+//! The writers of both stores keep one in memory while a transaction lasts and write it into
+//! `counts` at the end: one row per lane and state that changed, however many tasks moved. So the
+//! counts are as durable and as exact as the tasks, and reading them is cheap.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -53,8 +53,8 @@ impl TransactionTally {
         }
     }
 
-    /// Counts `tasks` expected tasks of a lane, or takes them back, so that the depth of their queue
-    /// includes them before they are written.
+    /// Counts `tasks` expected tasks of a lane, or takes them back, so that the depth of their
+    /// queue includes them before they are written.
     pub(crate) fn expect(&mut self, lane: i64, tasks: i64) {
         self.add(lane, State::Pending, tasks);
     }
@@ -90,8 +90,8 @@ impl TransactionTally {
         self.forecast.clear();
     }
 
-    /// Takes the changes of the transaction: lane, state and number of tasks. The order is fixed, so that
-    /// writers of the same rows do not deadlock.
+    /// Takes the changes of the transaction: lane, state and number of tasks. The order is fixed,
+    /// so that writers of the same rows do not deadlock.
     pub(crate) fn take(&mut self) -> Vec<(i64, u8, i64)> {
         let changed = self.group.drain().filter(|(_, tasks)| *tasks != 0);
         let mut changed: Vec<_> = changed.map(|((lane, state), tasks)| (lane, state, tasks)).collect();
@@ -117,7 +117,8 @@ impl Hasher for PlaceHasher {
     }
 
     fn write_i64(&mut self, lane: i64) {
-        // An odd constant with its ones spread evenly; the rotation brings the mixed upper bits down.
+        // An odd constant with its ones spread evenly; the rotation brings the mixed upper bits
+        // down.
         self.0 = (self.0.rotate_left(5) ^ lane.cast_unsigned()).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(26);
     }
 

@@ -62,7 +62,8 @@ async fn what_was_acknowledged_survives_a_kill() {
     }
 }
 
-/// Takes in a line such as `stored task_…` or `completed task_…`; the test runner has lines of its own.
+/// Takes in a line such as `stored task_…` or `completed task_…`; the test runner has lines of its
+/// own.
 fn remember(line: &str, stored: &mut BTreeSet<TaskId>, completed: &mut BTreeSet<TaskId>) {
     for (word, ids) in [("stored ", stored), ("completed ", completed)] {
         if let Some((_, list)) = line.split_once(word) {

@@ -1,8 +1,8 @@
 //! Dependencies between the tasks of one batch: cycles, and tasks that depend on a refused one.
 //!
 //! Called by `POST /v1/tasks/batch` after each task was checked by itself. Invariant: the accepted
-//! tasks have no cycle, and none of them depends on a refused task of the batch. Linear in the number
-//! of dependencies.
+//! tasks have no cycle, and none of them depends on a refused task of the batch. Linear in the
+//! number of dependencies.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -16,8 +16,9 @@ use crate::{ErrorCode, SubmissionError};
 /// The most members of a cycle that an error lists; it counts the others.
 const LISTED_MAX: usize = 10;
 
-/// Refuses the members of cycles, and then every task that depends on a refused one. `members` has a
-/// task or an error of the caller for each position, and `ids` the id that the task has or would have.
+/// Refuses the members of cycles, and then every task that depends on a refused one. `members` has
+/// a task or an error of the caller for each position, and `ids` the id that the task has or would
+/// have.
 pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask, E>], ids: &[TaskId]) {
     let Some(graph) = Graph::of(members, ids) else { return };
     for cycle in graph.cycles() {
@@ -83,8 +84,8 @@ impl Graph {
         any.then_some(graph)
     }
 
-    /// The sets of members that all depend on each other, each sorted: strongly connected components,
-    /// after Tarjan. It does not recurse, since a cycle may be as long as a batch.
+    /// The sets of members that all depend on each other, each sorted: strongly connected
+    /// components, after Tarjan. It does not recurse, since a cycle may be as long as a batch.
     fn cycles(&self) -> Vec<Vec<usize>> {
         const UNSEEN: usize = usize::MAX;
         let count = self.parents.len();

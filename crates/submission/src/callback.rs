@@ -15,7 +15,8 @@ use crate::fields::Faults;
 type Headers = BTreeMap<String, String>;
 
 impl Faults {
-    /// The route of a task and its callback. `allowed` lists the special networks that it may be in.
+    /// The route of a task and its callback. `allowed` lists the special networks that it may be
+    /// in.
     pub fn callback(
         &mut self,
         url: Option<String>,

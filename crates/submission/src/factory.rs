@@ -1,8 +1,9 @@
-//! Makes tasks of submissions that were stored before: by a schedule's owner, or by SQL in the inbox.
+//! Makes tasks of submissions that were stored before: by a schedule's owner, or by SQL in the
+//! inbox.
 //!
-//! Called by the cron loop and the API for occurrences of schedules, and by the node that empties the
-//! inbox. The rules are those of every other submission, with the queue settings of this moment. The
-//! submitter is gone by then, so an error becomes one line of text for the operator.
+//! Called by the cron loop and the API for occurrences of schedules, and by the node that empties
+//! the inbox. The rules are those of every other submission, with the queue settings of this
+//! moment. The submitter is gone by then, so an error becomes one line of text for the operator.
 
 use punctual_client as wire;
 use punctual_core::ids::{NodeId, TaskId};
@@ -43,7 +44,8 @@ impl TaskFactory {
     pub fn of_occurrence(&self, schedule: &Schedule, firing: Firing) -> Result<NewTask, String> {
         let Firing { instant, execute_at, now } = firing;
         let task = self.check(&schedule.tenant, now, schedule.definition.task.get())?;
-        // The queue's jitter was added to a task that is due now; it moves along with the due instant.
+        // The queue's jitter was added to a task that is due now; it moves along with the due
+        // instant.
         let spread = task.due_at.millis_since(task.execute_at);
         let trail = By { now, node: self.node, actor: Actor::Schedule }.scheduled(instant);
         let body = Body { schedule_id: Some(schedule.id), ..task.body };

@@ -1,8 +1,8 @@
 //! The digest that identifies a repeated submission.
 //!
 //! It covers the meaning and not the bytes: blanks, the order of keys and defaults that are written
-//! out make no difference. A delay stays a delay, or no retry of a request would ever match. Numbers
-//! in the payload count as they are written: two of them may differ where doubles do not.
+//! out make no difference. A delay stays a delay, or no retry of a request would ever match.
+//! Numbers in the payload count as they are written: two of them may differ where doubles do not.
 //!
 //! Invariant: the digest of a submission never changes, since keys of earlier versions are stored.
 
@@ -34,7 +34,8 @@ pub struct Meaning<'a> {
     pub body: &'a Body,
 }
 
-/// The digested fields. Their order is fixed: digests of earlier versions are compared with new ones.
+/// The digested fields. Their order is fixed: digests of earlier versions are compared with new
+/// ones.
 #[derive(Serialize)]
 struct Digested<'a> {
     kind: &'a str,

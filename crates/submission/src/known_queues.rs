@@ -1,7 +1,7 @@
 //! The settings of queues, as this node knows them.
 //!
-//! A submission takes its queue's defaults from here. `QueueWatch` of the scheduler refreshes it every
-//! second. Claims do not use it: the store enforces a queue's limits itself.
+//! A submission takes its queue's defaults from here. `QueueWatch` of the scheduler refreshes it
+//! every second. Claims do not use it: the store enforces a queue's limits itself.
 
 use std::collections::HashMap;
 use std::sync::Arc;

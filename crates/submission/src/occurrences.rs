@@ -1,11 +1,11 @@
-//! Carries out the plan of a schedule: ends the tasks that are in the way, makes the tasks that fire,
-//! and puts everything into one advance for the store.
+//! Carries out the plan of a schedule: ends the tasks that are in the way, makes the tasks that
+//! fire, and puts everything into one advance for the store.
 //!
 //! Called by the leader's cron loop, and by the API's `trigger`, `backfill`, `resume` and edits.
 //! Invariant: a schedule is written only by
 //! [`Schedules::advance`](punctual_core::schedules::Schedules::advance), on the condition that its
-//! revision is still the one that was read. A process that dies after it ended tasks and before that
-//! write has done what the next check would do first.
+//! revision is still the one that was read. A process that dies after it ended tasks and before
+//! that write has done what the next check would do first.
 
 use std::sync::Arc;
 
@@ -167,8 +167,8 @@ impl Occurrences {
         Ok(FiredTask { task: Box::new(task), watched: snapshot.schedule.watches() })
     }
 
-    /// Asks tasks to stop, and ends others at once. False if one of the latter changed meanwhile; none
-    /// if another node leads.
+    /// Asks tasks to stop, and ends others at once. False if one of the latter changed meanwhile;
+    /// none if another node leads.
     async fn end(
         &self,
         lease: Option<&Lease>,
@@ -201,7 +201,8 @@ impl Occurrences {
 /// The reason of an occurrence whose task cannot be submitted.
 pub const TASK_REFUSED: &str = "task_refused";
 
-/// The changes that ask a task to stop or, with `at_once`, end it whatever its worker reports later.
+/// The changes that ask a task to stop or, with `at_once`, end it whatever its worker reports
+/// later.
 fn ending(task: &Task, at_once: bool, by: &By<'_>) -> Vec<Change> {
     let mut position = task.position;
     let mut steps = Vec::new();

@@ -17,8 +17,8 @@ use crate::TaskValidator;
 use crate::fields::Faults;
 
 impl TaskValidator<'_> {
-    /// The task with its queue's defaults. `policy` has the retry fields that the submitter gave, and
-    /// `has_timeout` says whether it gave a timeout.
+    /// The task with its queue's defaults. `policy` has the retry fields that the submitter gave,
+    /// and `has_timeout` says whether it gave a timeout.
     pub(crate) fn with_queue_defaults(
         &self,
         mut task: NewTask,
@@ -68,10 +68,10 @@ const GROUPS_MIN: usize = 64;
 /// … and the most tasks of such a group.
 const GROUP_MAX: usize = 16;
 
-/// Gives the tasks of a batch that are spread over the same time their due instants in batch order, in
-/// small groups. The spread stays as even as it was. A claim then finds its rows side by side: rows are
-/// stored in submission order, and a page that is read and written for each of its rows costs six times
-/// as much.
+/// Gives the tasks of a batch that are spread over the same time their due instants in batch order,
+/// in small groups. The spread stays as even as it was. A claim then finds its rows side by side:
+/// rows are stored in submission order, and a page that is read and written for each of its rows
+/// costs six times as much.
 pub fn keep_order<E>(tasks: &mut [Result<NewTask, E>]) {
     let is_spread = |task: &NewTask| task.due_at != task.execute_at;
     if !tasks.iter().flatten().any(is_spread) {
@@ -178,7 +178,8 @@ mod tests {
             let late = usize::try_from(task.due_at.millis_since(AT)).unwrap();
             counts[late / (5_000 / BUCKETS)] += 1;
         }
-        // Chi-square with 19 degrees of freedom: 43.8 is passed once in a thousand, 60 once in four million.
+        // Chi-square with 19 degrees of freedom: 43.8 is passed once in a thousand, 60 once in four
+        // million.
         let expected = TASKS / 20;
         let chi_square = counts.iter().map(|count| (count - expected).pow(2)).sum::<i64>() / expected;
         assert!(chi_square < 60, "{chi_square}: {counts:?}");

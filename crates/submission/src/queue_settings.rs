@@ -1,7 +1,7 @@
 //! The rules of a queue's settings.
 //!
-//! Called by `PUT /v1/queues/{name}`. Invariant: the defaults that a queue gives to its tasks obey the
-//! rules of the tasks themselves.
+//! Called by `PUT /v1/queues/{name}`. Invariant: the defaults that a queue gives to its tasks obey
+//! the rules of the tasks themselves.
 
 use std::ops::RangeInclusive;
 

@@ -1,8 +1,8 @@
 //! Checks a schedule that its owner sent, and makes the definition that is stored. Pure: the caller
 //! gives the time.
 //!
-//! Called by the routes that create, replace, edit and preview schedules. Invariant: one call reports
-//! every fault, and the task of a schedule that passes could be submitted now.
+//! Called by the routes that create, replace, edit and preview schedules. Invariant: one call
+//! reports every fault, and the task of a schedule that passes could be submitted now.
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};

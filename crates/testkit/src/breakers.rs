@@ -15,7 +15,8 @@ use crate::store::{StoreFactory, StoreFixture};
 const TENANT: &str = "acme";
 const TARGET: &str = "https://example.com:443";
 
-/// Stamps the suite over what `$factory` (an expression that gives a `StoreFactory` with a fresh place) opens.
+/// Stamps the suite over what `$factory` (an expression that gives a `StoreFactory` with a fresh
+/// place) opens.
 #[macro_export]
 macro_rules! breakers_conformance {
     ($factory:expr) => {

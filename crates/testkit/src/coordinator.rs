@@ -194,7 +194,8 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     assert!(acquire(&coordinator, "leader", a).await.is_some());
 }
 
-/// Whoever asks is told who holds the lease and in which term, and nobody once it has run out or was given up.
+/// Whoever asks is told who holds the lease and in which term, and nobody once it has run out or
+/// was given up.
 pub async fn the_holder_is_told_to_everybody(factory: &dyn CoordinatorFactory) {
     let coordinator = factory.open().await;
     let (a, b) = (NodeId::random(), NodeId::new(u64::MAX >> 1));

@@ -5,7 +5,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two looks: short beside anything that a test measures, long enough not to load the machine.
+/// Between two looks: short beside anything that a test measures, long enough not to load the
+/// machine.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Probes until the answer is `Ok`, and panics with the last `Err` once `within` has passed.
@@ -14,7 +15,8 @@ pub async fn eventually<T>(what: &str, within: Duration, probe: impl AsyncFnMut(
     found.unwrap_or_else(|seen| panic!("{what}: not within {within:?}; last seen: {seen}"))
 }
 
-/// Probes until the answer is `Ok`, and returns the last `Err` once `within` has passed: for those who judge it themselves.
+/// Probes until the answer is `Ok`, and returns the last `Err` once `within` has passed: for those
+/// who judge it themselves.
 pub async fn look<T, E>(within: Duration, mut probe: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,6 @@
 //! The conformance suite of [`punctual_core::forecast`]: each sentence of its contract is a
-//! function here of the same name, and beside them stand random histories against a count of what waits.
+//! function here of the same name, and beside them stand random histories against a count of what
+//! waits.
 
 mod random;
 
@@ -60,7 +61,8 @@ async fn counted(fixture: &StoreFixture<'_>) -> Vec<(i64, u64)> {
     of_tenant(fixture, TENANT).await
 }
 
-/// One at a time, many at once, with keys and without, of any lane; and what a schedule made for later.
+/// One at a time, many at once, with keys and without, of any lane; and what a schedule made for
+/// later.
 pub async fn a_waiting_task_counts_in_the_minute_it_is_due(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(counted(&fixture).await, []);

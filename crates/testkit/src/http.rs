@@ -257,12 +257,14 @@ impl RawReply {
     }
 }
 
-/// Sends `request` byte for byte on a connection of its own; `None` when it is closed without an answer.
+/// Sends `request` byte for byte on a connection of its own; `None` when it is closed without an
+/// answer.
 pub async fn raw(address: &str, request: impl AsRef<[u8]>) -> Option<RawReply> {
     upload(address, request, b"", 0).await
 }
 
-/// Sends `head`, then `chunk` as many times as told or until nobody reads on, and reads the answer beside it.
+/// Sends `head`, then `chunk` as many times as told or until nobody reads on, and reads the answer
+/// beside it.
 pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: usize) -> Option<RawReply> {
     let stream =
         TcpStream::connect(address).await.unwrap_or_else(|error| panic!("no connection to {address}: {error}"));

@@ -205,8 +205,8 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
         fixture.insert_one(other).await;
     }
     assert_eq!(ahead(&fixture, &own, 100).await, (6, false));
-    // What is more urgent goes first whenever it was due; one that waits for its turn does not, and whoever gets its turn
-    // is due from then on.
+    // What is more urgent goes first whenever it was due; one that waits for its turn does not, and
+    // whoever gets its turn is due from then on.
     fixture.insert_one(task().priority(6).due(at(-1))).await;
     fixture.insert((0..4).map(|n| keyed(n - 20).build()).collect()).await;
     fixture.resolve().await;
@@ -219,7 +219,8 @@ pub async fn due_tasks_before_a_task_are_counted(factory: &dyn StoreFactory) {
     assert_eq!(ahead(&fixture, &own, 100).await, (4, false));
     fixture.advance(1);
     let last = fixture.insert_one(task().due(at(1))).await;
-    // All that is due and not in hands, but for what is less urgent: whoever got its turn is among them now.
+    // All that is due and not in hands, but for what is less urgent: whoever got its turn is among
+    // them now.
     assert_eq!(ahead(&fixture, &last, 100).await, (9, false));
 }
 

@@ -1,5 +1,5 @@
-//! The conformance suite of the partitions of [`punctual_core::coordinator::Coordinator`]: each sentence of its
-//! contract is a function here of the same name.
+//! The conformance suite of the partitions of [`punctual_core::coordinator::Coordinator`]: each
+//! sentence of its contract is a function here of the same name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,7 +36,8 @@ macro_rules! partitions_conformance {
     };
 }
 
-/// Its first turn gives it every partition, by number, until the time is over; what was never owned is not told.
+/// Its first turn gives it every partition, by number, until the time is over; what was never owned
+/// is not told.
 pub async fn a_lone_node_owns_everything(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(ownership(&fixture).await, []);
@@ -69,7 +70,8 @@ pub async fn a_turn_renews_what_a_node_owns(factory: &dyn StoreFactory) {
     }
 }
 
-/// Whoever has more than its share gives it up at its next turn, and the newcomer takes that and nothing else.
+/// Whoever has more than its share gives it up at its next turn, and the newcomer takes that and
+/// nothing else.
 pub async fn a_newcomer_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, c] = nodes();
@@ -110,7 +112,8 @@ pub async fn what_a_silent_node_owned_is_taken(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, a).await.len(), usize::from(COUNT / 2));
 }
 
-/// It is nobody's from then on, and the others take it at their next turn; only its own, and twice is no fault.
+/// It is nobody's from then on, and the others take it at their next turn; only its own, and twice
+/// is no fault.
 pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, stranger] = nodes();
@@ -131,7 +134,8 @@ pub async fn a_leaving_node_frees_what_it_owned(factory: &dyn StoreFactory) {
     assert_eq!(turn(&fixture, b).await.len(), usize::from(COUNT), "what was its own once is not any more");
 }
 
-/// After every change of hands the term is greater, be it given up, left, run out or a restart; never otherwise.
+/// After every change of hands the term is greater, be it given up, left, run out or a restart;
+/// never otherwise.
 pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     let mut last: BTreeMap<Partition, (u64, Option<NodeId>)> = BTreeMap::new();
@@ -171,7 +175,8 @@ pub async fn terms_grow_with_every_new_owner(factory: &dyn StoreFactory) {
     assert!(before.iter().zip(&again).all(|(before, again)| again.term > before.term));
 }
 
-/// Nodes that come, stay silent, leave and come back, all at once: one owner for every term of every partition.
+/// Nodes that come, stay silent, leave and come back, all at once: one owner for every term of
+/// every partition.
 pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let together = Arc::new(Barrier::new(6));
@@ -210,7 +215,8 @@ pub async fn nobody_owns_what_another_owns(factory: &dyn StoreFactory) {
     assert_eq!(numbers(&told), (0..16).map(Partition::new).collect::<Vec<_>>());
 }
 
-/// More partitions are shared out like those before; what is beyond a smaller count is given up, and nobody's share.
+/// More partitions are shared out like those before; what is beyond a smaller count is given up,
+/// and nobody's share.
 pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let [a, b, _] = nodes();
@@ -234,8 +240,9 @@ pub async fn another_count_is_balanced_anew(factory: &dyn StoreFactory) {
     assert_eq!(take(b, 0).await, Vec::<u16>::new(), "of none there is nothing to own");
 }
 
-/// Whoever opens the store gets its share of what is there, whether the process before has left or not: at once if the
-/// store belongs to one process at a time, and otherwise when the time of the one before is over.
+/// Whoever opens the store gets its share of what is there, whether the process before has left or
+/// not: at once if the store belongs to one process at a time, and otherwise when the time of the
+/// one before is over.
 pub async fn a_restarted_process_gets_its_share(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     turn(&fixture, fixture.node).await;

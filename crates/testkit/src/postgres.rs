@@ -37,7 +37,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 /// How long one attempt to connect may take: a server that answers at all answers sooner.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// What all servers are set to. In the file rather than on the command line, so that every tool sees it.
+/// What all servers are set to. In the file rather than on the command line, so that every tool
+/// sees it.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 unix_socket_directories = ''
@@ -77,8 +78,8 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// A fresh server that does not sync its files, and keeps them in memory where there is room: quick, for small data, and
-    /// safe from everything but a crash of the machine.
+    /// A fresh server that does not sync its files, and keeps them in memory where there is room:
+    /// quick, for small data, and safe from everything but a crash of the machine.
     pub async fn start() -> Self {
         Self::fresh(Files::Cheap).await
     }
@@ -88,7 +89,8 @@ impl Postgres {
         Self::fresh(Files::Durable).await
     }
 
-    /// A fresh server that was not made from the same template as the others, which all have its system identifier.
+    /// A fresh server that was not made from the same template as the others, which all have its
+    /// system identifier.
     pub async fn unlike_the_others() -> Self {
         let mut server = blocking(move || {
             let server = Self::home(Binaries::find(), Files::Cheap);
@@ -137,7 +139,8 @@ impl Postgres {
         self.binaries.own(&file);
     }
 
-    /// Starts a server that was stopped or killed, on the same data and port, and waits until it can be connected to.
+    /// Starts a server that was stopped or killed, on the same data and port, and waits until it
+    /// can be connected to.
     pub async fn start_again(&mut self) {
         assert!(self.postmaster.is_none(), "the server runs");
         let log = File::options().create(true).append(true).open(self.log_file()).expect("the log can be opened");
@@ -216,7 +219,8 @@ pub async fn connect(url: &str) -> Client {
     try_connect(url).await.unwrap_or_else(|error| panic!("{url}: {error}"))
 }
 
-/// Executes statements, separated by semicolons, on a connection of their own, and returns the rows of all of them as text.
+/// Executes statements, separated by semicolons, on a connection of their own, and returns the rows
+/// of all of them as text.
 pub async fn execute(url: &str, sql: &str) -> Vec<Vec<Option<String>>> {
     let answered = connect(url).await.simple_query(sql).await;
     let messages = answered.unwrap_or_else(|error| panic!("{sql}: {error:?}"));
@@ -236,7 +240,8 @@ async fn try_connect(url: &str) -> Result<Client, String> {
     Ok(client)
 }
 
-/// The system's directory in memory, if it has one with room for a few servers: containers often have next to none.
+/// The system's directory in memory, if it has one with room for a few servers: containers often
+/// have next to none.
 fn roomy_memory() -> Option<PathBuf> {
     const ROOM_IN_KB: u64 = 4 * 1024 * 1024;
     let memory = PathBuf::from("/dev/shm");

@@ -22,7 +22,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(30);
 /// The line that says that a server is ready, up to its address.
 const READY: &str = "listening on ";
 
-/// How to start `punctual serve`: may be started many times, one after the other, on the same directory.
+/// How to start `punctual serve`: may be started many times, one after the other, on the same
+/// directory.
 #[derive(Clone, Debug)]
 pub struct Serve {
     under: Vec<OsString>,
@@ -53,8 +54,8 @@ impl Serve {
         self
     }
 
-    /// Has it started by another program, given with its arguments, that becomes the server (as `env` or `nsenter` do):
-    /// a signal to the process must reach the server.
+    /// Has it started by another program, given with its arguments, that becomes the server (as
+    /// `env` or `nsenter` do): a signal to the process must reach the server.
     #[must_use]
     pub fn under<W: Into<OsString>>(mut self, starter: impl IntoIterator<Item = W>) -> Self {
         self.under = starter.into_iter().map(Into::into).collect();
@@ -224,7 +225,8 @@ impl Process {
         self.stderr.text()
     }
 
-    /// Waits for a line on stdout that begins with `prefix`; panics when the process ends without one.
+    /// Waits for a line on stdout that begins with `prefix`; panics when the process ends without
+    /// one.
     pub async fn line(&mut self, prefix: &str, within: Duration) -> String {
         let begun = Instant::now();
         eventually(&format!("a line {prefix:?}"), within, async || {
@@ -247,7 +249,8 @@ impl Process {
 
     /// Sends a signal by its name: `TERM`, `INT`, `STOP`, `CONT`.
     pub fn signal(&self, name: &str) {
-        // The shell's own kill: there is a `sh` wherever these tests run, and no unsafe code is needed.
+        // The shell's own kill: there is a `sh` wherever these tests run, and no unsafe code is
+        // needed.
         let script = format!("kill -{name} {}", self.id());
         let sent = Command::new("sh").args(["-c", &script]).status().expect("sh runs");
         assert!(sent.success(), "{script} failed: {sent}");
@@ -274,7 +277,8 @@ impl Process {
     /// The processor time it has used so far, to the hundredth of a second.
     pub fn processor_time(&self) -> Duration {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).expect("the process is alive");
-        // The name, the second field, is in brackets and may hold anything; utime and stime are the 14th and 15th.
+        // The name, the second field, is in brackets and may hold anything; utime and stime are the
+        // 14th and 15th.
         let (_, fields) = stat.rsplit_once(')').expect("invariant: the name is in brackets");
         let ticks: u64 =
             fields.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap_or(0)).sum();

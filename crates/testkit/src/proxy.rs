@@ -1,4 +1,5 @@
-//! A TCP proxy that misbehaves as a test tells it to: between the product and a server that it needs.
+//! A TCP proxy that misbehaves as a test tells it to: between the product and a server that it
+//! needs.
 //!
 //! It passes everything on until it is told otherwise: cuts connections, refuses new ones, lets
 //! bytes vanish in one direction or both, delays them, or leads elsewhere. One that knows that
@@ -55,7 +56,8 @@ impl FaultProxy {
         Self::with(server, Protocol::Any)
     }
 
-    /// Starts one on a free port, before a PostgreSQL server: it can cut commits, unless the connection is encrypted.
+    /// Starts one on a free port, before a PostgreSQL server: it can cut commits, unless the
+    /// connection is encrypted.
     pub fn before_postgres(server: SocketAddr) -> Self {
         Self::with(server, Protocol::Postgres)
     }
@@ -121,8 +123,8 @@ impl FaultProxy {
         self.shared.sees(|status| status.listening).await;
     }
 
-    /// Passes nothing on any more in one direction, not even the end of a connection, as a network does that has lost its
-    /// way. Connections stay open, and new ones are accepted.
+    /// Passes nothing on any more in one direction, not even the end of a connection, as a network
+    /// does that has lost its way. Connections stay open, and new ones are accepted.
     pub fn stall(&self, way: Way) {
         self.shared.order(|orders| *orders.stalled(way) = true);
     }
@@ -141,12 +143,14 @@ impl FaultProxy {
         });
     }
 
-    /// Holds everything back for this long, in each direction; about a megabyte of a connection can be on its way at once.
+    /// Holds everything back for this long, in each direction; about a megabyte of a connection can
+    /// be on its way at once.
     pub fn delay(&self, by: Duration) {
         self.shared.order(|orders| orders.delay = by);
     }
 
-    /// Cuts the connection over which the next `COMMIT` comes; called twice, the next two, and so on.
+    /// Cuts the connection over which the next `COMMIT` comes; called twice, the next two, and so
+    /// on.
     pub fn cut_next_commit(&self, cut: CutCommit) {
         assert_eq!(self.shared.protocol, Protocol::Postgres, "only a proxy before PostgreSQL knows a commit");
         self.shared.armed().push_back(cut);
@@ -277,8 +281,8 @@ async fn serve(first: std::net::TcpListener, port: &Port, shared: &Arc<Shared>) 
     }
 }
 
-/// Waits until connections are refused: a child of the test that is just being started holds a copy of the listener until
-/// it has become its program.
+/// Waits until connections are refused: a child of the test that is just being started holds a copy
+/// of the listener until it has become its program.
 async fn is_refused(port: &Port) {
     eventually("connections are refused", CLOSED_WITHIN, async || {
         match TcpStream::connect((Ipv4Addr::LOCALHOST, port.number())).await {

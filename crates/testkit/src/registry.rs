@@ -112,8 +112,8 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
     assert_eq!(one(&fixture, "old").await.first_seen_at, at(9), "who was forgotten is new");
 }
 
-/// The first instant stays, everything else is the latest that it said; who was first is first. The instants are the
-/// store's, whatever a node says, and the others are not touched.
+/// The first instant stays, everything else is the latest that it said; who was first is first. The
+/// instants are the store's, whatever a node says, and the others are not touched.
 pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(nodes(&fixture).await, []);
@@ -157,7 +157,8 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
     assert_eq!(nodes(&fixture).await.len(), 3, "a restart forgets nobody");
 }
 
-/// A node is dead when it was last seen before the cutoff, by the store's clock, and lives when it is seen again.
+/// A node is dead when it was last seen before the cutoff, by the store's clock, and lives when it
+/// is seen again.
 pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(1), NodeId::new(u64::MAX >> 1), NodeId::random()];

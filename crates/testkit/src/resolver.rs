@@ -1,5 +1,6 @@
-//! The conformance suite of resolving by [`punctual_core::upkeep::Upkeep`]: each sentence of its contract
-//! is a function here of the same name, and beside them stand random histories against a model.
+//! The conformance suite of resolving by [`punctual_core::upkeep::Upkeep`]: each sentence of its
+//! contract is a function here of the same name, and beside them stand random histories against a
+//! model.
 
 mod children;
 mod keys;

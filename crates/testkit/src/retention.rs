@@ -44,7 +44,8 @@ macro_rules! retention_conformance {
     };
 }
 
-/// Whatever the state it came to rest in, it is gone from every place; and what is removed leaves room for the same again.
+/// Whatever the state it came to rest in, it is gone from every place; and what is removed leaves
+/// room for the same again.
 pub async fn history_past_its_time_goes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = one_of_each_end(&fixture).await;
@@ -177,7 +178,8 @@ pub async fn a_key_may_outlive_its_task(factory: &dyn StoreFactory) {
     created(submit(&fixture, task().key("k", 1)).await);
 }
 
-/// No step removes more than it may, and the steps together remove everything that is past, of every tenant.
+/// No step removes more than it may, and the steps together remove everything that is past, of
+/// every tenant.
 pub async fn minutes_that_are_past_go(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let wish = |number: i64| task().tenant(["a", "b"][usize::from(number % 2 == 0)]).due(at(number * 60_000)).build();
@@ -240,8 +242,8 @@ pub async fn many_steps_find_all_that_is_over(factory: &dyn StoreFactory) {
     assert_eq!(prune_keys(&fixture, at(1), 700).await, 0);
 }
 
-/// Who submits, works and lists while it goes on notices nothing: no call fails, and no page misses or repeats one that
-/// stays.
+/// Who submits, works and lists while it goes on notices nothing: no call fails, and no page misses
+/// or repeats one that stays.
 pub async fn work_goes_on_meanwhile(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let staying = fixture.insert(task().queue("later").due(at(LONG_AFTER)).times(30)).await;

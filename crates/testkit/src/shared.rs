@@ -11,8 +11,9 @@ use std::path::PathBuf;
 
 use rand::RngExt;
 
-/// Below the ports that the system gives to outgoing connections, so that nobody takes one while its server is down,
-/// and no client that tries again and again to connect to a server that is down connects to itself.
+/// Below the ports that the system gives to outgoing connections, so that nobody takes one while
+/// its server is down, and no client that tries again and again to connect to a server that is down
+/// connects to itself.
 const PORTS: std::ops::Range<u16> = 16_000..32_000;
 
 /// The user that this process runs as.
@@ -37,7 +38,8 @@ pub(crate) fn lockable(name: &str) -> File {
     opened.unwrap_or_else(|error| panic!("{} cannot be opened: {error}", path.display()))
 }
 
-/// A loopback port that no other test takes while this is alive, whether anybody listens there or not.
+/// A loopback port that no other test takes while this is alive, whether anybody listens there or
+/// not.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -65,8 +67,8 @@ impl Port {
     }
 }
 
-/// Whether nobody listens there. Asked by connecting: a listener of ours could live on for a moment in a child that is
-/// just being started, and be in the way of the one that the port is for.
+/// Whether nobody listens there. Asked by connecting: a listener of ours could live on for a moment
+/// in a child that is just being started, and be in the way of the one that the port is for.
 fn is_free(port: u16) -> bool {
     let connected = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
     connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)

@@ -59,7 +59,8 @@ impl Sink {
         self.script(path, [answer]);
     }
 
-    /// Answers the hits of a path one after the other in these ways, and all further ones in the last.
+    /// Answers the hits of a path one after the other in these ways, and all further ones in the
+    /// last.
     pub fn script(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
         let answers: VecDeque<Answer> = answers.into_iter().collect();
         assert!(!answers.is_empty(), "a script has at least one answer");
@@ -296,7 +297,8 @@ async fn accept(listener: Listener, book: Arc<Mutex<Book>>) {
     let listener = TcpListener::from_std(listener).expect("a non-blocking listener can be registered");
     loop {
         if let Ok((stream, _)) = listener.accept().await {
-            // An error on a connection is the other side's doing; what counts is what the book says.
+            // An error on a connection is the other side's doing; what counts is what the book
+            // says.
             let book = Arc::clone(&book);
             tokio::spawn(async move { serve(stream, book).await.ok() });
         }

@@ -70,12 +70,12 @@ pub use tokens::*;
 /// A place for data of its own, empty at first, that a store is opened over. Every test makes one.
 #[async_trait]
 pub trait StoreFactory: Send + Sync {
-    /// Opens a store over the data of this place, as the process `node`, with `clock` as the store's clock. The store
-    /// that was opened over it before has been closed.
+    /// Opens a store over the data of this place, as the process `node`, with `clock` as the
+    /// store's clock. The store that was opened over it before has been closed.
     async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database>;
 
-    /// Has the database refuse every new task from now on, or none any more: a write of several things that fails at
-    /// the task, whatever was written before it.
+    /// Has the database refuse every new task from now on, or none any more: a write of several
+    /// things that fails at the task, whatever was written before it.
     async fn refuse_tasks(&self, refused: bool);
 
     /// Damages a row behind the store's back.

@@ -1,6 +1,7 @@
 //! HTTP/1.1 by hand: just enough to read what the other side really sent, byte for byte.
 //!
-//! Used by the sink, which must be able to misbehave, and by requests that no proper client would send.
+//! Used by the sink, which must be able to misbehave, and by requests that no proper client would
+//! send.
 
 use std::io;
 

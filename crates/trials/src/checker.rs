@@ -1,11 +1,13 @@
 //! Judges a history: a pure function from what was seen to the laws that were broken.
 //!
-//! Called by every trial when its server has drained. A file holds a family of laws; most look at one [`Case`], which
-//! is everything that is known about one task, and some at how several tasks stand to each other. The outside view (stamps, tokens, answers) and the server's testimony
-//! (the audit trail) are held against each other, so that neither has to be believed.
+//! Called by every trial when its server has drained. A file holds a family of laws; most look at
+//! one [`Case`], which is everything that is known about one task, and some at how several tasks
+//! stand to each other. The outside view (stamps, tokens, answers) and the server's testimony (the
+//! audit trail) are held against each other, so that neither has to be believed.
 //!
-//! What has no answer may have happened or not: no law is broken by either. Times in the trail are the store's and are
-//! compared exactly; stamps from outside are compared with an allowance for the clocks.
+//! What has no answer may have happened or not: no law is broken by either. Times in the trail are
+//! the store's and are compared exactly; stamps from outside are compared with an allowance for the
+//! clocks.
 
 mod answers;
 mod attempts;

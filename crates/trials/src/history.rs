@@ -58,7 +58,8 @@ impl Stamp {
         self.0.div_euclid(1_000) + CLOCK_ERROR_MILLIS < at.as_millis()
     }
 
-    /// Whether this happened after the server's clock can have shown `at`, if that clock is behind by `lag_millis` at most.
+    /// Whether this happened after the server's clock can have shown `at`, if that clock is behind
+    /// by `lag_millis` at most.
     pub fn surely_after(self, at: Timestamp, lag_millis: i64) -> bool {
         self.0.div_euclid(1_000) - CLOCK_ERROR_MILLIS - lag_millis > at.as_millis()
     }

@@ -1,6 +1,7 @@
 //! A server under trial: one store, one process at a time, killed, frozen and started at will.
 //!
-//! Whoever talks to it watches [`Machine::door`], which holds the address of the living process, or nothing.
+//! Whoever talks to it watches [`Machine::door`], which holds the address of the living process, or
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +22,8 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 /// The line that says that a server is ready, up to its address.
 const READY: &str = "listening on ";
 
-/// The settings of a trial: what is lost is looked for every second, and who is silent for three is dead.
+/// The settings of a trial: what is lost is looked for every second, and who is silent for three is
+/// dead.
 const SETTINGS: [(&str, &str); 7] = [
     ("PUNCTUAL_LEADER__LEASE_SECONDS", "3"),
     ("PUNCTUAL_LEADER__RENEWAL_SECONDS", "1"),
@@ -37,7 +39,8 @@ const SETTINGS: [(&str, &str); 7] = [
 pub struct Machine {
     program: PathBuf,
     name: String,
-    /// The address of the store that it shares with others; none: it has one of its own in its directory.
+    /// The address of the store that it shares with others; none: it has one of its own in its
+    /// directory.
     store: Option<String>,
     breakers: bool,
     bug: Option<Bug>,
@@ -51,7 +54,8 @@ pub struct Machine {
 impl Machine {
     /// A machine with an empty directory and nothing running.
     pub fn new(program: &Path, bug: Option<Bug>, recorder: Recorder) -> Self {
-        // The server runs in a directory of its own, where a relative path would name something else.
+        // The server runs in a directory of its own, where a relative path would name something
+        // else.
         let program = program.canonicalize().unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         Self {
             program,
@@ -73,7 +77,8 @@ impl Machine {
         Self { name: name.into(), store: Some(store.into()), ..self }
     }
 
-    /// The same without circuit breakers, for whoever loses most runs on purpose: one would open and hold back the rest.
+    /// The same without circuit breakers, for whoever loses most runs on purpose: one would open
+    /// and hold back the rest.
     #[must_use]
     pub fn without_breakers(self) -> Self {
         Self { breakers: false, ..self }
@@ -145,7 +150,8 @@ impl Machine {
         asked.unwrap_or_else(|error| format!("{}: {error}", file.display()))
     }
 
-    /// Panics and errors that the servers have logged so far, and their last words if they ended by themselves.
+    /// Panics and errors that the servers have logged so far, and their last words if they ended by
+    /// themselves.
     pub fn complaints(&self) -> &[String] {
         &self.complaints
     }
@@ -155,7 +161,8 @@ impl Machine {
     }
 
     fn listen_to(&mut self, log: &str) {
-        // That a shared store cannot be reached is an error in the log of a node, and none of the node.
+        // That a shared store cannot be reached is an error in the log of a node, and none of the
+        // node.
         let errors = self.store.is_none();
         let bad = |line: &&str| {
             line.contains("panicked") || line.starts_with("punctual:") || errors && line.contains("ERROR")

@@ -1,7 +1,8 @@
 //! Bugs to plant in the product, to see that the trials notice.
 //!
-//! The product runs unchanged on a store that misbehaves: each bug is a `Mischief`, a layer around the real store
-//! that spoils one of its calls. `punctual-planted` is the product with the bug that [`Bug::VARIABLE`] names.
+//! The product runs unchanged on a store that misbehaves: each bug is a `Mischief`, a layer around
+//! the real store that spoils one of its calls. `punctual-planted` is the product with the bug that
+//! [`Bug::VARIABLE`] names.
 //!
 //! Invariant: every bug has a law that must tell of it, and a test that demands it.
 

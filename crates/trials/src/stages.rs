@@ -1,8 +1,9 @@
-//! Situations that every trial goes through once, before the faults begin: what the dice would bring up sooner or later
-//! is brought about here, so that a bug that shows in it is found in every run.
+//! Situations that every trial goes through once, before the faults begin: what the dice would
+//! bring up sooner or later is brought about here, so that a bug that shows in it is found in every
+//! run.
 //!
-//! Each stage has a queue of its own, so that no worker of the load interferes. Nothing is asserted here: the actors do
-//! what clients and workers do, and the checker judges.
+//! Each stage has a queue of its own, so that no worker of the load interferes. Nothing is asserted
+//! here: the actors do what clients and workers do, and the checker judges.
 
 mod leases;
 mod plans;

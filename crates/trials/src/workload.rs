@@ -1,8 +1,9 @@
-//! The load of a trial: submitters, workers, webhook targets and meddlers, all at once and by the dice.
+//! The load of a trial: submitters, workers, webhook targets and meddlers, all at once and by the
+//! dice.
 //!
-//! Everybody draws from a generator seeded by the trial's seed, so a seed repeats who wants what; what the server makes
-//! of it in which order is not repeated. Submitters and meddlers stop when the faults do; workers go on until the trial
-//! is over, so that everything can drain.
+//! Everybody draws from a generator seeded by the trial's seed, so a seed repeats who wants what;
+//! what the server makes of it in which order is not repeated. Submitters and meddlers stop when
+//! the faults do; workers go on until the trial is over, so that everything can drain.
 
 mod meddlers;
 mod submitters;
@@ -142,7 +143,8 @@ fn recent(tasks: &[TaskId], last: usize, dice: &mut StdRng) -> Option<TaskId> {
     Some(tasks[tasks.len() - 1 - back])
 }
 
-/// Waits for a time between nothing and `most`, by the dice: the pace of an actor, not a wait for anything.
+/// Waits for a time between nothing and `most`, by the dice: the pace of an actor, not a wait for
+/// anything.
 async fn dawdle(dice: &mut StdRng, most: Duration) {
     tokio::time::sleep(most.mul_f64(dice.random())).await;
 }

@@ -83,8 +83,8 @@ pub fn judge(result: WebhookResult, now: Timestamp) -> RunOutcome {
     }
 }
 
-/// The same outcome, with up to a tenth added to the delay that a target asked for, so that tasks it
-/// refused together do not return together. `random` is any number.
+/// The same outcome, with up to a tenth added to the delay that a target asked for, so that tasks
+/// it refused together do not return together. `random` is any number.
 pub(crate) fn spread_retry_after(mut outcome: RunOutcome, jitter: Jitter, random: u64) -> RunOutcome {
     if let (RunOutcome::Failed(RunFailure { retry_after_millis: Some(asked), .. }), Jitter::Full) =
         (&mut outcome, jitter)
@@ -142,7 +142,8 @@ fn broken(http_status: Option<u16>, fault: &CallFault) -> RunFailure {
         CallFault::Dns(reason) => ("dns_failed", because("the webhook's host name could not be resolved", reason)),
         CallFault::Tls(reason) => ("tls_failed", because("no secure connection to the webhook", reason)),
         CallFault::Invalid(reason) => ("invalid_response", because("the webhook's answer is not valid HTTP", reason)),
-        // Always the same text: a submitter must not learn from it what answers inside our networks.
+        // Always the same text: a submitter must not learn from it what answers inside our
+        // networks.
         CallFault::Blocked => ("blocked_target", "the webhook's target is in a network that may not be called".into()),
         CallFault::NoTarget => ("invalid_callback", "the task has no callback URL that can be called".into()),
     };

@@ -4,9 +4,9 @@
 //! waiting runs in one call, and then the messages are acknowledged: from now on the task's hold
 //! protects the run, not the broker. [`Executor::run`] is the rest of the run.
 //!
-//! The end has phases, by the clock. First nothing more is received, and what waits in a broker that
-//! ends with this process is given back. When the drain is over, calls are cut off and given back.
-//! Until the flush is over, outcomes are written. Then [`Consumer::run`] returns.
+//! The end has phases, by the clock. First nothing more is received, and what waits in a broker
+//! that ends with this process is given back. When the drain is over, calls are cut off and given
+//! back. Until the flush is over, outcomes are written. Then [`Consumer::run`] returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,11 +100,12 @@ pub struct Report {
     pub given_back: usize,
 }
 
-/// The most runs that are started in one call. Messages that come meanwhile wait for it, and the store
-/// serves a small call before large ones.
+/// The most runs that are started in one call. Messages that come meanwhile wait for it, and the
+/// store serves a small call before large ones.
 const START_MAX: usize = 64;
 
-/// How far this node's clock may be behind the store's when it judges whether it still holds a task.
+/// How far this node's clock may be behind the store's when it judges whether it still holds a
+/// task.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// The worker role (see the module).
@@ -148,7 +149,8 @@ impl Consumer {
         Report { drained, given_back }
     }
 
-    /// Passes every message through the steps of its run: receive, start, run (call, judge, settle).
+    /// Passes every message through the steps of its run: receive, start, run (call, judge,
+    /// settle).
     async fn consume(
         &self,
         subscription: &mut Box<dyn Subscription>,
@@ -187,8 +189,8 @@ impl Consumer {
         ReceivedMessage { delivery, call_slot, target_slot }
     }
 
-    /// Starts the runs in the store, and returns those that started. The other tasks were given back,
-    /// cancelled or started elsewhere.
+    /// Starts the runs in the store, and returns those that started. The other tasks were given
+    /// back, cancelled or started elsewhere.
     async fn start(&self, received: Vec<ReceivedMessage>, phases: &ShutdownPhases) -> Vec<StartedRun> {
         let mut started = Vec::with_capacity(received.len());
         let mut batches = vec![received];
@@ -214,7 +216,8 @@ impl Consumer {
                         one.delivery.ack();
                     }
                 }
-                // Neither the store nor this process is there any more: the reaper takes the tasks back.
+                // Neither the store nor this process is there any more: the reaper takes the tasks
+                // back.
                 Err(GaveUp::OutOfTime) => {}
             }
         }
@@ -306,7 +309,8 @@ impl Consumer {
     }
 }
 
-/// The phases of the end. They follow each other by the clock, so that a call that hangs delays none.
+/// The phases of the end. They follow each other by the clock, so that a call that hangs delays
+/// none.
 struct ShutdownPhases {
     /// Receive nothing more.
     shutdown: CancellationToken,

@@ -1,7 +1,7 @@
 //! One run, step by step: call the target, judge its answer, hand the outcome to the settler.
 //!
-//! The consumer spawns [`Executor::run`] for every task that it has started. Invariant: the slot at the
-//! target is free as soon as the call is over, whatever came of it.
+//! The consumer spawns [`Executor::run`] for every task that it has started. Invariant: the slot at
+//! the target is free as soon as the call is over, whatever came of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -59,7 +59,8 @@ impl Executor {
         drop(call_slot);
     }
 
-    /// Calls the webhook within the task's timeout. None if the worker had to end before the answer.
+    /// Calls the webhook within the task's timeout. None if the worker had to end before the
+    /// answer.
     async fn call(&self, task: &Task) -> Option<WebhookResult> {
         if self.abort.is_cancelled() {
             return None;

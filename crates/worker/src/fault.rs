@@ -36,7 +36,8 @@ pub(crate) fn classify(error: &reqwest::Error) -> CallFault {
     CallFault::Connection(last)
 }
 
-/// The TLS error itself, or inside the I/O errors of a handshake, which do not name it as their source.
+/// The TLS error itself, or inside the I/O errors of a handshake, which do not name it as their
+/// source.
 fn tls_cause<'a>(cause: &'a (dyn Error + 'static)) -> Option<&'a rustls::Error> {
     if let Some(error) = cause.downcast_ref::<rustls::Error>() {
         return Some(error);

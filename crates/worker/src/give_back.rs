@@ -14,8 +14,9 @@ use tokio_util::sync::CancellationToken;
 use crate::consumer::Deps;
 use crate::retry::retry;
 
-/// Gives back those tasks of the messages that are still queued at the message's version; returns how
-/// many. Their attempts are not counted. The reaper finds those that cannot be given back before `stop`.
+/// Gives back those tasks of the messages that are still queued at the message's version; returns
+/// how many. Their attempts are not counted. The reaper finds those that cannot be given back
+/// before `stop`.
 pub(crate) async fn give_back(deps: &Deps, messages: Vec<Message>, stop: &CancellationToken) -> usize {
     let mut by_tenant: BTreeMap<String, Vec<(TaskId, u64)>> = BTreeMap::new();
     for message in messages {

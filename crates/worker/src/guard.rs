@@ -1,8 +1,9 @@
 //! Keeps webhooks out of networks they may not reach.
 //!
-//! The webhook client asks it before every call. A host that is an address is checked before anything
-//! is sent. A host name is resolved here, and the HTTP client gets only addresses that may be called.
-//! It connects to the addresses that were checked, so a name that changes in between gains nothing.
+//! The webhook client asks it before every call. A host that is an address is checked before
+//! anything is sent. A host name is resolved here, and the HTTP client gets only addresses that may
+//! be called. It connects to the addresses that were checked, so a name that changes in between
+//! gains nothing.
 
 use std::io;
 use std::net::SocketAddr;
@@ -123,7 +124,8 @@ mod tests {
     async fn the_resolver_hands_out_nothing_forbidden() {
         let refused = Guard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
         assert!(matches!(refused.err().unwrap().downcast_ref(), Some(ResolveError::Blocked)));
-        // Machines resolve a name with a final dot differently; none of its addresses may be forbidden.
+        // Machines resolve a name with a final dot differently; none of its addresses may be
+        // forbidden.
         let dotted = Guard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
         assert!(dotted.into_iter().flatten().all(|address| !address.ip().is_loopback()));
         let passed = Guard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();

@@ -1,8 +1,8 @@
 //! The worker role: receives the messages of the dispatcher, calls webhooks, and settles the runs.
 //!
 //! A run passes these modules. [`consumer`] receives its message and starts the run in the store.
-//! `executor` has [`webhook`] call the target, if [`guard`] allows it. [`answer`] judges the answer,
-//! and `settler` writes the outcome, in batches.
+//! `executor` has [`webhook`] call the target, if [`guard`] allows it. [`answer`] judges the
+//! answer, and `settler` writes the outcome, in batches.
 
 pub mod answer;
 pub mod consumer;

@@ -5,8 +5,8 @@ use std::time::UNIX_EPOCH;
 use punctual_core::state::MAX_RETRY_AFTER_MILLIS;
 use punctual_core::time::Timestamp;
 
-/// The delay a `Retry-After` header asks for, in milliseconds, at most a day. None unless it is a whole
-/// number of seconds or an HTTP date.
+/// The delay a `Retry-After` header asks for, in milliseconds, at most a day. None unless it is a
+/// whole number of seconds or an HTTP date.
 pub fn parse(value: &str, now: Timestamp) -> Option<u64> {
     let value = value.trim_matches([' ', '\t']);
     let (negative, digits) = value.strip_prefix('-').map_or((false, value), |digits| (true, digits));

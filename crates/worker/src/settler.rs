@@ -2,8 +2,8 @@
 //!
 //! The consumer starts it; executors send it [`FinishedRun`]s. Whatever arrives while one batch is
 //! written is the next batch. A change that finds its task changed is a normal end: the reaper took
-//! the run back, or it was cancelled. Calls to a store that fails are retried for as long as this node
-//! holds the task; after that the reaper has it.
+//! the run back, or it was cancelled. Calls to a store that fails are retried for as long as this
+//! node holds the task; after that the reaper has it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub(crate) struct WebhookSettler {
 }
 
 impl WebhookSettler {
-    /// Settles what arrives until every sender is gone; after `give_up` the store is not called again.
-    /// Returns how many tasks were given back.
+    /// Settles what arrives until every sender is gone; after `give_up` the store is not called
+    /// again. Returns how many tasks were given back.
     pub(crate) async fn run(self, mut finished: mpsc::Receiver<FinishedRun>, give_up: CancellationToken) -> usize {
         let mut batch = Vec::new();
         let mut given_back = 0;
@@ -87,7 +87,8 @@ impl WebhookSettler {
         ends.into_iter().filter(|end| *end == RunEnd::GivenBack).count()
     }
 
-    /// Unties accepted runs from this node: they go on at their target, and must outlive this process.
+    /// Unties accepted runs from this node: they go on at their target, and must outlive this
+    /// process.
     async fn detach(&self, accepted: Vec<FinishedRun>, give_up: &CancellationToken) {
         if accepted.is_empty() {
             return;
@@ -124,7 +125,8 @@ impl WebhookSettler {
         Some(EndWrite { id, lane, token: position.version, change, end, held_until })
     }
 
-    /// Applies changes; returns the ends of those that were applied, and the writes that came too late.
+    /// Applies changes; returns the ends of those that were applied, and the writes that came too
+    /// late.
     async fn apply(&self, writes: Vec<EndWrite>, give_up: &CancellationToken) -> (Vec<RunEnd>, Vec<EndWrite>) {
         let (mut ends, mut lost) = (Vec::new(), Vec::new());
         let mut batches = vec![writes];
@@ -167,8 +169,8 @@ impl WebhookSettler {
         (ends, lost)
     }
 
-    /// Reads tasks that have changed meanwhile, and stops those that were asked to stop. The outcomes of
-    /// the others are stale.
+    /// Reads tasks that have changed meanwhile, and stops those that were asked to stop. The
+    /// outcomes of the others are stale.
     async fn stop_cancelled(&self, lost: Vec<EndWrite>, give_up: &CancellationToken) {
         let mut by_tenant: BTreeMap<String, Vec<EndWrite>> = BTreeMap::new();
         for write in lost {

@@ -1,8 +1,8 @@
 //! Calls webhooks: one pooled client for all targets.
 //!
-//! The executor calls it. Whatever a target does, a call takes no longer than the task's timeout and
-//! no more memory than a result may. It goes nowhere else: no redirects, no proxies, no cookies, no
-//! decompression.
+//! The executor calls it. Whatever a target does, a call takes no longer than the task's timeout
+//! and no more memory than a result may. It goes nowhere else: no redirects, no proxies, no
+//! cookies, no decompression.
 
 use std::time::Duration;
 

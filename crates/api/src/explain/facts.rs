@@ -36,8 +36,9 @@ pub(crate) struct Facts {
     pub blockers: Blockers,
     /// Whose turn it is, if it has an ordering key and is `BLOCKED` or `PENDING`.
     pub turn: Option<KeyTurn>,
-    /// Live tasks that it waits for: the first of its dependencies, and the one that has the turn. For a task that
-    /// expires, all named dependencies, since one of them may last longer than that.
+    /// Live tasks that it waits for: the first of its dependencies, and the one that has the turn.
+    /// For a task that expires, all named dependencies, since one of them may last longer than
+    /// that.
     pub in_the_way: Vec<Task>,
     /// Its queue, with its settings.
     pub queue: Queue,
@@ -78,7 +79,8 @@ impl Facts {
         is_due && self.turn.as_ref().is_none_or(|turn| turn.is_own)
     }
 
-    /// The ids of the live tasks that it waits for. A dead letter that holds others waits only for its re-drive.
+    /// The ids of the live tasks that it waits for. A dead letter that holds others waits only for
+    /// its re-drive.
     fn ids_in_the_way(&self) -> Vec<TaskId> {
         let most = if self.task.expires_at.is_some() { NAMED_MAX } else { 1 };
         let live = self.blockers.first.iter().filter(|blocker| !blocker.state.is_final());

@@ -1,8 +1,8 @@
 //! What follows from the facts of a task: every reason why it waits, and when it could run. Pure.
 //!
 //! Reasons are in the order in which a task passes them: its dependencies, its time, its turn, the
-//! limits of its queue, its claimant. A reason that does not hold the task yet comes after those that
-//! do, and says so.
+//! limits of its queue, its claimant. A reason that does not hold the task yet comes after those
+//! that do, and says so.
 
 mod breaker;
 mod claimant;
@@ -86,8 +86,8 @@ fn under_way(task: &Task, state: State) -> Reason {
     }
 }
 
-/// A finished task, with its last error unless it completed. An expired task also has the last error of its runs, and
-/// a task that did not run because of a dependency names that task.
+/// A finished task, with its last error unless it completed. An expired task also has the last
+/// error of its runs, and a task that did not run because of a dependency names that task.
 fn at_rest(task: &Task, state: State) -> Reason {
     let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
     let failed =

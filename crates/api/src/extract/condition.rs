@@ -1,7 +1,8 @@
 //! `If-Match` and `If-None-Match`: the condition on which a request changes something.
 //!
-//! Every handler that changes one thing takes an [`If`] and refuses with [`If::refusal`]. Versions are
-//! strong entity tags: numbers in quotes. A thing that does not exist matches no tag, not even `*`.
+//! Every handler that changes one thing takes an [`If`] and refuses with [`If::refusal`]. Versions
+//! are strong entity tags: numbers in quotes. A thing that does not exist matches no tag, not even
+//! `*`.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderValue;
@@ -16,7 +17,8 @@ use crate::problem::{Code, Problem};
 pub struct If(pub Condition);
 
 impl If {
-    /// Fails unless the condition holds for a thing, called `what`, at version `there`; none if it does not exist.
+    /// Fails unless the condition holds for a thing, called `what`, at version `there`; none if it
+    /// does not exist.
     pub fn check(&self, what: &str, there: Option<u64>) -> Result<(), Problem> {
         if self.0.holds(there) { Ok(()) } else { Err(self.refusal(what, there)) }
     }
@@ -53,7 +55,8 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
 #[derive(Debug, PartialEq, Eq)]
 struct Malformed;
 
-/// The versions in the values of a header, with those of weak tags (`W/"3"`) if they count; none if it is absent.
+/// The versions in the values of a header, with those of weak tags (`W/"3"`) if they count; none if
+/// it is absent.
 fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, Malformed> {
     let mut versions: Option<Vec<u64>> = None;
     for value in values {
@@ -71,8 +74,8 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
             let is_weak = rest.starts_with("W/");
             let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(Malformed)?;
             let (tag, after) = opened.split_once('"').ok_or(Malformed)?;
-            // A weak tag means "about the same": enough to change nothing, not enough to change something. A tag that is
-            // not written as we write versions never matches.
+            // A weak tag means "about the same": enough to change nothing, not enough to change
+            // something. A tag that is not written as we write versions never matches.
             let counts = weak_counts || !is_weak;
             let version = tag.parse().ok().filter(|version: &u64| counts && version.to_string() == tag);
             versions.extend(version);

@@ -2,8 +2,8 @@
 //!
 //! Text that is not JSON, or that two parsers would read differently (a repeated key, a lone
 //! surrogate, a number beyond every double), is 400 `invalid_json`. JSON of the wrong shape is 422
-//! `invalid_request`, with a pointer to the fault. A good body takes one pass; only a bad one is read
-//! again, to explain it.
+//! `invalid_request`, with a pointer to the fault. A good body takes one pass; only a bad one is
+//! read again, to explain it.
 
 use punctual_client::problem::Fault;
 use punctual_core::json::Json;
@@ -41,13 +41,14 @@ fn explain<'de, T: Deserialize<'de>>(text: &'de str, error: &serde_json::Error) 
     let mut reader = serde_json::Deserializer::from_str(text);
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(fault) => Problem::invalid(vec![fault_of(fault.path(), &said(fault.inner()))]),
-        // Whatever came after the document, the strict reader has refused: what is left is a fault of the whole.
+        // Whatever came after the document, the strict reader has refused: what is left is a fault
+        // of the whole.
         Ok(_) => Problem::invalid(vec![Fault::new("", said(error))]),
     }
 }
 
-/// The parser's message without line and column, since the pointer says where, and with plain words for types of
-/// numbers.
+/// The parser's message without line and column, since the pointer says where, and with plain words
+/// for types of numbers.
 fn said(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let text = match text.rfind(" at line ") {

@@ -1,7 +1,7 @@
 //! The nodes of the cluster and the partitions they own, and open breakers, for operators.
 //!
-//! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages: the number of
-//! partitions is configured, and a node that has been silent for a while is removed.
+//! Nodes and partitions are short lists, shown as a whole unless the caller asks for pages: the
+//! number of partitions is configured, and a node that has been silent for a while is removed.
 
 mod breakers;
 mod paged;
@@ -32,8 +32,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List nodes.
 ///
-/// Every process that shares the store, by the instant it was first seen. A dead one is listed until the leader has
-/// taken back its runs. All are on one page, unless there is a `limit`.
+/// Every process that shares the store, by the instant it was first seen. A dead one is listed
+/// until the leader has taken back its runs. All are on one page, unless there is a `limit`.
 #[utoipa::path(
     get,
     path = "/v1/admin/nodes",
@@ -77,8 +77,8 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
 
 /// List partitions.
 ///
-/// The queues are divided into partitions; the owner of one dispatches the webhooks of its queues. Every partition that
-/// was ever owned, by number. All are on one page, unless there is a `limit`.
+/// The queues are divided into partitions; the owner of one dispatches the webhooks of its queues.
+/// Every partition that was ever owned, by number. All are on one page, unless there is a `limit`.
 #[utoipa::path(
     get,
     path = "/v1/admin/partitions",

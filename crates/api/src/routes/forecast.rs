@@ -27,10 +27,11 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Shows what will be due, minute by minute.
 ///
-/// Waiting tasks by their due instants, and instants of schedules whose tasks do not exist yet, from the next whole
-/// minute on. Minutes without either are left out; `herds` are the largest. Blocked tasks count once they are released.
-/// The forecast cannot know that a schedule will skip an instant because its last task is still live, how a queue
-/// spreads the tasks of schedules (`dispatch_jitter_seconds`), or when a due task runs.
+/// Waiting tasks by their due instants, and instants of schedules whose tasks do not exist yet,
+/// from the next whole minute on. Minutes without either are left out; `herds` are the largest.
+/// Blocked tasks count once they are released. The forecast cannot know that a schedule will skip
+/// an instant because its last task is still live, how a queue spreads the tasks of schedules
+/// (`dispatch_jitter_seconds`), or when a due task runs.
 #[utoipa::path(
     get, path = "/v1/forecast", tag = "operations", operation_id = "get_forecast",
     params(

@@ -17,7 +17,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Is the node alive?
 ///
-/// Answers as long as the process runs, whatever the store and the broker do: restarting the node would not help them.
+/// Answers as long as the process runs, whatever the store and the broker do: restarting the node
+/// would not help them.
 #[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, description = "It is", body = Health)))]
 async fn healthz() -> Response {
     json(StatusCode::OK, &Health { status: "ok".to_owned() })

@@ -37,8 +37,9 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// Lease tasks.
 ///
-/// Waits up to `wait_seconds` for the first task that is due. Each task in the answer is `RUNNING` and this worker's
-/// until its lease expires; heartbeats extend it. A worker that goes away while it waits gets nothing.
+/// Waits up to `wait_seconds` for the first task that is due. Each task in the answer is `RUNNING`
+/// and this worker's until its lease expires; heartbeats extend it. A worker that goes away while
+/// it waits gets nothing.
 #[utoipa::path(
     post,
     path = "/v1/leases",

@@ -49,7 +49,8 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
 
 /// Lists the queues.
 ///
-/// Every queue that ever had a task, settings or a pause, by name, each with the number of its live tasks.
+/// Every queue that ever had a task, settings or a pause, by name, each with the number of its live
+/// tasks.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues",
     params(
@@ -96,9 +97,9 @@ async fn get_queue(
 
 /// Sets a queue.
 ///
-/// Replaces all settings: an absent one gets its default again. A limit holds in the whole cluster for every run that
-/// begins after the answer; running tasks go on. A pause stays unless `paused` is given. The same settings again change
-/// nothing, not even the version.
+/// Replaces all settings: an absent one gets its default again. A limit holds in the whole cluster
+/// for every run that begins after the answer; running tasks go on. A pause stays unless `paused`
+/// is given. The same settings again change nothing, not even the version.
 #[utoipa::path(
     put, path = "/v1/queues/{name}", tag = "queues",
     params(
@@ -135,8 +136,8 @@ async fn put_queue(
 
 /// Pauses a queue.
 ///
-/// After the answer none of its tasks begins, on any node; running tasks go on. The pause lasts until the queue is
-/// resumed, or until `until`, and outlives restarts.
+/// After the answer none of its tasks begins, on any node; running tasks go on. The pause lasts
+/// until the queue is resumed, or until `until`, and outlives restarts.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/pause", tag = "queues",
     params(
@@ -175,8 +176,8 @@ async fn pause_queue(
 
 /// Resumes a queue.
 ///
-/// Tasks that fell due during the pause begin at once, as fast as its limits allow. A queue that is not paused stays as
-/// it is.
+/// Tasks that fell due during the pause begin at once, as fast as its limits allow. A queue that is
+/// not paused stays as it is.
 #[utoipa::path(
     post, path = "/v1/queues/{name}/resume", tag = "queues",
     params(
@@ -203,8 +204,8 @@ async fn resume_queue(
 
 /// Removes a queue.
 ///
-/// It loses its settings and its pause, and is not listed while it is empty. A task that is submitted to it later
-/// creates it again, with defaults. A queue with live tasks is not removed.
+/// It loses its settings and its pause, and is not listed while it is empty. A task that is
+/// submitted to it later creates it again, with defaults. A queue with live tasks is not removed.
 #[utoipa::path(
     delete, path = "/v1/queues/{name}", tag = "queues",
     params(
@@ -250,7 +251,8 @@ async fn change(api: &Api, tenant: &str, name: &str, condition: &If, change: Cha
 async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<(), Problem> {
     match api.database.change_queue_at(tenant, name, &condition.0, change).await? {
         Changed::Done(queue) => {
-            // The next submission to this node sees the settings; a queue without any has nothing to see.
+            // The next submission to this node sees the settings; a queue without any has nothing
+            // to see.
             api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
             Ok(())
         }

@@ -27,8 +27,8 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List workers.
 ///
-/// Every worker that has polled for tasks, by name. A worker that was not seen for a while and holds no task is `lost`;
-/// it is seen when it polls, sends a heartbeat or settles.
+/// Every worker that has polled for tasks, by name. A worker that was not seen for a while and
+/// holds no task is `lost`; it is seen when it polls, sends a heartbeat or settles.
 #[utoipa::path(
     get,
     path = "/v1/workers",

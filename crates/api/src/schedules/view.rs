@@ -1,4 +1,5 @@
-//! Schedules and what became of their instants, as the API shows them; and a schedule as its owner would write it.
+//! Schedules and what became of their instants, as the API shows them; and a schedule as its owner
+//! would write it.
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};

@@ -28,13 +28,13 @@ use super::activity::{ActivityCheck, ConnectionActivity};
 use super::framing::Framing;
 use super::refusal;
 
-/// For how long, and for how many bytes, we read on after the last answer. Closing a socket with unread bytes resets
-/// it, and the reset can overtake the answer.
+/// For how long, and for how many bytes, we read on after the last answer. Closing a socket with
+/// unread bytes resets it, and the reset can overtake the answer.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 8 * 1024 * 1024;
 
-/// What the parser gets in place of ambiguous bytes: a byte that no request may contain, and the end of a head. The
-/// parser answers 400 and closes.
+/// What the parser gets in place of ambiguous bytes: a byte that no request may contain, and the
+/// end of a head. The parser answers 400 and closes.
 const REFUSAL: &[u8] = b"\0\r\n\r\n";
 
 /// Serves connections; shared by all of them.
@@ -125,8 +125,8 @@ async fn linger(mut stream: TcpStream) {
     drop(tokio::time::timeout(LINGER, drain).await);
 }
 
-/// A socket that reports its bytes to [`ConnectionActivity`], keeps ambiguous framing from the parser, and hands its
-/// stream over when hyper drops it.
+/// A socket that reports its bytes to [`ConnectionActivity`], keeps ambiguous framing from the
+/// parser, and hands its stream over when hyper drops it.
 struct Socket {
     stream: Option<TcpStream>,
     hand_over: Option<oneshot::Sender<TcpStream>>,
@@ -201,7 +201,8 @@ impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         ready!(self.poll_own(cx))?;
         if let Some(own) = refusal::documented(buf) {
-            // All of `buf` counts as written; what the socket does not take now goes out with the flush.
+            // All of `buf` counts as written; what the socket does not take now goes out with the
+            // flush.
             self.own = own;
             return Poll::Ready(Ok(buf.len()));
         }

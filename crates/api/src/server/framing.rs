@@ -185,8 +185,8 @@ fn is_framing(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
 }
 
-/// A header's name, and its value without the blanks around it. Readers disagree about a line that begins with a
-/// blank and about a blank before the colon: both are refused.
+/// A header's name, and its value without the blanks around it. Readers disagree about a line that
+/// begins with a blank and about a blank before the colon: both are refused.
 fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     let colon = line.iter().position(|&byte| byte == b':').ok_or(Ambiguous)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);

@@ -1,6 +1,7 @@
 //! How many files this process may have open, sockets included.
 
-/// Open files that are kept for the store and for webhooks: half of a small limit, and this many of a large one.
+/// Open files that are kept for the store and for webhooks: half of a small limit, and this many of
+/// a large one.
 const RESERVED: usize = 1_024;
 
 /// How many connections fit beside everything else; none if the limit is unknown.

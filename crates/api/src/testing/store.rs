@@ -52,8 +52,8 @@ struct Working<'a> {
 
 /// Until what it gives is dropped, a paused clock of the runtime does not advance by itself.
 ///
-/// The runtime takes itself for idle while a thread of the store's works, and would run through every
-/// timeout; it waits for blocking tasks of its own.
+/// The runtime takes itself for idle while a thread of the store's works, and would run through
+/// every timeout; it waits for blocking tasks of its own.
 fn hold_time_still() -> Sender<()> {
     let (held, dropped) = channel();
     drop(tokio::task::spawn_blocking(move || dropped.recv()));

@@ -83,7 +83,8 @@ pub(crate) enum Scenario {
         /// The length of each case in seconds.
         #[arg(long, default_value_t = 20, value_parser = up_to(SECONDS_MAX))]
         seconds: usize,
-        /// How often both cases are measured, each time beside a new backlog; the report covers all rounds.
+        /// How often both cases are measured, each time beside a new backlog; the report covers all
+        /// rounds.
         #[arg(long, default_value_t = 1, value_parser = up_to(ROUNDS_MAX))]
         rounds: usize,
         /// Push all of it to sinks in this process, instead of pull workers.

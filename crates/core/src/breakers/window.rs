@@ -53,8 +53,8 @@ impl Rules {
         (self.window_millis / SLOTS).max(1)
     }
 
-    /// The keys whose breakers the counts of all nodes open, and the runs that do. The counts are those of keys without
-    /// an open breaker.
+    /// The keys whose breakers the counts of all nodes open, and the runs that do. The counts are
+    /// those of keys without an open breaker.
     pub fn to_open(self, counts: &[(Key, Runs)]) -> Vec<(Key, Runs)> {
         let mut opening = Vec::new();
         let mut tenants: BTreeMap<&str, (Runs, usize)> = BTreeMap::new();
@@ -122,8 +122,9 @@ impl Windows {
         self.count_keys();
     }
 
-    /// What is to be told at `now`: of every tenant at which something failed here, or at another node as `known` in the
-    /// store says. Targets with failures are told by themselves, the others together with what is pulled.
+    /// What is to be told at `now`: of every tenant at which something failed here, or at another
+    /// node as `known` in the store says. Targets with failures are told by themselves, the others
+    /// together with what is pulled.
     pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<Key>) -> Vec<Counted> {
         self.slide(now);
         let mut current: BTreeMap<(Key, Timestamp), Runs> = BTreeMap::new();

@@ -1,6 +1,8 @@
-//! Calendar arithmetic on plain numbers: days since 1970 and seconds of local time, in the proleptic Gregorian calendar.
+//! Calendar arithmetic on plain numbers: days since 1970 and seconds of local time, in the
+//! proleptic Gregorian calendar.
 //!
-//! The cron search runs on these. A local second is what a clock on the wall shows, counted as if it were UTC.
+//! The cron search runs on these. A local second is what a clock on the wall shows, counted as if
+//! it were UTC.
 
 /// Seconds of a day.
 pub(super) const DAY: i64 = 86_400;

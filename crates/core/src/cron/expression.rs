@@ -1,8 +1,9 @@
 //! A cron expression: which local times match, as bit masks, and the search for the next one.
 //!
-//! The search jumps from field to field (month, day, hour, minute, second) and never counts minutes, so the rarest
-//! expression (a weekday on 29 February, up to forty years apart) takes about as long as any other. It knows nothing of
-//! zones: [`super::timing`] maps local times to instants.
+//! The search jumps from field to field (month, day, hour, minute, second) and never counts
+//! minutes, so the rarest expression (a weekday on 29 February, up to forty years apart) takes
+//! about as long as any other. It knows nothing of zones: [`super::timing`] maps local times to
+//! instants.
 
 mod days;
 mod error;
@@ -17,8 +18,8 @@ use super::civil::{self, DAY};
 use days::Days;
 pub use error::CronError;
 
-/// No two matches of an expression are further apart: 29 February falls on each weekday every 28 years, 40 across a
-/// century without a leap year.
+/// No two matches of an expression are further apart: 29 February falls on each weekday every 28
+/// years, 40 across a century without a leap year.
 const YEARS: i64 = 41;
 
 /// The calendar repeats after so many years.
@@ -39,15 +40,17 @@ pub struct Cron {
 }
 
 impl Cron {
-    /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six with seconds first,
-    /// or one of `@yearly @annually @monthly @weekly @daily @midnight @hourly`.
+    /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six
+    /// with seconds first, or one of `@yearly @annually @monthly @weekly @daily @midnight @hourly`.
     ///
-    /// - Fields are `*`, values, ranges `1-5` (`FRI-MON` goes round), steps `*/5`, `3/10` (from 3 to the end) and
-    ///   `1-20/5`, and lists of these. Months and weekdays have names in any case; Sunday is 0 and 7.
-    /// - Day of month also: `?`, `L` (the last), `L-3` (three days before it), `15W` (the weekday, Monday to Friday,
-    ///   nearest to the 15th in its month), `LW` (the last weekday). Day of week also: `?`, `5L` (the last Friday),
-    ///   `FRI#2` (the second Friday).
-    /// - If neither day field contains `*` or `?`, a day matches that matches either of them; else it must match both.
+    /// - Fields are `*`, values, ranges `1-5` (`FRI-MON` goes round), steps `*/5`, `3/10` (from 3
+    ///   to the end) and `1-20/5`, and lists of these. Months and weekdays have names in any case;
+    ///   Sunday is 0 and 7.
+    /// - Day of month also: `?`, `L` (the last), `L-3` (three days before it), `15W` (the weekday,
+    ///   Monday to Friday, nearest to the 15th in its month), `LW` (the last weekday). Day of week
+    ///   also: `?`, `5L` (the last Friday), `FRI#2` (the second Friday).
+    /// - If neither day field contains `*` or `?`, a day matches that matches either of them; else
+    ///   it must match both.
     pub fn parse(text: &str) -> Result<Self, CronError> {
         let cron = parse::parse(text)?;
         if cron.next_day(civil::first_of(2000, 1), CYCLE).is_some() { Ok(cron) } else { Err(CronError::Impossible) }
@@ -58,13 +61,14 @@ impl Cron {
         &self.text
     }
 
-    /// Whether the hour is a wildcard (`*` or `*/n`): it runs through whatever the zone does to its clocks, instead of
-    /// being meant for a time of the day.
+    /// Whether the hour is a wildcard (`*` or `*/n`): it runs through whatever the zone does to its
+    /// clocks, instead of being meant for a time of the day.
     pub fn runs_through_changes(&self) -> bool {
         self.runs_through
     }
 
-    /// The first local second from `local` on that matches; none only past the years of the calendar.
+    /// The first local second from `local` on that matches; none only past the years of the
+    /// calendar.
     pub(super) fn next_local(&self, local: i64) -> Option<i64> {
         #[cfg(test)]
         super::tests::steps::take();

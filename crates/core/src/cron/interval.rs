@@ -1,4 +1,5 @@
-//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever clocks on walls do.
+//! Fixed intervals: instants at whole multiples of a length from an anchor, whatever clocks on
+//! walls do.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +31,8 @@ struct Raw {
 pub struct IntervalError;
 
 impl Interval {
-    /// Every `millis` from `anchor` (`starts_at`, or else the schedule's creation), which is itself one of the instants.
+    /// Every `millis` from `anchor` (`starts_at`, or else the schedule's creation), which is itself
+    /// one of the instants.
     pub const fn new(millis: u64, anchor: Timestamp) -> Result<Self, IntervalError> {
         if SHORTEST <= millis && millis <= LONGEST { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
     }

@@ -1,11 +1,13 @@
-//! Jitter that everybody computes alike: the same occurrence is due at the same instant whichever node fires it.
+//! Jitter that everybody computes alike: the same occurrence is due at the same instant whichever
+//! node fires it.
 
 use sha2::{Digest, Sha256};
 
 use crate::ids::ScheduleId;
 use crate::time::Timestamp;
 
-/// Milliseconds from 0 to `max`, spread evenly over schedules and instants, and always the same for the same occurrence.
+/// Milliseconds from 0 to `max`, spread evenly over schedules and instants, and always the same for
+/// the same occurrence.
 pub fn jitter_millis(schedule: ScheduleId, instant: Timestamp, max: u64) -> u64 {
     let mut hash = Sha256::new();
     hash.update(schedule.uuid().as_bytes());

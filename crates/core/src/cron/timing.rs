@@ -1,16 +1,17 @@
-//! From a pattern to instants: local times are found by the pattern and mapped to UTC by the zone and the rules for
-//! clocks that are moved.
+//! From a pattern to instants: local times are found by the pattern and mapped to UTC by the zone
+//! and the rules for clocks that are moved.
 //!
 //! What an expression means where clocks are moved:
 //!
-//! - A wildcard hour runs through: it fires at every instant at which the clocks show a time that matches, so not in a
-//!   gap, and twice in a fold.
-//! - Any other is meant for times of the day. A local time in a gap does not exist: with [`DstGap::Shift`] it fires at
-//!   the first instant after the gap, once for all that fell into it; with [`DstGap::Skip`] it does not. A local time
-//!   in a fold exists twice: [`DstFold`] says which of the two fires.
+//! - A wildcard hour runs through: it fires at every instant at which the clocks show a time that
+//!   matches, so not in a gap, and twice in a fold.
+//! - Any other is meant for times of the day. A local time in a gap does not exist: with
+//!   [`DstGap::Shift`] it fires at the first instant after the gap, once for all that fell into it;
+//!   with [`DstGap::Skip`] it does not. A local time in a fold exists twice: [`DstFold`] says which
+//!   of the two fires.
 //!
-//! The search goes from stretch to stretch of the zone, jumping over those that cannot have a match, for [`HORIZON`] at
-//! the most.
+//! The search goes from stretch to stretch of the zone, jumping over those that cannot have a
+//! match, for [`HORIZON`] at the most.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,17 +23,19 @@ use crate::time::Timestamp;
 /// No instant of a schedule is before 0001-01-01T00:00:00Z.
 const FIRST: i64 = -62_135_596_800;
 
-/// No instant of a schedule is after 9999-12-30T22:00:00Z, the last second for which there are zones.
+/// No instant of a schedule is after 9999-12-30T22:00:00Z, the last second for which there are
+/// zones.
 const LAST: i64 = 253_402_207_200;
 
-/// Two clocks differ by less than this, and so does one from itself before it was moved: no zone is 26 hours ahead of
-/// UTC or behind it.
+/// Two clocks differ by less than this, and so does one from itself before it was moved: no zone is
+/// 26 hours ahead of UTC or behind it.
 const FAR: i64 = 26 * 3_600;
 
-/// What does not fire for so long never does. An expression waits for its first date for 41 years at the most. What may
-/// keep it from firing then is a gap, and as long as the rule for the gap stays the same the weekday of the date decides
-/// that, which has been each of the seven after twelve years. (Only 29 February takes longer; no rule puts a gap there.)
-/// To look further takes more time than a search may, and all of it for expressions that always fall into a gap.
+/// What does not fire for so long never does. An expression waits for its first date for 41 years
+/// at the most. What may keep it from firing then is a gap, and as long as the rule for the gap
+/// stays the same the weekday of the date decides that, which has been each of the seven after
+/// twelve years. (Only 29 February takes longer; no rule puts a gap there.) To look further takes
+/// more time than a search may, and all of it for expressions that always fall into a gap.
 const HORIZON: i64 = (41 + 12) * 366 * DAY;
 
 /// What becomes of a local time that does not exist, because clocks were put forward over it.
@@ -112,13 +115,15 @@ impl Timing {
         within.then_some(next)
     }
 
-    /// The instants from `from` to `to`, both included, one after the other: bounded by what the caller takes.
+    /// The instants from `from` to `to`, both included, one after the other: bounded by what the
+    /// caller takes.
     pub fn iter_between(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = Timestamp> + use<'_> {
         let before = Timestamp::from_millis(from.as_millis().saturating_sub(1));
         std::iter::successors(self.next_after(before), |at| self.next_after(*at)).take_while(move |at| *at <= to)
     }
 
-    /// The last instant from `from` to `to`, both included. Found by halving, however many there are between them.
+    /// The last instant from `from` to `to`, both included. Found by halving, however many there
+    /// are between them.
     pub fn last_between(&self, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
         let next = |after: i64| self.next_after(Timestamp::from_millis(after)).filter(|at| *at <= to);
         let clamped = |at: Timestamp| at.as_millis().clamp(FIRST * 1_000, LAST * 1_000);
@@ -147,8 +152,9 @@ impl Timing {
             if found.is_some() {
                 return found;
             }
-            // Clocks that are put back show again what was rejected here, or what lies before `begin`: then the very
-            // next stretch has to be looked at. Otherwise none has a match whose clocks cannot yet show `beyond`.
+            // Clocks that are put back show again what was rejected here, or what lies before
+            // `begin`: then the very next stretch has to be looked at. Otherwise none has a match
+            // whose clocks cannot yet show `beyond`.
             let next = match beyond {
                 Some(beyond) if stretch.until - begin > 2 * FAR => stretch.until.max(beyond - FAR),
                 _ => stretch.until,
@@ -160,8 +166,9 @@ impl Timing {
         }
     }
 
-    /// The first second of the stretch that fires, from the local second on; or else the first local second after the
-    /// stretch that the expression matches, if nothing within it was rejected.
+    /// The first second of the stretch that fires, from the local second on; or else the first
+    /// local second after the stretch that the expression matches, if nothing within it was
+    /// rejected.
     fn first_within(&self, cron: &Cron, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
         let (mut local, mut rejected) = (from, false);
         loop {
@@ -175,7 +182,8 @@ impl Timing {
         }
     }
 
-    /// If another stretch shows this local second too, and that one is to fire: up to where it shows them.
+    /// If another stretch shows this local second too, and that one is to fire: up to where it
+    /// shows them.
     fn rejected_until(&self, cron: &Cron, stretch: &Stretch, local: i64) -> Option<i64> {
         if cron.runs_through_changes() {
             return None;
@@ -189,7 +197,8 @@ impl Timing {
         .map(|other| other.local_until())
     }
 
-    /// Whether a time of the day fell into the gap that this stretch begins with, and is to fire after it.
+    /// Whether a time of the day fell into the gap that this stretch begins with, and is to fire
+    /// after it.
     fn falls_into_gap_before(&self, cron: &Cron, stretch: &Stretch) -> bool {
         if cron.runs_through_changes() || self.rules.dst_gap == DstGap::Skip {
             return false;

@@ -1,5 +1,6 @@
-//! Time zones by their IANA names, from the database that is compiled in: nothing has to be installed, and all nodes of
-//! one release agree. A release with a newer database moves instants that are not yet stored, never stored ones.
+//! Time zones by their IANA names, from the database that is compiled in: nothing has to be
+//! installed, and all nodes of one release agree. A release with a newer database moves instants
+//! that are not yet stored, never stored ones.
 //!
 //! To the search a zone is a row of [`Stretch`]es in which its clocks keep one distance from UTC.
 
@@ -117,10 +118,12 @@ impl Zone {
         at.to_zoned(self.rules.clone()).to_string()
     }
 
-    /// The stretch that a second belongs to, as far as [`NEAR`] before it: it may begin and end where nothing changes.
+    /// The stretch that a second belongs to, as far as [`NEAR`] before it: it may begin and end
+    /// where nothing changes.
     ///
-    /// Only transitions that follow an instant are asked for. Those that precede one are not all there: jiff 0.2.39
-    /// leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one before its present rule.
+    /// Only transitions that follow an instant are asked for. Those that precede one are not all
+    /// there: jiff 0.2.39 leaves out that of `America/Ciudad_Juarez` on 2022-11-30, the last one
+    /// before its present rule.
     pub(super) fn stretch_at(&self, second: i64) -> Stretch {
         #[cfg(test)]
         super::tests::steps::take();

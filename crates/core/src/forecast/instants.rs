@@ -1,7 +1,8 @@
 //! The instants of schedules, by the minute in which their tasks will be due. Pure.
 //!
-//! All schedules are followed at once, always the one whose next instant comes first. So when there are more instants
-//! than may be computed, the end of the window is missing, for all schedules alike, and not some of the schedules.
+//! All schedules are followed at once, always the one whose next instant comes first. So when there
+//! are more instants than may be computed, the end of the window is missing, for all schedules
+//! alike, and not some of the schedules.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -44,13 +45,15 @@ pub struct Window {
 pub struct Instants {
     /// How many of their tasks will be due in which minute.
     pub minutes: BTreeMap<Minute, u64>,
-    /// The first minute that is not counted any more, if there were too many instants to count them to the end.
+    /// The first minute that is not counted any more, if there were too many instants to count them
+    /// to the end.
     pub until: Option<Minute>,
 }
 
-/// Counts the instants of schedules in a window, `most` of them at the most. An instant counts in the minute in which it
-/// and its jitter fall; `ends_at` and `max_runs` hold, runs that wait having theirs reserved; a schedule that is paused has none, and what is overdue, of which
-/// catching up decides, is left out. What overlap policies will do is not foreseen: every instant counts.
+/// Counts the instants of schedules in a window, `most` of them at the most. An instant counts in
+/// the minute in which it and its jitter fall; `ends_at` and `max_runs` hold, runs that wait having
+/// theirs reserved; a schedule that is paused has none, and what is overdue, of which catching up
+/// decides, is left out. What overlap policies will do is not foreseen: every instant counts.
 pub fn instants(schedules: &[Upcoming], window: &Window, most: usize) -> Instants {
     let end = window.to.begins();
     let mut left: Vec<u64> = schedules.iter().map(runs_left).collect();

@@ -1,7 +1,7 @@
 //! The token bucket: pure arithmetic over tokens and instants.
 //!
-//! The stores keep a [`Bucket`] for each queue with a [`RateLimit`], and the dispatcher keeps one for
-//! its backlog. Both use the same [`TokenFlow`]. The caller says what time it is.
+//! The stores keep a [`Bucket`] for each queue with a [`RateLimit`], and the dispatcher keeps one
+//! for its backlog. Both use the same [`TokenFlow`]. The caller says what time it is.
 //!
 //! A queue's bucket holds the burst and what flows in during 40 ms more. Claims come a little late,
 //! and would fall behind the rate if the tokens of that delay were lost. So in any second a queue

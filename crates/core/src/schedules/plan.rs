@@ -3,34 +3,34 @@
 //! The leader's cron loop calls [`plan`] with what the store knows and writes the [`Plan`] in one
 //! transaction. The API calls [`trigger`], [`backfill`], [`resume`] and [`withdraw`].
 //!
-//! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to wait:
-//! `Buffered`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as many that
-//! a later one supersedes. Of many instants that do not fire, the rest is one record, see [`Covers`].
-//! So neither a long outage nor a clock in the year 2200 makes a plan long.
+//! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to
+//! wait: `Buffered`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as
+//! many that a later one supersedes. Of many instants that do not fire, the rest is one record, see
+//! [`Covers`]. So neither a long outage nor a clock in the year 2200 makes a plan long.
 //!
-//! A new decision (`waited` is false) is written only if its occurrence has no record yet. A decision
-//! about an occurrence that waited overwrites the record, as long as that says buffered.
+//! A new decision (`waited` is false) is written only if its occurrence has no record yet. A
+//! decision about an occurrence that waited overwrites the record, as long as that says buffered.
 //!
-//! Waiting occurrences are in the order of [`Origin`] and then of instants, so a backfill never delays
-//! what is due.
+//! Waiting occurrences are in the order of [`Origin`] and then of instants, so a backfill never
+//! delays what is due.
 //!
 //! # Rules
 //!
 //! - An instant more than [`GRACE_MILLIS`] before now is *late*. Catch-up `none`: late instants are
 //!   missed. `last`: of all due instants only the last fires, the late ones before it are coalesced
-//!   into it, and late ones before the window are missed. `all`: late ones within the window fire, the
-//!   others are missed.
-//! - What catch-up lets through goes, in order, through the overlap policy. A task is live until it has
-//!   finished; one that waits for its jitter or its retry is live.
-//! - If several are due at once under `cancel_other` or `terminate_other`, the last goes through. It
-//!   supersedes the others and everything that still waits.
+//!   into it, and late ones before the window are missed. `all`: late ones within the window fire,
+//!   the others are missed.
+//! - What catch-up lets through goes, in order, through the overlap policy. A task is live until it
+//!   has finished; one that waits for its jitter or its retry is live.
+//! - If several are due at once under `cancel_other` or `terminate_other`, the last goes through.
+//!   It supersedes the others and everything that still waits.
 //! - `max_runs` counts every run, manual ones too, but no backfills. It holds back only occurrences
 //!   that come due; a waiting one has its run reserved. When the limit is reached, `next_run_at` is
 //!   none and no further occurrence is recorded.
-//! - While the schedule is paused, only manual runs fire and only they are decided; [`resume`] records
-//!   the instants that went by.
-//! - `next_run_at` only grows, and the stored one is pinned: it fires even if another release of the
-//!   time zone database would put it elsewhere.
+//! - While the schedule is paused, only manual runs fire and only they are decided; [`resume`]
+//!   records the instants that went by.
+//! - `next_run_at` only grows, and the stored one is pinned: it fires even if another release of
+//!   the time zone database would put it elsewhere.
 
 mod planner;
 
@@ -131,7 +131,8 @@ pub struct PlanInput {
     pub run_count: u64,
     /// The waiting occurrences, in the module's order; the first [`PLAN_MAX`] are enough.
     pub buffered: Vec<Buffered>,
-    /// Its live tasks of every origin; the first [`PLAN_MAX`] are enough, and `allow_all` needs none.
+    /// Its live tasks of every origin; the first [`PLAN_MAX`] are enough, and `allow_all` needs
+    /// none.
     pub live: Vec<Live>,
 }
 
@@ -207,8 +208,8 @@ pub struct Decision {
     pub waited: bool,
     /// What was decided.
     pub outcome: OccurrenceOutcome,
-    /// When its task is due, set exactly if it fires: the instant and its jitter, and not before now
-    /// if the occurrence had to wait.
+    /// When its task is due, set exactly if it fires: the instant and its jitter, and not before
+    /// now if the occurrence had to wait.
     pub execute_at: Option<Timestamp>,
     /// Why.
     pub reason: Reason,

@@ -1,5 +1,5 @@
-//! The state machine, walked: every state and every event, against a table that is written out, and random lives
-//! against the diagram of the API.
+//! The state machine, walked: every state and every event, against a table that is written out, and
+//! random lives against the diagram of the API.
 
 mod diagram;
 mod lives;
@@ -188,7 +188,8 @@ fn a_failure_under_a_breaker_does_not_use_up_an_attempt() {
     assert_eq!(step(&at(State::Running), Event::Fail(asked)).due_at, Some(NOW.plus_millis(7)));
 }
 
-/// What no other attempt would mend, what kills its workers, and what is to be run once only, are dead letters as ever.
+/// What no other attempt would mend, what kills its workers, and what is to be run once only, are
+/// dead letters as ever.
 #[test]
 fn a_breaker_spares_only_what_another_attempt_could_mend() {
     let fail = |position: Position, failure: Failure<'static>| step(&position, Event::Fail(failure));
@@ -226,7 +227,8 @@ fn a_retry_waits_as_the_policy_or_the_worker_says() {
     assert_eq!(due(1, Some(MAX_RETRY_AFTER_MILLIS + 1)), 86_400_000, "cut to a day");
     assert_eq!(due(1, Some(u64::MAX)), 86_400_000, "cut to a day");
 
-    // What was asked for does not buy attempts, and no instant lies beyond the last one that can be written.
+    // What was asked for does not buy attempts, and no instant lies beyond the last one that can be
+    // written.
     let asked = Failure { retry_after_millis: Some(1), policy: policy(0), ..failure(FailedHow::Failed) };
     assert_eq!(step(&at(State::Running), Event::Fail(asked)).to, State::DeadLettered);
     let for_ever = RetryPolicy { backoff_millis: u64::MAX, max_backoff_millis: u64::MAX, ..policy(3) };

@@ -212,8 +212,8 @@ async fn keys_are_looked_at_less_often() {
     let config =
         Config { history: Some(DAY), keys: Some(DAY), workers: None, interval: minute, keys_interval: 10 * minute };
     let pruner = Pruner::new(Arc::clone(&counting) as _, clock, config);
-    // The clock is paused, and goes on to this instant when nobody has anything to do before it: between the last look of
-    // the first ten minutes and the next.
+    // The clock is paused, and goes on to this instant when nobody has anything to do before it:
+    // between the last look of the first ten minutes and the next.
     let ended = tokio::time::timeout(9 * minute + minute / 2, pruner.run(CancellationToken::new())).await;
     assert!(ended.is_err(), "it goes on until it is told to stop");
     assert_eq!(*counting.0.lock(), [20, 2, 20, 20], "ten looks at everything, one at the keys");

@@ -43,7 +43,8 @@ impl Flags {
         if let Some(path) = &self.config {
             settings.apply_file(path, &mut faults);
         }
-        // A name that is not Unicode is no setting; a value that is not Unicode is refused as any wrong value.
+        // A name that is not Unicode is no setting; a value that is not Unicode is refused as any
+        // wrong value.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };
@@ -67,8 +68,8 @@ impl Flags {
     }
 }
 
-/// The same flags for commands that work on the store only. Flags about other things are accepted, so that one set of
-/// flags serves all commands, but `--help` does not list them.
+/// The same flags for commands that work on the store only. Flags about other things are accepted,
+/// so that one set of flags serves all commands, but `--help` does not list them.
 pub struct OfStore(pub Flags);
 
 const HIDDEN_FLAGS: [&str; 5] = ["listen", "read_store", "broker", "coordinator", "roles"];

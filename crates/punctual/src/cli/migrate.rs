@@ -1,4 +1,5 @@
-//! `punctual migrate`: migrates the store by hand, while no server runs on it. `serve` migrates up by itself.
+//! `punctual migrate`: migrates the store by hand, while no server runs on it. `serve` migrates up
+//! by itself.
 
 use std::io::Write;
 
@@ -24,8 +25,9 @@ enum Direction {
     Up(OfStore),
     /// Revert steps.
     Down {
-        /// The step to go back to [default: the one before the last]. 0 reverts the first step too, which created
-        /// the tables, and deletes every task. So it must be given if the store has tasks.
+        /// The step to go back to [default: the one before the last]. 0 reverts the first step too,
+        /// which created the tables, and deletes every task. So it must be given if the store has
+        /// tasks.
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
         #[command(flatten)]

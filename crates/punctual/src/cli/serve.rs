@@ -6,7 +6,8 @@ use super::Around;
 use super::flags::Flags;
 use crate::logging::Logging;
 
-/// How long the runtime waits for its tasks after the server has ended; none of them has anything to save.
+/// How long the runtime waits for its tasks after the server has ended; none of them has anything
+/// to save.
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until a signal ends the process.

@@ -1,6 +1,6 @@
-//! `punctual sink`: a receiver of webhooks to try things out. It prints each request on one line and
-//! answers with the status that the URL or the flag asks for, so that retries and dead letters can be
-//! watched without writing a server.
+//! `punctual sink`: a receiver of webhooks to try things out. It prints each request on one line
+//! and answers with the status that the URL or the flag asks for, so that retries and dead letters
+//! can be watched without writing a server.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -60,8 +60,8 @@ async fn hit(
     (status, [(header::CONTENT_TYPE, "application/json")], r#"{"received":true}"#).into_response()
 }
 
-/// The status that the URL asks for: `status=503` for every attempt, with `attempts=2` for the first two. Other
-/// parameters are ignored.
+/// The status that the URL asks for: `status=503` for every attempt, with `attempts=2` for the
+/// first two. Other parameters are ignored.
 fn wanted(query: &HashMap<String, String>, attempt: u32) -> Option<StatusCode> {
     let status = parse_status(query.get("status")?).ok()?;
     let attempts = query.get("attempts").and_then(|text| text.parse().ok()).unwrap_or(u32::MAX);

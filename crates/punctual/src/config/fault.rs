@@ -1,5 +1,5 @@
-//! The faults of the settings, for the operator: all at once, each with its key, its value, its origin
-//! and what to do.
+//! The faults of the settings, for the operator: all at once, each with its key, its value, its
+//! origin and what to do.
 
 use std::fmt;
 

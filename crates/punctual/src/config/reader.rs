@@ -1,7 +1,7 @@
 //! Turns settings into typed values, each within its bounds.
 //!
-//! Called by [`super::Config::new`]. A faulty value is recorded and its default used instead, so that
-//! reading goes on and finds every fault.
+//! Called by [`super::Config::new`]. A faulty value is recorded and its default used instead, so
+//! that reading goes on and finds every fault.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;

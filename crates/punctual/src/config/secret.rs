@@ -30,8 +30,8 @@ impl fmt::Debug for SecretUrl {
     }
 }
 
-/// `text` without the password and the query, if it is a URL: drivers take passwords in both. Parts that may belong to
-/// a password with unescaped special characters are not shown either.
+/// `text` without the password and the query, if it is a URL: drivers take passwords in both. Parts
+/// that may belong to a password with unescaped special characters are not shown either.
 pub fn masked(text: &str) -> String {
     if !text.contains("://") {
         return text.to_owned();

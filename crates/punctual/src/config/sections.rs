@@ -67,7 +67,8 @@ pub struct SchedulerSettings {
     pub visibility: Duration,
     /// The number of partitions.
     pub partitions: u16,
-    /// Overdue webhooks that a node claims in a second after it takes a partition over; zero means any number.
+    /// Overdue webhooks that a node claims in a second after it takes a partition over; zero means
+    /// any number.
     pub backlog_per_second: u32,
 }
 
@@ -234,7 +235,8 @@ impl RetentionSettings {
 impl WebhookSettings {
     /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
-        // Without authentication the process listens on loopback only, so every caller is on this machine.
+        // Without authentication the process listens on loopback only, so every caller is on this
+        // machine.
         let mut networks = vec!["127.0.0.0/8".to_owned(), "::1/128".to_owned()];
         networks.extend(read.list("webhooks.allow_networks", |text| match text.parse::<Network>() {
             Ok(network) => Ok(network.to_string()),

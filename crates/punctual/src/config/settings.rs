@@ -1,8 +1,8 @@
 //! The layers of the configuration, merged before any value is checked.
 //!
 //! The embedded default file is the bottom layer and the list of all keys: a key that it lacks is
-//! unknown, and a value must have the type that it has there. Above it are the file, the environment
-//! and the flags.
+//! unknown, and a value must have the type that it has there. Above it are the file, the
+//! environment and the flags.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -159,8 +159,8 @@ impl RawSettings {
     }
 }
 
-/// Whether an environment variable is a setting. Kubernetes gives every pod variables of this shape for a service
-/// called `punctual`; refusing them would keep the server from starting there.
+/// Whether an environment variable is a setting. Kubernetes gives every pod variables of this shape
+/// for a service called `punctual`; refusing them would keep the server from starting there.
 fn is_setting(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(PREFIX) else { return false };
     let of_kubernetes = rest == "PORT" || rest.starts_with("PORT_") || rest.starts_with("SERVICE_");
@@ -180,7 +180,8 @@ fn wanted_type(key: &str, default: &Value, value: &Value) -> Option<&'static str
     }
 }
 
-/// The leaves of a table by their dotted keys. An empty section counts as a leaf, so that a misspelt one is found.
+/// The leaves of a table by their dotted keys. An empty section counts as a leaf, so that a
+/// misspelt one is found.
 fn flatten(table: Table) -> Vec<(String, Value)> {
     table
         .into_iter()

@@ -1,5 +1,5 @@
-//! Prints the settings in force as TOML that `--config` accepts. A value that is not the default has
-//! its origin beside it. Passwords in addresses are left out.
+//! Prints the settings in force as TOML that `--config` accepts. A value that is not the default
+//! has its origin beside it. Passwords in addresses are left out.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use super::settings::{RawSettings, Setting, SettingOrigin};
 
 impl fmt::Display for RawSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Keys without a section come first: in TOML every key after a section's head belongs to it.
+        // Keys without a section come first: in TOML every key after a section's head belongs to
+        // it.
         for (key, setting) in self.iter().filter(|(key, _)| !key.contains('.')) {
             line(f, key, setting)?;
         }

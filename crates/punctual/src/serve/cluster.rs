@@ -1,5 +1,5 @@
-//! What a node does because other nodes use the same store. It listens to their notifications, and as
-//! the leader it makes tables ahead of time. `running` starts both.
+//! What a node does because other nodes use the same store. It listens to their notifications, and
+//! as the leader it makes tables ahead of time. `running` starts both.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What one elected node does for all: it takes back what was lost, fires schedules, removes what is over, and tends the
-//! tables that nodes share.
+//! What one elected node does for all: it takes back what was lost, fires schedules, removes what
+//! is over, and tends the tables that nodes share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use crate::config::{Config, StoreChoice};
 /// How often the reaper looks.
 const REAP_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The cron loop looks this often at the least, since any node may write a schedule; and while one waits for a task.
+/// The cron loop looks this often at the least, since any node may write a schedule; and while one
+/// waits for a task.
 const CRON_INTERVAL: Duration = Duration::from_secs(1);
 const CRON_WAITING: Duration = Duration::from_millis(250);
 
@@ -56,7 +57,8 @@ impl Leading {
         }
     }
 
-    /// Leads as the holder of `lease`, until told to stop or the store says that somebody else leads.
+    /// Leads as the holder of `lease`, until told to stop or the store says that somebody else
+    /// leads.
     pub async fn run(&self, lease: Lease, stop: CancellationToken) {
         let over = stop.child_token();
         let reaping = async {

@@ -82,7 +82,8 @@ impl Parts {
             schedules: Arc::new(schedules),
             cron_call,
             shared,
-            // A message leaves the broker when its run begins, so this is what waits ahead of the free slots.
+            // A message leaves the broker when its run begins, so this is what waits ahead of the
+            // free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,
             owned: Arc::new(Owned::nothing(config.scheduler.partitions)),

@@ -41,8 +41,8 @@ use crate::config::{Config, Role};
 
 /// How long open requests may take to end once the drain is over; no longer than the drain itself.
 const HTTP_GOODBYE: Duration = Duration::from_secs(5);
-/// What pull workers wait for is claimed so long before it is due. Nearly every claim is written by then, also beside a
-/// flood of others.
+/// What pull workers wait for is claimed so long before it is due. Nearly every claim is written by
+/// then, also beside a flood of others.
 const CLAIM_AHEAD: Duration = Duration::from_millis(20);
 /// What a machine is called that does not say.
 const NAMELESS: &str = "unnamed";
@@ -262,7 +262,8 @@ fn owner(config: &Config, parts: &Parts) -> PartitionOwner {
     PartitionOwner::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
 }
 
-/// How long it must be seen that a breaker has to open, where several nodes count: each tells what it has every second.
+/// How long it must be seen that a breaker has to open, where several nodes count: each tells what
+/// it has every second.
 const CONFIRM: Duration = Duration::from_millis(2_500);
 
 fn breaker_watch(config: &Config, parts: &Parts) -> BreakerWatch {
@@ -380,7 +381,8 @@ fn dispatch_status(config: &Config, parts: &Parts) -> DispatchStatus {
         .with_breakers(config.breakers.enabled)
 }
 
-/// The embedded store is this process's alone, and up to date since it was opened; one that is shared may be taken back.
+/// The embedded store is this process's alone, and up to date since it was opened; one that is
+/// shared may be taken back.
 fn schema_probe(store: PostgresStore) -> ReadinessProbe {
     probe(move || {
         let store = store.clone();

@@ -1,6 +1,7 @@
 //! Carries the counters of the worker and the state of the node over to the metrics, once a second.
 //!
-//! `running` starts it. It also logs when the machine's clock goes wrong, and when it is right again.
+//! `running` starts it. It also logs when the machine's clock goes wrong, and when it is right
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -103,8 +104,8 @@ impl Tally {
 struct WrongClock(bool);
 
 impl WrongClock {
-    /// Whether the clock has become wrong (true) or right (false); none if nothing changed. It is right only
-    /// at half the limit, so that a clock at the limit is not reported again and again.
+    /// Whether the clock has become wrong (true) or right (false); none if nothing changed. It is
+    /// right only at half the limit, so that a clock at the limit is not reported again and again.
     fn news(&mut self, skew_millis: i64) -> Option<bool> {
         let bound = if self.0 { NOTABLE_SKEW_MILLIS / 2 } else { NOTABLE_SKEW_MILLIS };
         let is_wrong = skew_millis.unsigned_abs() >= bound;

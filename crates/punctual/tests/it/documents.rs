@@ -59,6 +59,35 @@ fn prose_is_wrapped() {
     }
 }
 
+#[test]
+fn comments_are_wrapped() {
+    let mut folders = vec![root().join("crates")];
+    let mut files = 0;
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| ending == "rs") {
+                files += 1;
+                check_comments(&path);
+            }
+        }
+    }
+    assert!(files > 500, "the sources were not read: {files} files");
+}
+
+/// No comment of a source file is too wide, examples and tables apart.
+fn check_comments(path: &Path) {
+    let mut is_example = false;
+    for (number, line) in (1..).zip(read(path).lines()) {
+        let comment = line.trim_start();
+        is_example = comment.starts_with("//") && (is_example ^ comment.contains("```"));
+        let is_prose = comment.starts_with("//") && !is_example && !comment.contains(" | ");
+        let length = line.chars().count();
+        assert!(!is_prose || length <= COLUMNS, "{}:{number} has {length} columns", path.display());
+    }
+}
+
 /// Every document of the repository.
 fn documents() -> Vec<PathBuf> {
     let mut documents: Vec<PathBuf> =
@@ -77,7 +106,8 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A path as the documents write it: from the root, from `docs`, from `crates` or from the product's crate.
+/// A path as the documents write it: from the root, from `docs`, from `crates` or from the
+/// product's crate.
 fn find(path: &str) -> Option<PathBuf> {
     let places = ["", "docs", "crates", "crates/punctual"];
     places.iter().map(|place| root().join(place).join(path)).find(|path| path.exists())

@@ -63,7 +63,8 @@ const REASONS: &[(&str, &str)] = &[
     ("Walks", STORES),
 ];
 
-/// Names that still stand for different things. Rename one of them and take it off the list; add none.
+/// Names that still stand for different things. Rename one of them and take it off the list; add
+/// none.
 const STILL_TO_RENAME: &[&str] = &[
     "Answer",
     "Api",

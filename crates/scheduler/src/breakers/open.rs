@@ -33,7 +33,8 @@ impl OpenSet {
         self.tenants.get(&key.tenant)?.get(&key.target)
     }
 
-    /// The breakers over tasks of a tenant to a target (empty: that are pulled): its tenant's and its own.
+    /// The breakers over tasks of a tenant to a target (empty: that are pulled): its tenant's and
+    /// its own.
     pub fn over<'a>(&'a self, tenant: &str, target: &str) -> impl Iterator<Item = &'a OpenBreaker> + use<'a> {
         let of_tenant = self.tenants.get(tenant);
         let own = of_tenant.filter(|_| !target.is_empty()).and_then(|targets| targets.get(target));

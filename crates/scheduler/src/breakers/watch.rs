@@ -38,7 +38,8 @@ pub struct Config {
     pub rules: Rules,
     /// How long after one has opened, and after a probe, the next probe is made.
     pub probe_millis: i64,
-    /// How long it must be seen that one has to open, before it does: the other nodes tell their counts meanwhile.
+    /// How long it must be seen that one has to open, before it does: the other nodes tell their
+    /// counts meanwhile.
     pub confirm: Duration,
 }
 
@@ -62,7 +63,8 @@ pub struct BreakerWatch {
 }
 
 impl BreakerWatch {
-    /// Keeps `circuits` in step with `store`; those who take `hints` are told when something opens or closes.
+    /// Keeps `circuits` in step with `store`; those who take `hints` are told when something opens
+    /// or closes.
     pub fn new(
         store: Arc<dyn Database>,
         circuits: Arc<Circuits>,
@@ -115,7 +117,8 @@ impl BreakerWatch {
     /// One look.
     pub async fn run_once(&mut self) -> Result<(), StoreError> {
         let now = self.clock.now();
-        // Taken before the breakers are read: a probe is named before it runs, so that what has ended is named there.
+        // Taken before the breakers are read: a probe is named before it runs, so that what has
+        // ended is named there.
         let fresh = self.circuits.take();
         self.ended.extend(fresh.ended);
         self.ended.truncate(super::MOST_ENDED);
@@ -130,7 +133,8 @@ impl BreakerWatch {
         for breaker in self.circuits.open().iter().filter(|breaker| open.get(&breaker.key).is_none()) {
             self.windows.forget(&breaker.key);
         }
-        // Known before anything else is tried: what has closed must not stay shut because of a count.
+        // Known before anything else is tried: what has closed must not stay shut because of a
+        // count.
         self.know(open.clone());
         self.tell(now).await?;
         self.judge(now, &mut open).await?;
@@ -161,7 +165,8 @@ impl BreakerWatch {
         Ok(open)
     }
 
-    /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what happened first goes first.
+    /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what
+    /// happened first goes first.
     async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
         while let Some(UnderOpen { key, task, end, error }) = self.ended.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
@@ -170,8 +175,8 @@ impl BreakerWatch {
                     RunEnd::Completed | RunEnd::Accepted => BreakerEvent::Succeeded(task),
                     RunEnd::Retried | RunEnd::DeadLettered => BreakerEvent::Failed(task, FailedProbe::new(now, error)),
                     RunEnd::GivenBack => BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) },
-                    // The next one comes in its time. Otherwise a worker that gives back all it gets would get one a
-                    // second.
+                    // The next one comes in its time. Otherwise a worker that gives back all it
+                    // gets would get one a second.
                     RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {
                         BreakerEvent::GivenBack { task, again_at: Timestamp::MAX }
                     }
@@ -190,8 +195,8 @@ impl BreakerWatch {
         Ok(())
     }
 
-    /// Closes breakers that nobody had anything to probe with for a whole window: they hold nothing back, and would stay
-    /// for ever. Should what was under them still fail, it is counted anew.
+    /// Closes breakers that nobody had anything to probe with for a whole window: they hold nothing
+    /// back, and would stay for ever. Should what was under them still fail, it is counted anew.
     async fn close_idle(&self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
         let before = now.plus_millis(-self.config.rules.window_millis);
         let idle: Vec<Key> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();

@@ -1,8 +1,9 @@
 //! Heartbeats that come in a flood.
 //!
-//! The lease settler asks here before it writes a heartbeat. A lease needs to be extended a few times
-//! a second, not thousands of times; beyond that the task is read instead, to see that the lease still
-//! holds. A heartbeat with progress or a checkpoint is always written. The memory is bounded.
+//! The lease settler asks here before it writes a heartbeat. A lease needs to be extended a few
+//! times a second, not thousands of times; beyond that the task is read instead, to see that the
+//! lease still holds. A heartbeat with progress or a checkpoint is always written. The memory is
+//! bounded.
 
 use std::collections::HashMap;
 use std::time::Duration;

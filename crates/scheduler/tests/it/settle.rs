@@ -180,7 +180,8 @@ async fn a_batch_is_answered_item_by_item() {
     );
 }
 
-/// As if they came one after the other: nothing that is said of a run after its end has an effect, whatever it is.
+/// As if they came one after the other: nothing that is said of a run after its end has an effect,
+/// whatever it is.
 #[tokio::test]
 async fn what_a_batch_says_of_one_run_is_taken_in_order() {
     let beat = |progress: &str| RunReport::Heartbeat { progress: Some(json(progress)), checkpoint: None };

@@ -1,7 +1,7 @@
 //! Applies changes: each by itself, all in one transaction.
 //!
-//! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish, stay
-//! live, are edited or are re-driven. Each part is one statement. Mostly there is only one.
+//! A batch is split into rounds that name no task twice, and a round by kind: tasks that finish,
+//! stay live, are edited or are re-driven. Each part is one statement. Mostly there is only one.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -85,8 +85,8 @@ enum ApplyKind {
 }
 
 impl ApplyKind {
-    /// None: no row can fit the change. Only dead letters are re-driven, and a final task does not finish
-    /// again.
+    /// None: no row can fit the change. Only dead letters are re-driven, and a final task does not
+    /// finish again.
     fn of(change: &Change) -> Option<Self> {
         match (change.from.is_final(), change.to.is_final()) {
             (true, true) => None,
@@ -124,8 +124,8 @@ fn steps(changes: &[(TaskId, Change)]) -> Vec<ApplyStep> {
 }
 
 impl ApplyStep {
-    /// Whether the effects depend on where the tasks were before: they may leave the minute, or the lane,
-    /// in which they waited.
+    /// Whether the effects depend on where the tasks were before: they may leave the minute, or the
+    /// lane, in which they waited.
     fn moves_what_waits(&self, changes: &[(TaskId, Change)]) -> bool {
         let waits = |place: &usize| changes[*place].1.from == State::Pending;
         self.kind == ApplyKind::Edit || (self.kind == ApplyKind::Change && self.places.iter().any(waits))
@@ -150,7 +150,8 @@ impl ApplyStep {
         }
     }
 
-    /// Records the effects of the rows that changed. `stood` has where the tasks were, and is updated.
+    /// Records the effects of the rows that changed. `stood` has where the tasks were, and is
+    /// updated.
     fn take_in(
         &self,
         writer: &mut Writer,
@@ -175,8 +176,8 @@ impl ApplyStep {
     }
 }
 
-/// Locks the live tasks of a batch that needs several statements, in a fixed order. Returns where they
-/// are.
+/// Locks the live tasks of a batch that needs several statements, in a fixed order. Returns where
+/// they are.
 async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<Uuid, LaneInstant>, Fault> {
     let ids: BTreeSet<Uuid> = changes.iter().map(|(id, _)| id.uuid()).collect();
     let ids: Vec<Uuid> = ids.into_iter().collect();
@@ -184,8 +185,8 @@ async fn lock(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<U
     Ok(rows.iter().map(|row| (row.get(0), LaneInstant::of_columns(row.get(1), row.get(2)))).collect())
 }
 
-/// The lanes to which edits of the priority move tasks, by index in the batch. Only the priority of a
-/// task's lane ever changes, so that the lanes can be made before the transaction.
+/// The lanes to which edits of the priority move tasks, by index in the batch. Only the priority of
+/// a task's lane ever changes, so that the lanes can be made before the transaction.
 async fn new_lanes(writer: &Writer, changes: &[(TaskId, Change)]) -> Result<HashMap<usize, i64>, Fault> {
     let priority = |change: &Change| change.edit.as_ref().and_then(|edit| edit.priority);
     let edited = changes.iter().enumerate();

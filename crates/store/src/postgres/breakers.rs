@@ -1,4 +1,5 @@
-//! Breakers and the counts they are judged by. Each call is a statement, or two that stand by themselves.
+//! Breakers and the counts they are judged by. Each call is a statement, or two that stand by
+//! themselves.
 
 use async_trait::async_trait;
 use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, Counted, FailedProbe, Key, OpenBreaker, Runs};
@@ -90,8 +91,8 @@ async fn over(session: &Session, tenant: &str, target: &str) -> Result<Option<Op
     Ok(None)
 }
 
-/// Changes a breaker by an event. The write names what was read: if another node was faster, the event is judged again
-/// by what that one wrote.
+/// Changes a breaker by an event. The write names what was read: if another node was faster, the
+/// event is judged again by what that one wrote.
 async fn change(session: &Session, key: &Key, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
     loop {
         let rows = session.query(Sql::BreakerGet, &[&key.tenant, &key.target]).await?;
@@ -139,7 +140,8 @@ async fn update(session: &Session, read: &OpenBreaker, breaker: &OpenBreaker) ->
     Ok(written > 0)
 }
 
-/// Closes a breaker that was read as `read`, and removes its counts; false when it is another by now.
+/// Closes a breaker that was read as `read`, and removes its counts; false when it is another by
+/// now.
 async fn close(session: &Session, read: &OpenBreaker) -> Result<bool, Fault> {
     let (Key { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
     let (next, probe, overtaken) = probe_columns(read);

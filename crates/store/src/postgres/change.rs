@@ -1,8 +1,8 @@
 //! Writes changes as the state machine made them, many at once: one conditional write each.
 //!
-//! Every statement names the state and the version that a row must have and returns the rows that it
-//! changed; the other changes are lost. A statement names no task twice, and the tasks are sorted, so
-//! that writers do not deadlock.
+//! Every statement names the state and the version that a row must have and returns the rows that
+//! it changed; the other changes are lost. A statement names no task twice, and the tasks are
+//! sorted, so that writers do not deadlock.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! Claims due tasks.
 //!
-//! One statement locks and reads due tasks in the lanes of all claims and skips rows that others have
-//! locked. The state machine makes the changes; another statement writes them. A claim whose node has
-//! lost a partition that it names (`terms`) takes nothing. No claim takes more than the limits of its
-//! queues allow (`limits`).
+//! One statement locks and reads due tasks in the lanes of all claims and skips rows that others
+//! have locked. The state machine makes the changes; another statement writes them. A claim whose
+//! node has lost a partition that it names (`terms`) takes nothing. No claim takes more than the
+//! limits of its queues allow (`limits`).
 
 use std::collections::HashMap;
 use std::sync::Arc;

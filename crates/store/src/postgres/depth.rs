@@ -131,8 +131,8 @@ async fn room<'a>(
     Ok(room)
 }
 
-/// The tasks without room that would be refused anyway, each with its missing dependency. Nothing is
-/// locked for this: a later submission is checked again.
+/// The tasks without room that would be refused anyway, each with its missing dependency. Nothing
+/// is locked for this: a later submission is checked again.
 async fn hopeless(
     session: &Session,
     tasks: &[NewTask],

@@ -85,7 +85,8 @@ impl RunningHold {
         if self.version != beat.token || now >= hold.expires_at {
             return None;
         }
-        // Never past the deadline and never shorter than before: a clock that went back takes nothing away.
+        // Never past the deadline and never shorter than before: a clock that went back takes
+        // nothing away.
         let asked = now.plus_millis(number_column(hold.lease_millis));
         hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
         if beat.detach {

@@ -91,7 +91,8 @@ fn is_connection(code: &SqlState) -> bool {
     code.code().starts_with("08")
         || [SqlState::ADMIN_SHUTDOWN, SqlState::CRASH_SHUTDOWN, SqlState::CANNOT_CONNECT_NOW].contains(code)
         || *code == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT
-        // A server that has become a standby takes no writes; the next connection may find the new primary.
+        // A server that has become a standby takes no writes; the next connection may find the new
+        // primary.
         || *code == SqlState::READ_ONLY_SQL_TRANSACTION
 }
 

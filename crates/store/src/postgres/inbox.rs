@@ -41,10 +41,12 @@ const CHANNEL: &str = "punctual_inbox";
 /// Transactions that were told of and not looked for yet; further ones are found by looking.
 const MOST_TOLD: usize = 1_024;
 
-/// The connections of a node that have a slot of their own for their counts, this one the last of them.
+/// The connections of a node that have a slot of their own for their counts, this one the last of
+/// them.
 const MOST_SLOTS: usize = 64;
 
-/// How long to wait at the most before the next attempt to connect: at first, and after many failures.
+/// How long to wait at the most before the next attempt to connect: at first, and after many
+/// failures.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A submission as it lies in the inbox.
@@ -64,7 +66,8 @@ pub struct Enqueued {
 pub type Judge = Arc<dyn Fn(&Enqueued) -> Result<NewTask, String> + Send + Sync>;
 
 impl PostgresStore {
-    /// Takes what is in the inbox until told to stop, and has submitters held to payloads of so many bytes.
+    /// Takes what is in the inbox until told to stop, and has submitters held to payloads of so
+    /// many bytes.
     pub async fn receive(&self, judge: Judge, payload_bytes: usize, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let (mut backoff, mut is_away) = (BACKOFF.0, false);
@@ -86,8 +89,8 @@ impl PostgresStore {
         }
     }
 
-    /// Removes at most `limit` of each: keys that were used before `before`, and what was refused before it; gives how
-    /// many there were.
+    /// Removes at most `limit` of each: keys that were used before `before`, and what was refused
+    /// before it; gives how many there were.
     pub async fn prune_inbox(&self, before: Timestamp, limit: usize) -> Result<u64, StoreError> {
         let (before, limit) = (before.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX));
         let prune = async |session: &Session| {
@@ -97,8 +100,8 @@ impl PostgresStore {
         self.reads().call(prune).await
     }
 
-    /// Takes on one connection, for as long as it lasts. When something could be taken again after it `is_away`, that is
-    /// told, and over.
+    /// Takes on one connection, for as long as it lasts. When something could be taken again after
+    /// it `is_away`, that is told, and over.
     async fn tend(
         &self,
         judge: &Judge,

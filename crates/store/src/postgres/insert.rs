@@ -27,8 +27,8 @@ use crate::submissions::SubmissionVerdict;
 /// About how many bytes of payload one statement carries.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// Inserts tasks; answers in order. An id that exists already is so rare that the insert just fails and is
-/// repeated with care. `put_off` are members of their batch whose queues are full.
+/// Inserts tasks; answers in order. An id that exists already is so rare that the insert just fails
+/// and is repeated with care. `put_off` are members of their batch whose queues are full.
 pub(crate) async fn insert(
     writer: &mut Writer,
     tasks: &[NewTask],

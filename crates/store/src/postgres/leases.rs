@@ -37,8 +37,9 @@ pub(crate) async fn holder(session: &Session, now: Timestamp, name: &str) -> Res
     Ok(rows.first().map(lease))
 }
 
-/// Begins a transaction that writes as the holder of the lease, unless somebody else has held it since: then false, and
-/// the transaction is to be rolled back. Nobody takes the lease before it has ended.
+/// Begins a transaction that writes as the holder of the lease, unless somebody else has held it
+/// since: then false, and the transaction is to be rolled back. Nobody takes the lease before it
+/// has ended.
 pub(crate) async fn begin_as(session: &Session, lease: &Lease) -> Result<bool, Fault> {
     let (holder, term) = (node_column(lease.holder), number_column(lease.term));
     Ok(!session.begin(Sql::LeaseHold, &[&lease.name, &holder, &term]).await?.is_empty())

@@ -1,4 +1,5 @@
-//! The ledger of what workers have done: `Ledger` in `crates/client` writes it, and the leader has what is over removed.
+//! The ledger of what workers have done: `Ledger` in `crates/client` writes it, and the leader has
+//! what is over removed.
 
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;

@@ -1,12 +1,14 @@
 //! The limits of queues (the table `gates`): how much a claim may take.
 //!
-//! Every claim takes a shared advisory lock for its queues and then locks their rows in `gates`, which
-//! most queues do not have. A change of a queue takes the advisory lock exclusively: claims under way
-//! end first, and later claims see the change. The held tasks of a queue are counted under the lock
-//! of its row. Only claims increase that number, so that the count is never too small.
+//! Every claim takes a shared advisory lock for its queues and then locks their rows in `gates`,
+//! which most queues do not have. A change of a queue takes the advisory lock exclusively: claims
+//! under way end first, and later claims see the change. The held tasks of a queue are counted
+//! under the lock of its row. Only claims increase that number, so that the count is never too
+//! small.
 //!
-//! [`LimitsCache`] is what this process has seen of the limits. It saves reads where nothing is limited
-//! and may be out of date. Only a queue that this process cannot read is paused by the cache alone.
+//! [`LimitsCache`] is what this process has seen of the limits. It saves reads where nothing is
+//! limited and may be out of date. Only a queue that this process cannot read is paused by the
+//! cache alone.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write as _;
@@ -177,8 +179,8 @@ impl ClaimedQueues {
     }
 }
 
-/// How a change of a queue begins. It waits for the claims under way, which last milliseconds unless
-/// their node is frozen. Claims that come meanwhile wait for it.
+/// How a change of a queue begins. It waits for the claims under way, which last milliseconds
+/// unless their node is frozen. Claims that come meanwhile wait for it.
 pub(crate) fn begin_change(tenant: &str, queue: &str) -> String {
     let (tenant, queue) = (tenant.to_owned(), queue.to_owned());
     let key = LaneKey { tenant, queue, kind: String::new(), priority: 0, route: Route::Pull };

@@ -1,9 +1,9 @@
 //! Lists tasks page by page, over the live tasks and the history at once.
 //!
 //! Newest first means greatest id first. Soonest first means by `execute_at`, then by id. Both are
-//! orders of an index, and a task keeps its place in them when it moves to the history, so that pages
-//! have neither gap nor repeat. A page checks a bounded number of rows: a page with few matches still
-//! says where the next one begins.
+//! orders of an index, and a task keeps its place in them when it moves to the history, so that
+//! pages have neither gap nor repeat. A page checks a bounded number of rows: a page with few
+//! matches still says where the next one begins.
 
 use punctual_core::ids::TaskId;
 use punctual_core::store::{Cursor, Filter, PAGE_BYTES, Page};
@@ -19,8 +19,8 @@ use super::lanes::Lanes;
 use super::statements::Sql;
 use crate::listing::{self, ListedTables};
 
-/// How much work one page may be. A row that is checked costs one, one that is read [`READ`], about as
-/// long as they take. So no page takes longer than a fraction of a second.
+/// How much work one page may be. A row that is checked costs one, one that is read [`READ`], about
+/// as long as they take. So no page takes longer than a fraction of a second.
 const BUDGET: usize = 50_000;
 const READ: usize = 10;
 
@@ -128,7 +128,8 @@ async fn take_in(
     };
     let in_time = candidates.iter().position(is_late).unwrap_or(candidates.len());
     let wanted: Vec<&ListRow> = candidates[..in_time].iter().filter(fits).collect();
-    // At most as many are read at once as the page has room for, and not many that turn out not to match.
+    // At most as many are read at once as the page has room for, and not many that turn out not to
+    // match.
     for some in wanted.chunks(limit.clamp(1, 100)) {
         *spent += some.len() * READ;
         let ids: Vec<TaskId> = some.iter().map(|candidate| candidate.id).collect();

@@ -1,4 +1,5 @@
-//! What keeps tasks from being claimed. Each call is a few statements, and what moves between them shows in some.
+//! What keeps tasks from being claimed. Each call is a few statements, and what moves between them
+//! shows in some.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! The outbox: notes for the resolver, written in the transaction that causes them.
 //!
 //! A note is a row of `orders_due` (the turn of a key may pass) or `settled_parents` (a parent has
-//! finished). After the commit the node's own resolver gets the first number and begins there, behind
-//! the dead index entries of older notes. Every second it begins at the front and finds the notes of
-//! other nodes.
+//! finished). After the commit the node's own resolver gets the first number and begins there,
+//! behind the dead index entries of older notes. Every second it begins at the front and finds the
+//! notes of other nodes.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,8 @@ impl OutboxNotes {
         }
     }
 
-    /// The note about the ordering key alone, for a caller that follows up the end of the task itself.
+    /// The note about the ordering key alone, for a caller that follows up the end of the task
+    /// itself.
     pub(crate) fn record_turn(&mut self, effects: &Effects, row: &NotedRow) {
         if let (Some(note), Some(ordering)) = (effects.turn, row.ordering) {
             self.orderings.push(ordering);
@@ -134,7 +135,8 @@ impl Outbox {
         self.round.lock().take()
     }
 
-    /// Keeps the round at this cursor, unless another one has begun. Returns whether one is under way.
+    /// Keeps the round at this cursor, unless another one has begun. Returns whether one is under
+    /// way.
     pub(crate) fn keep_round(&self, place: Option<ReviewCursor>) -> bool {
         let mut round = self.round.lock();
         *round = round.or(place);

@@ -1,9 +1,10 @@
-//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that expired.
+//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that
+//! expired.
 //!
-//! Holds that ended leave dead entries in the index. Where scanning them takes long, a scan begins at
-//! its low watermark: where the last scan found everything, lowered by what this process has written
-//! since. Rows that another process wrote below it (a retry of an expired task, say) are found by a
-//! scan from the beginning, which then runs rarely.
+//! Holds that ended leave dead entries in the index. Where scanning them takes long, a scan begins
+//! at its low watermark: where the last scan found everything, lowered by what this process has
+//! written since. Rows that another process wrote below it (a retry of an expired task, say) are
+//! found by a scan from the beginning, which then runs rarely.
 
 use std::time::Duration;
 

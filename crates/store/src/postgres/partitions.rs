@@ -1,10 +1,11 @@
-//! Which node owns which partition. A round is one transaction, and one node at a time makes a round.
+//! Which node owns which partition. A round is one transaction, and one node at a time makes a
+//! round.
 //!
 //! The locks on the rows make rounds wait for each other, but claims do not wait for renewals. Only
-//! the partitions that a node takes are locked against claims too (`terms`). So no partition changes
-//! hands while a claim in the term of its last owner is under way, and a later claim sees the new
-//! owner. A node that gives up partitions notifies the others, so that they need not wait for their
-//! next round.
+//! the partitions that a node takes are locked against claims too (`terms`). So no partition
+//! changes hands while a claim in the term of its last owner is under way, and a later claim sees
+//! the new owner. A node that gives up partitions notifies the others, so that they need not wait
+//! for their next round.
 
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -103,8 +104,8 @@ async fn members(session: &Session, round: PartitionRound, now: Timestamp) -> Re
     Ok(rows.iter().map(|row| node_from_column(row.get(0))).chain([round.node]).collect())
 }
 
-/// Locks the partitions that change hands against claims. Drops the changes that could not be locked.
-/// Returns whether all were.
+/// Locks the partitions that change hands against claims. Drops the changes that could not be
+/// locked. Returns whether all were.
 async fn lock_taken(session: &Session, rows: &[Ownership], changes: &mut Vec<Ownership>) -> Result<bool, Fault> {
     let is_taken = |change: &Ownership| {
         let before = rows.binary_search_by_key(&change.partition, |row| row.partition);

@@ -1,9 +1,9 @@
 //! Distributes due tasks to the claims of a transaction. Pure: it says what to read next.
 //!
-//! The claims are served one after the other, each with its lanes in its order, within its own limits
-//! and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not given out.
-//! Where a lane may have more rows than were read, the picker stops and says what to read; then it
-//! continues where it stopped.
+//! The claims are served one after the other, each with its lanes in its order, within its own
+//! limits and those of its queues, and from its lower bound of `due_at` on. Expired tasks are not
+//! given out. Where a lane may have more rows than were read, the picker stops and says what to
+//! read; then it continues where it stopped.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -178,7 +178,8 @@ impl<'a> Picker<'a> {
         self.refused[claim] = true;
     }
 
-    /// If a claim was refused: the first row of each lane that was read in vain, and when it is due.
+    /// If a claim was refused: the first row of each lane that was read in vain, and when it is
+    /// due.
     pub(crate) fn left(&self) -> Vec<(i64, i64)> {
         let any = self.refused.contains(&true);
         let first = |(range, stream): (&LaneRange, &LaneRows)| Some((range.lane, stream.rows.front()?.place.0));

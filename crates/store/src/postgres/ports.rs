@@ -29,8 +29,9 @@ use crate::write_queue::Weight;
 /// What a task takes beside its texts, roughly.
 const TASK_BYTES: usize = 512;
 
-/// How often a turn is taken again, and how soon, when a claim of the last owner is still under way in what the node is
-/// to take: such a claim lasts for milliseconds, or it is of a node that is frozen.
+/// How often a turn is taken again, and how soon, when a claim of the last owner is still under way
+/// in what the node is to take: such a claim lasts for milliseconds, or it is of a node that is
+/// frozen.
 const TURNS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -17,8 +17,8 @@ use super::statements::Sql;
 use super::writer::Writer;
 use crate::effects::{Effects, LaneInstant};
 
-/// Moves unreadable rows, given with the columns at fault, and logs them. It is a transaction of its
-/// own.
+/// Moves unreadable rows, given with the columns at fault, and logs them. It is a transaction of
+/// its own.
 pub(crate) async fn put_away(writer: &mut Writer, rows: &[(Uuid, &'static str)]) -> Result<(), Fault> {
     if rows.is_empty() {
         return Ok(());

@@ -11,8 +11,8 @@ use super::fault::Fault;
 use super::statements::Sql;
 use crate::columns::{names, names_column, node_column, node_from_column};
 
-/// Records that workers were seen. Of one that was seen several times the last wishes count; they come sorted, so that nobody waits
-/// in a circle.
+/// Records that workers were seen. Of one that was seen several times the last wishes count; they
+/// come sorted, so that nobody waits in a circle.
 pub(crate) async fn record_workers(session: &Session, sightings: &[WorkerSighting]) -> Result<(), Fault> {
     let mut last: BTreeMap<(&str, &str), WorkerSighting> = BTreeMap::new();
     for sighting in sightings {

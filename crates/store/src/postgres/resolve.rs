@@ -1,5 +1,5 @@
-//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering keys
-//! whose turn may pass (`turns`). Each step is one transaction.
+//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering
+//! keys whose turn may pass (`turns`). Each step is one transaction.
 
 mod parents;
 mod turns;
@@ -59,7 +59,8 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
     Ok(answers)
 }
 
-/// Notifies this node and the others of tasks that may be claimed now. Returns them with their lanes.
+/// Notifies this node and the others of tasks that may be claimed now. Returns them with their
+/// lanes.
 async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
     writer.shared.cursors.put(waiting.iter().copied());
     writer.shared.notifier.tell(waiting, writer.now());

@@ -28,8 +28,8 @@ const LOOK: i64 = 2_000;
 /// Blocks of keys that a step looks at.
 const BLOCKS: u32 = 32;
 
-/// How much the clock that an id was made by may have been ahead of the database's. One that was more keeps its row
-/// until its month is past.
+/// How much the clock that an id was made by may have been ahead of the database's. One that was
+/// more keeps its row until its month is past.
 const SKEW_MILLIS: i64 = 24 * 3_600_000;
 
 /// Where the walks stand.
@@ -40,7 +40,8 @@ pub(crate) struct Walks {
     block: u32,
 }
 
-/// Where a walk over the history stands: behind an id, among the rows that are in no month or in the month that lasts.
+/// Where a walk over the history stands: behind an id, among the rows that are in no month or in
+/// the month that lasts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Walk {
     #[default]
@@ -148,7 +149,8 @@ impl PostgresStore {
         self.reads().call(async |session| session.execute(Sql::QuarantinePrune, &[&before, &limit]).await).await
     }
 
-    /// Rows of the month that lasts, if a part of it is over: those that were submitted before, by their ids.
+    /// Rows of the month that lasts, if a part of it is over: those that were submitted before, by
+    /// their ids.
     async fn look_at_month(&self, before: Timestamp, after: Uuid) -> Result<Vec<Row>, StoreError> {
         let now = self.now();
         let months = self.reads().call(upkeep::months).await?;
@@ -162,7 +164,8 @@ impl PostgresStore {
         self.reads().call(looking).await
     }
 
-    /// Removes those of the rows that are over; where the next look begins, and how many were removed.
+    /// Removes those of the rows that are over; where the next look begins, and how many were
+    /// removed.
     async fn remove(&self, rows: &[Row], before: Timestamp, limit: usize) -> Result<(Option<Uuid>, u64), StoreError> {
         let (mut ids, mut instants): (Vec<Uuid>, Vec<i64>) = (Vec::new(), Vec::new());
         let mut looked = 0;

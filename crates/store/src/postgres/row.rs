@@ -1,7 +1,7 @@
 //! How a task is read from a row.
 //!
-//! Every statement that reads whole tasks returns the columns named here, in this order. Columns that
-//! only a live task has are NULL for a final one, and the other way round.
+//! Every statement that reads whole tasks returns the columns named here, in this order. Columns
+//! that only a live task has are NULL for a final one, and the other way round.
 
 use std::sync::Arc;
 
@@ -126,8 +126,9 @@ fn body(row: &Row, payload: Json) -> Result<Body, Unreadable> {
     })
 }
 
-/// Reads who holds a task from six columns: holder, node, `held_since`, `lease_expires_at`, `deadline_at`,
-/// `lease_millis`. A task that runs is held by its worker, which is not written twice.
+/// Reads who holds a task from six columns: holder, node, `held_since`, `lease_expires_at`,
+/// `deadline_at`, `lease_millis`. A task that runs is held by its worker, which is not written
+/// twice.
 pub(crate) fn hold(row: &Row, first: usize, worker: Option<&str>) -> Result<Option<Hold>, Unreadable> {
     let Some(expires_at) = maybe_instant(row, first + 3, "lease_expires_at")? else { return Ok(None) };
     let holder: Option<&str> = get(row, first, "holder")?;

@@ -1,6 +1,8 @@
-//! Recurring schedules: reads through the connections, and one conditional write for whatever changes.
+//! Recurring schedules: reads through the connections, and one conditional write for whatever
+//! changes.
 //!
-//! Advances go to the writers, as everything that makes tasks does (`advance`); the rest is single statements. A look reads the schedule first, with its revision, and then what hangs on it:
+//! Advances go to the writers, as everything that makes tasks does (`advance`); the rest is single
+//! statements. A look reads the schedule first, with its revision, and then what hangs on it:
 //! whatever changes in between moves the revision, and the advance that was decided by it is lost.
 
 mod advance;

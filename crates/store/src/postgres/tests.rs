@@ -1,5 +1,5 @@
-//! What the conformance suite cannot see: the schema, the statements, several nodes, and what happens when PostgreSQL
-//! fails.
+//! What the conformance suite cannot see: the schema, the statements, several nodes, and what
+//! happens when PostgreSQL fails.
 
 mod enqueue;
 mod faults;

@@ -108,7 +108,8 @@ fn fits(change: &Change, state: i64, version: i64) -> bool {
     state == i64::from(change.from.code()) && version == number_column(change.expected_version)
 }
 
-/// Whether the hold is the one that was judged. A sign of life changes the hold but not the version.
+/// Whether the hold is the one that was judged. A sign of life changes the hold but not the
+/// version.
 fn is_still_held(session: &mut Session<'_>, id: TaskId, judged: Judged) -> Result<bool, Fault> {
     let look = session.statements.get(Sql::HoldJudge)?;
     let hold = look.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
@@ -196,7 +197,8 @@ pub(crate) fn finish(session: &mut Session<'_>, id: TaskId, change: &Change) -> 
         if error.sqlite_error_code() != Some(ErrorCode::ConstraintViolation) {
             return Err(error.into());
         }
-        // The history has it already, which no code of ours does. Other changes must not fail with it.
+        // The history has it already, which no code of ours does. Other changes must not fail with
+        // it.
         quarantine::put_astray(session, seq)?;
         return Ok(false);
     }

@@ -100,7 +100,8 @@ fn get(session: &mut Session<'_>, tenant: &str, target: &str) -> Result<Option<O
     Ok(session.statements.get(Sql::BreakerGet)?.query_row((tenant, target), breaker).optional()?)
 }
 
-/// Changes a breaker by an event; only the writer changes breakers, so that nothing comes in between.
+/// Changes a breaker by an event; only the writer changes breakers, so that nothing comes in
+/// between.
 fn change(session: &mut Session<'_>, key: &Key, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
     let Some(mut breaker) = get(session, &key.tenant, &key.target)? else { return Ok(BreakerChange::NotOpen) };
     let change = breaker.change(event);

@@ -35,7 +35,8 @@ fn extend_one(session: &mut Session<'_>, beat: &Beat) -> Result<Option<Hold>, Fa
     if now >= hold.expires_at {
         return Ok(None);
     }
-    // Never past the deadline and never shorter than before: a clock that went back takes nothing away.
+    // Never past the deadline and never shorter than before: a clock that went back takes nothing
+    // away.
     let asked = now.plus_millis(number_column(hold.lease_millis));
     hold.expires_at = asked.min(hold.deadline_at).max(hold.expires_at);
     if beat.detach {

@@ -1,5 +1,5 @@
-//! What will be due in which minute: the counts that every transaction keeps (see `forecast_tally.rs`), and the schedules that
-//! will fire.
+//! What will be due in which minute: the counts that every transaction keeps (see
+//! `forecast_tally.rs`), and the schedules that will fire.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

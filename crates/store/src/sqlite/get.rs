@@ -35,8 +35,8 @@ pub(crate) struct Got {
     pub unreadable: Vec<i64>,
 }
 
-/// Reads tasks of one tenant by their ids. An unreadable row fails the call if its owner asked for it
-/// alone. Otherwise it is left out, so that the other tasks are answered.
+/// Reads tasks of one tenant by their ids. An unreadable row fails the call if its owner asked for
+/// it alone. Otherwise it is left out, so that the other tasks are answered.
 pub(crate) fn get(session: &mut Session<'_>, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
     let mut got = Got { tasks: Vec::with_capacity(ids.len()), unreadable: Vec::new() };
     for id in ids {

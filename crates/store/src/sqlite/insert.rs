@@ -84,8 +84,8 @@ pub(crate) fn create(session: &mut Session<'_>, mut task: NewTask, waits: &Prere
     Ok(Inserted::Created(Task::created(Cow::Owned(task), lane, state)))
 }
 
-/// The task that was submitted under the same key, and whether its content was the same. If there is
-/// none, this task takes the key.
+/// The task that was submitted under the same key, and whether its content was the same. If there
+/// is none, this task takes the key.
 fn submitted_before(session: &mut Session<'_>, task: &NewTask) -> Result<Option<(TaskId, bool)>, Fault> {
     let Some(idempotency) = &task.idempotency else { return Ok(None) };
     let put = session.statements.get(Sql::IdempotencyInsert)?;

@@ -10,7 +10,8 @@ use super::fault::Fault;
 use super::session::Session;
 use super::statements::Sql;
 
-/// Takes the lease if it is free. Its holder may ask again, having missed the answer: it gets the same term.
+/// Takes the lease if it is free. Its holder may ask again, having missed the answer: it gets the
+/// same term.
 pub(crate) fn acquire(
     session: &mut Session<'_>,
     name: &str,

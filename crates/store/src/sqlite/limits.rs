@@ -1,8 +1,8 @@
 //! The limits of queues, as the writer has read them.
 //!
 //! Only the writer claims tasks and changes queues, so that its cache is right until it writes. A
-//! rollback empties the cache. The number of held tasks of a queue is what the counts say, plus what
-//! the transaction under way has added.
+//! rollback empties the cache. The number of held tasks of a queue is what the counts say, plus
+//! what the transaction under way has added.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Lists tasks page by page, over the live tasks and the history at once.
 //!
-//! Newest first means last submitted first. Soonest first means by `execute_at`, then first submitted
-//! first. Both are orders of an index, and a task keeps its place in them when it moves to the
-//! history, so that pages have neither gap nor repeat. A page checks a bounded number of rows: a page
-//! with few matches still says where the next one begins.
+//! Newest first means last submitted first. Soonest first means by `execute_at`, then first
+//! submitted first. Both are orders of an index, and a task keeps its place in them when it moves
+//! to the history, so that pages have neither gap nor repeat. A page checks a bounded number of
+//! rows: a page with few matches still says where the next one begins.
 
 use std::collections::HashMap;
 

@@ -25,7 +25,8 @@ pub(crate) struct NotedRow {
     pub awaited: bool,
 }
 
-/// Records the effects of a write: the counts and the forecast in memory, the notes in their tables.
+/// Records the effects of a write: the counts and the forecast in memory, the notes in their
+/// tables.
 pub(crate) fn record(session: &mut Session<'_>, effects: &Effects, row: &NotedRow) -> Result<(), Fault> {
     session.tally.record(effects, || session.clock.now());
     if let Some(note) = effects.turn {
@@ -43,7 +44,8 @@ pub(crate) fn record_claim(session: &mut Session<'_>, effects: &Effects, now: Ti
     session.tally.record(effects, || now);
 }
 
-/// Notes that the turn of a key may pass. `dead_letter` is the task that had the turn and became one.
+/// Notes that the turn of a key may pass. `dead_letter` is the task that had the turn and became
+/// one.
 pub(crate) fn turn(
     session: &mut Session<'_>,
     ordering: Option<Ordering>,

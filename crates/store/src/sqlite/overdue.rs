@@ -1,4 +1,5 @@
-//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that expired.
+//! Finds what the reaper takes back: expired holds, holds of dead nodes, waiting tasks that
+//! expired.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +45,8 @@ pub(crate) fn overdue(session: &mut Session<'_>, dead: &[NodeId], limit: usize) 
     Ok(overdue)
 }
 
-/// The nodes that hold tasks, each found by one seek. None stands for pull workers, which have no node.
+/// The nodes that hold tasks, each found by one seek. None stands for pull workers, which have no
+/// node.
 pub(crate) fn holders(session: &mut Session<'_>) -> Result<Vec<Option<i64>>, Fault> {
     let first = session.statements.get(Sql::HeldFirstNode)?;
     let mut node: Option<Option<i64>> = first.query_row([], |row| row.get(0)).optional()?;

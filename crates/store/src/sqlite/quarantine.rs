@@ -23,8 +23,8 @@ pub(crate) fn put_away(session: &mut Session<'_>, seq: i64, column: &str) -> Res
     put_away_because(session, seq, &format!("its {column} cannot be read"))
 }
 
-/// Whether a live row is astray: its id leads to another row, or the history has it as well. No change
-/// can reach such a row.
+/// Whether a live row is astray: its id leads to another row, or the history has it as well. No
+/// change can reach such a row.
 pub(crate) fn is_astray(session: &mut Session<'_>, seq: i64) -> Result<bool, Fault> {
     let look = session.statements.get(Sql::TaskIsAstray)?;
     Ok(look.query_row([seq], |row| row.get(0)).optional()?.unwrap_or(false))

@@ -93,8 +93,9 @@ pub(crate) fn remove_node(session: &mut Session<'_>, node: NodeId) -> Result<(),
     Ok(())
 }
 
-/// Declares every other node that holds something dead, and frees every lease and every partition. Whoever opens the store
-/// has the lock of its directory: no process that took any of it before is alive, and nothing need run out first.
+/// Declares every other node that holds something dead, and frees every lease and every partition.
+/// Whoever opens the store has the lock of its directory: no process that took any of it before is
+/// alive, and nothing need run out first.
 pub(crate) fn forget_the_past(session: &mut Session<'_>) -> Result<(), Fault> {
     let own = node_column(session.node);
     for node in holders(session)?.into_iter().flatten().filter(|node| *node != own) {

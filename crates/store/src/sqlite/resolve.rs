@@ -1,5 +1,5 @@
-//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering keys
-//! whose turn may pass (`turns`).
+//! The resolver's work on the notes of the outbox: parents that finished (`parents`), and ordering
+//! keys whose turn may pass (`turns`).
 
 mod parents;
 mod turns;

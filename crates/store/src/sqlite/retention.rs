@@ -21,8 +21,8 @@ use crate::write_queue::Weight;
 /// Rows that a step looks at: reading them takes a few milliseconds.
 const LOOK: usize = 1_000;
 
-/// Bytes of payloads, results and checkpoints that a step removes, about: every page of them is touched, while others
-/// wait for the writer.
+/// Bytes of payloads, results and checkpoints that a step removes, about: every page of them is
+/// touched, while others wait for the writer.
 const MOST_BYTES: i64 = 512 << 10;
 
 /// Where the walks stand.
@@ -156,8 +156,8 @@ fn past(session: &mut Session<'_>, before: Timestamp, after: Option<i64>, limit:
     Ok(past)
 }
 
-/// Removes those that are still over, with their bodies and ids; gives how many. One that was driven again meanwhile
-/// is not in the history any more.
+/// Removes those that are still over, with their bodies and ids; gives how many. One that was
+/// driven again meanwhile is not in the history any more.
 fn remove(session: &mut Session<'_>, before: Timestamp, tasks: &[i64], quarantined: &[i64]) -> Result<u64, Fault> {
     let mut removed = 0;
     for (sql, numbers) in [(Sql::HistoryRemove, tasks), (Sql::QuarantineRemove, quarantined)] {

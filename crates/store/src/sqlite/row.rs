@@ -132,8 +132,9 @@ fn dependencies(row: &Row<'_>) -> Result<Dependencies, Unreadable> {
     })
 }
 
-/// Reads who holds a task from six columns: holder, node, `held_since`, `lease_expires_at`, `deadline_at`,
-/// `lease_millis`. A task that runs is held by its worker, which is not written twice.
+/// Reads who holds a task from six columns: holder, node, `held_since`, `lease_expires_at`,
+/// `deadline_at`, `lease_millis`. A task that runs is held by its worker, which is not written
+/// twice.
 pub(crate) fn hold(row: &Row<'_>, first: usize, worker: Option<&str>) -> Result<Option<Hold>, Unreadable> {
     let Some(expires_at) = maybe_instant(row, first + 3, "lease_expires_at")? else { return Ok(None) };
     let holder: Option<String> = get(row, first, "holder")?;

@@ -1,4 +1,5 @@
-//! What the conformance suite cannot see: the files, the statements, and what happens when they fail.
+//! What the conformance suite cannot see: the files, the statements, and what happens when they
+//! fail.
 
 mod faults;
 mod forecast;

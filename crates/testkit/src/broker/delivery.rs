@@ -9,7 +9,8 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// A message reaches whoever subscribed before it was published and whoever subscribes after, and is delivered once.
+/// A message reaches whoever subscribed before it was published and whoever subscribes after, and
+/// is delivered once.
 pub async fn publish_reaches_a_subscriber(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     publish(&broker, vec![message(POOL, 5)]).await;
@@ -180,7 +181,8 @@ pub async fn a_dropped_recv_loses_nothing(factory: &dyn BrokerFactory) {
     assert_eq!(got, sent.iter().map(|sent| sent.task_id).collect::<Vec<_>>(), "in order, each once");
 }
 
-/// Whoever waits is woken by a publish and by what another gives back, though a third waited too and went away.
+/// Whoever waits is woken by a publish and by what another gives back, though a third waited too
+/// and went away.
 pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     let mut hasty = subscribe(&broker, POOL, 1).await;
@@ -221,7 +223,8 @@ pub async fn a_wake_up_is_never_lost(factory: &dyn BrokerFactory) {
     assert_eq!(waiting.await.expect("the subscriber lives"), given_back);
 }
 
-/// A batch wakes a subscriber for each of its messages, and those who wait in other pools are not woken in their stead.
+/// A batch wakes a subscriber for each of its messages, and those who wait in other pools are not
+/// woken in their stead.
 pub async fn a_batch_wakes_as_many_as_it_can_feed(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     for _ in 0..20 {

@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// A batch that does not fit is refused as a whole, and nothing of it is ever delivered, in any pool.
+/// A batch that does not fit is refused as a whole, and nothing of it is ever delivered, in any
+/// pool.
 pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
     let broker = factory.open(10).await;
     let kept: Vec<Message> = (0..7).map(|_| message(POOL, 5)).collect();
@@ -38,7 +39,8 @@ pub async fn publish_refuses_beyond_its_capacity(factory: &dyn BrokerFactory) {
     publish(&broker, (0..10).map(|_| message(POOL, 5)).collect()).await;
 }
 
-/// `room` more messages are taken and not one more; when there is none, `wait_for_room` returns once there is.
+/// `room` more messages are taken and not one more; when there is none, `wait_for_room` returns
+/// once there is.
 pub async fn room_tells_what_publish_would_take(factory: &dyn BrokerFactory) {
     let broker = factory.open(10).await;
     let mut subscription = subscribe(&broker, POOL, 10).await;

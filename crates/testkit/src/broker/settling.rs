@@ -8,7 +8,8 @@ use tokio::time::timeout;
 
 use super::{BrokerFactory, PLENTY, POOL, SOON, depth, message, next, nothing_comes, publish, room, subscribe};
 
-/// No delivery beyond the prefetch, until one is acknowledged or dropped; each subscription has its own.
+/// No delivery beyond the prefetch, until one is acknowledged or dropped; each subscription has its
+/// own.
 pub async fn prefetch_bounds_what_is_unacknowledged(factory: &dyn BrokerFactory) {
     let broker = factory.open(PLENTY).await;
     publish(&broker, (0..20).map(|_| message(POOL, 5)).collect()).await;

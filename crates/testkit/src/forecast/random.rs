@@ -104,7 +104,8 @@ impl History<'_> {
         self.fixture.store.apply(changes).await.expect("apply answers");
     }
 
-    /// Edits, cancels, hurries or drives again some tasks in one call; what does not apply to them is left out.
+    /// Edits, cancels, hurries or drives again some tasks in one call; what does not apply to them
+    /// is left out.
     async fn change(&mut self, count: usize) {
         let mut changes: Vec<(TaskId, Change)> = Vec::new();
         for _ in 0..count {

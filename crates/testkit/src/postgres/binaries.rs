@@ -24,8 +24,8 @@ pub(super) struct Binaries {
 }
 
 impl Binaries {
-    /// Those of `PUNCTUAL_TEST_POSTGRES_BIN`, else version 15 as Debian installs it, else those on the `PATH`, else the
-    /// newest that Debian has installed.
+    /// Those of `PUNCTUAL_TEST_POSTGRES_BIN`, else version 15 as Debian installs it, else those on
+    /// the `PATH`, else the newest that Debian has installed.
     pub(super) fn find() -> Self {
         let directory = match std::env::var_os(CHOSEN) {
             Some(chosen) => {
@@ -49,7 +49,8 @@ impl Binaries {
     /// Any program, to be run as the user who owns the servers' files.
     pub(super) fn as_user(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(program);
-        // Neither messages in the language of whoever runs the tests nor the server that they usually talk to.
+        // Neither messages in the language of whoever runs the tests nor the server that they
+        // usually talk to.
         command.env("LC_ALL", "C").current_dir("/");
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("PG")) {
             command.env_remove(name);

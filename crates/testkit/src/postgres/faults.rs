@@ -11,7 +11,8 @@ impl Postgres {
         self.stop("INT").await;
     }
 
-    /// Ends as in a crash of its processes: nothing is written any more, and the next start recovers (SIGQUIT).
+    /// Ends as in a crash of its processes: nothing is written any more, and the next start
+    /// recovers (SIGQUIT).
     pub async fn stop_immediately(&mut self) {
         self.stop("QUIT").await;
     }
@@ -36,8 +37,9 @@ impl Postgres {
         postmaster.wait().expect("invariant: a killed child ends");
     }
 
-    /// Stops all of its processes where they are (SIGSTOP): connections stay, new ones are even accepted by the system,
-    /// and nobody is answered. Thaw it before stopping it; it can be killed as it is.
+    /// Stops all of its processes where they are (SIGSTOP): connections stay, new ones are even
+    /// accepted by the system, and nobody is answered. Thaw it before stopping it; it can be killed
+    /// as it is.
     pub async fn freeze(&self) {
         // The postmaster first: once it stands still it starts no further process.
         freeze_all(vec![self.postmaster().id()]).await;

@@ -8,7 +8,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Ends the server of a directory, and removes the directory, when dropped or when the process dies.
+/// Ends the server of a directory, and removes the directory, when dropped or when the process
+/// dies.
 #[derive(Debug)]
 pub(super) struct Guardian {
     shell: Child,
@@ -20,7 +21,8 @@ impl Guardian {
         let mut command = Command::new("sh");
         command.args(["-c", include_str!("guardian.sh"), "guardian"]).arg(directory);
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Out of reach of a signal to the test and its children, as the test runner sends one to what hangs.
+        // Out of reach of a signal to the test and its children, as the test runner sends one to
+        // what hangs.
         command.process_group(0);
         Self { shell: command.spawn().expect("sh runs") }
     }

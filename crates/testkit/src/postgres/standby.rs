@@ -10,7 +10,8 @@ use crate::eventually::eventually;
 const COMMITS_WITHIN: Duration = Duration::from_millis(500);
 
 impl Postgres {
-    /// Starts a hot standby of this server, in a directory and on a port of its own, and waits until it streams.
+    /// Starts a hot standby of this server, in a directory and on a port of its own, and waits
+    /// until it streams.
     pub async fn standby(&self) -> Self {
         let (binaries, files) = (self.binaries.clone(), self.files);
         let primary = format!("host=127.0.0.1 port={} user=postgres", self.port());
@@ -32,12 +33,13 @@ impl Postgres {
         standby
     }
 
-    /// From now on a commit is not told to be done before this standby has it: promoted, it has all that anybody was told.
-    /// Returns once a commit was seen to wait.
+    /// From now on a commit is not told to be done before this standby has it: promoted, it has all
+    /// that anybody was told. Returns once a commit was seen to wait.
     pub async fn wait_for_standby(&self, standby: &Self) {
         self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'").await;
         self.execute("SELECT pg_reload_conf()").await;
-        // The server's processes hear of it one after the other, so that only what happens shows that all have.
+        // The server's processes hear of it one after the other, so that only what happens shows
+        // that all have.
         eventually("a commit waits for the standby", WITHIN, async || {
             standby.freeze().await;
             let waits = self.commit_waits().await;

@@ -8,7 +8,8 @@ impl Postgres {
     /// Speaks TLS from now on to those who ask for it, with this certificate.
     pub async fn speak_tls(&self, Certificate { certificate, key }: &Certificate) {
         for (file, text) in [("server.crt", certificate), ("server.key", key)] {
-            // By the server itself, so that the file is its own; a key that others can read is refused.
+            // By the server itself, so that the file is its own; a key that others can read is
+            // refused.
             let lines = format!("SELECT line FROM unnest(string_to_array($pem${text}$pem$, E'\\n')) AS line");
             self.execute(&format!("COPY ({lines}) TO PROGRAM 'umask 077 && cat > {file}'")).await;
         }

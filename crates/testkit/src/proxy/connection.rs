@@ -32,7 +32,8 @@ struct Broken;
 /// What was read, and when; or that reading failed.
 type Read = (Instant, Result<Vec<u8>, Broken>);
 
-/// Carries everything between a client and the server, until both have ended or the connection is cut.
+/// Carries everything between a client and the server, until both have ended or the connection is
+/// cut.
 pub(super) async fn carry(mut client: TcpStream, shared: Arc<Shared>) {
     let (address, era) = {
         let orders = shared.orders.borrow();
@@ -81,7 +82,8 @@ async fn carry_to(
     Ok(())
 }
 
-/// Reads until the end, or until the connection breaks; what that leads to is decided where it is passed on.
+/// Reads until the end, or until the connection breaks; what that leads to is decided where it is
+/// passed on.
 async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<Read>) -> Result<(), Broken> {
     loop {
         let mut piece = Vec::with_capacity(PIECE);

@@ -15,7 +15,8 @@ const BARE: usize = 4;
 /// A length with a kind before it.
 const HEAD: usize = 5;
 
-/// The codes of the messages by which a client asks for encryption; the answer is one byte, and the session begins after it.
+/// The codes of the messages by which a client asks for encryption; the answer is one byte, and the
+/// session begins after it.
 const ENCRYPTION: [u32; 2] = [80_877_103, 80_877_104];
 
 /// The first byte of a TLS handshake; a length of PostgreSQL's never begins with it.
@@ -25,7 +26,8 @@ const TLS: u8 = 0x16;
 #[derive(Debug)]
 pub(super) struct Question {
     pub(super) bytes: BytesMut,
-    /// If it commits: which of the server's `ReadyForQuery`, counted from one, will say that this is done.
+    /// If it commits: which of the server's `ReadyForQuery`, counted from one, will say that this
+    /// is done.
     pub(super) commit_answered_by: Option<u64>,
 }
 
@@ -147,7 +149,8 @@ impl Answers {
         self.unread.extend_from_slice(bytes);
         loop {
             match (self.stage, self.unread.first()) {
-                // The answers to the question whether to encrypt: no, or yes in one of two ways. No session begins so.
+                // The answers to the question whether to encrypt: no, or yes in one of two ways. No
+                // session begins so.
                 (Stage::Beginning, Some(b'N')) => self.unread.advance(1),
                 (Stage::Beginning, Some(b'S' | b'G')) => {
                     self.stage = Stage::Encrypted;
@@ -163,7 +166,8 @@ impl Answers {
     }
 }
 
-/// Takes a message from the front, if it is there as a whole; `head` is the size of what is before its body.
+/// Takes a message from the front, if it is there as a whole; `head` is the size of what is before
+/// its body.
 fn message(unread: &mut BytesMut, head: usize) -> Option<BytesMut> {
     let kind = head - BARE;
     let length = unread.get(kind..head)?.get_u32();
@@ -171,8 +175,8 @@ fn message(unread: &mut BytesMut, head: usize) -> Option<BytesMut> {
     (unread.len() >= length).then(|| unread.split_to(length))
 }
 
-/// Whether one of the statements, separated by semicolons, is a `COMMIT`. One in the middle of a string or of a function's body
-/// is taken for one too.
+/// Whether one of the statements, separated by semicolons, is a `COMMIT`. One in the middle of a
+/// string or of a function's body is taken for one too.
 fn commits(sql: &[u8]) -> bool {
     let mut statements = sql.split(|byte| *byte == b';');
     statements.any(|statement| {

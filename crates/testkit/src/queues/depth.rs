@@ -30,7 +30,8 @@ async fn live(fixture: &StoreFixture<'_>) -> u64 {
     told.live.blocked + told.live.pending + told.live.queued + told.live.running
 }
 
-/// The first of a batch that fit, and those of other queues; what runs counts, what has come to rest does not.
+/// The first of a batch that fit, and those of other queues; what runs counts, what has come to
+/// rest does not.
 pub async fn insert_refuses_what_is_over_the_depth(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     depth(&fixture, 3).await;

@@ -51,8 +51,8 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
                 let claim = Claim { lanes: vec![(lane, 3)], limit: 3, claimant };
                 let tasks = store.claim(vec![claim]).await.expect("claim answers").remove(0).tasks;
                 let count = i64::try_from(tasks.len()).expect("a few");
-                // Counted once it is held and, below, uncounted just before it is given back: never too many by the
-                // test's own doing.
+                // Counted once it is held and, below, uncounted just before it is given back: never
+                // too many by the test's own doing.
                 let running = now_running.fetch_add(count, Ordering::SeqCst) + count;
                 most_running.fetch_max(running, Ordering::SeqCst);
                 // The others claim meanwhile.
@@ -74,7 +74,8 @@ pub async fn no_more_run_at_once_than_the_limit(factory: &dyn StoreFactory) {
     assert_eq!(claim(&fixture, &[pulled]).await.tasks.len(), 5, "every place is free again");
 }
 
-/// Completed, failed and to be retried, given back, taken back after its hold ran out, cancelled, expired unstarted.
+/// Completed, failed and to be retried, given back, taken back after its hold ran out, cancelled,
+/// expired unstarted.
 pub async fn a_place_is_free_again_however_its_task_leaves(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(20)).await[0].lane.id;
@@ -136,7 +137,8 @@ pub async fn a_lowered_limit_holds_for_what_comes(factory: &dyn StoreFactory) {
     assert_eq!(taken(&fixture, lane).await.len(), 14);
 }
 
-/// Of whoever may wait for it: a place that came free, a change. Not of tasks in queues without limits.
+/// Of whoever may wait for it: a place that came free, a change. Not of tasks in queues without
+/// limits.
 pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
@@ -146,7 +148,8 @@ pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
     let free = fixture.running(mail().queue("free")).await;
     fixture.apply(&free, complete(None)).await;
     fixture.apply(&task, complete(None)).await;
-    // It may be told once more that anything may have changed: a store that is just open has missed what was told before.
+    // It may be told once more that anything may have changed: a store that is just open has missed
+    // what was told before.
     let freed = loop {
         let changes = fixture.database.wait_for_limit_changes().await;
         if !changes.freed.is_empty() {

@@ -53,7 +53,8 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     assert_eq!((queue.version, queue.pause), (6, None));
 }
 
-/// Of one that is set, paused, or only used; the first setting of one that is not there is written, whatever it says.
+/// Of one that is set, paused, or only used; the first setting of one that is not there is written,
+/// whatever it says.
 pub async fn what_is_so_already_is_not_written(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let queue = put(&fixture, Settings::default()).await;

@@ -111,7 +111,8 @@ pub async fn an_edited_time_moves_the_turn(factory: &dyn StoreFactory) {
     take(&fixture, lane, &[&first]).await;
 }
 
-/// By default they go on. Where they are held: until it is driven again, removed, or the queue says otherwise.
+/// By default they go on. Where they are held: until it is driven again, removed, or the queue says
+/// otherwise.
 pub async fn a_dead_letter_lets_the_next_go_or_holds_them(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(keyed(-10)).await;

@@ -1,4 +1,5 @@
-//! Random histories of tasks with ordering keys, against a model that knows the rule and nothing else.
+//! Random histories of tasks with ordering keys, against a model that knows the rule and nothing
+//! else.
 
 use std::collections::HashMap;
 
@@ -32,7 +33,8 @@ struct Model<'a> {
     number: usize,
 }
 
-/// Submissions, claims, all ends, retries, give-backs, edits and re-drives: of each key one at a time and the first.
+/// Submissions, claims, all ends, retries, give-backs, edits and re-drives: of each key one at a
+/// time and the first.
 pub async fn turns_follow_a_model_in_random_histories(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     for seed in 0..SEEDS {

@@ -42,7 +42,8 @@ pub async fn a_backfill_is_none_of_the_runs(factory: &dyn StoreFactory) {
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 3);
 }
 
-/// A task that was submitted under it, another tenant's and another schedule's are the same to it; who is lost leaves nothing.
+/// A task that was submitted under it, another tenant's and another schedule's are the same to it;
+/// who is lost leaves nothing.
 pub async fn a_key_is_asked_under_once(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);

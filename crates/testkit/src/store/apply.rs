@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use super::{StoreFactory, StoreFixture, WORKER, assert_same, complete, fail, fail_for_good, failure, is_done};
 use crate::fixtures::{START, TENANT, at, json, task};
 
-/// Another state, another version, another tenant, another id: nothing changes, and the answer is lost.
+/// Another state, another version, another tenant, another id: nothing changes, and the answer is
+/// lost.
 pub async fn apply_is_conditional_on_state_version_and_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let waiting = fixture.insert_one(task().queue("waiting").payload("\"as it was\"")).await;
@@ -84,7 +85,8 @@ pub async fn apply_is_won_by_one(factory: &dyn StoreFactory) {
     assert_eq!(result, (winners[0] % 2 == 0).then(|| winners[0].to_string()), "the winner's result is kept");
 }
 
-/// Counters, due instant, hold, result, instants and trail are as the change says, and the rest is as it was.
+/// Counters, due instant, hold, result, instants and trail are as the change says, and the rest is
+/// as it was.
 pub async fn apply_writes_what_the_change_says(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -123,7 +125,8 @@ pub async fn apply_writes_what_the_change_says(factory: &dyn StoreFactory) {
     assert_eq!((done.created_at, done.execute_at, done.started_at), (START, START, Some(at(1_010))));
 }
 
-/// A run that is asked to stop stays with its worker until it ends, and then is cancelled whatever its outcome.
+/// A run that is asked to stop stays with its worker until it ends, and then is cancelled whatever
+/// its outcome.
 pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let outcomes: [fn(&Task) -> Event<'static>; 4] =
@@ -145,7 +148,8 @@ pub async fn apply_leaves_the_hold_of_a_run_asked_to_stop(factory: &dyn StoreFac
     }
 }
 
-/// A task that waits now is told with its lane and due instant; one that does not wait is told without.
+/// A task that waits now is told with its lane and due instant; one that does not wait is told
+/// without.
 pub async fn apply_tells_where_a_waiting_task_waits(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let run = |queue: &'static str| fixture.running(task().queue(queue));

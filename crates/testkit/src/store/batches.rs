@@ -8,8 +8,8 @@ use punctual_core::task::{Edit, Hold, Task};
 use super::{StoreFactory, StoreFixture, WORKER, complete, fail, fail_for_good, ids, is_done};
 use crate::fixtures::{TENANT, at, json, task};
 
-/// Answers stand in order, a lost change does not stop the others, and of two changes of one task the second sees
-/// what the first did.
+/// Answers stand in order, a lost change does not stop the others, and of two changes of one task
+/// the second sees what the first did.
 pub async fn apply_answers_each_change_of_a_batch(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(60)).await;
@@ -48,7 +48,8 @@ pub async fn apply_answers_each_change_of_a_batch(factory: &dyn StoreFactory) {
     }
 }
 
-/// A whole life, through the history and back, twice, in one call: each change builds on the one before it.
+/// A whole life, through the history and back, twice, in one call: each change builds on the one
+/// before it.
 pub async fn apply_walks_a_life_in_one_batch(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(task()).await;

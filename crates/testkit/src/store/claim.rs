@@ -85,8 +85,9 @@ pub async fn claim_takes_nothing_early(factory: &dyn StoreFactory) {
     assert_same(&fixture.get(&late).await, &late);
 }
 
-/// A worker's claim that looks ahead takes what is due by its instant and nothing later, `RUNNING` from the due instant on;
-/// what is due already is taken now. One that does not look ahead takes nothing early, also in the same call.
+/// A worker's claim that looks ahead takes what is due by its instant and nothing later, `RUNNING`
+/// from the due instant on; what is due already is taken now. One that does not look ahead takes
+/// nothing early, also in the same call.
 pub async fn claim_for_a_worker_takes_what_is_nearly_due_if_asked_to(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let due = fixture.insert_one(task().due(START)).await;
@@ -139,7 +140,8 @@ pub async fn claim_tells_when_a_lane_is_due_next(factory: &dyn StoreFactory) {
     ]);
     assert_eq!(next_due(&claimed), expected);
 
-    // The limit ends the claim in the first lane: what is told of the second, if anything, is still true.
+    // The limit ends the claim in the first lane: what is told of the second, if anything, is still
+    // true.
     let lanes = vec![(lane(&left), 5), (lane(&unvisited), 5)];
     let claimed = fixture.claim(Claim { lanes, limit: 1, claimant: dispatcher() }).await;
     let told = next_due(&claimed);
@@ -245,7 +247,8 @@ fn later(from_millis: i64, millis: u64) -> Timestamp {
     at(from_millis + i64::try_from(millis).unwrap())
 }
 
-/// A claim of many large tasks stops at its bytes, however many are asked for; the rest is there for the next.
+/// A claim of many large tasks stops at its bytes, however many are asked for; the rest is there
+/// for the next.
 pub async fn claim_is_bounded_in_bytes(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let size = limits::CLAIM_PAYLOAD / 4;

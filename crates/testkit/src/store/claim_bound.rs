@@ -12,7 +12,8 @@ use super::claim::next_due;
 use super::{StoreFactory, StoreFixture, assert_same, dispatcher_from, ids, worker};
 use crate::fixtures::{START, at, task};
 
-/// What was due before the bound stays as it is, also what has expired, and whoever asks without a bound gets it.
+/// What was due before the bound stays as it is, also what has expired, and whoever asks without a
+/// bound gets it.
 pub async fn claim_takes_nothing_due_before_its_bound(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let insert = async |due: i64| fixture.insert_one(task().due(at(due))).await;

@@ -8,7 +8,8 @@ use super::claim::next_due;
 use super::{StoreFactory, StoreFixture, dispatcher, fail, ids, worker};
 use crate::fixtures::{TENANT, at, task};
 
-/// A due task past its expiry fails instead of being given out; one whose expiry is ahead is given out.
+/// A due task past its expiry fails instead of being given out; one whose expiry is ahead is given
+/// out.
 pub async fn claim_fails_what_has_expired(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for claimant in [dispatcher(), worker("w")] {
@@ -46,7 +47,8 @@ async fn fails_what_has_expired(fixture: &StoreFixture<'_>, claimant: &Claimant)
     assert!(again.tasks.is_empty() && again.expired == 0, "an expired task fails once");
 }
 
-/// However many expired tasks stand before it, a good task is reached, and none of the expired is given out.
+/// However many expired tasks stand before it, a good task is reached, and none of the expired is
+/// given out.
 pub async fn claim_gets_past_many_expired_tasks(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let expired = fixture.insert(task().due(at(-100)).expires_at(at(-50)).times(2_500)).await;

@@ -47,7 +47,8 @@ pub async fn claim_gives_each_task_to_one(factory: &dyn StoreFactory) {
     assert!(fixture.counts().await.keys().all(|(_, state)| state.is_held()), "{:?}", fixture.counts().await);
 }
 
-/// Cancels and edits against claims: each task goes one way, and what the claimant was given is what it got.
+/// Cancels and edits against claims: each task goes one way, and what the claimant was given is
+/// what it got.
 pub async fn claim_races_with_cancel_and_edit(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(300)).await;

@@ -15,7 +15,8 @@ pub async fn check_answers_while_open(factory: &dyn StoreFactory) {
     fixture.store.check().await.expect("a reopened store answers");
 }
 
-/// A closed store has written what it answered, and refuses every further call instead of hanging or pretending.
+/// A closed store has written what it answered, and refuses every further call instead of hanging
+/// or pretending.
 pub async fn close_refuses_what_follows(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert_one(task()).await;

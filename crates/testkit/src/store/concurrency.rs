@@ -17,8 +17,8 @@ use crate::fixtures::{Dice, START, TENANT, retry_policy, task};
 const CALLERS: u64 = 10;
 const TURNS: usize = 60;
 
-/// Ten callers insert, claim, start, settle, cancel and re-drive the same tasks: every run belongs to one of them,
-/// every outcome that was answered is there, and every trail is whole.
+/// Ten callers insert, claim, start, settle, cancel and re-drive the same tasks: every run belongs
+/// to one of them, every outcome that was answered is there, and every trail is whole.
 pub async fn many_at_once_leave_every_task_whole(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert(task().times(20)).await;

@@ -1,5 +1,5 @@
-//! What a store answered is there after it was closed and opened again. (That it is there after `kill -9` too is
-//! shown by the black-box tests, which have a process to kill.)
+//! What a store answered is there after it was closed and opened again. (That it is there after
+//! `kill -9` too is shown by the black-box tests, which have a process to kill.)
 
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;

@@ -62,7 +62,8 @@ pub async fn apply_writes_every_edit(factory: &dyn StoreFactory) {
 /// What an edit does to a task.
 type Effect = fn(&mut Task);
 
-/// With another priority a task waits in another lane, and only there; the other tasks of its lane stay.
+/// With another priority a task waits in another lane, and only there; the other tasks of its lane
+/// stay.
 pub async fn apply_moves_an_edited_task_to_its_new_lane(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().label("l", "1").times(3)).await;

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::fixtures::{TIMEOUT_MILLIS, at, json, task};
 
-/// Only the token of the run that lasts extends anything; who has no right to extend leaves no trace either.
+/// Only the token of the run that lasts extends anything; who has no right to extend leaves no
+/// trace either.
 pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = fixture.running(task().queue("taken over")).await;
@@ -56,7 +57,8 @@ pub async fn extend_needs_the_token(factory: &dyn StoreFactory) {
     assert_eq!((after.hold.as_ref(), after.progress.as_ref()), (answers[2].as_ref(), None));
 }
 
-/// A hold that has run out stays so though nobody has taken the task back yet. An outcome is still taken.
+/// A hold that has run out stays so though nobody has taken the task back yet. An outcome is still
+/// taken.
 pub async fn extend_never_revives_a_hold_that_ran_out(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let leased = [fixture.running(task().queue("a")).await, fixture.running(task().queue("b")).await];
@@ -137,7 +139,8 @@ pub async fn extend_changes_no_version(factory: &dyn StoreFactory) {
     assert_eq!(done.position.version, running.position.version + 1);
 }
 
-/// What a run left behind is given to the next one: after a failure, a give-back, a loss and a re-drive.
+/// What a run left behind is given to the next one: after a failure, a give-back, a loss and a
+/// re-drive.
 pub async fn extend_keeps_progress_and_checkpoint_for_the_next_attempt(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let running = fixture.running(task()).await;
@@ -170,8 +173,8 @@ pub async fn extend_keeps_progress_and_checkpoint_for_the_next_attempt(factory: 
     expect(&fourth, "{\"done\": 2}", "\"step 2\"");
 }
 
-/// A run that was detached from its node is not lost with the node, and keeps its deadline; the next run begins on a
-/// node again.
+/// A run that was detached from its node is not lost with the node, and keeps its deadline; the
+/// next run begins on a node again.
 pub async fn extend_can_detach_a_run_from_its_node(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let waiting = fixture.insert_one(task()).await;

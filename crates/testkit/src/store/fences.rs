@@ -1,4 +1,5 @@
-//! Writers that may have been replaced: a claim by the terms of partitions, changes by that of a lease.
+//! Writers that may have been replaced: a claim by the terms of partitions, changes by that of a
+//! lease.
 
 use std::sync::Arc;
 
@@ -16,8 +17,9 @@ use crate::fixtures::{at, task};
 const COUNT: u16 = 4;
 const TTL: u64 = 10_000;
 
-/// A term that was never given out, that another has taken over, or that was given up: the claim takes nothing of any
-/// lane, fails nothing, and says nothing of when they are due. Other claims of the same call are made as ever.
+/// A term that was never given out, that another has taken over, or that was given up: the claim
+/// takes nothing of any lane, fails nothing, and says nothing of when they are due. Other claims of
+/// the same call are made as ever.
 pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().push("http://a.test:80").times(8)).await;
@@ -81,7 +83,8 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     assert_eq!(fixture.get(&stored[6]).await.state(), State::Pending);
 }
 
-/// As long as nobody else has held the lease, run out or not, its holder applies changes as anybody does; then none.
+/// As long as nobody else has held the lease, run out or not, its holder applies changes as anybody
+/// does; then none.
 pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(6)).await;

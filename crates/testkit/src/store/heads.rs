@@ -10,7 +10,8 @@ use punctual_core::time::Timestamp;
 use super::{StoreFactory, StoreFixture, complete, fail};
 use crate::fixtures::{Dice, START, at, task};
 
-/// Every lane with a task that waits and is due before the instant, once, by number, with its first due instant.
+/// Every lane with a task that waits and is due before the instant, once, by number, with its first
+/// due instant.
 pub async fn heads_pages_every_lane_due_before(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut dice = Dice::new(3);
@@ -48,7 +49,8 @@ pub async fn heads_pages_every_lane_due_before(factory: &dyn StoreFactory) {
     assert!(one_by_one.iter().eq(first.keys()));
 }
 
-/// A head is the first that waits: claims, give-backs, failures, edits, cancels and re-drives move it.
+/// A head is the first that waits: claims, give-backs, failures, edits, cancels and re-drives move
+/// it.
 pub async fn heads_follow_every_change(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = fixture.insert_one(task()).await;

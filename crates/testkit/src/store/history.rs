@@ -10,7 +10,8 @@ use punctual_core::task::Task;
 use super::{StoreFactory, StoreFixture, all_of, assert_same, complete, fail_for_good, ids, is_done};
 use crate::fixtures::{START, TENANT, at, json, task};
 
-/// Every final state takes a task out of the live ones and keeps it readable; only a dead letter comes back.
+/// Every final state takes a task out of the live ones and keeps it readable; only a dead letter
+/// comes back.
 pub async fn apply_moves_final_tasks_to_the_history_and_back(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert_one(task().due(at(60_000))).await.lane.id;
@@ -52,7 +53,8 @@ pub async fn apply_moves_final_tasks_to_the_history_and_back(factory: &dyn Store
     assert_eq!(ids(&fixture.lease(lane, 10).await), [redriven.id]);
 }
 
-/// A dead letter that is driven again counts from zero, keeps its past and takes a new payload; many times over.
+/// A dead letter that is driven again counts from zero, keeps its past and takes a new payload;
+/// many times over.
 pub async fn redrive_begins_anew(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut task = fixture.insert_one(task().key("k", 1).label("l", "v").payload("0")).await;

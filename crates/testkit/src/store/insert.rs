@@ -38,7 +38,8 @@ pub(super) fn full() -> TaskBuilder {
         })
 }
 
-/// The answer and what is read later say what was submitted, field by field, in a task that waits at version 1.
+/// The answer and what is read later say what was submitted, field by field, in a task that waits
+/// at version 1.
 pub async fn insert_answers_what_was_submitted(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let plain = task().build();
@@ -61,7 +62,8 @@ pub async fn insert_answers_what_was_submitted(factory: &dyn StoreFactory) {
     }
 }
 
-/// A batch of the greatest size is answered in order, whatever order its due instants and lanes are in.
+/// A batch of the greatest size is answered in order, whatever order its due instants and lanes are
+/// in.
 pub async fn insert_takes_ten_thousand_in_order(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let batch: Vec<NewTask> = (0..10_000)

@@ -18,7 +18,8 @@ impl StoreFixture<'_> {
     }
 }
 
-/// The same key and fingerprint give the first task, wherever it stands by then; in another tenant, another task.
+/// The same key and fingerprint give the first task, wherever it stands by then; in another tenant,
+/// another task.
 pub async fn insert_gives_the_first_task_again(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = created(fixture.submit(task().key("order-1", 1).payload("\"first\"").build()).await);
@@ -43,7 +44,8 @@ pub async fn insert_gives_the_first_task_again(factory: &dyn StoreFactory) {
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
 }
 
-/// The same key with another fingerprint is refused with the first task's id, and leaves everything as it is.
+/// The same key with another fingerprint is refused with the first task's id, and leaves everything
+/// as it is.
 pub async fn insert_refuses_a_key_with_another_body(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = created(fixture.submit(task().key("order-1", 1).build()).await);
@@ -69,7 +71,8 @@ pub async fn insert_refuses_a_key_with_another_body(factory: &dyn StoreFactory) 
     assert_same(&replayed(fixture.submit(task().key("order-1", 1).build()).await), &fixture.get(&first).await);
 }
 
-/// Within a batch the first of a key creates, the second is its replay or is refused; the others are not touched.
+/// Within a batch the first of a key creates, the second is its replay or is refused; the others
+/// are not touched.
 pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let old = fixture.insert_one(task().key("old", 9)).await;
@@ -109,7 +112,8 @@ pub async fn insert_handles_a_key_twice_in_one_batch(factory: &dyn StoreFactory)
     assert_eq!(payloads, ["0", "1", "7", "{\"n\": 1}"].map(String::from).into());
 }
 
-/// Many submissions of the same keys at once create each task once, and every caller is told the same task.
+/// Many submissions of the same keys at once create each task once, and every caller is told the
+/// same task.
 pub async fn insert_creates_once_under_concurrency(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let mut callers = JoinSet::new();

@@ -9,7 +9,8 @@ use uuid::Uuid;
 use super::{StoreFactory, StoreFixture, all_of, assert_same, complete, fail, fail_for_good, ids};
 use crate::fixtures::{Dice, TENANT, at, task};
 
-/// Newest first and soonest first, with and without filters, in pages of every size: each task once, in order.
+/// Newest first and soonest first, with and without filters, in pages of every size: each task
+/// once, in order.
 pub async fn list_pages_without_gap_or_repeat(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = population(&fixture).await;
@@ -60,7 +61,8 @@ pub async fn list_is_the_same_for_every_page_size(factory: &dyn StoreFactory) {
     }
 }
 
-/// Every filter by itself keeps what it says, at its bounds too: `after` is inclusive, `before` is not.
+/// Every filter by itself keeps what it says, at its bounds too: `after` is inclusive, `before` is
+/// not.
 pub async fn list_filters_by_each_field(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = population(&fixture).await;
@@ -94,7 +96,8 @@ pub async fn list_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
     assert!(fixture.list(all_of("nobody"), 10).await.is_empty());
 }
 
-/// Labels are compared whole and by themselves: no quoting, path, pattern or prefix has a meaning in them.
+/// Labels are compared whole and by themselves: no quoting, path, pattern or prefix has a meaning
+/// in them.
 pub async fn list_filters_by_awkward_labels(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let labels = [
@@ -190,7 +193,8 @@ fn filters(stored: &[Task]) -> Vec<(Filter, Keeps)> {
     filters
 }
 
-/// Ninety tasks in all states, in nine lanes, many with the same instants; and some of another tenant.
+/// Ninety tasks in all states, in nine lanes, many with the same instants; and some of another
+/// tenant.
 async fn population(fixture: &StoreFixture<'_>) -> Vec<Task> {
     let schedules = [1, 2].map(|number| ScheduleId::from_uuid(Uuid::from_u128(number)));
     let mut dice = Dice::new(4);
@@ -214,7 +218,8 @@ async fn population(fixture: &StoreFixture<'_>) -> Vec<Task> {
     stored
 }
 
-/// Brings a waiting task to one of eight ends. (Its place in its lane does not matter: the change names it.)
+/// Brings a waiting task to one of eight ends. (Its place in its lane does not matter: the change
+/// names it.)
 async fn bring_to(fixture: &StoreFixture<'_>, task: &Task, end: usize) -> Task {
     let hold = |task: &Task| punctual_core::task::Hold {
         worker: "w".into(),

@@ -182,7 +182,8 @@ impl Model {
         assert_same_row(&told, row);
     }
 
-    /// What one change of an `apply` must have answered. `lane` is the task's lane now, as the store tells it.
+    /// What one change of an `apply` must have answered. `lane` is the task's lane now, as the
+    /// store tells it.
     pub(super) fn apply(&mut self, id: TaskId, change: &Change, answer: &Applied) {
         let row = self.rows.get_mut(&id).expect("it is one of ours");
         let fits = (row.position.state, row.position.version) == (change.from, change.expected_version)

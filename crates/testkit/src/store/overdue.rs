@@ -62,7 +62,8 @@ pub async fn overdue_finds_lost_holds_and_expired_tasks(factory: &dyn StoreFacto
     assert_eq!(fixture.get(&good).await.state(), State::Pending);
 }
 
-/// A page is as long as was asked for at the most, and once it is dealt with the next one comes, until none is left.
+/// A page is as long as was asked for at the most, and once it is dealt with the next one comes,
+/// until none is left.
 pub async fn overdue_is_drained_page_by_page(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let leased = fixture.insert(task().queue("leased").times(30)).await;

@@ -22,8 +22,8 @@ const HISTORIES: u64 = 5;
 const STEPS: usize = 200;
 const MOST_TASKS: usize = 60;
 
-/// Inserts, claims, starts, outcomes, cancels, edits, re-drives and the passing of time in random order: after each
-/// step every read tells what the model holds.
+/// Inserts, claims, starts, outcomes, cancels, edits, re-drives and the passing of time in random
+/// order: after each step every read tells what the model holds.
 pub async fn random_histories_match_a_model(factory: &dyn StoreFactory) {
     let mut fixture = StoreFixture::open(factory).await;
     let first: u64 = std::env::var("PUNCTUAL_SEED").map_or(1, |seed| seed.parse().expect("PUNCTUAL_SEED is a number"));
@@ -125,7 +125,8 @@ impl History<'_> {
             .label("n", &self.dice.below(3).to_string())
             .retry_policy(policy);
         if self.dice.once_in(4) {
-            // Never the same instant as the clock's: the contract does not say which side that is on.
+            // Never the same instant as the clock's: the contract does not say which side that is
+            // on.
             new = new.expires_at(self.near(20, 400).plus_millis(7));
         }
         if self.dice.once_in(3) {

@@ -43,7 +43,8 @@ pub async fn start_begins_what_is_queued_at_that_version(factory: &dyn StoreFact
         assert_same(&fixture.get(task).await, task);
     }
 
-    // Good and bad in one call are answered each in its place, and the second start of one task comes too late.
+    // Good and bad in one call are answered each in its place, and the second start of one task
+    // comes too late.
     let starts = vec![begin(waiting.id, 1), begin(still_queued.id, 2), begin(still_queued.id, 2), begin(ended.id, 2)];
     let answers = fixture.store.start(starts).await.expect("start answers");
     let started: Vec<_> = answers.iter().map(|answer| answer.as_ref().map(|task| task.id)).collect();

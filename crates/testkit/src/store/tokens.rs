@@ -7,8 +7,9 @@ use punctual_core::state::{Change, Event, Position, State, transition};
 use super::{StoreFactory, StoreFixture, complete, fail, fail_for_good, fail_under_breaker, is_done};
 use crate::fixtures::{retry_policy, task};
 
-/// Over many claims, give-backs, failures and re-drives every token is greater than all before, attempts count what
-/// was claimed and neither given back nor failed under a breaker, and the trail has no gap.
+/// Over many claims, give-backs, failures and re-drives every token is greater than all before,
+/// attempts count what was claimed and neither given back nor failed under a breaker, and the trail
+/// has no gap.
 pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let policy = RetryPolicy { max_retries: 1_000, backoff_millis: 1, ..retry_policy() };
@@ -46,7 +47,8 @@ pub async fn tokens_only_grow(factory: &dyn StoreFactory) {
     }
 }
 
-/// A version that a 32-bit number or a double cannot tell apart from its neighbours is kept and compared exactly.
+/// A version that a 32-bit number or a double cannot tell apart from its neighbours is kept and
+/// compared exactly.
 pub async fn versions_beyond_32_bits_are_kept(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     for (number, base) in [(1_u64 << 32) - 1, (1 << 53) + 1, u64::MAX / 2 - 100].into_iter().enumerate() {

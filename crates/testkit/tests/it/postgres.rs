@@ -1,4 +1,5 @@
-//! Real PostgreSQL servers: started, stopped in every way, frozen, copied, promoted, and never left behind.
+//! Real PostgreSQL servers: started, stopped in every way, frozen, copied, promoted, and never left
+//! behind.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

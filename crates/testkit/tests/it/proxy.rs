@@ -149,7 +149,8 @@ async fn rows(url: &str) -> Vec<String> {
     rows.into_iter().flatten().map(|value| value.expect("it is never null")).collect()
 }
 
-/// Waits until the server has noticed the end of all other sessions, and undone what they had not committed.
+/// Waits until the server has noticed the end of all other sessions, and undone what they had not
+/// committed.
 async fn is_alone(url: &str) {
     let others =
         "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";

@@ -17,7 +17,8 @@ pub struct Wish {
 }
 
 impl Wish {
-    /// A task for pull workers, due at once. Retried after a fixed, short delay, as the checker expects it.
+    /// A task for pull workers, due at once. Retried after a fixed, short delay, as the checker
+    /// expects it.
     pub fn new(key: impl Into<String>, queue: &str) -> Self {
         let key = key.into();
         let body = json!({

@@ -83,7 +83,8 @@ impl<'a> Case<'a> {
         self.trail().iter().find(|step| step.version == version)
     }
 
-    /// What was submitted: under a key that was used for different tasks, the one that was accepted.
+    /// What was submitted: under a key that was used for different tasks, the one that was
+    /// accepted.
     pub fn submission(&self) -> Option<&'a Submission> {
         let accepted = self.submits.iter().find(|call| call.answer.shown().is_some());
         let possible = || self.submits.iter().find(|call| call.answer.may_have_happened());

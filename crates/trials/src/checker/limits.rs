@@ -1,4 +1,5 @@
-//! Law 12 for queues: at no moment are more tasks of a queue QUEUED or RUNNING than its limit allows.
+//! Law 12 for queues: at no moment are more tasks of a queue QUEUED or RUNNING than its limit
+//! allows.
 
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;

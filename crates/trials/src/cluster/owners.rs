@@ -17,7 +17,8 @@ const TAKEN_OVER_WITHIN: Duration = Duration::from_secs(40);
 const DUE_SINCE_MILLIS: u32 = 300;
 
 impl Cluster {
-    /// The node that owns the queue of a webhook which is overdue, if there is one within this time.
+    /// The node that owns the queue of a webhook which is overdue, if there is one within this
+    /// time.
     pub(super) async fn overdue_owner(&self, within: Duration) -> Option<usize> {
         let overdue = format!(
             "SELECT l.tenant, l.queue FROM punctual.tasks AS t JOIN punctual.lanes AS l ON l.id = t.lane

@@ -34,7 +34,8 @@ pub struct Report {
     pub scheduled: usize,
     /// Tasks that somebody got.
     pub deliveries: usize,
-    /// Runs that were lost with their worker or their server, and so may have done their work twice.
+    /// Runs that were lost with their worker or their server, and so may have done their work
+    /// twice.
     pub repeated: usize,
     /// How often the server was killed.
     pub kills: usize,

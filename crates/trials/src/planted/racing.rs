@@ -1,4 +1,5 @@
-//! Bugs that show only when somebody else acts at the same instant: what was looked at is not what is written to.
+//! Bugs that show only when somebody else acts at the same instant: what was looked at is not what
+//! is written to.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Bugs of what is written about a task that is there: outcomes, cancellations, edits, signs of life.
+//! Bugs of what is written about a task that is there: outcomes, cancellations, edits, signs of
+//! life.
 
 use std::collections::HashSet;
 use std::sync::Arc;

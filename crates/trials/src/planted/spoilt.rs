@@ -25,7 +25,8 @@ pub trait Mischief: Send + Sync {
         inner.claim(claims).await
     }
 
-    /// Spoils [`Store::apply`], one change at a time: none keeps it from being written, and answers as if it were.
+    /// Spoils [`Store::apply`], one change at a time: none keeps it from being written, and answers
+    /// as if it were.
     async fn change(&self, _: &Arc<dyn Store>, _: TaskId, change: Change) -> Result<Option<Change>, StoreError> {
         Ok(Some(change))
     }

@@ -1,7 +1,7 @@
 //! Races between somebody who changes their mind and the task's delivery.
 //!
-//! In half of the rounds the task is due and the worker's ask meets the change at the barrier; in the other half the
-//! worker waits already, and the change comes about when the task is due.
+//! In half of the rounds the task is due and the worker's ask meets the change at the barrier; in
+//! the other half the worker waits already, and the change comes about when the task is due.
 
 use std::time::Duration;
 
@@ -144,7 +144,8 @@ fn payload(which: &str, words: usize) -> Value {
     json!({"is": which, "words": vec![which; words], "still": which})
 }
 
-/// The token tells whether there was an edit: a task is submitted at version 1, and a lease adds two.
+/// The token tells whether there was an edit: a task is submitted at version 1, and a lease adds
+/// two.
 async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> String {
     let Some(held) = got else { return "nothing".to_owned() };
     round.seat(1).settle_surely(held, WorkerReport::Completed).await;
@@ -155,7 +156,8 @@ async fn lease_in_view_of_the_edit(round: &Round, got: Option<&HeldLease>) -> St
     }
 }
 
-/// A task that is due now, or one that is due soon and the moment at which to do something about it.
+/// A task that is due now, or one that is due soon and the moment at which to do something about
+/// it.
 pub async fn due_soon(round: &mut Round, wish: impl FnOnce(Wish) -> Wish) -> Option<(TaskId, Option<Timestamp>)> {
     let wish = wish(round.wish());
     if round.dice.random() {

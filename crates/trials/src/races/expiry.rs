@@ -10,11 +10,12 @@ use super::round::Round;
 use crate::caller::HeldLease;
 use crate::history::WorkerReport;
 
-/// What a worker waits for a task that is taken back, from before the end of a lease: that, the reaper, the delay
-/// before the retry, and a busy machine.
+/// What a worker waits for a task that is taken back, from before the end of a lease: that, the
+/// reaper, the delay before the retry, and a busy machine.
 const TAKEN_OVER: Duration = Duration::from_secs(4);
 
-/// How long a worker goes on after a sign of life: past the end that its lease had, and the reaper's next visit.
+/// How long a worker goes on after a sign of life: past the end that its lease had, and the
+/// reaper's next visit.
 const GOES_ON: Duration = Duration::from_millis(700);
 
 /// A worker comes back when another one has its task; both speak at once.
@@ -38,8 +39,8 @@ pub async fn late_completion(round: &mut Round) -> RoundOutcome {
     come_back(round, zombie, word).await
 }
 
-/// A worker beats a lot until the end of a run that no heartbeat can make longer, and once more when another one has
-/// its task.
+/// A worker beats a lot until the end of a run that no heartbeat can make longer, and once more
+/// when another one has its task.
 pub const LATE_FLOOD: &[Legal] = LATE_COMPLETION;
 
 /// See [`LATE_FLOOD`].
@@ -125,7 +126,8 @@ pub async fn completion_at_expiry(round: &mut Round) -> RoundOutcome {
     round.outcome(task, [told(&completed), got], round.state(task).await)
 }
 
-/// A moment about the end of a lease, or about the reaper's next visit after it, or anywhere between.
+/// A moment about the end of a lease, or about the reaper's next visit after it, or anywhere
+/// between.
 fn moment(round: &mut Round, expires_at: Timestamp) -> Timestamp {
     let visit = round.pulse.next(expires_at);
     match (round.draw(0, 5), visit) {

@@ -66,7 +66,8 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> RoundOutcome {
     summary.push(format!("{} task", tasks.len()));
     let payload = round.read(task).await["payload"].as_str().map(str::to_owned);
     summary.extend(payload);
-    // Every task that there is, so that a second one shows in a history that has otherwise come to rest.
+    // Every task that there is, so that a second one shows in a history that has otherwise come to
+    // rest.
     for _ in &tasks {
         if let Some(held) = round.take_surely(0, "Z").await {
             round.seat(0).settle_surely(&held, WorkerReport::Completed).await;

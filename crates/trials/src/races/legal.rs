@@ -1,8 +1,8 @@
 //! What may come of a race: the table that every round is held against.
 //!
-//! A kind of race has a few [`Legal`] outcomes, each with exactly what the contenders were told and how the task stood
-//! then. Whatever is not in the table is illegal. A race of which only one outcome is ever seen is no race, so the
-//! trial counts them.
+//! A kind of race has a few [`Legal`] outcomes, each with exactly what the contenders were told and
+//! how the task stood then. Whatever is not in the table is illegal. A race of which only one
+//! outcome is ever seen is no race, so the trial counts them.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! When the reaper comes: it looks about twice a second, so from one of its visits the next can be foreseen.
+//! When the reaper comes: it looks about twice a second, so from one of its visits the next can be
+//! foreseen.
 //!
 //! Only an aim: nothing is wrong with a round that misses it.
 

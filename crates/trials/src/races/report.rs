@@ -91,7 +91,8 @@ impl Report {
         outcomes.filter(|(legal, seen)| !legal.rare && seen.raced == 0).map(|(legal, _)| legal.name).collect()
     }
 
-    /// The kind in a line: rounds, seconds, how often each outcome was seen in the order of the table, what was wrong.
+    /// The kind in a line: rounds, seconds, how often each outcome was seen in the order of the
+    /// table, what was wrong.
     pub fn line(&self) -> String {
         let seen: Vec<String> = self.seen.iter().map(|seen| seen.times.to_string()).collect();
         format!(

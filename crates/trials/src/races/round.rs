@@ -1,7 +1,7 @@
 //! One round of a race: who meets, and the barrier at which they do.
 //!
-//! Contenders have connections of their own, open before the barrier. Behind it some are held up by the dice for a
-//! moment, so that each of them is the first in some rounds.
+//! Contenders have connections of their own, open before the barrier. Behind it some are held up by
+//! the dice for a moment, so that each of them is the first in some rounds.
 
 mod barrier;
 mod tasks;
@@ -164,7 +164,8 @@ impl Round {
         }
     }
 
-    /// How long a contender is held up behind the barrier: mostly not at all, and in a crowd hardly anybody.
+    /// How long a contender is held up behind the barrier: mostly not at all, and in a crowd hardly
+    /// anybody.
     fn hold_up(&mut self, contenders: usize) -> Duration {
         let held_up = self.dice.random_range(0..contenders.max(5)) < 2;
         if held_up { self.jitter.mul_f64(self.dice.random()) } else { Duration::ZERO }

@@ -14,7 +14,8 @@ const TAKEN_BACK: Duration = Duration::from_secs(4);
 /// Long enough for a task that is due.
 const SOON: Duration = Duration::from_secs(2);
 
-/// A worker sleeps through its lease, and comes back when another one has the task: nothing it says counts.
+/// A worker sleeps through its lease, and comes back when another one has the task: nothing it says
+/// counts.
 pub async fn overtaken(scene: &Scene) {
     let caller = &scene.caller;
     caller.submit_surely(&Wish::new(scene.key("overtaken"), "overtaken")).await;
@@ -53,7 +54,8 @@ pub async fn told_to_stop(scene: &Scene) {
     caller.cancel(task).await;
 }
 
-/// A task fails as often as it may, is re-driven, and then does well. Another one fails for good at once.
+/// A task fails as often as it may, is re-driven, and then does well. Another one fails for good at
+/// once.
 pub async fn used_up(scene: &Scene) {
     let caller = &scene.caller;
     let wish = Wish::new(scene.key("used-up"), "used-up").retries(1);

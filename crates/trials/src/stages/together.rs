@@ -24,7 +24,8 @@ pub async fn in_turn(scene: &Scene) {
     work_off(scene, "in-turn", 4).await;
 }
 
-/// A task that depends on one that is due and on one that is not, and three that depend on one that fails for good.
+/// A task that depends on one that is due and on one that is not, and three that depend on one that
+/// fails for good.
 pub async fn after_others(scene: &Scene) {
     let caller = &scene.caller;
     let wish = || Wish::new(scene.key("after"), "after");

@@ -13,7 +13,8 @@ use crate::orders::NARROW;
 
 /// How long a worker waits for tasks.
 const WAIT: Duration = Duration::from_millis(500);
-/// How long after the end of its lease a late worker comes back: on both sides of the moment it is taken back.
+/// How long after the end of its lease a late worker comes back: on both sides of the moment it is
+/// taken back.
 const LATE: Duration = Duration::from_millis(1_200);
 
 /// Works until it is dropped.

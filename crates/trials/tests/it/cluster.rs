@@ -41,8 +41,8 @@ async fn a_term_that_is_ignored_is_noticed() {
     let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(|bug| bug.shows_in() == Trial::Cluster).collect();
     assert_eq!(bugs, [Bug::TermsIgnored], "every bug has a test");
     let (bug, faults) = (Bug::TermsIgnored, [Fault::FreezeNode, Fault::FreezeNode]);
-    // Each node stands still in the middle of a claim and goes on as soon as others own what it claims from: none of those
-    // can have claimed it meanwhile, being as slow.
+    // Each node stands still in the middle of a claim and goes on as soon as others own what it
+    // claims from: none of those can have claimed it meanwhile, being as slow.
     let plan = ClusterPlan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };
     let report = cluster::run(&plan, |_| {}).await;
     println!("{report}");

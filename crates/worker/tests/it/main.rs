@@ -1,4 +1,5 @@
-//! The worker against real servers on loopback, the well-behaved and the hostile, and over a real store.
+//! The worker against real servers on loopback, the well-behaved and the hostile, and over a real
+//! store.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a test's verdict")]
 

@@ -37,7 +37,8 @@ impl Secure {
                 let mut session = ServerConnection::new(Arc::clone(&config)).unwrap();
                 let mut stream = Stream::new(&mut session, &mut tcp);
                 let mut seen = [0; 4_096];
-                // A handshake that the client breaks off is an error here, and what the tests are about.
+                // A handshake that the client breaks off is an error here, and what the tests are
+                // about.
                 if stream.read(&mut seen).is_ok_and(|length| length > 0) {
                     counted.fetch_add(1, Ordering::SeqCst);
                     stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n").unwrap();

@@ -15,12 +15,13 @@ use punctual_scheduler::dispatch_status::WebhookStatus;
 use crate::presence::LEASES_MAX;
 use crate::state::Api;
 
-/// A worker that was not seen for longer than this and holds no task does not count as polling. No long poll lasts
-/// longer.
+/// A worker that was not seen for longer than this and holds no task does not count as polling. No
+/// long poll lasts longer.
 const POLLING_MILLIS: i64 = 60_000;
 /// Workers read at once.
 const PAGE: usize = 1_000;
-/// Pages of workers that are read at most: if only the 20,001st polls, the answer says that none does.
+/// Pages of workers that are read at most: if only the 20,001st polls, the answer says that none
+/// does.
 const PAGES_MAX: usize = 20;
 
 /// Who takes a task that could be claimed.
@@ -96,7 +97,8 @@ impl PollingWorkers {
     }
 }
 
-/// The workers that poll for tasks such as this one. Reading ends with the first page on which one is free.
+/// The workers that poll for tasks such as this one. Reading ends with the first page on which one
+/// is free.
 async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<PollingWorkers, StoreError> {
     let tenant = task.tenant();
     let holders = api.database.holders(tenant, LEASES_MAX).await?;

@@ -44,7 +44,8 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     in_line(Reason { queue: Some(key.queue.clone()), ..base }, facts.ahead)
 }
 
-/// Only the node that dispatches the task knows its slots and its backlog, so the reason names that node.
+/// Only the node that dispatches the task knows its slots and its backlog, so the reason names that
+/// node.
 fn dispatched_elsewhere(facts: &Facts, PartitionOwner { partition, node, seen }: &PartitionOwner) -> Reason {
     let (number, line) = (partition.number(), others(facts.ahead));
     let name = seen.as_ref().map(|seen| seen.name.clone());

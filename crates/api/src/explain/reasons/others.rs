@@ -1,5 +1,6 @@
-//! Reasons that concern other tasks: dependencies, and tasks with the same ordering key. Of the first of
-//! them the reason says what it waits for itself, as far as its row shows: one step, no further.
+//! Reasons that concern other tasks: dependencies, and tasks with the same ordering key. Of the
+//! first of them the reason says what it waits for itself, as far as its row shows: one step, no
+//! further.
 
 use punctual_client::{Reason, TaskInTheWay};
 use punctual_core::ids::TaskId;
@@ -79,8 +80,8 @@ fn dead_letters(facts: &Facts, letters: &[&Blocker]) -> String {
     }
 }
 
-/// The latest instant until which a task in the way waits, as far as their rows show, and which task that is, for the
-/// end of a sentence. A task that expires before it is due ends then.
+/// The latest instant until which a task in the way waits, as far as their rows show, and which
+/// task that is, for the end of a sentence. A task that expires before it is due ends then.
 pub(super) fn last(facts: &Facts) -> Option<(Timestamp, String)> {
     let rests = |task: &Task| task.expires_at.map_or(task.due_at, |expires_at| expires_at.min(task.due_at));
     let holder = facts.turn.filter(|turn| !turn.is_own).and_then(|turn| turn.holder).map(|(id, _)| id);

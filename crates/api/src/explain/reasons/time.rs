@@ -55,7 +55,8 @@ fn seconds(millis: u64) -> f64 {
     millis as f64 / 1_000.0
 }
 
-/// It expires before it can run, as far as the ends of the other reasons and of the tasks in its way are known.
+/// It expires before it can run, as far as the ends of the other reasons and of the tasks in its
+/// way are known.
 pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
     let expires_at = facts.task.expires_at?;
     let failed = State::Failed.as_str();

@@ -67,8 +67,9 @@ async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Respo
 
 /// Reset a circuit breaker.
 ///
-/// It closes at once, and its counts are cleared; every node dispatches its tasks within about a second. If the target
-/// still fails, it opens again. `target` is any URL of the target: only scheme, host and port count.
+/// It closes at once, and its counts are cleared; every node dispatches its tasks within about a
+/// second. If the target still fails, it opens again. `target` is any URL of the target: only
+/// scheme, host and port count.
 #[utoipa::path(
     post,
     path = "/v1/admin/breakers/reset",

@@ -1,7 +1,7 @@
 //! Pages of a short list that is read as a whole.
 //!
-//! A page begins after a key, not after a number of items, so that items which come and go do not shift
-//! the pages.
+//! A page begins after a key, not after a number of items, so that items which come and go do not
+//! shift the pages.
 
 use crate::cursor::Listing;
 use crate::extract::query::Query;

@@ -135,7 +135,8 @@ pub(super) async fn fail(
 
 /// Extend a lease.
 ///
-/// By the `lease_seconds` it was taken with, never past the task's timeout. 410 means: stop, the task was cancelled.
+/// By the `lease_seconds` it was taken with, never past the task's timeout. 410 means: stop, the
+/// task was cancelled.
 #[utoipa::path(
     post,
     path = "/v1/tasks/{id}/heartbeat",

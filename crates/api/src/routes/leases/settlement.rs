@@ -61,7 +61,8 @@ pub(super) fn settlement(item: SettleItem) -> Result<Settlement, Problem> {
     }
 }
 
-/// The fields that do not belong to the item's outcome: a mistake of the worker, which must be reported.
+/// The fields that do not belong to the item's outcome: a mistake of the worker, which must be
+/// reported.
 fn foreign_fields(item: &SettleItem) -> Vec<Fault> {
     let (word, own): (&str, &[&str]) = match item.outcome {
         SettleOutcome::Completed => ("completed", &["/result"]),
@@ -108,8 +109,8 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// Details that are too long are stored as the beginning of their text, in a JSON string. The beginning
-/// has half the bound, since a character may take two to write.
+/// Details that are too long are stored as the beginning of their text, in a JSON string. The
+/// beginning has half the bound, since a character may take two to write.
 fn bounded(details: &Json) -> String {
     if details.get().len() <= limits::ERROR_TEXT {
         return details.get().to_owned();

@@ -19,9 +19,10 @@ use crate::state::Api;
 
 /// Runs the instants of a time that is past.
 ///
-/// Every instant from `from` to `to` that has not run yet runs now: one at a time, in order and behind what is due, or
-/// all at once if overlaps are allowed. At most 10,000 instants a call. While the schedule is paused they wait. They are
-/// none of the runs that `max_runs` limits, and it does not hold them back.
+/// Every instant from `from` to `to` that has not run yet runs now: one at a time, in order and
+/// behind what is due, or all at once if overlaps are allowed. At most 10,000 instants a call.
+/// While the schedule is paused they wait. They are none of the runs that `max_runs` limits, and it
+/// does not hold them back.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "backfill_schedule",
     params(
@@ -67,8 +68,8 @@ pub async fn backfill_schedule(
 
 /// Withdraws backfills.
 ///
-/// What they have put there and has not run yet does not run: its occurrences are `skipped`, with the reason `withdrawn`,
-/// and can be backfilled again. A task that was made already stays.
+/// What they have put there and has not run yet does not run: its occurrences are `skipped`, with
+/// the reason `withdrawn`, and can be backfilled again. A task that was made already stays.
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}/backfill", tag = "schedules", operation_id = "withdraw_backfill",
     params(

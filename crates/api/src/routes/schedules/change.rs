@@ -1,8 +1,8 @@
-//! Changes of schedules under concurrency: read, decide, write on the condition that nothing changed,
-//! and start again if something did.
+//! Changes of schedules under concurrency: read, decide, write on the condition that nothing
+//! changed, and start again if something did.
 //!
-//! Called by every verb that changes a schedule. Invariant: before an edit or a pause, what is due is
-//! decided by the schedule as it was.
+//! Called by every verb that changes a schedule. Invariant: before an edit or a pause, what is due
+//! is decided by the schedule as it was.
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::header::ETAG;
@@ -112,8 +112,8 @@ pub fn validator<'a>(api: &'a Api, tenant: &'a str, created_at: Option<Timestamp
     ScheduleValidator { rules: &api.config.submission, tenant, now, node: api.node, created_at }
 }
 
-/// Replaces a schedule, its pause included, in one write, and returns it as it is then. `wanted` makes
-/// the new schedule of the current one, once for each try.
+/// Replaces a schedule, its pause included, in one write, and returns it as it is then. `wanted`
+/// makes the new schedule of the current one, once for each try.
 pub async fn rewrite(
     api: &Api,
     tenant: &str,
@@ -134,7 +134,8 @@ pub async fn rewrite(
         if edited.is_none() && !switches {
             return Ok(snapshot.schedule);
         }
-        // Instants that went by in a pause are recorded when it ends, unless the edit changes the timing.
+        // Instants that went by in a pause are recorded when it ends, unless the edit changes the
+        // timing.
         if (!is_paused || new_timing) && decide_due(api, &snapshot, now).await? {
             continue;
         }
@@ -157,8 +158,8 @@ pub async fn rewrite(
     Err(kept_changing())
 }
 
-/// Decides what is due at `now` by the schedule as it is before its change. True if something was due:
-/// then the caller reads the schedule again, whether or not this write won.
+/// Decides what is due at `now` by the schedule as it is before its change. True if something was
+/// due: then the caller reads the schedule again, whether or not this write won.
 async fn decide_due(api: &Api, snapshot: &ScheduleSnapshot, now: Timestamp) -> Result<bool, Problem> {
     let schedule = &snapshot.schedule;
     if schedule.progress.next_run_at.is_none_or(|at| at > now) {
@@ -183,8 +184,8 @@ fn next_version(schedule: &Schedule, now: Timestamp) -> Schedule {
     Schedule { version: schedule.version + 1, updated_at: now, ..schedule.clone() }
 }
 
-/// The schedule with another name and definition; none if they are the same. If its instants change, it
-/// continues with the first of them after now.
+/// The schedule with another name and definition; none if they are the same. If its instants
+/// change, it continues with the first of them after now.
 fn edited(
     api: &Api,
     schedule: &Schedule,
@@ -216,8 +217,8 @@ fn edited(
     Ok(Some(edited))
 }
 
-/// Pauses a schedule. If it is paused already, it gets the new reason, if there is one, and keeps the
-/// start of its pause.
+/// Pauses a schedule. If it is paused already, it gets the new reason, if there is one, and keeps
+/// the start of its pause.
 pub async fn pause(
     api: &Api,
     tenant: &str,

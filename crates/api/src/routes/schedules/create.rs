@@ -18,7 +18,8 @@ use crate::state::Api;
 
 /// Makes a schedule.
 ///
-/// Its first run is the first instant after now. From then on every instant is recorded, see its occurrences.
+/// Its first run is the first instant after now. From then on every instant is recorded, see its
+/// occurrences.
 #[utoipa::path(
     post, path = "/v1/schedules", tag = "schedules", operation_id = "create_schedule",
     request_body = wire::NewSchedule,

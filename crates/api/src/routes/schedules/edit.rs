@@ -17,7 +17,8 @@ use crate::state::Api;
 
 /// Changes a schedule.
 ///
-/// If its instants become others, it goes on with the first of them after now. What waits still runs.
+/// If its instants become others, it goes on with the first of them after now. What waits still
+/// runs.
 #[utoipa::path(
     patch, path = "/v1/schedules/{id}", tag = "schedules", operation_id = "edit_schedule",
     params(

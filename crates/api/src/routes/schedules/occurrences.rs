@@ -18,8 +18,8 @@ use crate::state::Api;
 
 /// Lists what became of a schedule's instants, the newest first.
 ///
-/// Every instant has one record: fired, with its task; buffered, while it waits; skipped, missed or coalesced, and why.
-/// Records are kept as long as tasks that came to rest.
+/// Every instant has one record: fired, with its task; buffered, while it waits; skipped, missed or
+/// coalesced, and why. Records are kept as long as tasks that came to rest.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "list_occurrences",
     params(

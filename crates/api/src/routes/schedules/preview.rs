@@ -24,7 +24,8 @@ const MAX_COUNT: usize = 1_000;
 
 /// Tells when a schedule will run.
 ///
-/// The next instants from now on, as far as `ends_at` and `max_runs` allow; whether it is paused does not matter.
+/// The next instants from now on, as far as `ends_at` and `max_runs` allow; whether it is paused
+/// does not matter.
 #[utoipa::path(
     get, path = "/v1/schedules/{id}/preview", tag = "schedules", operation_id = "preview_schedule",
     params(
@@ -51,7 +52,8 @@ pub async fn preview_schedule(
 
 /// Tells when a schedule would run, without making it.
 ///
-/// The body is that of a new schedule; `name` and `task` may be left out. What would be refused is refused here too.
+/// The body is that of a new schedule; `name` and `task` may be left out. What would be refused is
+/// refused here too.
 #[utoipa::path(
     post, path = "/v1/schedules/preview", tag = "schedules", operation_id = "preview_new_schedule",
     params(("count" = Option<u16>, Query, description = "How many instants, 10 if absent", minimum = 1, maximum = 1000)),

@@ -1,4 +1,5 @@
-//! `PUT /v1/schedules/by-name/{name}`: whoever keeps schedules in files writes them as they are to be.
+//! `PUT /v1/schedules/by-name/{name}`: whoever keeps schedules in files writes them as they are to
+//! be.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,9 +17,9 @@ use crate::state::Api;
 
 /// Makes the schedule of this name, or replaces it.
 ///
-/// What is absent has its default, but for `paused`, which is left as it is: a pause outlives the next
-/// synchronisation. The same again changes nothing, not even the version; counters, occurrences and, as long as the instants
-/// are the same, the next run stay.
+/// What is absent has its default, but for `paused`, which is left as it is: a pause outlives the
+/// next synchronisation. The same again changes nothing, not even the version; counters,
+/// occurrences and, as long as the instants are the same, the next run stay.
 #[utoipa::path(
     put, path = "/v1/schedules/by-name/{name}", tag = "schedules", operation_id = "put_schedule",
     params(

@@ -2,7 +2,8 @@ use serde_json::{Value, json};
 
 use crate::testing::World;
 
-/// A schedule of every second on a node that nobody leads, so that nothing is decided but by who changes it.
+/// A schedule of every second on a node that nobody leads, so that nothing is decided but by who
+/// changes it.
 async fn every_second(world: &World, more: Value) -> String {
     let mut body = json!({"name": "s", "cron": "* * * * * *", "overlap_policy": "allow_all", "task": {"type": "t"}});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -24,9 +24,9 @@ use crate::state::Api;
 
 /// Runs a schedule now.
 ///
-/// The time does not matter, nor a pause; the overlap policy does, so that the run may be skipped or have to wait. The
-/// same call again under the same `Idempotency-Key` tells what became of the first, and runs nothing; one that was skipped
-/// has used no key.
+/// The time does not matter, nor a pause; the overlap policy does, so that the run may be skipped
+/// or have to wait. The same call again under the same `Idempotency-Key` tells what became of the
+/// first, and runs nothing; one that was skipped has used no key.
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/trigger", tag = "schedules", operation_id = "trigger_schedule",
     params(
@@ -56,7 +56,8 @@ pub async fn trigger_schedule(
     let _lock = lock_schedule(&api, &tenant, id).await?;
     for _ in 0..ROUNDS {
         let snapshot = find_snapshot(&api, &tenant, id).await?;
-        // Before any task is ended for it: the live task may be the one that was made under this key.
+        // Before any task is ended for it: the live task may be the one that was made under this
+        // key.
         if let Some(before) = replayed(&api, &snapshot, key.as_ref()).await? {
             return Ok(before);
         }
@@ -85,7 +86,8 @@ pub async fn trigger_schedule(
     Err(kept_changing())
 }
 
-/// The digest of a trigger of this schedule. It never changes: earlier versions stored it with keys.
+/// The digest of a trigger of this schedule. It never changes: earlier versions stored it with
+/// keys.
 fn fingerprint(id: ScheduleId) -> [u8; 32] {
     Sha256::digest(format!("trigger\n{id}")).into()
 }

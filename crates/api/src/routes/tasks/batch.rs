@@ -27,8 +27,8 @@ use crate::yielding::yielding;
 
 /// Submits many tasks.
 ///
-/// Answers when all of the good ones are durable: an item for each task, in order. A JSON document, or with
-/// `application/x-ndjson` a task a line.
+/// Answers when all of the good ones are durable: an item for each task, in order. A JSON document,
+/// or with `application/x-ndjson` a task a line.
 #[utoipa::path(
     post, path = "/v1/tasks/batch", tag = "tasks", operation_id = "submit_batch",
     params(("return" = Option<String>, Query, description = "`ids`: answer ids instead of tasks")),
@@ -131,7 +131,8 @@ fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
     (tasks, refusals)
 }
 
-/// The document, its tasks still text: each is read by itself, so that a bad one does not spoil the others.
+/// The document, its tasks still text: each is read by itself, so that a bad one does not spoil the
+/// others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Batch<'a> {
@@ -139,8 +140,8 @@ struct Batch<'a> {
     tasks: Items<'a>,
 }
 
-/// At most as many documents as a batch may hold, so that a list of tiny ones cannot take far more memory than
-/// its text.
+/// At most as many documents as a batch may hold, so that a list of tiny ones cannot take far more
+/// memory than its text.
 struct Items<'a>(Vec<&'a RawValue>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {

@@ -15,8 +15,8 @@ use crate::state::Api;
 
 /// Cancels a task.
 ///
-/// A task that waits is cancelled at once. A running one is asked to stop: its worker is told at its next
-/// heartbeat, and whatever comes of the run is discarded. Asking again changes nothing.
+/// A task that waits is cancelled at once. A running one is asked to stop: its worker is told at
+/// its next heartbeat, and whatever comes of the run is discarded. Asking again changes nothing.
 #[utoipa::path(
     delete, path = "/v1/tasks/{id}", tag = "tasks", operation_id = "cancel_task",
     params(

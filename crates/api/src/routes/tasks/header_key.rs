@@ -1,6 +1,7 @@
 //! The header `Idempotency-Key`.
 //!
-//! Read by the routes that submit or trigger one task. The rule for keys is that of the body's field.
+//! Read by the routes that submit or trigger one task. The rule for keys is that of the body's
+//! field.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -23,8 +24,8 @@ impl<S: Send + Sync> FromRequestParts<S> for HeaderKey {
     }
 }
 
-/// The key in `headers`: a quoted string of RFC 9651, as the draft wants it, or bare, as many clients
-/// send it.
+/// The key in `headers`: a quoted string of RFC 9651, as the draft wants it, or bare, as many
+/// clients send it.
 fn from_headers(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let mut values = headers.get_all(HEADER).iter();
     let Some(value) = values.next() else { return Ok(None) };

@@ -1,4 +1,5 @@
-//! `GET /v1/tasks/{id}/runs` and `GET /v1/tasks/{id}/events`: both are read out of the task's trail.
+//! `GET /v1/tasks/{id}/runs` and `GET /v1/tasks/{id}/events`: both are read out of the task's
+//! trail.
 
 use std::borrow::Cow;
 
@@ -139,8 +140,8 @@ fn run(run: Run<'_>) -> wire::Run {
     }
 }
 
-/// The steps. A completion is written without looking at the task, so it does not know its worker's name; the
-/// start of the run does.
+/// The steps. A completion is written without looking at the task, so it does not know its worker's
+/// name; the start of the run does.
 fn events(task: &Task) -> impl Iterator<Item = wire::Event> {
     let mut from = None;
     let mut runner = Cow::Borrowed("");

@@ -23,7 +23,8 @@ use crate::problem::Problem;
 use crate::state::Api;
 use crate::view;
 
-/// The conditions of a listing, for the OpenAPI document; [`read_filter`] reads them. All have to hold.
+/// The conditions of a listing, for the OpenAPI document; [`read_filter`] reads them. All have to
+/// hold.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "documents what the query may say")]
@@ -164,7 +165,8 @@ fn priority(text: &str) -> Result<u8, String> {
 }
 
 fn instant(text: &str) -> Result<Timestamp, String> {
-    // A plus sign that was not escaped has become a blank: the commonest slip with a time in a query.
+    // A plus sign that was not escaped has become a blank: the commonest slip with a time in a
+    // query.
     Timestamp::parse(text).map_err(|fault| {
         if text.contains(' ') { format!("{fault} (write + as %2B in a query)") } else { fault.to_string() }
     })

@@ -20,9 +20,9 @@ pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// Submits a task.
 ///
-/// Answers when the task is durable. A second submission under the same idempotency key gives the first task
-/// again, as it is now; the same key with other content is refused. Keys are kept
-/// until their tasks are at rest, and for 30 days at the least unless the server is set otherwise.
+/// Answers when the task is durable. A second submission under the same idempotency key gives the
+/// first task again, as it is now; the same key with other content is refused. Keys are kept until
+/// their tasks are at rest, and for 30 days at the least unless the server is set otherwise.
 #[utoipa::path(
     post, path = "/v1/tasks", tag = "tasks", operation_id = "submit_task",
     params(("Idempotency-Key" = Option<String>, Header, description = "The same as the field `idempotency_key`, quoted or bare")),

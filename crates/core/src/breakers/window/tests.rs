@@ -123,8 +123,8 @@ fn no_more_keys_are_counted_than_there_is_room_for() {
 }
 
 proptest! {
-    /// Whatever is told in which order, and whether an answer was lost or not: what a store has in the end are the runs
-    /// of the window.
+    /// Whatever is told in which order, and whether an answer was lost or not: what a store has in
+    /// the end are the runs of the window.
     #[test]
     fn what_was_told_is_what_was_counted(
         steps in prop::collection::vec((0_i64..90, 0_usize..3, 0_u64..3, 0_u64..2, any::<bool>()), 1..60),

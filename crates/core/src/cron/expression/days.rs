@@ -10,7 +10,8 @@ const SATURDAY: u32 = 6;
 pub(super) struct Days {
     pub(super) of_month: OfMonth,
     pub(super) of_week: OfWeek,
-    /// Whether a day that matches one of the two fields matches (Vixie's rule when neither contains a `*`).
+    /// Whether a day that matches one of the two fields matches (Vixie's rule when neither contains
+    /// a `*`).
     pub(super) either: bool,
 }
 
@@ -94,7 +95,8 @@ impl OfWeek {
     }
 }
 
-/// The days of a month that begins on `first_weekday` which fall on these weekdays, as if it had 31.
+/// The days of a month that begins on `first_weekday` which fall on these weekdays, as if it had
+/// 31.
 fn on_weekdays(weekdays: u32, first_weekday: u32) -> u32 {
     let week = (weekdays >> first_weekday | weekdays << (7 - first_weekday)) & 0x7F;
     (week | week << 7 | week << 14 | week << 21 | week << 28) << 1

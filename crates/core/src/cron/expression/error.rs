@@ -1,4 +1,5 @@
-//! Why a text is not a cron expression: each sentence goes on after the word `cron` and says what to write instead.
+//! Why a text is not a cron expression: each sentence goes on after the word `cron` and says what
+//! to write instead.
 
 use super::parse::Field;
 

@@ -4,7 +4,8 @@ use super::{at, instants, timing};
 use crate::cron::{Cron, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
-/// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them to another.
+/// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them
+/// to another.
 fn days(expression: &str, from: &str, to: &str) -> Vec<String> {
     instants(&timing(&format!("0 0 {expression}"), "UTC"), from, to)
         .into_iter()

@@ -31,7 +31,8 @@ fn the_rarest_dates_are_found() {
     assert_eq!(berlin.next_after(at("2096-03-01T00:00:00Z")), Some(at("2104-02-29T01:30:00Z")));
 }
 
-/// The last Friday of April at half past midnight is when Egypt leaves out that hour, as long as nobody decides otherwise.
+/// The last Friday of April at half past midnight is when Egypt leaves out that hour, as long as
+/// nobody decides otherwise.
 #[test]
 fn what_always_falls_into_a_gap_is_given_up_soon() {
     let timing = moved("30 0 ? 4 5L", "Africa/Cairo", DstGap::Skip, DstFold::First);

@@ -1,7 +1,9 @@
-//! The engine against a dumb oracle: every zone, every change of its clocks from 2000 to 2037, and [`CLASSES`].
+//! The engine against a dumb oracle: every zone, every change of its clocks from 2000 to 2037, and
+//! [`CLASSES`].
 //!
-//! Around each change both say which instants fire, for both gap and all fold policies. Zones that share a change (same
-//! instant, same clocks) are checked with every class once and with a few of them, by turns, in each further zone.
+//! Around each change both say which instants fire, for both gap and all fold policies. Zones that
+//! share a change (same instant, same clocks) are checked with every class once and with a few of
+//! them, by turns, in each further zone.
 
 mod classes;
 mod dumb;
@@ -149,14 +151,16 @@ fn compare(timing: &Timing, dumb: &Dumb, window: &Window, change: &Change) -> us
         assert!(steps <= steps::MOST, "{timing:?} after {second} at {change:?}: {steps} steps");
         next
     };
-    // From inside the window, where the search begins at a change or in the middle of what exists twice.
+    // From inside the window, where the search begins at a change or in the middle of what exists
+    // twice.
     let size = (change.after - change.before).abs();
     for after in [change.at - 1, change.at, change.at - size / 2, change.at + size / 2, change.at + size - 1] {
         let next = next_after(after).filter(|at| *at <= to).map(|at| at.as_millis() / 1_000);
         let oracle = expected.iter().copied().find(|second| *second > after);
         assert!(next == oracle, "{timing:?} after {after} at {change:?}:\nengine {next:?}\noracle {oracle:?}");
     }
-    // From afar, so that the search has to jump: unless it finds something on the way, it arrives here.
+    // From afar, so that the search has to jump: unless it finds something on the way, it arrives
+    // here.
     let next = next_after(window.from - AFAR).map(|at| at.as_millis() / 1_000);
     if next.is_none_or(|second| second >= window.from) {
         let next = next.filter(|second| *second < window.until);

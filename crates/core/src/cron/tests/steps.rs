@@ -1,13 +1,14 @@
-//! How many steps a search takes: stretches that are looked up and times that are looked for, so that its length is bounded
-//! on a machine of any speed.
+//! How many steps a search takes: stretches that are looked up and times that are looked for, so
+//! that its length is bounded on a machine of any speed.
 
 use std::cell::Cell;
 
-/// What a search takes that finds something within the year, or jumps over years in which there is nothing.
+/// What a search takes that finds something within the year, or jumps over years in which there is
+/// nothing.
 pub(super) const FEW: u32 = 24;
 
-/// What no search exceeds, whatever the expression, the zone and the year: the longest is that for an expression which falls
-/// into a gap in every year. A step is a fifth of a microsecond or so.
+/// What no search exceeds, whatever the expression, the zone and the year: the longest is that for
+/// an expression which falls into a gap in every year. A step is a fifth of a microsecond or so.
 pub(super) const MOST: u32 = 240;
 
 thread_local! {

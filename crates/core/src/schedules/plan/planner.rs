@@ -32,9 +32,9 @@ pub fn plan(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> P
     planner.end()
 }
 
-/// Decides about a run that a client triggers at `now`. The time, a pause and `max_runs` do not matter;
-/// the overlap policy does. The instant of the occurrence is the first millisecond from `now` on that is
-/// after the `newest` record and is no instant of the schedule.
+/// Decides about a run that a client triggers at `now`. The time, a pause and `max_runs` do not
+/// matter; the overlap policy does. The instant of the occurrence is the first millisecond from
+/// `now` on that is after the `newest` record and is no instant of the schedule.
 pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Timestamp>, now: Timestamp) -> Plan {
     let is_taken = |at: &Timestamp| {
         let before = Timestamp::from_millis(at.as_millis().saturating_sub(1));
@@ -46,13 +46,15 @@ pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Ti
     let mut free =
         (0..).take(PLAN_MAX + 10).map(|millis| now.plus_millis(millis)).filter(|at| !is_taken(at)).peekable();
     let first = free.peek().copied();
-    // A record far ahead comes from a clock that was set back; then the record's primary key decides.
+    // A record far ahead comes from a clock that was set back; then the record's primary key
+    // decides.
     let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
     let mut planner = Planner::new(id, spec, known, now);
     let admit = |planner: &mut Planner<'_>| {
         planner.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
     };
-    // With no live task only the pause makes due occurrences wait, and a manual run ignores the pause.
+    // With no live task only the pause makes due occurrences wait, and a manual run ignores the
+    // pause.
     if spec.paused && !planner.busy {
         planner.without_due(admit);
     } else {
@@ -61,8 +63,8 @@ pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Ti
     planner.end()
 }
 
-/// Decides about a schedule that resumes: the instants that went by are skipped. `spec` is the schedule
-/// as it will be, not paused.
+/// Decides about a schedule that resumes: the instants that went by are skipped. `spec` is the
+/// schedule as it will be, not paused.
 pub fn resume(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) -> Plan {
     let mut planner = Planner::new(id, spec, known, now);
     while let Some(at) = planner.next.filter(|at| *at <= now) {
@@ -92,7 +94,8 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
     Ok(instants)
 }
 
-/// Decides that none of the known waiting backfills runs. No count includes them, as they were no runs.
+/// Decides that none of the known waiting backfills runs. No count includes them, as they were no
+/// runs.
 pub fn withdraw(known: &PlanInput) -> Plan {
     let withdrawn = |waiting: &Buffered| Decision {
         instant: waiting.instant,
@@ -210,8 +213,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Keeps the last waiting occurrence. Several wait only if the policy was another one before; each
-    /// would replace the one before it.
+    /// Keeps the last waiting occurrence. Several wait only if the policy was another one before;
+    /// each would replace the one before it.
     fn keep_the_last(&mut self) {
         let Some(last) = self.waiting.iter().copied().max_by_key(|waiting| waiting.instant) else { return };
         for waiting in std::mem::replace(&mut self.waiting, VecDeque::from([last])) {
@@ -379,8 +382,8 @@ impl<'a> Planner<'a> {
         self.count(at, until) > LISTED as u64
     }
 
-    /// How many instants there are from `at`, which is one, to before `until`. It stops counting at the
-    /// number that are listed.
+    /// How many instants there are from `at`, which is one, to before `until`. It stops counting at
+    /// the number that are listed.
     fn count(&self, at: Timestamp, until: Timestamp) -> u64 {
         let rest = self.spec.timing.iter_between(at.plus_millis(1), until.plus_millis(-1)).take(LISTED).count();
         1 + rest as u64

@@ -1,13 +1,13 @@
-//! Random lives: whatever happens in whatever order, versions grow without gap, attempts stay within their bound, and
-//! each step is an edge of the API's diagram.
+//! Random lives: whatever happens in whatever order, versions grow without gap, attempts stay
+//! within their bound, and each step is an edge of the API's diagram.
 
 use proptest::prelude::*;
 
 use super::*;
 use State::{Blocked, Cancelled, Completed, DeadLettered, Failed, Pending, Queued, Running};
 
-/// The edges of the diagram in the API's contract, and the steps that change a task without moving it (an edit, "run
-/// now", a request to stop).
+/// The edges of the diagram in the API's contract, and the steps that change a task without moving
+/// it (an edit, "run now", a request to stop).
 #[rustfmt::skip]
 pub(super) const EDGES: [(State, State); 18] = [
     (Blocked, Pending), (Pending, Queued), (Queued, Running), (Running, Completed),
@@ -35,7 +35,8 @@ impl Row {
         Self { position, trail: by().submitted(state), held: false }
     }
 
-    /// The conditional write: false, and nothing changed, where the row is not as the change expects.
+    /// The conditional write: false, and nothing changed, where the row is not as the change
+    /// expects.
     fn apply(&mut self, change: &Change) -> bool {
         if (self.position.state, self.position.version) != (change.from, change.expected_version) {
             return false;
@@ -92,7 +93,8 @@ fn events() -> impl Strategy<Value = Event<'static>> {
     ]
 }
 
-/// The attempts that a trail tells of: claims since the last re-drive, but for those that were given back or not counted.
+/// The attempts that a trail tells of: claims since the last re-drive, but for those that were
+/// given back or not counted.
 fn counted(entries: &[Entry<'_>]) -> u32 {
     entries.iter().fold(0, |counted, entry| match entry.step {
         Step::Redriven => 0,

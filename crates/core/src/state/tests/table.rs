@@ -33,7 +33,8 @@ pub(super) fn events() -> Vec<(&'static str, Event<'static>)> {
     ]
 }
 
-/// The number of an event's kind. A new kind does not compile until it is numbered here, and then must be in the table.
+/// The number of an event's kind. A new kind does not compile until it is numbered here, and then
+/// must be in the table.
 fn kind(event: &Event<'_>) -> usize {
     match event {
         Event::Unblock(_) => 0,
@@ -53,8 +54,8 @@ fn kind(event: &Event<'_>) -> usize {
     }
 }
 
-/// A row: the event, and what becomes of a task in each state. The columns are BLOCKED, PENDING, QUEUED, RUNNING,
-/// RUNNING and asked to stop, and the four final states.
+/// A row: the event, and what becomes of a task in each state. The columns are BLOCKED, PENDING,
+/// QUEUED, RUNNING, RUNNING and asked to stop, and the four final states.
 type Row = (&'static str, [Option<State>; 9]);
 
 const NO: Option<State> = None;

@@ -52,7 +52,8 @@ pub(super) enum Found {
 /// Takes rows, and makes tasks of them.
 pub(super) struct Batches<'a> {
     pub writer: Writer,
-    /// Where lanes are made: outside of the transaction that needs them, since what is known of them must be committed.
+    /// Where lanes are made: outside of the transaction that needs them, since what is known of
+    /// them must be committed.
     pub connections: Arc<SharedConnections>,
     /// Who tells this process's own dispatcher.
     pub listener: Arc<Listener>,
@@ -151,7 +152,8 @@ impl Batches<'_> {
                 created_at: Timestamp::from_millis(row.get(2)),
                 submission: row.get(3),
             };
-            // A row that is too much for the judge would be so for that of every node, again and again.
+            // A row that is too much for the judge would be so for that of every node, again and
+            // again.
             let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(&enqueued)));
             let judged = judged.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
             settled.push((enqueued.id.uuid(), judged.map(|task| tasks.push(task)).err()));
@@ -232,7 +234,8 @@ fn found(rows: &[Row]) -> Found {
     if count(rows.len()) >= MOST_ROWS || count(bytes) >= MOST_BYTES { Found::Some } else { Found::All }
 }
 
-/// Whether it comes from what the rows hold, and would come again: a value that does not fit, or is there already.
+/// Whether it comes from what the rows hold, and would come again: a value that does not fit, or is
+/// there already.
 fn is_of_the_rows(fault: &Fault) -> bool {
     fault.code().is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)))
 }

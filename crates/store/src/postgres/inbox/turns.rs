@@ -26,8 +26,8 @@ const LONG: Duration = Duration::from_millis(10);
 /// … Such looks have one part in so many of the time.
 const SHARE: u32 = 20;
 
-/// How long a watch lasts. Callers go by it until a second before its end (`brief` in the migration), so that what they
-/// commit by then is seen.
+/// How long a watch lasts. Callers go by it until a second before its end (`brief` in the
+/// migration), so that what they commit by then is seen.
 pub(super) const WATCH: Duration = Duration::from_secs(3);
 
 /// A watch of which less is left is prolonged.
@@ -164,7 +164,8 @@ mod tests {
         assert!(!turns.wants_to_watch());
     }
 
-    /// Looks for so long, finds that each time, and gives how often it looked and how often a watch began.
+    /// Looks for so long, finds that each time, and gives how often it looked and how often a watch
+    /// began.
     async fn look(turns: &mut Turns, time: Duration, found: Found) -> (u32, u32) {
         let (begun, mut looks, mut watches) = (Instant::now(), 0, 0);
         while begun.elapsed() < time {

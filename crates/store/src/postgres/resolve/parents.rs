@@ -1,7 +1,7 @@
 //! Releases or fails the children of parents that finished.
 //!
-//! The resolver that deletes an edge counts it down in the row of its child, which it has locked. So
-//! every edge is counted once, however many resolvers work on the parents. The end of a child is
+//! The resolver that deletes an edge counts it down in the row of its child, which it has locked.
+//! So every edge is counted once, however many resolvers work on the parents. The end of a child is
 //! followed in the same transaction as far as the bounds allow; then it leaves a note.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -93,8 +93,8 @@ async fn work_off(writer: &mut Writer, from: i64) -> Result<Resolved, Fault> {
     Ok(Resolved { waiting: tell(writer, &released.waiting).await?, tasks: released.tasks, more })
 }
 
-/// Releases the children of finished parents, and theirs if that finishes them. Returns what is left
-/// for the next step.
+/// Releases the children of finished parents, and theirs if that finishes them. Returns what is
+/// left for the next step.
 async fn follow(
     writer: &mut Writer,
     mut ended: Vec<EndedParent>,

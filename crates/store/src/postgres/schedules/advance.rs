@@ -1,7 +1,9 @@
-//! What advances of schedules write, in one transaction: the records, the tasks, and where the schedules stand then.
+//! What advances of schedules write, in one transaction: the records, the tasks, and where the
+//! schedules stand then.
 //!
-//! The schedules are locked first, those that are still at the revision their advances were decided by; of the others nothing
-//! is written. A record that cannot be written, since its instant has fired, takes its task along.
+//! The schedules are locked first, those that are still at the revision their advances were decided
+//! by; of the others nothing is written. A record that cannot be written, since its instant has
+//! fired, takes its task along.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -99,7 +101,8 @@ async fn lock(session: &Session, advances: &[Advance]) -> Result<HashSet<Uuid>, 
     Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
-/// Makes the keys stand for what is asked for under them. An advance whose key stands for something else is lost.
+/// Makes the keys stand for what is asked for under them. An advance whose key stands for something
+/// else is lost.
 async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
     for advance in advances {
         let Some(asked) = advance.asked.as_ref().filter(|_| locked.contains(&advance.id.uuid())) else { continue };
@@ -124,7 +127,8 @@ async fn give_keys_back(session: &Session, advances: &[&Advance], recorded: &Has
     Ok(())
 }
 
-/// Writes the edits of schedules that are locked; gives what becomes of everything if one cannot be written.
+/// Writes the edits of schedules that are locked; gives what becomes of everything if one cannot be
+/// written.
 async fn edit(session: &Session, advances: &[Advance], locked: &HashSet<Uuid>) -> Result<Option<Advanced>, Fault> {
     let edited =
         advances.iter().filter_map(|advance| advance.edited.as_ref().filter(|_| locked.contains(&advance.id.uuid())));

@@ -1,4 +1,5 @@
-//! Submissions by SQL: what the function takes and refuses, who may call it, and how rows of the inbox become tasks.
+//! Submissions by SQL: what the function takes and refuses, who may call it, and how rows of the
+//! inbox become tasks.
 
 mod calling;
 mod rights;
@@ -49,7 +50,8 @@ impl Drop for Taking {
     }
 }
 
-/// A task of the submission's type, due at once; one of type `bad` is refused, and one of type `panic` is too much.
+/// A task of the submission's type, due at once; one of type `bad` is refused, and one of type
+/// `panic` is too much.
 fn judge(enqueued: &Enqueued) -> Result<NewTask, String> {
     let submission: Value = serde_json::from_str(&enqueued.submission).unwrap();
     let kind = submission["type"].as_str().unwrap();

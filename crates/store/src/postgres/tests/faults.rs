@@ -45,7 +45,8 @@ async fn a_store_goes_on_when_its_server_comes_back() {
     fixture.assert_counts().await;
 }
 
-/// Nobody waits for ever: who is in line is told after a while, and others are told at once when it is full.
+/// Nobody waits for ever: who is in line is told after a while, and others are told at once when it
+/// is full.
 #[tokio::test]
 async fn a_frozen_server_answers_nobody_and_holds_up_nobody() {
     let fixture = Fixture::open().await;

@@ -53,7 +53,8 @@ async fn a_database_with_data_goes_down_and_up_again() {
     insert(&store, task()).await;
 }
 
-/// Nodes stay known over the step that lets them say more of themselves, and an older binary may go on beside it.
+/// Nodes stay known over the step that lets them say more of themselves, and an older binary may go
+/// on beside it.
 #[tokio::test]
 async fn nodes_stay_known_when_they_can_say_more() {
     let fixture = Fixture::open().await;

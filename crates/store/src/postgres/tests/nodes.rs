@@ -60,7 +60,8 @@ async fn nodes_never_share_a_task() {
     fixture.assert_counts().await;
 }
 
-/// One node edits what another claims and gives back, all the time: nothing is lost, and every change is counted.
+/// One node edits what another claims and gives back, all the time: nothing is lost, and every
+/// change is counted.
 #[tokio::test]
 async fn edits_and_claims_of_two_nodes_leave_the_counts_right() {
     let fixture = Fixture::open().await;
@@ -173,7 +174,8 @@ async fn the_clock_is_that_of_the_database() {
     assert!(clock.skew_millis().abs() < 2_000, "both are on one machine");
 }
 
-/// A store that looks from the beginning once, as one does for which that takes too long, finds what runs out later.
+/// A store that looks from the beginning once, as one does for which that takes too long, finds
+/// what runs out later.
 #[tokio::test]
 async fn what_runs_out_between_looks_from_the_beginning_is_found() {
     let fixture = Fixture::open().await;

@@ -1,4 +1,5 @@
-//! The partitions of several nodes on one database: turns at once, claims beside them, and what the others hear.
+//! The partitions of several nodes on one database: turns at once, claims beside them, and what the
+//! others hear.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ async fn nodes_that_take_turns_at_once_never_own_the_same_partition() {
     assert!(owner.len() > 100, "hardly anything changed hands: {}", owner.len());
 }
 
-/// One node claims on and on while another becomes the owner: from the moment at which it is, nothing more is taken.
+/// One node claims on and on while another becomes the owner: from the moment at which it is,
+/// nothing more is taken.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_claim_by_an_old_term_takes_anything() {
     const MOST: usize = 200;
@@ -249,7 +251,8 @@ async fn the_others_hear_when_partitions_become_free() {
         hear_partitions(&mut own).await
     })
     .await;
-    // Whoever does it need not be told: between what it hears before and after there is nothing of the kind.
+    // Whoever does it need not be told: between what it hears before and after there is nothing of
+    // the kind.
     let mut hears_the_queue = async |queue: &str| {
         let stored = fixture.insert(task().queue(queue)).await;
         let mut others = Vec::new();
@@ -278,7 +281,8 @@ async fn hear_partitions(wakes: &mut Wakes) -> Result<(), String> {
     }
 }
 
-/// A claim that is too late has locked tasks for a moment, and the new owner may have passed them by: it is told.
+/// A claim that is too late has locked tasks for a moment, and the new owner may have passed them
+/// by: it is told.
 #[tokio::test]
 async fn the_new_owner_hears_of_what_a_late_claim_had_locked() {
     let fixture = Fixture::open().await;

@@ -64,11 +64,13 @@ async fn every_statement_goes_down_an_index() {
     }
 }
 
-/// Statements that look at what is held, of which there is little, or at whatever is there, a little at a time.
+/// Statements that look at what is held, of which there is little, or at whatever is there, a
+/// little at a time.
 const MAY_READ_ALL: &[Sql] = &[Sql::ListSoonest, Sql::IdempotencyFree];
 
-/// Where everything was drained while somebody kept an old transaction open, PostgreSQL believes that a table is empty,
-/// and it is full of what is dead: to read an index from end to end takes seconds then.
+/// Where everything was drained while somebody kept an old transaction open, PostgreSQL believes
+/// that a table is empty, and it is full of what is dead: to read an index from end to end takes
+/// seconds then.
 #[tokio::test]
 async fn no_statement_reads_a_whole_index_of_a_table_that_is_said_to_be_empty() {
     let fixture = Fixture::open().await;

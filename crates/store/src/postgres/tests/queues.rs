@@ -36,8 +36,8 @@ async fn some(store: &PostgresStore, count: usize) -> Task {
     first
 }
 
-/// Three nodes, of which two have heard of nothing, take and complete at once. Somebody else counts the rows, which is what
-/// holds at an instant, whoever has been told of it.
+/// Three nodes, of which two have heard of nothing, take and complete at once. Somebody else counts
+/// the rows, which is what holds at an instant, whoever has been told of it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
     let fixture = Fixture::open().await;
@@ -74,7 +74,8 @@ async fn a_limit_holds_for_nodes_that_have_not_heard_of_it() {
     fixture.assert_counts().await;
 }
 
-/// Three nodes come at once, time and again: together they take the burst, and from then on what has come.
+/// Three nodes come at once, time and again: together they take the burst, and from then on what
+/// has come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_take_from_one_bucket() {
     let fixture = Fixture::open().await;
@@ -162,7 +163,8 @@ async fn other_nodes_hear_of_changes_and_of_places_that_came_free() {
     assert_eq!(lease(&other, &first, 1).await.len(), 1);
 }
 
-/// A claim is held up in the middle: a change waits for it, gives up after a while, and has changed nothing.
+/// A claim is held up in the middle: a change waits for it, gives up after a while, and has changed
+/// nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_change_waits_for_a_claim_that_is_under_way() {
     let fixture = Fixture::open().await;
@@ -215,7 +217,8 @@ async fn a_queue_without_limits_has_no_gate() {
     assert_eq!(gates().await, 0);
 }
 
-/// What is refused leaves neither a task nor a key nor a lock behind, also when the insert itself fails.
+/// What is refused leaves neither a task nor a key nor a lock behind, also when the insert itself
+/// fails.
 #[tokio::test]
 async fn a_bounded_submission_leaves_no_lock() {
     let fixture = Fixture::open().await;

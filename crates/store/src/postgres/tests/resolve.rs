@@ -1,5 +1,5 @@
-//! Whose turn it is, and who has nothing left to wait for, where several nodes decide it at once. A store does the steps that
-//! are asked of it at one time as one, so that only several of them race.
+//! Whose turn it is, and who has nothing left to wait for, where several nodes decide it at once. A
+//! store does the steps that are asked of it at one time as one, so that only several of them race.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,8 +27,8 @@ const OF_EACH: usize = 30;
 /// Those of a key stand in all of them.
 const QUEUES: usize = 3;
 
-/// Three nodes submit, claim, settle and resolve at once: never two of a key are held, each key goes in order, nobody runs
-/// before what it depends on, and everything comes to its end.
+/// Three nodes submit, claim, settle and resolve at once: never two of a key are held, each key
+/// goes in order, nobody runs before what it depends on, and everything comes to its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nodes_that_resolve_at_once_give_one_turn_at_a_time() {
     let fixture = Fixture::open().await;
@@ -98,7 +98,8 @@ struct Book {
 /// A task that was submitted.
 struct Known {
     key: String,
-    /// Its place in the order; none where that depends on who is first to have nothing left to wait for.
+    /// Its place in the order; none where that depends on who is first to have nothing left to wait
+    /// for.
     number: Option<usize>,
     parents: Vec<TaskId>,
 }
@@ -124,8 +125,8 @@ impl Book {
     }
 }
 
-/// Submits the tasks of two keys, one of each at a time and now here, now there; and elsewhere, behind each pair, one that
-/// depends on both.
+/// Submits the tasks of two keys, one of each at a time and now here, now there; and elsewhere,
+/// behind each pair, one that depends on both.
 async fn submit(stores: Vec<PostgresStore>, number: usize, book: Arc<Mutex<Book>>) {
     let store = |turn: usize| stores[turn % NODES].clone();
     for turn in 0..OF_EACH {

@@ -76,7 +76,8 @@ async fn a_month_goes_as_a_whole_and_not_before_all_of_it_is_past() {
 async fn in_the_month_that_lasts_rows_go_one_by_one() {
     let fixture = in_may().await;
     let mut ids = Vec::new();
-    // Came to rest days ago; days ago too, but submitted by somebody whose clock was ahead; and just now.
+    // Came to rest days ago; days ago too, but submitted by somebody whose clock was ahead; and
+    // just now.
     for (number, (days, submitted_at)) in
         [(-5, at(-6 * DAY)), (-5, at(60 * DAY)), (0, at(-6 * DAY))].into_iter().enumerate()
     {
@@ -146,7 +147,8 @@ async fn what_was_put_in_quarantine_goes_when_it_is_as_old() {
     assert_eq!(fixture.number("SELECT count(*) FROM quarantine").await, 0);
 }
 
-/// A key that was in the way and is gone a moment later is no damage: the submission is tried again.
+/// A key that was in the way and is gone a moment later is no damage: the submission is tried
+/// again.
 #[tokio::test]
 async fn a_key_that_is_freed_while_somebody_uses_it_again_is_no_fault() {
     let fixture = Fixture::open().await;

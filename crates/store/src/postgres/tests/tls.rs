@@ -12,7 +12,8 @@ use tempfile::TempDir;
 use super::super::{ConnectError, Options, PostgresClock, PostgresStore};
 use super::{Database, complete, insert, lease};
 
-/// A server with a certificate for `names`, and the files of an authority that has signed it and of one that has not.
+/// A server with a certificate for `names`, and the files of an authority that has signed it and of
+/// one that has not.
 struct Secure {
     server: Postgres,
     files: TempDir,
@@ -95,7 +96,8 @@ async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
     assert_eq!(told, format!("{server} does not speak TLS, which sslmode asks for: {advice}"));
 }
 
-/// The server refuses this user's connections that are not encrypted: each kind of them is, or something would fail.
+/// The server refuses this user's connections that are not encrypted: each kind of them is, or
+/// something would fail.
 #[tokio::test]
 async fn every_connection_is_secure() {
     let secure = Secure::start(&["127.0.0.1"]).await;

@@ -71,8 +71,8 @@ fn notes(session: &mut Session<'_>) -> Result<Vec<(i64, i64, i64)>, Fault> {
     Ok(notes)
 }
 
-/// How a parent finished; none if its children go on waiting. A dead letter may have been re-driven or
-/// removed since.
+/// How a parent finished; none if its children go on waiting. A dead letter may have been re-driven
+/// or removed since.
 fn end(session: &mut Session<'_>, parent: i64, state: State) -> Result<Option<State>, Fault> {
     if state != State::DeadLettered {
         return Ok(Some(state));

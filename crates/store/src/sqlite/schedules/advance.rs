@@ -1,5 +1,5 @@
-//! What an advance of a schedule writes, all of it in the writer's transaction: the records, the tasks, and where the schedule
-//! stands then.
+//! What an advance of a schedule writes, all of it in the writer's transaction: the records, the
+//! tasks, and where the schedule stands then.
 
 use punctual_core::coordinator::Lease;
 use punctual_core::schedules::{Advance, Advanced, FiredTask, KeyedTrigger, Record, Replaced};
@@ -56,7 +56,8 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
         recorded.push(record.instant);
         let is_run = record.is_run();
         let Some(FiredTask { task, .. }) = record.fired else { continue };
-        // A bound on the depth of its queue is for submissions: this one was accepted with its schedule.
+        // A bound on the depth of its queue is for submissions: this one was accepted with its
+        // schedule.
         let Inserted::Created(task) = insert::create(session, *task, &Prerequisites::default())? else {
             return Err(Fault::Corrupt(format!("a task of {} was there before its instant fired", advance.id)));
         };

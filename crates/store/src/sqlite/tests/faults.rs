@@ -20,7 +20,8 @@ fn broken_disk() -> Fault {
     Fault::Sqlite(rusqlite::Error::SqliteFailure(error, Some("as if the disk had failed".to_owned())))
 }
 
-/// Five jobs in one transaction, of which the second, third and fourth fail, each in its way; what each was told.
+/// Five jobs in one transaction, of which the second, third and fourth fail, each in its way; what
+/// each was told.
 async fn group_with_failures(fixture: &Arc<Fixture>) -> Vec<Result<(), StoreError>> {
     // The writer waits in the first job until the others stand in the queue: they become one group.
     let (go, wait) = mpsc::channel::<()>();

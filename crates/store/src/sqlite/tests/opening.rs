@@ -98,7 +98,8 @@ async fn commits_are_synced_and_the_log_is_written_ahead() {
     assert_eq!(fixture.number("SELECT foreign_keys FROM pragma_foreign_keys").await, 0);
 }
 
-/// A reader that stays keeps the log from being emptied, but not from being moved, and not for ever.
+/// A reader that stays keeps the log from being emptied, but not from being moved, and not for
+/// ever.
 #[tokio::test]
 async fn the_log_is_bounded() {
     let directory = TempDir::new().unwrap();

@@ -48,7 +48,8 @@ async fn nothing_is_left_of_what_is_removed() {
     assert_eq!(fixture.lease(&waiting, 5).await.len(), 1);
 }
 
-/// A step over large payloads is cut short: whoever writes meanwhile waits for one step at the most.
+/// A step over large payloads is cut short: whoever writes meanwhile waits for one step at the
+/// most.
 #[tokio::test]
 async fn a_step_is_bounded_in_bytes() {
     let fixture = Fixture::open();

@@ -121,7 +121,8 @@ async fn a_row_that_waits_and_is_held_is_not_claimed() {
     assert_in_quarantine(&fixture, &stored).await;
 }
 
-/// Nobody can say whose it is, and no claim will meet it: the sweep takes it out of the way, or whoever asks for it.
+/// Nobody can say whose it is, and no claim will meet it: the sweep takes it out of the way, or
+/// whoever asks for it.
 #[tokio::test]
 async fn a_row_whose_lane_is_not_there_is_put_in_quarantine() {
     for by_asking in [false, true] {

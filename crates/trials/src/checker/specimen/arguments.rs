@@ -38,7 +38,8 @@ pub struct Life {
     pub started: i64,
 }
 
-/// A resource gets another holder (or none) in this term, just before the write of `version` to the task `before`.
+/// A resource gets another holder (or none) in this term, just before the write of `version` to the
+/// task `before`.
 #[derive(Clone, Copy)]
 pub struct Handover<'a> {
     pub resource: &'a str,

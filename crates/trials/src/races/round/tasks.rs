@@ -1,4 +1,5 @@
-//! What a round does with its task: brings it where the race begins, looks at it, and brings it to its end.
+//! What a round does with its task: brings it where the race begins, looks at it, and brings it to
+//! its end.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};
@@ -90,7 +91,8 @@ impl Round {
         self.take_surely(0, "A").await
     }
 
-    /// More signs of life of worker A than anybody needs: the server may stop writing them down one by one.
+    /// More signs of life of worker A than anybody needs: the server may stop writing them down one
+    /// by one.
     pub async fn flood(&self, held: &HeldLease) {
         // One after the other in few calls, so that on a busy machine too they come in a moment.
         for beats in [1, FLOOD] {
@@ -152,7 +154,8 @@ impl Round {
         }
     }
 
-    /// Everybody who held the task says that it is done, whatever that is worth now; if it waits, worker Z does it.
+    /// Everybody who held the task says that it is done, whatever that is worth now; if it waits,
+    /// worker Z does it.
     pub async fn finish(&self, task: TaskId, held: &[&HeldLease]) {
         for held in held {
             self.seats[0].caller.settle_surely(held, WorkerReport::Completed).await;

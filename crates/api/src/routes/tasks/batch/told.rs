@@ -1,7 +1,8 @@
 //! What became of each task of a batch.
 //!
-//! A member that depends on another which was refused was not stored either. It is refused as that one was where the two may
-//! be tried again, and otherwise for good. Linear, however long the chains are.
+//! A member that depends on another which was refused was not stored either. It is refused as that
+//! one was where the two may be tried again, and otherwise for good. Linear, however long the
+//! chains are.
 
 use std::collections::HashMap;
 
@@ -18,7 +19,8 @@ use crate::problem::Problem;
 use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
 use crate::view;
 
-/// An item for each task of the batch: of what was judged before it was stored, and of what the store said of the rest.
+/// An item for each task of the batch: of what was judged before it was stored, and of what the
+/// store said of the rest.
 pub(super) fn tell(
     judged: Vec<Option<Problem>>,
     inserted: Vec<Inserted>,
@@ -86,7 +88,8 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
     let mut refusals = HashMap::with_capacity(parents.len());
     let children: Vec<usize> = parents.keys().copied().collect();
     for child in children {
-        // Up to one of which it is known, each taken out on the way, so that none is met twice; and down again.
+        // Up to one of which it is known, each taken out on the way, so that none is met twice; and
+        // down again.
         let mut path = Vec::new();
         let mut at = child;
         while let Some(parent) = parents.remove(&at) {
@@ -108,8 +111,8 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
     refusals
 }
 
-/// The refusal of a task that depends on another of its batch, for which there is no room now: both can
-/// be tried again.
+/// The refusal of a task that depends on another of its batch, for which there is no room now: both
+/// can be tried again.
 fn depends_on_put_off(parent: usize, refusal: &Problem) -> Problem {
     let detail = format!(
         "it depends on task {parent} of the batch, which was refused for now; nothing was stored of it, try both again later"

@@ -1,7 +1,9 @@
-//! The oracle: asks of every minute whether it matches, and of every local time which instants show it.
+//! The oracle: asks of every minute whether it matches, and of every local time which instants show
+//! it.
 //!
-//! It shares nothing with the engine but the database of time zones: it reads expressions by trying each value, days by
-//! asking the calendar of another library, and zones by looking at the clock of every minute.
+//! It shares nothing with the engine but the database of time zones: it reads expressions by trying
+//! each value, days by asking the calendar of another library, and zones by looking at the clock of
+//! every minute.
 
 use std::collections::BTreeMap;
 
@@ -84,7 +86,8 @@ fn number(text: &str) -> i64 {
     NAMES.iter().find(|(name, _)| *name == text).map_or_else(|| text.parse().unwrap(), |(_, number)| *number)
 }
 
-/// Whether a field of plain values has this value: one walks from the beginning of each range to its end.
+/// Whether a field of plain values has this value: one walks from the beginning of each range to
+/// its end.
 fn has(field: &str, value: i64, min: i64, max: i64) -> bool {
     field.split(',').any(|item| {
         let (range, step) = item.split_once('/').unwrap_or((item, "1"));

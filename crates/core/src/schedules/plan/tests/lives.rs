@@ -1,5 +1,5 @@
-//! Random lives of a schedule: turns at any time, tasks that end at any time, edits, pauses and triggers; and what holds
-//! in all of them.
+//! Random lives of a schedule: turns at any time, tasks that end at any time, edits, pauses and
+//! triggers; and what holds in all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -127,7 +127,8 @@ async fn an_old_snapshot_makes_no_second_task() {
     assert_eq!(told.code().code(), "40001", "{told:?}");
 }
 
-/// A row that makes no sense, one that is too much for the judge, and one whose id is there: none holds up the others.
+/// A row that makes no sense, one that is too much for the judge, and one whose id is there: none
+/// holds up the others.
 #[tokio::test]
 async fn a_bad_row_is_put_aside() {
     let fixture = Fixture::open().await;
@@ -286,7 +287,8 @@ async fn until_waiting_for_a_lock(fixture: &Fixture) {
     .await;
 }
 
-/// Where much is enqueued nobody has to notify, which would have everybody commit one after the other.
+/// Where much is enqueued nobody has to notify, which would have everybody commit one after the
+/// other.
 #[tokio::test]
 async fn a_busy_inbox_is_watched() {
     let fixture = Fixture::open().await;
