@@ -1,10 +1,9 @@
-//! Removes what is over: tasks that came to rest long ago, idempotency keys that nobody can be
-//! retrying any more, entries of the workers' ledger that have expired, minutes of the forecast
-//! that are past, and workers that nobody has seen for long.
+//! The pruner: removes old history, old idempotency keys, expired entries of the ledger, past
+//! minutes of the forecast, and workers that were not seen for long.
 //!
-//! The leader runs it, in small steps with a pause after each, so that nobody who works waits for
-//! long. What is removed depends on the clock and on the rows alone: a leader of the past that
-//! takes another step does what its successor would.
+//! The leader runs it in small steps with a pause after each, so that other writes wait only
+//! briefly. Invariant: what is removed depends on the clock and the rows alone. So a former leader
+//! that takes one more step does what its successor would do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,34 +15,34 @@ use punctual_core::upkeep::{Prunable, Upkeep};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// How much a step removes at the most, of each kind: a few milliseconds' work.
-const STEP: usize = 100;
+/// The most rows of each kind that a step removes: a few milliseconds' work.
+const STEP_ROWS_MAX: usize = 100;
 
-/// The least pause after a step that was not the last. It is as long as the step took, so that half
-/// of the time is the others'.
-const PAUSE: Duration = Duration::from_millis(10);
+/// The shortest pause between two steps. A pause is as long as its step took, so that the pruner
+/// uses at most half of the time.
+const PAUSE_MIN: Duration = Duration::from_millis(10);
 
-/// How long what is over is kept, and how often it is looked for.
+/// How long things are kept, and how often the pruner looks.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long a task is kept after it came to rest; none means for ever.
+    /// How long a task is kept after it finished; none means forever.
     pub history: Option<Duration>,
-    /// How long an idempotency key is kept after it was used; none means for ever.
+    /// How long an idempotency key is kept after it was used; none means forever.
     pub keys: Option<Duration>,
-    /// How long a worker is listed after it was last seen; none means for ever.
+    /// How long a worker is listed after it was last seen; none means forever.
     pub workers: Option<Duration>,
-    /// How often it is looked whether something is over.
+    /// The pause when nothing is left to remove.
     pub interval: Duration,
-    /// How often all keys are looked at: there may be many, and they live for days.
+    /// How often it scans all keys: there may be many, and they live for days.
     pub keys_interval: Duration,
 }
 
-/// See the module.
+/// The pruner (see the module).
 pub struct Pruner {
     upkeep: Arc<dyn Upkeep>,
     clock: Arc<dyn Clock>,
     config: Config,
-    /// When the keys are looked at next.
+    /// When the keys are scanned next.
     keys_at: Mutex<Instant>,
 }
 
@@ -58,7 +57,7 @@ pub struct Report {
     pub ledger: u64,
     /// Counts of past minutes that were removed.
     pub minutes: u64,
-    /// Workers that are not listed any more.
+    /// Workers that are no longer listed.
     pub workers: u64,
     /// Whether there may be more.
     pub more: bool,
@@ -66,7 +65,7 @@ pub struct Report {
 
 impl Report {
     fn is_empty(&self) -> bool {
-        // Minutes pass whatever happens: nobody wants to read that.
+        // Minutes pass whatever happens: not worth a log line.
         (self.tasks, self.keys, self.ledger, self.workers) == (0, 0, 0, 0)
     }
 
@@ -80,12 +79,12 @@ impl Report {
 }
 
 impl Pruner {
-    /// Removes what is over by `clock`.
+    /// Prunes by the time of `clock`.
     pub fn new(upkeep: Arc<dyn Upkeep>, clock: Arc<dyn Clock>, config: Config) -> Self {
         Self { upkeep, clock, config, keys_at: Mutex::new(Instant::now()) }
     }
 
-    /// Removes until told to stop.
+    /// Prunes until `shutdown` is cancelled.
     pub async fn run(&self, shutdown: CancellationToken) {
         let mut removed = Report::default();
         while !shutdown.is_cancelled() {
@@ -93,16 +92,16 @@ impl Pruner {
             let pause = match self.run_once().await {
                 Ok(report) => {
                     removed.add(report);
-                    if report.more { begun.elapsed().max(PAUSE) } else { self.config.interval }
+                    if report.more { begun.elapsed().max(PAUSE_MIN) } else { self.config.interval }
                 }
                 Err(error) => {
-                    tracing::warn!(error = %error, "what is over could not be removed");
+                    tracing::warn!(error = %error, "cannot prune old data; retrying after the usual interval");
                     self.config.interval
                 }
             };
             if pause == self.config.interval && !removed.is_empty() {
                 let Report { tasks, keys, ledger, minutes, workers, .. } = std::mem::take(&mut removed);
-                tracing::info!(tasks, keys, ledger, minutes, workers, "removed what is over");
+                tracing::info!(tasks, keys, ledger, minutes, workers, "pruned old data");
             }
             tokio::select! {
                 () = shutdown.cancelled() => {}
@@ -116,28 +115,28 @@ impl Pruner {
         let now = self.clock.now();
         let mut report = Report::default();
         if let Some(kept) = self.config.history {
-            let pruned = self.upkeep.prune(Prunable::History, now.minus(kept), STEP).await?;
+            let pruned = self.upkeep.prune(Prunable::History, now.minus(kept), STEP_ROWS_MAX).await?;
             report.tasks = pruned.removed;
             report.more |= pruned.more;
         }
         if let Some(kept) = self.config.keys
             && *self.keys_at.lock() <= Instant::now()
         {
-            let pruned = self.upkeep.prune(Prunable::Keys, now.minus(kept), STEP).await?;
+            let pruned = self.upkeep.prune(Prunable::Keys, now.minus(kept), STEP_ROWS_MAX).await?;
             report.keys = pruned.removed;
             report.more |= pruned.more;
             if !pruned.more {
                 *self.keys_at.lock() = Instant::now() + self.config.keys_interval;
             }
         }
-        let pruned = self.upkeep.prune(Prunable::Ledger, now, STEP).await?;
+        let pruned = self.upkeep.prune(Prunable::Ledger, now, STEP_ROWS_MAX).await?;
         report.ledger = pruned.removed;
         report.more |= pruned.more;
-        let pruned = self.upkeep.prune(Prunable::Forecast, now, STEP).await?;
+        let pruned = self.upkeep.prune(Prunable::Forecast, now, STEP_ROWS_MAX).await?;
         report.minutes = pruned.removed;
         report.more |= pruned.more;
         if let Some(kept) = self.config.workers {
-            report.workers = self.upkeep.prune(Prunable::Workers, now.minus(kept), STEP).await?.removed;
+            report.workers = self.upkeep.prune(Prunable::Workers, now.minus(kept), STEP_ROWS_MAX).await?.removed;
         }
         Ok(report)
     }

@@ -21,7 +21,7 @@ use punctual_core::workers::Registry;
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use tokio_util::sync::CancellationToken;
 
-use crate::membership::Pulse;
+use crate::membership::OwnPresence;
 
 /// How the reaper works.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ pub struct Config {
     /// This node's own signs of life: unless they are steady it takes nobody for dead. None where
     /// no other process can be on the store, so that every other node in the registry is dead
     /// already.
-    pub pulse: Option<Arc<Pulse>>,
+    pub presence: Option<Arc<OwnPresence>>,
 }
 
 /// See the module.
@@ -137,9 +137,9 @@ impl Reaper {
     }
 
     async fn dead_nodes(&self) -> Result<Vec<NodeId>, StoreError> {
-        let before = match &self.config.pulse {
+        let before = match &self.config.presence {
             None => Timestamp::MAX,
-            Some(pulse) if pulse.is_steady() => self.clock.now().minus(self.config.lost_after),
+            Some(presence) if presence.is_steady() => self.clock.now().minus(self.config.lost_after),
             Some(_) => return Ok(Vec::new()),
         };
         let mut dead = self.registry.dead_nodes(before).await?;

@@ -22,7 +22,7 @@ use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use punctual_core::workers::{NodeSighting, Registry};
 use punctual_leader::elector::{self, Elector};
-use punctual_leader::membership::{Membership, Pulse};
+use punctual_leader::membership::{Membership, OwnPresence};
 use punctual_leader::reaper::{Config, Reaper, Report};
 use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
 use punctual_store::sqlite::{Options, SqliteStore};
@@ -39,7 +39,7 @@ struct Bench {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     reaper: Reaper,
-    pulse: Option<Arc<Pulse>>,
+    presence: Option<Arc<OwnPresence>>,
     _directory: TempDir,
 }
 
@@ -49,17 +49,17 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let store = Arc::new(store.unwrap());
-        // A pulse that is steady from the first sign on.
-        let pulse = (!alone).then(|| Arc::new(Pulse::new(Duration::ZERO, Duration::from_hours(1))));
+        // A presence that is steady from the first record on.
+        let presence = (!alone).then(|| Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1))));
         let config = Config {
             interval: Duration::from_secs(1),
             lost_after: Duration::from_mins(1),
             poison_after: 3,
-            pulse: pulse.clone(),
+            presence: presence.clone(),
         };
         let reaper =
             Reaper::new(Arc::clone(&store) as _, Arc::clone(&store) as _, Arc::clone(&clock) as _, NODE, config);
-        Self { store, clock, reaper, pulse, _directory: directory }
+        Self { store, clock, reaper, presence, _directory: directory }
     }
 
     async fn submit(&self, task: TaskBuilder) -> Task {
@@ -96,8 +96,8 @@ impl Bench {
 
     async fn saw(&self, node: NodeId) {
         self.store.record_node(sighting(node)).await.unwrap();
-        if let Some(pulse) = self.pulse.as_ref().filter(|_| node == NODE) {
-            pulse.beat();
+        if let Some(presence) = self.presence.as_ref().filter(|_| node == NODE) {
+            presence.recorded();
         }
     }
 }
@@ -327,9 +327,9 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
     let bench = Bench::new(false);
     let skew = Arc::new(|| -250);
     let me = sighting(NODE);
-    let pulse = Arc::new(Pulse::new(Duration::ZERO, Duration::from_hours(1)));
+    let presence = Arc::new(OwnPresence::new(Duration::ZERO, Duration::from_hours(1)));
     let often = Duration::from_millis(10);
-    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, often, Arc::clone(&pulse));
+    let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, often, Arc::clone(&presence));
     let stop = CancellationToken::new();
     let running = tokio::spawn(membership.run(stop.clone()));
     let seen = |last_seen_at| NodeSighting { skew_millis: -250, last_seen_at, ..me.clone() };
@@ -341,7 +341,7 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
         .await;
         bench.clock.advance_millis(5_000);
     }
-    assert!(pulse.is_steady());
+    assert!(presence.is_steady());
     stop.cancel();
     running.await.unwrap();
 }

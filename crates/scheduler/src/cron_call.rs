@@ -1,13 +1,13 @@
-//! Calls the cron loop, so that it does not wait for its next look: a schedule was written on this
-//! node, or a task came to rest here that a schedule may wait for.
+//! Wakes the cron loop before its next pass: this node has written a schedule, or has finished a
+//! task that a schedule may wait for.
 //!
-//! Losing a call costs a moment and nothing else.
+//! The notifying wrappers of the store call it. A lost call costs a moment and nothing else.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// See the module.
+/// The wake-up of the cron loop (see the module).
 #[derive(Debug, Default)]
 pub struct CronCall {
     called: Notify,
@@ -20,19 +20,19 @@ impl CronCall {
         self.called.notify_one();
     }
 
-    /// Tasks have come to rest. Costs next to nothing while no schedule waits for any.
-    pub fn rested(&self) {
+    /// A task has finished. Costs one atomic load while no schedule waits for any.
+    pub fn task_finished(&self) {
         if self.waits.load(Ordering::Relaxed) {
             self.called.notify_one();
         }
     }
 
-    /// Whether a schedule waits for a task to come to rest.
+    /// Sets whether a schedule waits for a task to finish.
     pub fn set_waits(&self, waits: bool) {
         self.waits.store(waits, Ordering::Relaxed);
     }
 
-    /// Returns once somebody has called since the last time.
+    /// Returns once there was a call since the last time.
     pub async fn called(&self) {
         self.called.notified().await;
     }

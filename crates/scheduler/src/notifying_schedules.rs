@@ -1,5 +1,7 @@
-//! Schedules that tell the dispatcher of the tasks they made, and the cron loop of what was
-//! written, so that neither waits for its next look. Wraps any store; callers do not notice.
+//! Schedules that notify the dispatcher of the tasks that fired, and the cron loop of writes.
+//!
+//! The server wraps the store's schedules in it, so that neither loop waits for its next pass.
+//! Invariant: it notifies after the write, and nothing depends on the notification.
 
 use std::sync::Arc;
 
@@ -16,22 +18,22 @@ use punctual_core::time::Timestamp;
 use crate::cron_call::CronCall;
 use crate::hints::Hints;
 
-/// See the module.
-pub struct WakingSchedules {
+/// Schedules that notify after each write (see the module).
+pub struct NotifyingSchedules {
     inner: Arc<dyn Schedules>,
     hints: Arc<Hints>,
     cron: Arc<CronCall>,
 }
 
-impl WakingSchedules {
-    /// Writes to `inner`, and tells `hints` of tasks and `cron` of schedules.
+impl NotifyingSchedules {
+    /// Writes to `inner`; notifies `hints` of tasks and `cron` of schedules.
     pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
         Self { inner, hints, cron }
     }
 }
 
 #[async_trait]
-impl Schedules for WakingSchedules {
+impl Schedules for NotifyingSchedules {
     async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
         let inserted = self.inner.insert(schedule).await?;
         self.cron.written();

@@ -1,5 +1,7 @@
-//! A store that tells the dispatcher what it wrote, so that a fresh task wakes the right worker at
-//! once, and the cron loop of tasks that came to rest. Wraps any store; callers do not notice.
+//! A store that notifies the dispatcher of what it wrote, and the cron loop of finished tasks.
+//!
+//! The server wraps the store of all services in it, so that a fresh task wakes a waiting worker at
+//! once. Invariant: it notifies after the write, and nothing depends on the notification.
 
 use std::sync::Arc;
 
@@ -14,22 +16,22 @@ use punctual_core::task::NewTask;
 use crate::cron_call::CronCall;
 use crate::hints::Hints;
 
-/// See the module.
-pub struct WakingStore {
+/// A store that notifies after each write (see the module).
+pub struct NotifyingStore {
     inner: Arc<dyn Store>,
     hints: Arc<Hints>,
     cron: Arc<CronCall>,
 }
 
-impl WakingStore {
-    /// Writes to `inner` and tells `hints` and `cron`.
+impl NotifyingStore {
+    /// Writes to `inner` and notifies `hints` and `cron`.
     pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
         Self { inner, hints, cron }
     }
 
-    fn tell(&self, applied: &[Applied], rest: bool) {
-        if rest {
-            self.cron.rested();
+    fn notify(&self, applied: &[Applied], any_finished: bool) {
+        if any_finished {
+            self.cron.task_finished();
         }
         self.hints.add(applied.iter().filter_map(|applied| match applied {
             Applied::Done(Some((lane, due_at))) => Some((lane, *due_at)),
@@ -38,13 +40,13 @@ impl WakingStore {
     }
 }
 
-/// Whether a change brings a task to rest.
-fn any_rest(changes: &[(TaskId, Change)]) -> bool {
+/// Whether a change finishes a task.
+fn finishes_any(changes: &[(TaskId, Change)]) -> bool {
     changes.iter().any(|(_, change)| change.to.is_final())
 }
 
 #[async_trait]
-impl Store for WakingStore {
+impl Store for NotifyingStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
         let inserted = self.inner.insert(tasks).await?;
         self.hints.add(inserted.iter().filter_map(|inserted| match inserted {
@@ -55,9 +57,9 @@ impl Store for WakingStore {
     }
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
-        let rest = any_rest(&changes);
+        let any_finished = finishes_any(&changes);
         let applied = self.inner.apply(changes).await?;
-        self.tell(&applied, rest);
+        self.notify(&applied, any_finished);
         Ok(applied)
     }
 
@@ -66,9 +68,9 @@ impl Store for WakingStore {
         lease: &Lease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
-        let rest = any_rest(&changes);
+        let any_finished = finishes_any(&changes);
         let applied = self.inner.apply_as(lease, changes).await?;
-        self.tell(applied.as_deref().unwrap_or_default(), rest);
+        self.notify(applied.as_deref().unwrap_or_default(), any_finished);
         Ok(applied)
     }
 

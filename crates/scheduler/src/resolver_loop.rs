@@ -1,8 +1,8 @@
-//! The loop of the resolver: whose turn it is, and who has nothing left to wait for.
+//! The loop of the resolver: it grants turns and resolves dependencies.
 //!
-//! Runs on every node. It is told of what the node's own transactions left, right after their
-//! commits, and looks by itself every second for what others left; it tells the dispatcher of
-//! what may be claimed then. Losing it for a while costs punctuality and nothing else.
+//! Every node runs it. The node's own commits wake it, and every second it looks for notes that
+//! other nodes left. It adds a hint for each task that may be claimed then. While it does not run,
+//! tasks are late and nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,42 +14,42 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hints::Hints;
 
-/// How often it looks by itself, and how long it pauses when the store fails.
-const SWEEP: Duration = Duration::from_secs(1);
+/// How often it looks for notes of other nodes, and how long it pauses when the store fails.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How often a page of what is held behind dead letters is looked at again.
-const REVIEW: Duration = Duration::from_secs(2);
+/// How often it reviews a page of the tasks that are held behind dead letters.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(2);
 
-/// See the module.
-pub struct Resolving {
+/// The loop of the resolver (see the module).
+pub struct ResolverLoop {
     upkeep: Arc<dyn Upkeep>,
     hints: Arc<Hints>,
 }
 
-impl Resolving {
-    /// Works off what is left in the store, and tells `hints` what waits then.
+impl ResolverLoop {
+    /// Works off the notes in the store, and adds `hints` for the tasks that wait then.
     pub fn new(upkeep: Arc<dyn Upkeep>, hints: Arc<Hints>) -> Self {
         Self { upkeep, hints }
     }
 
-    /// Runs until told to stop.
+    /// Runs until `stop` is cancelled.
     pub async fn run(self, stop: CancellationToken) {
         let mut reviewed_at = Instant::now();
         let mut is_failing = false;
         while !stop.is_cancelled() {
             let mut done = self.run_once().await.map(drop);
-            if done.is_ok() && reviewed_at.elapsed() >= REVIEW {
+            if done.is_ok() && reviewed_at.elapsed() >= REVIEW_INTERVAL {
                 reviewed_at = Instant::now();
                 done = self.upkeep.review().await;
             }
             match done {
                 Ok(()) => is_failing = false,
                 Err(error) if !std::mem::replace(&mut is_failing, true) => {
-                    tracing::warn!(error = %error, "tasks that wait for others cannot be looked after at present");
+                    tracing::warn!(error = %error, "cannot resolve turns and dependencies; retrying every second");
                 }
                 Err(_) => {}
             }
-            let told = async {
+            let noted = async {
                 if is_failing {
                     std::future::pending::<()>().await;
                 }
@@ -57,13 +57,13 @@ impl Resolving {
             };
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = told => {}
-                () = tokio::time::sleep(SWEEP) => {}
+                () = noted => {}
+                () = tokio::time::sleep(SWEEP_INTERVAL) => {}
             }
         }
     }
 
-    /// Works off all that is left; gives how much there was.
+    /// Works off all notes; returns how many tasks changed.
     pub async fn run_once(&self) -> Result<usize, StoreError> {
         let mut tasks = 0;
         loop {

@@ -464,7 +464,7 @@ async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
     let running = bench.begin_first(id).await;
     bench.pass(MINUTE).await;
     assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
-    bench.call.rested();
+    bench.call.task_finished();
     let early = tokio::time::timeout(Duration::from_millis(1), bench.call.called());
     assert!(early.await.is_err(), "nobody is called while it is not known that one waits");
     let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
@@ -472,7 +472,7 @@ async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
     let cron = tokio::spawn(async move { cron.run(&lease, token).await });
     assert!(bench.complete(&running).await);
     eventually("the next one fires", Duration::from_secs(20), async || {
-        bench.call.rested();
+        bench.call.task_finished();
         let outcomes = bench.outcomes(id).await;
         if outcomes == [Fired, Fired] { Ok(()) } else { Err(format!("{outcomes:?}")) }
     })

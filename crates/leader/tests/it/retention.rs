@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
 use punctual_core::workers::{Registry, WorkerSighting};
-use punctual_leader::retention::{Config, Pruner, Report};
+use punctual_leader::pruner::{Config, Pruner, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder, task};

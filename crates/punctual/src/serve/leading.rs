@@ -8,9 +8,9 @@ use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
 use punctual_leader::cron::{self, Cron};
-use punctual_leader::membership::Pulse;
+use punctual_leader::membership::OwnPresence;
+use punctual_leader::pruner::{self, Pruner};
 use punctual_leader::reaper::{self, Reaper};
-use punctual_leader::retention::{self, Pruner};
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::occurrences::Occurrences;
 use tokio_util::sync::CancellationToken;
@@ -45,10 +45,10 @@ pub struct Leading {
 }
 
 impl Leading {
-    /// The work of a leader on these parts, whose own signs of life are `pulse`.
-    pub fn new(config: &Config, parts: &Parts, pulse: Arc<Pulse>, occurrences: Occurrences) -> Self {
+    /// The work of a leader on these parts, whose own records are `presence`.
+    pub fn new(config: &Config, parts: &Parts, presence: Arc<OwnPresence>, occurrences: Occurrences) -> Self {
         Self {
-            reaper: reaper(config, parts, pulse),
+            reaper: reaper(config, parts, presence),
             cron: cron(config, parts, occurrences),
             pruner: pruner(config, parts),
             shared: parts.shared.clone(),
@@ -81,13 +81,13 @@ impl Leading {
     }
 }
 
-fn reaper(config: &Config, parts: &Parts, pulse: Arc<Pulse>) -> Reaper {
+fn reaper(config: &Config, parts: &Parts, presence: Arc<OwnPresence>) -> Reaper {
     let config = reaper::Config {
         interval: REAP_INTERVAL,
         lost_after: config.leader.lease,
         poison_after: config.workers.poison_after,
         // The embedded store is locked by one process: whoever else is in its registry is dead.
-        pulse: (config.store != StoreChoice::Sqlite).then_some(pulse),
+        presence: (config.store != StoreChoice::Sqlite).then_some(presence),
     };
     let (store, clock) = (Arc::clone(&parts.store), Arc::clone(&parts.clock));
     Reaper::new(store, parts.database.clone(), clock, parts.node, config).with_circuits(Arc::clone(&parts.circuits))
@@ -113,7 +113,7 @@ fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
 }
 
 fn pruner(config: &Config, parts: &Parts) -> Pruner {
-    let config = retention::Config {
+    let config = pruner::Config {
         history: config.retention.history,
         keys: config.retention.keys,
         workers: Some(WORKERS_KEPT),

@@ -17,10 +17,10 @@ use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::notifying_schedules::NotifyingSchedules;
+use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::Owned;
 use punctual_scheduler::targets::Targets;
-use punctual_scheduler::waking::WakingStore;
-use punctual_scheduler::waking_schedules::WakingSchedules;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::KnownQueues;
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
@@ -67,13 +67,13 @@ impl Parts {
         let hints = Arc::new(Hints::default());
         let inner = around(database.clone());
         let cron_call = Arc::<CronCall>::default();
-        let schedules = WakingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_call));
+        let schedules = NotifyingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_call));
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
-            store: Arc::new(WakingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_call))),
+            store: Arc::new(NotifyingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_call))),
             skew,
             coordinator,
             circuits: Arc::new(circuits(config, database.clone())),

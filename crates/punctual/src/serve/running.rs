@@ -13,7 +13,7 @@ use punctual_core::coordinator::Lease;
 use punctual_core::store::Store;
 use punctual_core::workers::NodeSighting;
 use punctual_leader::elector::{self, Elector};
-use punctual_leader::membership::{Membership, Pulse};
+use punctual_leader::membership::{Membership, OwnPresence};
 use punctual_scheduler::breakers::{self, BreakerWatch};
 use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
@@ -21,7 +21,7 @@ use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::ownership::{self, PartitionOwner};
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
-use punctual_scheduler::resolving::Resolving;
+use punctual_scheduler::resolver_loop::ResolverLoop;
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::occurrences::Occurrences;
@@ -121,18 +121,19 @@ impl Running {
             let flusher = PresenceFlusher::new(api.clone());
             serving.spawn("presence", |stop| flusher.run(stop));
         }
-        let resolving = Resolving::new(parts.database.clone(), Arc::clone(&parts.hints));
+        let resolving = ResolverLoop::new(parts.database.clone(), Arc::clone(&parts.hints));
         // As long as anybody settles: whoever waits for that is told.
         leading.spawn("resolver", |stop| resolving.run(stop));
         let tally = Tally::new(&parts);
         serving.spawn("tally", |stop| tally.run(stop));
         let skew = Arc::clone(&parts.skew);
-        let pulse = Arc::new(Pulse::new(config.leader.lease, config.leader.renewal));
-        let membership = Membership::new(parts.database.clone(), me, skew, config.leader.renewal, Arc::clone(&pulse));
+        let presence = Arc::new(OwnPresence::new(config.leader.lease, config.leader.renewal));
+        let membership =
+            Membership::new(parts.database.clone(), me, skew, config.leader.renewal, Arc::clone(&presence));
         leading.spawn("membership", |stop| membership.run(stop));
         if has(Role::Leader) {
             let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, leadership(config));
-            let work = Arc::new(Leading::new(config, &parts, pulse, occurrences(config, &parts)));
+            let work = Arc::new(Leading::new(config, &parts, presence, occurrences(config, &parts)));
             leading.spawn("leader", |stop| {
                 let lead = move |lease: Lease, stop: CancellationToken| {
                     let work = Arc::clone(&work);

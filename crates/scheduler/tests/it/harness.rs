@@ -15,11 +15,11 @@ use punctual_scheduler::cron_call::CronCall;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
+use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::{self, Owned, PartitionOwner};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::{Slot, Targets};
-use punctual_scheduler::waking::WakingStore;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::fixtures::{START, TENANT, TaskBuilder};
 use tempfile::TempDir;
@@ -95,7 +95,7 @@ impl Harness {
         let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
         let cron = Arc::<CronCall>::default();
         let store: Arc<dyn Store> =
-            Arc::new(WakingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
+            Arc::new(NotifyingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner =
