@@ -297,7 +297,7 @@ impl Change {
     }
 }
 
-/// What of a hold was judged: extended or detached since, it is another.
+/// The hold as it was read. If it was extended or detached since, the change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// When it would run out.

@@ -26,7 +26,7 @@ const PAGE: usize = 100;
 /// Pages of one round at the most; the rest comes in the next.
 const PAGES: usize = 1_000;
 
-/// It looks no more often than this when it is called: much may come to rest.
+/// The shortest time between two passes, however often it is woken.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
 /// Records that are removed at once.

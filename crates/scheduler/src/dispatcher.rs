@@ -5,7 +5,7 @@
 //! what has happened, makes the claims that can be made, and takes in the first answers. Tasks of
 //! pull workers become `RUNNING`; pushed tasks become `QUEUED` and go to the broker. Claims of
 //! different tenants are under way side by side; those of one tenant follow each other. Where not
-//! all can be served at once, [`fairness`](crate::fairness) decides who comes first.
+//! all can be served at once, [`fairness`] decides who comes first.
 //!
 //! Whatever is lost here, by a crash between any two lines, is found by the sweep (not claimed) or
 //! by the reaper (claimed and not started).

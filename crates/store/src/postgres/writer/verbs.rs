@@ -1,6 +1,6 @@
 //! The write verbs of this store, each with its queue, listed once.
 //!
-//! Called by `write_queues`, under its lock. Adding a verb is one line of [`write_verbs!`] and one
+//! Called by `write_queues`, under its lock. Adding a verb is one line of `write_verbs!` and one
 //! arm of the writer's `match`. Invariant: a verb has no more writers at work than its slots allow.
 
 use std::time::Instant;
