@@ -265,7 +265,7 @@ async fn another_node_takes_over_from_a_killed_one() {
     })
     .await;
     for node in 1..3 {
-        let line = cluster.until_logged(node, "a node is gone").await;
+        let line = cluster.until_logged(node, "a node has left").await;
         assert!(line.contains(&killed), "{line}");
     }
 }

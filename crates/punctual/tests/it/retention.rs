@@ -36,7 +36,7 @@ async fn submit_all(caller: &Caller) -> Tasks {
 /// The leader of a node that starts removes the old task with its key; the rest stays.
 async fn check(node: &Server, tasks: &Tasks) {
     let caller = caller_of(node);
-    eventually("what is over is gone", SOON, async || {
+    eventually("old data is gone", SOON, async || {
         let answer = caller.api.get(&format!("/v1/tasks/{}", tasks.old)).await;
         if answer.status() == 404 { Ok(()) } else { Err(format!("{answer}\n{}", node.log())) }
     })
@@ -54,7 +54,7 @@ async fn check(node: &Server, tasks: &Tasks) {
     assert!(!listed.contains(&tasks.old) && listed.len() == 3, "{listed:?}");
     eventually("the log reports it", SOON, async || {
         let log = node.log();
-        if log.contains("removed what is over") { Ok(()) } else { Err(log) }
+        if log.contains("pruned old data") { Ok(()) } else { Err(log) }
     })
     .await;
 }
