@@ -17,6 +17,7 @@ pub mod migrations;
 mod obstacles;
 mod ordering;
 mod partition_round;
+mod portable;
 pub mod postgres;
 mod queue_columns;
 mod review;

@@ -83,7 +83,8 @@ use overdue::LowWatermarks;
 use retention::Walks;
 use scan_cursors::{ScanCursors, audit};
 use standby::Standby;
-use statements::{OF_QUEUES, OF_TURNS, Sql};
+pub(crate) use statements::Sql;
+use statements::{OF_QUEUES, OF_TURNS};
 use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
 use crate::migrations::postgres::STEPS;

@@ -35,6 +35,7 @@ mod outbox;
 mod overdue;
 mod partitions;
 mod parts;
+mod portable;
 mod ports;
 mod quarantine;
 mod queues;
@@ -77,7 +78,7 @@ use reader::Readers;
 use resolve::ReviewCursor;
 use retention::Walks;
 use session::Session;
-use statements::Sql;
+pub(crate) use statements::Sql;
 use writer::WriterHandle;
 
 use crate::limit_watch::LimitWatch;

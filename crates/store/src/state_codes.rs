@@ -15,7 +15,7 @@ const OPERATORS: [&str; 7] = [">=", "<=", "<>", "=", ">", "<", "IN ("];
 fn statements() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/sql");
     let mut found = Vec::new();
-    for folder in ["sqlite", "postgres"] {
+    for folder in ["portable", "sqlite", "postgres"] {
         for entry in fs::read_dir(root.join(folder)).expect("the folder of statements can be read") {
             let path = entry.expect("the folder can be listed").path();
             let text = fs::read_to_string(&path).expect("a statement can be read");

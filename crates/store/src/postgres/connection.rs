@@ -10,6 +10,7 @@ mod address;
 mod check;
 mod exclusive;
 mod lineage;
+mod portable;
 mod session;
 mod shared;
 pub(crate) mod tls;

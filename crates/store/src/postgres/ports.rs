@@ -24,6 +24,7 @@ use super::connection::Session;
 use super::queues::QueueWrite;
 use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
 use crate::partition_round::PartitionRound;
+use crate::portable::registry as portable;
 use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
@@ -188,24 +189,26 @@ impl Registry for PostgresStore {
         after: Option<String>,
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError> {
-        self.reads().call(async |session| registry::workers(session, tenant, after.as_deref(), limit).await).await
+        self.reads()
+            .call(async |mut session| portable::workers(&mut session, tenant, after.as_deref(), limit).await)
+            .await
     }
 
     async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
         let now = self.now();
-        self.leases().call(async |session| registry::record_node(session, now, &sighting).await).await
+        self.leases().call(async |mut session| portable::record_node(&mut session, now, &sighting).await).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.reads().call(async |session| registry::nodes(session).await).await
+        self.reads().call(async |mut session| portable::nodes(&mut session).await).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.leases().call(async |session| registry::dead_nodes(session, before).await).await
+        self.leases().call(async |mut session| portable::dead_nodes(&mut session, before).await).await
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
-        self.leases().call(async |session| registry::remove_node(session, node).await).await
+        self.leases().call(async |mut session| portable::remove_node(&mut session, node).await).await
     }
 }
 

@@ -73,9 +73,9 @@ statements! {
     ListNewest => include_str!("../sql/postgres/list_newest.sql"),
     ListSoonest => include_str!("../sql/postgres/list_soonest.sql"),
     NodeBury => include_str!("../sql/postgres/node_bury.sql"),
-    NodeList => include_str!("../sql/postgres/node_list.sql"),
-    NodeSaw => include_str!("../sql/postgres/node_saw.sql"),
-    NodeSilent => include_str!("../sql/postgres/node_silent.sql"),
+    NodeList => include_str!("../sql/portable/node_list.sql"),
+    NodeSaw => include_str!("../sql/portable/node_saw.sql"),
+    NodeSilent => include_str!("../sql/portable/node_silent.sql"),
     LogReplayed => include_str!("../sql/postgres/log_replayed.sql"),
     LogWritten => include_str!("../sql/postgres/log_written.sql"),
     Notify => include_str!("../sql/postgres/notify.sql"),
@@ -158,7 +158,7 @@ statements! {
     UpkeepLock => include_str!("../sql/postgres/upkeep_lock.sql"),
     WorkerForget => include_str!("../sql/postgres/worker_forget.sql"),
     WorkerHolds => include_str!("../sql/postgres/worker_holds.sql"),
-    WorkerList => include_str!("../sql/postgres/worker_list.sql"),
+    WorkerList => include_str!("../sql/portable/worker_list.sql"),
     WorkerSaw => include_str!("../sql/postgres/worker_saw.sql"),
 }
 

@@ -22,6 +22,7 @@ use super::{
     queues, registry, start,
 };
 use crate::partition_round::PartitionRound;
+use crate::portable::{ready, registry as portable};
 use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
@@ -161,25 +162,28 @@ impl Registry for SqliteStore {
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| registry::workers(session, &tenant, after.as_deref(), limit)).await
+        self.readers().call(move |session| ready(portable::workers(session, &tenant, after.as_deref(), limit))).await
     }
 
     async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
-        let work = move |session: &mut Session<'_>| registry::record_node(session, &sighting);
+        let work = move |session: &mut Session<'_>| {
+            let now = session.now();
+            ready(portable::record_node(session, now, &sighting))
+        };
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.readers().call(registry::nodes).await
+        self.readers().call(|session| ready(portable::nodes(session))).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.readers().call(move |session| registry::dead_nodes(session, before)).await
+        self.readers().call(move |session| ready(portable::dead_nodes(session, before))).await
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         self.writer()
-            .call(WriteClass::Progress, Weight::SMALL, move |session| registry::remove_node(session, node))
+            .call(WriteClass::Progress, Weight::SMALL, move |session| ready(portable::remove_node(session, node)))
             .await
     }
 }

@@ -110,9 +110,9 @@ statements! {
     ListLiveSameTime => include_str!("../sql/sqlite/list_live_same_time.sql"),
     NodeBury => include_str!("../sql/sqlite/node_bury.sql"),
     NodeDied => include_str!("../sql/sqlite/node_died.sql"),
-    NodeList => include_str!("../sql/sqlite/node_list.sql"),
-    NodeSaw => include_str!("../sql/sqlite/node_saw.sql"),
-    NodeSilent => include_str!("../sql/sqlite/node_silent.sql"),
+    NodeList => include_str!("../sql/portable/node_list.sql"),
+    NodeSaw => include_str!("../sql/portable/node_saw.sql"),
+    NodeSilent => include_str!("../sql/portable/node_silent.sql"),
     OccurrenceBuffered => include_str!("../sql/sqlite/occurrence_buffered.sql"),
     OccurrenceForget => include_str!("../sql/sqlite/occurrence_forget.sql"),
     OccurrenceList => include_str!("../sql/sqlite/occurrence_list.sql"),
@@ -178,7 +178,7 @@ statements! {
     WaitingExpired => include_str!("../sql/sqlite/waiting_expired.sql"),
     WorkerForget => include_str!("../sql/sqlite/worker_forget.sql"),
     WorkerHolds => include_str!("../sql/sqlite/worker_holds.sql"),
-    WorkerList => include_str!("../sql/sqlite/worker_list.sql"),
+    WorkerList => include_str!("../sql/portable/worker_list.sql"),
     WorkerSaw => include_str!("../sql/sqlite/worker_saw.sql"),
 }
 

@@ -1,0 +1,113 @@
+//! Calls that are written once for both databases.
+//!
+//! The ports off the hot path differ in nothing but some statements. Their calls are functions over a
+//! [`Connection`]: the stores' ports call them, inside a job (SQLite) or on a shared connection
+//! (PostgreSQL). A statement of [`PortableSql`] has the same parameters and the same columns in both
+//! databases. Its text is in `sql/portable` if one text serves both, else once for each.
+//!
+//! Whatever needs locks, batches or the writer's memory is not here: see each store.
+
+pub(crate) mod registry;
+
+use rusqlite::types::FromSql as FromSqlite;
+use tokio_postgres::types::{FromSql as FromPostgres, ToSql as ToPostgres};
+
+use crate::columns::Unreadable;
+use crate::{postgres, sqlite};
+
+/// A value that both databases take.
+pub(crate) trait Parameter: rusqlite::ToSql + ToPostgres + Sync {}
+
+impl<T: rusqlite::ToSql + ToPostgres + Sync> Parameter for T {}
+
+/// A value that both databases return.
+pub(crate) trait Column: FromSqlite + for<'a> FromPostgres<'a> {}
+
+impl<T: FromSqlite + for<'a> FromPostgres<'a>> Column for T {}
+
+/// A connection to either database.
+pub(crate) trait Connection {
+    type Row: Row;
+    type Fault: PortableFault;
+
+    /// Returns the rows of a statement.
+    fn query(
+        &mut self,
+        sql: PortableSql,
+        parameters: &[&dyn Parameter],
+    ) -> impl Future<Output = Result<Vec<Self::Row>, Self::Fault>> + Send;
+
+    /// Returns how many rows a statement changed.
+    fn execute(
+        &mut self,
+        sql: PortableSql,
+        parameters: &[&dyn Parameter],
+    ) -> impl Future<Output = Result<u64, Self::Fault>> + Send;
+}
+
+/// A row of either database.
+pub(crate) trait Row {
+    /// The column at this index.
+    fn get<T: Column>(&self, index: usize) -> Result<T, Corrupt>;
+}
+
+/// What a connection fails with.
+pub(crate) trait PortableFault: From<Corrupt> {
+    /// Whether a row with the same unique columns exists already.
+    fn is_duplicate(&self) -> bool;
+}
+
+/// A stored value that cannot be read: which, and why.
+#[derive(Debug)]
+pub(crate) struct Corrupt(pub String);
+
+impl Corrupt {
+    /// An unreadable column of a `what`.
+    pub(crate) fn column(what: &str, Unreadable(column): Unreadable) -> Self {
+        Self(format!("the {column} of a {what} cannot be read"))
+    }
+}
+
+/// Returns what a portable call returns on SQLite, whose connections never wait.
+pub(crate) fn ready<T>(call: impl Future<Output = T>) -> T {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(call).poll(&mut context) {
+        std::task::Poll::Ready(result) => result,
+        std::task::Poll::Pending => unreachable!("invariant: a connection to SQLite answers at once"),
+    }
+}
+
+/// Makes the enum of the statements that both databases have.
+macro_rules! portable_statements {
+    ($($name:ident,)+) => {
+        /// The name of a statement of both databases.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum PortableSql {
+            $($name,)+
+        }
+
+        impl From<PortableSql> for sqlite::Sql {
+            fn from(sql: PortableSql) -> Self {
+                match sql {
+                    $(PortableSql::$name => Self::$name,)+
+                }
+            }
+        }
+
+        impl From<PortableSql> for postgres::Sql {
+            fn from(sql: PortableSql) -> Self {
+                match sql {
+                    $(PortableSql::$name => Self::$name,)+
+                }
+            }
+        }
+    };
+}
+
+portable_statements! {
+    NodeBury,
+    NodeList,
+    NodeSaw,
+    NodeSilent,
+    WorkerList,
+}

@@ -1,0 +1,74 @@
+//! The presence of workers and nodes.
+
+use punctual_core::ids::NodeId;
+use punctual_core::time::Timestamp;
+use punctual_core::workers::{NodeSighting, WorkerSighting};
+
+use super::{Connection, Corrupt, Parameter, PortableSql, Row};
+use crate::columns::{count_column, names, names_column, node_column, node_from_column};
+
+/// Lists the workers of a tenant by name.
+pub(crate) async fn workers<C: Connection>(
+    connection: &mut C,
+    tenant: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<WorkerSighting>, C::Fault> {
+    let rows = connection.query(PortableSql::WorkerList, &[&tenant, &after, &count_column(limit)]).await?;
+    let worker = |row: &C::Row| {
+        Ok(WorkerSighting {
+            tenant: tenant.to_owned(),
+            name: row.get(0)?,
+            queues: names(&row.get::<String>(1)?),
+            kinds: names(&row.get::<String>(2)?),
+            first_seen_at: Timestamp::from_millis(row.get(3)?),
+            last_seen_at: Timestamp::from_millis(row.get(4)?),
+        })
+    };
+    Ok(rows.iter().map(worker).collect::<Result<_, Corrupt>>()?)
+}
+
+/// Records that a node lives.
+pub(crate) async fn record_node<C: Connection>(
+    connection: &mut C,
+    now: Timestamp,
+    node: &NodeSighting,
+) -> Result<(), C::Fault> {
+    let NodeSighting { name, address, version, skew_millis, .. } = node;
+    let (id, roles) = (node_column(node.id), names_column(&node.roles));
+    let parameters: [&dyn Parameter; 7] = [&id, name, address, &roles, version, skew_millis, &now.as_millis()];
+    connection.execute(PortableSql::NodeSaw, &parameters).await?;
+    Ok(())
+}
+
+/// The nodes that were not removed, by the instant they were first seen.
+pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeSighting>, C::Fault> {
+    let node = |row: &C::Row| {
+        Ok(NodeSighting {
+            id: node_from_column(row.get(0)?),
+            name: row.get(1)?,
+            address: row.get(2)?,
+            roles: names(&row.get::<String>(3)?),
+            version: row.get(4)?,
+            skew_millis: row.get(5)?,
+            first_seen_at: Timestamp::from_millis(row.get(6)?),
+            last_seen_at: Timestamp::from_millis(row.get(7)?),
+        })
+    };
+    let rows = connection.query(PortableSql::NodeList, &[]).await?;
+    let mut nodes: Vec<NodeSighting> = rows.iter().map(node).collect::<Result<_, Corrupt>>()?;
+    nodes.sort_unstable_by_key(|node| (node.first_seen_at, node.id));
+    Ok(nodes)
+}
+
+/// Nodes last seen before the cutoff.
+pub(crate) async fn dead_nodes<C: Connection>(connection: &mut C, before: Timestamp) -> Result<Vec<NodeId>, C::Fault> {
+    let rows = connection.query(PortableSql::NodeSilent, &[&before.as_millis()]).await?;
+    Ok(rows.iter().map(|row| row.get(0).map(node_from_column)).collect::<Result<_, Corrupt>>()?)
+}
+
+/// Removes a node that holds nothing.
+pub(crate) async fn remove_node<C: Connection>(connection: &mut C, node: NodeId) -> Result<(), C::Fault> {
+    connection.execute(PortableSql::NodeBury, &[&node_column(node)]).await?;
+    Ok(())
+}

@@ -1,3 +1,0 @@
-SELECT id, name, address, roles, version, skew_millis, coalesce(first_seen_at, last_seen_at) AS first_seen_at, last_seen_at
-FROM nodes
-ORDER BY 7, id

@@ -1,4 +1,0 @@
-SELECT name, queues, kinds, first_seen_at, last_seen_at FROM workers
-WHERE tenant = $1 AND ($2::text IS NULL OR name > $2)
-ORDER BY name
-LIMIT $3
