@@ -30,8 +30,8 @@ use crate::state::ApiConfig;
 
 /// The wait of a request that waits alone, and the longest wait; chance takes off up to a quarter.
 /// Many clients give up after five seconds, and should learn before that when to come back.
-const SHORTEST_WAIT: Duration = Duration::from_millis(250);
-const LONGEST_WAIT: Duration = Duration::from_secs(4);
+const WAIT_MIN: Duration = Duration::from_millis(250);
+const WAIT_MAX: Duration = Duration::from_secs(4);
 
 /// How much each request that already waits adds to the wait. Below the longest wait this refuses
 /// about 500 requests a second, however many come back at once, and so bounds what they cost.
@@ -168,7 +168,7 @@ impl Admission {
     fn begin_wait(&self) -> Option<AdmissionWait> {
         let waiter = Arc::clone(&self.waiters).try_acquire_owned().ok()?;
         let others = WAITERS_MAX - 1 - self.waiters.available_permits();
-        let wait = (SHORTEST_WAIT + WAIT_PER_WAITER * u32::try_from(others).unwrap_or(u32::MAX)).min(LONGEST_WAIT);
+        let wait = (WAIT_MIN + WAIT_PER_WAITER * u32::try_from(others).unwrap_or(u32::MAX)).min(WAIT_MAX);
         // Requests that came together must not be refused, and come back, together.
         let wait = wait.mul_f64(0.75 + rand::random::<f64>() / 4.0);
         Some(AdmissionWait { until: Instant::now() + wait, _waiter: waiter })

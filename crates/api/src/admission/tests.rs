@@ -76,7 +76,7 @@ async fn beyond_the_bound_a_request_waits_and_is_refused() {
     let permit = admission.admit(&lease()).await.unwrap();
     let (waited, refused) = refused_after(&admission, &lease()).await;
     assert_eq!(waited, refused);
-    assert!((SHORTEST_WAIT / 2..=SHORTEST_WAIT).contains(&refused), "{refused:?}");
+    assert!((WAIT_MIN / 2..=WAIT_MIN).contains(&refused), "{refused:?}");
     drop(permit);
     assert!(admission.admit(&lease()).await.is_ok());
 }
@@ -108,7 +108,7 @@ async fn flood(admission: Admission, count: usize) -> Vec<(Duration, Duration)> 
 async fn each_waiter_makes_the_wait_longer() {
     let flood = flood(admission(2_000, 2 * MIB, 1), 1_000).await;
     let took = flood.into_iter().map(|(_, refused)| refused).max().unwrap();
-    assert!((900 * WAIT_PER_WAITER..=1_000 * WAIT_PER_WAITER + SHORTEST_WAIT).contains(&took), "{took:?}");
+    assert!((900 * WAIT_PER_WAITER..=1_000 * WAIT_PER_WAITER + WAIT_MIN).contains(&took), "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn a_request_beyond_the_wait_queue_is_refused_late() {
     assert_eq!(waited.len(), BODY_WAITERS_MAX);
     assert!(waited.iter().all(|(waited, refused)| waited == refused));
     assert!(
-        outside.iter().all(|(_, refused)| *refused >= SHORTEST_WAIT / 2),
+        outside.iter().all(|(_, refused)| *refused >= WAIT_MIN / 2),
         "an immediate refusal invites an immediate retry"
     );
 }

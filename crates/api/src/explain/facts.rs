@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 
 use crate::state::Api;
 
-pub(crate) use claimant::{ExpectedClaimant, PartitionOwner, PollingWorkers};
+pub(crate) use claimant::{ExpectedClaimant, OwnerNode, PollingWorkers};
 
 /// Blocking tasks that are named.
 const NAMED_MAX: usize = 10;

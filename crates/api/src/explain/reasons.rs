@@ -6,12 +6,12 @@
 
 mod breaker;
 mod claimant;
-mod line;
-mod others;
+mod other_tasks;
 mod queue;
 #[cfg(test)]
 mod tests;
 mod time;
+mod wording;
 
 use punctual_client::{Explanation, Reason, TaskInTheWay};
 use punctual_core::state::State;
@@ -33,7 +33,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
             reasons.splice(0..0, expiry);
             (reasons, eta, task.expires_at)
         }
-        state => (vec![under_way(task, state)], None, None),
+        state => (vec![in_progress(task, state)], None, None),
     };
     Explanation { state: task.state().into(), reasons, eta, expires_at }
 }
@@ -41,7 +41,7 @@ pub(crate) fn explain(facts: &Facts) -> Explanation {
 /// Everything that a task waits for.
 fn waiting(facts: &Facts) -> Vec<Reason> {
     let mut reasons: Vec<Reason> =
-        [others::dependencies(facts), time::due(facts), others::turn(facts), queue::pause(facts)]
+        [other_tasks::dependencies(facts), time::due(facts), other_tasks::turn(facts), queue::pause(facts)]
             .into_iter()
             .flatten()
             .collect();
@@ -70,12 +70,12 @@ fn reason(code: &str, message: String) -> Reason {
 }
 
 /// A task that is held, or that has finished.
-fn under_way(task: &Task, state: State) -> Reason {
+fn in_progress(task: &Task, state: State) -> Reason {
     let (code, message) = match state {
         State::Queued => ("queued", "it was handed to the webhook workers and is about to start"),
         State::Running if task.position.cancel_requested => ("stopping", "it runs, and was asked to stop"),
         State::Running => ("running", "it runs"),
-        state => return at_rest(task, state),
+        state => return finished(task, state),
     };
     let hold = task.hold.as_ref();
     Reason {
@@ -88,7 +88,7 @@ fn under_way(task: &Task, state: State) -> Reason {
 
 /// A finished task, with its last error unless it completed. An expired task also has the last
 /// error of its runs, and a task that did not run because of a dependency names that task.
-fn at_rest(task: &Task, state: State) -> Reason {
+fn finished(task: &Task, state: State) -> Reason {
     let error = task.trail.last_error().filter(|_| state != State::Completed).map(|(_, error)| error);
     let failed =
         task.trail.entries().filter(|entry| entry.step != Step::Expired).filter_map(|entry| entry.error()).last();

@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let read = |header: HeaderName| {
             let values = parts.headers.get_all(&header).iter().map(HeaderValue::as_bytes);
-            versions(values, header == IF_NONE_MATCH).map_err(|Malformed| {
+            versions(values, header == IF_NONE_MATCH).map_err(|MalformedTags| {
                 let name = if header == IF_MATCH { "If-Match" } else { "If-None-Match" };
                 Problem::new(Code::InvalidHeader, format!("{name} must be * or a list of entity tags such as \"3\""))
             })
@@ -53,14 +53,14 @@ impl<S: Send + Sync> FromRequestParts<S> for If {
 
 /// A header that is no list of entity tags.
 #[derive(Debug, PartialEq, Eq)]
-struct Malformed;
+struct MalformedTags;
 
 /// The versions in the values of a header, with those of weak tags (`W/"3"`) if they count; none if
 /// it is absent.
-fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, Malformed> {
+fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Result<Option<Versions>, MalformedTags> {
     let mut versions: Option<Vec<u64>> = None;
     for value in values {
-        let mut rest = str::from_utf8(value).map_err(|_| Malformed)?.trim();
+        let mut rest = str::from_utf8(value).map_err(|_| MalformedTags)?.trim();
         if rest == "*" && versions.is_none() {
             return Ok(Some(Versions::Any));
         }
@@ -72,8 +72,8 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
                 continue;
             }
             let is_weak = rest.starts_with("W/");
-            let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(Malformed)?;
-            let (tag, after) = opened.split_once('"').ok_or(Malformed)?;
+            let opened = rest.strip_prefix("W/").unwrap_or(rest).strip_prefix('"').ok_or(MalformedTags)?;
+            let (tag, after) = opened.split_once('"').ok_or(MalformedTags)?;
             // A weak tag means "about the same": enough to change nothing, not enough to change
             // something. A tag that is not written as we write versions never matches.
             let counts = weak_counts || !is_weak;
@@ -81,7 +81,7 @@ fn versions<'a>(values: impl Iterator<Item = &'a [u8]>, weak_counts: bool) -> Re
             versions.extend(version);
             rest = after.trim_start();
             if !rest.is_empty() && !rest.starts_with(',') {
-                return Err(Malformed);
+                return Err(MalformedTags);
             }
         }
     }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// Whether a thing at version 3 matches.
-    fn matches(values: &[&str]) -> Result<bool, Malformed> {
+    fn matches(values: &[&str]) -> Result<bool, MalformedTags> {
         let at = versions(values.iter().map(|value| value.as_bytes()), false)?;
         Ok(Condition { at, not_at: None }.holds(Some(3)))
     }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_no_entity_tag_is_refused() {
         for value in ["3", "\"3", "\"3\" \"4\"", "*, \"3\"", "\"3\", *", "w/\"3\""] {
-            assert_eq!(matches(&[value]), Err(Malformed), "{value}");
+            assert_eq!(matches(&[value]), Err(MalformedTags), "{value}");
         }
     }
 

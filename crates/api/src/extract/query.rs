@@ -8,9 +8,9 @@ use url::form_urlencoded;
 use crate::problem::Problem;
 
 /// Items of a page by default.
-pub const DEFAULT_LIMIT: usize = 50;
+pub const LIMIT_DEFAULT: usize = 50;
 /// Items of a page at most.
-pub const MAX_LIMIT: usize = 1_000;
+pub const LIMIT_MAX: usize = 1_000;
 
 /// The parameters of a request, and the faults found so far.
 ///
@@ -67,14 +67,14 @@ impl Query {
 
     /// Takes `limit`: 1 to 1000, 50 if absent.
     pub fn limit(&mut self) -> usize {
-        self.given_limit().unwrap_or(DEFAULT_LIMIT)
+        self.given_limit().unwrap_or(LIMIT_DEFAULT)
     }
 
     /// Takes `limit`, 1 to 1000, if it is given.
     pub fn given_limit(&mut self) -> Option<usize> {
         let parse = |text: &str| {
-            let number = text.parse().ok().filter(|n| (1..=MAX_LIMIT).contains(n));
-            number.ok_or_else(|| format!("must be a whole number from 1 to {MAX_LIMIT}"))
+            let number = text.parse().ok().filter(|n| (1..=LIMIT_MAX).contains(n));
+            number.ok_or_else(|| format!("must be a whole number from 1 to {LIMIT_MAX}"))
         };
         self.read("limit", parse)
     }

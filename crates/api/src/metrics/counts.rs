@@ -14,9 +14,9 @@ use tokio::time::Instant;
 use super::{Metrics, StateLabel};
 
 /// How old a shown count may be.
-const FRESH: Duration = Duration::from_secs(5);
+const COUNT_AGE_MAX: Duration = Duration::from_secs(5);
 /// How long a scrape waits for a count; then it shows the previous one.
-const PATIENCE: Duration = Duration::from_secs(1);
+const REFRESH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Keeps the gauge of tasks by state. One count runs at a time, however many scrapes come.
 #[derive(Clone)]
@@ -24,11 +24,11 @@ pub struct TaskCounts {
     store: Arc<dyn Store>,
     gauge: Family<StateLabel, Gauge>,
     quarantined: Family<[(&'static str, &'static str); 0], Gauge>,
-    last: Arc<Mutex<Last>>,
+    last: Arc<Mutex<LastCount>>,
 }
 
 #[derive(Default)]
-struct Last {
+struct LastCount {
     counted_at: Option<Instant>,
     /// Closed when the running count ends.
     running: Option<watch::Receiver<()>>,
@@ -44,7 +44,7 @@ impl TaskCounts {
     pub async fn refresh(&self) {
         let Some(mut running) = self.running() else { return };
         // The sender never sends: the channel closes when the count is done.
-        drop(tokio::time::timeout(PATIENCE, running.changed()).await);
+        drop(tokio::time::timeout(REFRESH_TIMEOUT, running.changed()).await);
     }
 
     /// The running count, started if need be; none if the last one is fresh.
@@ -53,7 +53,7 @@ impl TaskCounts {
         if let Some(running) = &last.running {
             return Some(running.clone());
         }
-        if last.counted_at.is_some_and(|at| at.elapsed() < FRESH) {
+        if last.counted_at.is_some_and(|at| at.elapsed() < COUNT_AGE_MAX) {
             return None;
         }
         let (done, running) = watch::channel(());

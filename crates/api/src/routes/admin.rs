@@ -4,7 +4,7 @@
 //! number of partitions is configured, and a node that has been silent for a while is removed.
 
 mod breakers;
-mod paged;
+mod paging;
 
 use std::collections::HashMap;
 
@@ -23,7 +23,7 @@ use crate::openapi::Unavailable;
 use crate::problem::Problem;
 use crate::state::Api;
 
-use paged::Paging;
+use paging::Paging;
 
 /// The routes of this file.
 pub fn router() -> OpenApiRouter<Api> {

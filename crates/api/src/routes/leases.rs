@@ -1,6 +1,6 @@
 //! Pull workers ask for tasks here, and settle what they hold.
 
-mod ask;
+mod poll_request;
 mod settle;
 mod settlement;
 
@@ -60,16 +60,16 @@ async fn lease(
     permit: Option<Extension<Permit>>,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Response, Problem> {
-    let ask = ask::ask(tenant, request, api.config.leases)?;
-    let sighting = (ask.tenant.clone(), ask.worker.clone(), ask.filter.clone());
+    let poll = poll_request::poll_request(tenant, request, api.config.leases)?;
+    let sighting = (poll.tenant.clone(), poll.worker.clone(), poll.filter.clone());
     let note = || api.presence.record(&sighting.0, &sighting.1, &sighting.2, api.clock.now());
     note();
     let waiting = match &permit {
-        Some(Extension(permit)) if !ask.wait.is_zero() => Some(api.admission.wait(permit, ask.wait)?),
+        Some(Extension(permit)) if !poll.wait.is_zero() => Some(api.admission.wait(permit, poll.wait)?),
         _ => None,
     };
-    let waited = !ask.wait.is_zero();
-    let tasks = api.polls.poll(ask).await?;
+    let waited = !poll.wait.is_zero();
+    let tasks = api.polls.poll(poll).await?;
     drop(waiting);
     if waited {
         // A minute in a long poll is not a minute of silence.

@@ -21,11 +21,11 @@ const KEPT_MAX: usize = 64;
 const WAITERS_MAX: usize = 256;
 
 /// A tenant and one of its schedules.
-type Key = (String, ScheduleId);
+type ScheduleKey = (String, ScheduleId);
 
 /// The mutexes of the schedules that are being written (see the module).
 #[derive(Debug, Default)]
-pub struct KeyedMutex(Mutex<HashMap<Key, Arc<AsyncMutex<()>>>>);
+pub struct KeyedMutex(Mutex<HashMap<ScheduleKey, Arc<AsyncMutex<()>>>>);
 
 impl KeyedMutex {
     /// Locks a schedule, first come, first served. None if too many requests wait for it.

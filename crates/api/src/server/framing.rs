@@ -55,7 +55,7 @@ impl Default for Preface {
 }
 
 /// The bytes have two readings.
-struct Ambiguous;
+struct AmbiguousFraming;
 
 impl Framing {
     /// Checks `bytes`, the next of the connection. The error is the number of bytes that may pass.
@@ -88,15 +88,15 @@ impl Framing {
     }
 
     /// Takes one line, or the available part of a body, off the front of `bytes`.
-    fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], Ambiguous> {
+    fn step<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], AmbiguousFraming> {
         match self.expected {
             ExpectedPart::Body(left) => Ok(self.skip(bytes, left, ExpectedPart::Body, ExpectedPart::RequestLine)),
             ExpectedPart::Chunk(left) => Ok(self.skip(bytes, left, ExpectedPart::Chunk, ExpectedPart::ChunkEnd)),
-            ExpectedPart::Refused => Err(Ambiguous),
+            ExpectedPart::Refused => Err(AmbiguousFraming),
             _ => {
                 let Some(end) = bytes.iter().position(|&byte| byte == b'\n') else {
                     self.line.extend_from_slice(bytes);
-                    return if self.line.len() > LINE_BYTES_MAX { Err(Ambiguous) } else { Ok(&[]) };
+                    return if self.line.len() > LINE_BYTES_MAX { Err(AmbiguousFraming) } else { Ok(&[]) };
                 };
                 let (piece, rest) = bytes.split_at(end + 1);
                 if self.line.is_empty() {
@@ -120,10 +120,10 @@ impl Framing {
         &bytes[taken..]
     }
 
-    fn take_line(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
-        let line = line.strip_suffix(b"\r\n").ok_or(Ambiguous)?;
+    fn take_line(&mut self, line: &[u8]) -> Result<(), AmbiguousFraming> {
+        let line = line.strip_suffix(b"\r\n").ok_or(AmbiguousFraming)?;
         if line.contains(&b'\r') {
-            return Err(Ambiguous);
+            return Err(AmbiguousFraming);
         }
         self.expected = match (self.expected, line) {
             // Clients may send an empty line after a body; RFC 9112 wants it ignored.
@@ -142,31 +142,31 @@ impl Framing {
             (ExpectedPart::Trailer, line) => {
                 let (name, _) = split_header(line)?;
                 if is_framing(name) {
-                    return Err(Ambiguous);
+                    return Err(AmbiguousFraming);
                 }
                 ExpectedPart::Trailer
             }
             (ExpectedPart::ChunkEnd | ExpectedPart::Body(_) | ExpectedPart::Chunk(_) | ExpectedPart::Refused, _) => {
-                return Err(Ambiguous);
+                return Err(AmbiguousFraming);
             }
         };
         Ok(())
     }
 
-    fn take_header(&mut self, line: &[u8]) -> Result<(), Ambiguous> {
+    fn take_header(&mut self, line: &[u8]) -> Result<(), AmbiguousFraming> {
         let (name, value) = split_header(line)?;
         if !is_framing(name) {
             return Ok(());
         }
         if self.length.is_some() || self.chunked {
-            return Err(Ambiguous);
+            return Err(AmbiguousFraming);
         }
         if name.eq_ignore_ascii_case(b"content-length") {
             self.length = Some(decimal(value)?);
         } else if value.eq_ignore_ascii_case(b"chunked") {
             self.chunked = true;
         } else {
-            return Err(Ambiguous);
+            return Err(AmbiguousFraming);
         }
         Ok(())
     }
@@ -187,11 +187,11 @@ fn is_framing(name: &[u8]) -> bool {
 
 /// A header's name, and its value without the blanks around it. Readers disagree about a line that
 /// begins with a blank and about a blank before the colon: both are refused.
-fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
-    let colon = line.iter().position(|&byte| byte == b':').ok_or(Ambiguous)?;
+fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), AmbiguousFraming> {
+    let colon = line.iter().position(|&byte| byte == b':').ok_or(AmbiguousFraming)?;
     let (name, value) = (&line[..colon], &line[colon + 1..]);
     if name.is_empty() || name.iter().any(|byte| !byte.is_ascii_graphic()) {
-        return Err(Ambiguous);
+        return Err(AmbiguousFraming);
     }
     let blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let start = value.iter().position(|byte| !blank(byte)).unwrap_or(value.len());
@@ -199,19 +199,19 @@ fn split_header(line: &[u8]) -> Result<(&[u8], &[u8]), Ambiguous> {
     Ok((name, &value[start..end]))
 }
 
-fn decimal(digits: &[u8]) -> Result<u64, Ambiguous> {
+fn decimal(digits: &[u8]) -> Result<u64, AmbiguousFraming> {
     // `parse` would take a sign.
-    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit)).ok_or(Ambiguous)?;
-    str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(Ambiguous)
+    let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit)).ok_or(AmbiguousFraming)?;
+    str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()).ok_or(AmbiguousFraming)
 }
 
-fn chunk_size(line: &[u8]) -> Result<u64, Ambiguous> {
+fn chunk_size(line: &[u8]) -> Result<u64, AmbiguousFraming> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     let (size, extension) = line.split_at(digits);
     if !matches!(extension.first(), None | Some(b';')) {
-        return Err(Ambiguous);
+        return Err(AmbiguousFraming);
     }
-    str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok()).ok_or(Ambiguous)
+    str::from_utf8(size).ok().and_then(|size| u64::from_str_radix(size, 16).ok()).ok_or(AmbiguousFraming)
 }
 
 #[cfg(test)]

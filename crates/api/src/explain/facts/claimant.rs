@@ -32,7 +32,7 @@ pub(crate) enum ExpectedClaimant {
     /// This node, which owns its partition.
     Here(WebhookStatus),
     /// Another node, which owns its partition.
-    Elsewhere(PartitionOwner),
+    Elsewhere(OwnerNode),
     /// No node: its partition has no owner.
     None {
         /// The partition.
@@ -57,7 +57,7 @@ pub(crate) struct PollingWorkers {
 
 /// Another node, which owns a task's partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PartitionOwner {
+pub(crate) struct OwnerNode {
     /// The partition.
     pub partition: Partition,
     /// The node.
@@ -82,7 +82,7 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
         return Ok(ExpectedClaimant::None { partition, since });
     };
     let seen = api.database.nodes().await?.into_iter().find(|known| known.id == node);
-    Ok(ExpectedClaimant::Elsewhere(PartitionOwner { partition, node, seen }))
+    Ok(ExpectedClaimant::Elsewhere(OwnerNode { partition, node, seen }))
 }
 
 impl PollingWorkers {

@@ -6,9 +6,9 @@ use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
 use punctual_scheduler::dispatch_status::{BacklogPace, Crowded, WebhookStatus};
 
-use super::line::{doing, in_line, later, many, or_more, others, thousands};
 use super::reason;
-use crate::explain::facts::{ExpectedClaimant, Facts, PartitionOwner, PollingWorkers};
+use super::wording::{doing, later, or_more, quantity, queue_ahead, thousands, with_position};
+use crate::explain::facts::{ExpectedClaimant, Facts, OwnerNode, PollingWorkers};
 
 /// What keeps a task from being taken although its queue would allow it.
 pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
@@ -28,7 +28,7 @@ pub(super) fn obstacles(facts: &Facts) -> Vec<Reason> {
 /// Nothing is in its way: it only has to be taken.
 pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
     let key = &facts.task.lane.key;
-    let line = others(facts.ahead);
+    let line = queue_ahead(facts.ahead);
     let base = match (&facts.claimant, &key.route) {
         (Some(ExpectedClaimant::Elsewhere(owner)), _) => dispatched_elsewhere(facts, owner),
         (Some(ExpectedClaimant::Workers(workers)), _) => waits_for_workers(facts, *workers),
@@ -41,13 +41,13 @@ pub(super) fn about_to_be_taken(facts: &Facts) -> Reason {
             reason("due_waiting_for_worker", message)
         }
     };
-    in_line(Reason { queue: Some(key.queue.clone()), ..base }, facts.ahead)
+    with_position(Reason { queue: Some(key.queue.clone()), ..base }, facts.ahead)
 }
 
 /// Only the node that dispatches the task knows its slots and its backlog, so the reason names that
 /// node.
-fn dispatched_elsewhere(facts: &Facts, PartitionOwner { partition, node, seen }: &PartitionOwner) -> Reason {
-    let (number, line) = (partition.number(), others(facts.ahead));
+fn dispatched_elsewhere(facts: &Facts, OwnerNode { partition, node, seen }: &OwnerNode) -> Reason {
+    let (number, line) = (partition.number(), queue_ahead(facts.ahead));
     let name = seen.as_ref().map(|seen| seen.name.clone());
     let address = seen.as_ref().map(|seen| seen.address.clone()).filter(|address| !address.is_empty());
     let last_seen_at = seen.as_ref().map(|seen| seen.last_seen_at);
@@ -74,7 +74,7 @@ fn dispatched_elsewhere(facts: &Facts, PartitionOwner { partition, node, seen }:
 /// Workers poll for such tasks. If all of them hold tasks, that is why the task waits.
 fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
     let PollingWorkers { known, busy, tasks, or_more: more } = workers;
-    let (key, line) = (&facts.task.lane.key, others(facts.ahead));
+    let (key, line) = (&facts.task.lane.key, queue_ahead(facts.ahead));
     let (code, message) = if busy == known {
         let who = match known {
             1 if !more => "the only worker that asks".to_owned(),
@@ -82,7 +82,7 @@ fn waits_for_workers(facts: &Facts, workers: PollingWorkers) -> Reason {
             _ if more => format!("all {} workers that were looked at and ask", thousands(known)),
             _ => format!("all {} workers that ask", thousands(known)),
         };
-        let held = if more { format!("{} tasks", or_more(tasks, more)) } else { many(tasks, "task") };
+        let held = if more { format!("{} tasks", or_more(tasks, more)) } else { quantity(tasks, "task") };
         let message = format!(
             "it is due, and {who} for queue {} or type {} {} busy with {held}: it is taken when one of them asks for more, \
              or another comes; {line}",
@@ -131,7 +131,7 @@ fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) 
          after what has come due since; {}",
         thousands(u64::from(per_second)),
         if per_second == 1 { "is" } else { "are" },
-        others(facts.ahead)
+        queue_ahead(facts.ahead)
     );
     #[expect(clippy::cast_precision_loss, reason = "a double is exact far beyond any count of tasks")]
     let before = facts.ahead.tasks as f64;
@@ -142,7 +142,7 @@ fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) 
         per_second: Some(f64::from(per_second)),
         ..reason("found_backlog", message)
     };
-    in_line(base, facts.ahead)
+    with_position(base, facts.ahead)
 }
 
 fn no_place(facts: &Facts, crowded: &[Crowded]) -> Reason {
@@ -165,8 +165,8 @@ fn no_place(facts: &Facts, crowded: &[Crowded]) -> Reason {
     let message = format!(
         "no webhook worker of this node is free for it: the places that {} may have are taken until a call ends; {}",
         all.join(" and "),
-        others(facts.ahead)
+        queue_ahead(facts.ahead)
     );
     let crowded = crowded.iter().map(|crowded| word(crowded).to_owned()).collect();
-    in_line(Reason { target, crowded, ..reason("webhook_places", message) }, facts.ahead)
+    with_position(Reason { target, crowded, ..reason("webhook_places", message) }, facts.ahead)
 }

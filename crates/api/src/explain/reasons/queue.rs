@@ -3,8 +3,8 @@
 use punctual_client::Reason;
 use punctual_core::obstacles::Ahead;
 
-use super::line::{doing, in_line, later, many, others, thousands};
 use super::reason;
+use super::wording::{doing, later, quantity, queue_ahead, thousands, with_position};
 use crate::explain::facts::Facts;
 
 /// The pause, unless it ends before the task is due.
@@ -34,8 +34,8 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
     if facts.ahead.tasks < free {
         return None;
     }
-    let (queue, most) = (facts.queue.name.clone(), many(u64::from(limit), "task"));
-    let (run, line) = (doing(facts.held, "run"), others(facts.ahead));
+    let (queue, most) = (facts.queue.name.clone(), quantity(u64::from(limit), "task"));
+    let (run, line) = (doing(facts.held, "run"), queue_ahead(facts.ahead));
     let message = if free == 0 {
         format!("queue {queue} runs at most {most} at once, and {run}; {line}")
     } else {
@@ -48,7 +48,7 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
         comes_next: free > 0,
         ..reason("queue_concurrency", message)
     };
-    Some(in_line(base, facts.ahead))
+    Some(with_position(base, facts.ahead))
 }
 
 /// The rate limit: no token is left, or the tasks ahead will take all, which comes next.
@@ -69,7 +69,7 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         if comes_next { "after that: " } else { "" },
         if per_second == "1" { "task" } else { "tasks" },
         thousands(u64::from(limit.burst)),
-        others(facts.ahead),
+        queue_ahead(facts.ahead),
         until.map(|until| format!("; it may begin at {until} at the earliest")).unwrap_or_default()
     );
     let base = Reason {
@@ -80,5 +80,5 @@ pub(super) fn rate(facts: &Facts) -> Option<Reason> {
         comes_next,
         ..reason("queue_rate", message)
     };
-    Some(in_line(base, facts.ahead))
+    Some(with_position(base, facts.ahead))
 }

@@ -2,7 +2,7 @@
 
 mod breaker;
 mod claimant;
-mod others;
+mod other_tasks;
 mod queue;
 mod time;
 

@@ -5,7 +5,7 @@ use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::trail::Step;
 
-use super::{others, reason};
+use super::{other_tasks, reason};
 use crate::explain::facts::Facts;
 
 /// It is not due yet, or its retry is not.
@@ -65,7 +65,7 @@ pub(super) fn expiry(facts: &Facts, reasons: &[Reason]) -> Option<Reason> {
         return Some(Reason { since: Some(expires_at), ..reason("expires_first", message) });
     }
     let own = reasons.iter().filter_map(|reason| reason.until).max().map(|until| (until, String::new()));
-    let others = others::last(facts);
+    let others = other_tasks::last(facts);
     let (earliest, since) = own.into_iter().chain(others).max().filter(|(until, _)| *until >= expires_at)?;
     let again = if facts.task.started_at.is_some() { " again" } else { "" };
     let message = format!(

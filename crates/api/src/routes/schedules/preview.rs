@@ -18,9 +18,9 @@ use crate::problem::Problem;
 use crate::state::Api;
 
 /// Instants that are told if nobody says how many.
-const DEFAULT_COUNT: usize = 10;
+const COUNT_DEFAULT: usize = 10;
 /// Instants that are told at the most.
-const MAX_COUNT: usize = 1_000;
+const COUNT_MAX: usize = 1_000;
 
 /// Tells when a schedule will run.
 ///
@@ -78,10 +78,10 @@ pub async fn preview_new_schedule(
 
 fn count(mut query: Query) -> Result<usize, Problem> {
     let parse = |text: &str| {
-        let number = text.parse().ok().filter(|number| (1..=MAX_COUNT).contains(number));
-        number.ok_or_else(|| format!("must be a whole number from 1 to {MAX_COUNT}"))
+        let number = text.parse().ok().filter(|number| (1..=COUNT_MAX).contains(number));
+        number.ok_or_else(|| format!("must be a whole number from 1 to {COUNT_MAX}"))
     };
-    let count = query.read("count", parse).unwrap_or(DEFAULT_COUNT);
+    let count = query.read("count", parse).unwrap_or(COUNT_DEFAULT);
     query.finish()?;
     Ok(count)
 }

@@ -1,7 +1,7 @@
 //! `POST /v1/tasks/batch`: many tasks in one request, each judged by itself, the good ones
 //! stored in one write.
 
-mod told;
+mod answer;
 
 use std::cell::Cell;
 
@@ -56,53 +56,58 @@ pub async fn submit_batch(
     let media_type = body::media_type(request.headers())?;
     let body = body::read(request, api.config.batch_body_bytes).await?;
     let size = body.len();
-    let turn = api.admission.parse_permit(size).await;
-    let (verdicts, ids) = {
-        let judging = api.clone();
-        api.cpu_pool.run(size, move || judge(&judging, &tenant, &body, media_type)).await??
+    let permit = api.admission.parse_permit(size).await;
+    let (checked, ids) = {
+        let checker = api.clone();
+        api.cpu_pool.run(size, move || check_all(&checker, &tenant, &body, media_type)).await??
     };
-    let (tasks, verdicts) = split(verdicts);
+    let (tasks, checked) = split(checked);
     let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
-    drop(turn);
+    drop(permit);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
     api.metrics.tasks_submitted.inc_by(created as u64);
-    api.cpu_pool.run(size, move || told::tell(verdicts, inserted, &ids, ids_only == Some(true))).await?
+    api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true))).await?
 }
 
 /// A task of a batch, or why it is refused.
-type Verdict = Result<NewTask, Problem>;
+type CheckResult = Result<NewTask, Problem>;
 
 /// Every task of the batch, or why not, and the ids that they have among each other.
-fn judge(api: &Api, tenant: &str, body: &Bytes, media_type: MediaType) -> Result<(Vec<Verdict>, Vec<TaskId>), Problem> {
-    let most = api.config.batch_tasks.min(limits::BATCH);
+fn check_all(
+    api: &Api,
+    tenant: &str,
+    body: &Bytes,
+    media_type: MediaType,
+) -> Result<(Vec<CheckResult>, Vec<TaskId>), Problem> {
+    let max = api.config.batch_tasks.min(limits::BATCH);
     let validator = TaskValidator::new(&api.config.submission, tenant, api.clock.now(), api.node);
     let budget = Cell::new(limits::BATCH_DEPENDENCIES);
     let check = |ids: &[TaskId], at: usize, read: Result<wire::NewTask, Problem>| {
         read.and_then(|new| Ok(validator.check_member(new, &BatchContext::batch(ids, at, &budget))?))
             .map_err(|problem| problem.under(&format!("/tasks/{at}")))
     };
-    let (mut verdicts, ids): (Vec<Verdict>, Vec<TaskId>) = match media_type {
+    let (mut checked, ids): (Vec<CheckResult>, Vec<TaskId>) = match media_type {
         MediaType::Json => {
             if body.trim_ascii_start().first() == Some(&b'[') {
-                // The derived reader of `Batch` would take a list by position.
+                // The derived reader of `RawBatch` would take a list by position.
                 return Err(Problem::invalid(vec![wire::Fault::new("", "must be an object with tasks")]));
             }
-            let Batch { tasks: Items(items) } = json::read(body)?;
-            refuse_over(most, items.len())?;
+            let RawBatch { tasks: RawItems(items) } = json::read(body)?;
+            refuse_over(max, items.len())?;
             let ids = new_ids(items.len());
             let check = |(at, item): (usize, &&RawValue)| check(&ids, at, json::read_text(item.get()));
             (yielding(items.iter().enumerate()).map(check).collect(), ids)
         }
         MediaType::Ndjson => {
             let lines = || body.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
-            refuse_over(most, lines().take(most + 1).count())?;
+            refuse_over(max, lines().take(max + 1).count())?;
             let ids = new_ids(lines().count());
             (yielding(lines().enumerate()).map(|(at, line)| check(&ids, at, json::read(line))).collect(), ids)
         }
     };
-    batch_members::refuse_impossible(&mut verdicts, &ids);
-    keep_order(&mut verdicts);
-    Ok((verdicts, ids))
+    batch_members::refuse_impossible(&mut checked, &ids);
+    keep_order(&mut checked);
+    Ok((checked, ids))
 }
 
 /// Ids in the order of the batch.
@@ -110,17 +115,17 @@ fn new_ids(count: usize) -> Vec<TaskId> {
     std::iter::repeat_with(TaskId::new).take(count).collect()
 }
 
-fn refuse_over(most: usize, count: usize) -> Result<(), Problem> {
-    if count <= most {
+fn refuse_over(max: usize, count: usize) -> Result<(), Problem> {
+    if count <= max {
         return Ok(());
     }
-    Err(Problem::invalid(vec![wire::Fault::new("/tasks", format!("must hold at most {most} tasks"))]))
+    Err(Problem::invalid(vec![wire::Fault::new("/tasks", format!("must hold at most {max} tasks"))]))
 }
 
 /// The good tasks, and for every task of the batch its refusal or none.
-fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
-    let mut tasks = Vec::with_capacity(verdicts.len());
-    let refusals = verdicts.into_iter().map(|verdict| match verdict {
+fn split(checked: Vec<CheckResult>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
+    let mut tasks = Vec::with_capacity(checked.len());
+    let refusals = checked.into_iter().map(|result| match result {
         Ok(task) => {
             tasks.push(task);
             None
@@ -135,24 +140,24 @@ fn split(verdicts: Vec<Verdict>) -> (Vec<NewTask>, Vec<Option<Problem>>) {
 /// others.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Batch<'a> {
+struct RawBatch<'a> {
     #[serde(borrow)]
-    tasks: Items<'a>,
+    tasks: RawItems<'a>,
 }
 
 /// At most as many documents as a batch may hold, so that a list of tiny ones cannot take far more
 /// memory than its text.
-struct Items<'a>(Vec<&'a RawValue>);
+struct RawItems<'a>(Vec<&'a RawValue>);
 
-impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for RawItems<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct List;
         impl<'de> Visitor<'de> for List {
-            type Value = Items<'de>;
+            type Value = RawItems<'de>;
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("a list of tasks")
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Items<'de>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<RawItems<'de>, A::Error> {
                 let mut items = Vec::new();
                 while let Some(item) = seq.next_element()? {
                     if items.len() == limits::BATCH {
@@ -160,7 +165,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Items<'a> {
                     }
                     items.push(item);
                 }
-                Ok(Items(items))
+                Ok(RawItems(items))
             }
         }
         deserializer.deserialize_seq(List)
@@ -172,14 +177,14 @@ mod tests {
     use super::*;
 
     fn batch_fault(text: &str) -> (Code, Vec<String>) {
-        let problem = json::read_text::<Batch<'_>>(text).err().expect("a fault");
+        let problem = json::read_text::<RawBatch<'_>>(text).err().expect("a fault");
         (problem.code(), problem.errors().iter().map(|fault| fault.pointer.clone()).collect())
     }
 
     #[test]
     fn tasks_of_a_batch_stay_text() {
         let text = r#"{"tasks":[{"type":"a"},17,"x",{"type":"b","payload":[1, 2]}]}"#;
-        let Batch { tasks: Items(items) } = json::read_text(text).unwrap();
+        let RawBatch { tasks: RawItems(items) } = json::read_text(text).unwrap();
         assert_eq!(items.iter().map(|item| item.get()).collect::<Vec<_>>()[1..3], ["17", "\"x\""]);
     }
 

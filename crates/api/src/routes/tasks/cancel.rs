@@ -7,7 +7,7 @@ use punctual_client as wire;
 use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
-use super::change::{Decision, change};
+use super::change::{ChangeDecision, change};
 use crate::extract::{If, TaskPath, Tenant};
 use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -39,15 +39,15 @@ pub async fn cancel_task(
     change(&api, &tenant, id, &condition, decide).await
 }
 
-fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {
+fn decide(task: &Task, by: &By<'_>) -> Result<ChangeDecision, Problem> {
     let state = task.state();
     let status = match state {
-        TaskState::Cancelled => return Ok(Decision::Leave(StatusCode::OK)),
-        TaskState::Running if task.position.cancel_requested => return Ok(Decision::Leave(StatusCode::ACCEPTED)),
+        TaskState::Cancelled => return Ok(ChangeDecision::Leave(StatusCode::OK)),
+        TaskState::Running if task.position.cancel_requested => return Ok(ChangeDecision::Leave(StatusCode::ACCEPTED)),
         TaskState::Running => StatusCode::ACCEPTED,
         _ => StatusCode::OK,
     };
     let change = transition(&task.position, Event::Cancel, by)
         .map_err(|_| Problem::new(Code::AlreadyFinal, format!("the task is {} and stays so", state.as_str())))?;
-    Ok(Decision::Apply(Box::new(change), status))
+    Ok(ChangeDecision::Apply(Box::new(change), status))
 }

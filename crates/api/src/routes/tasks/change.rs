@@ -21,7 +21,7 @@ use crate::state::Api;
 const ROUNDS: usize = 16;
 
 /// What to do about a task as it is.
-pub enum Decision {
+pub enum ChangeDecision {
     /// Nothing: it is as the caller wants it.
     Leave(StatusCode),
     /// This.
@@ -39,15 +39,15 @@ pub async fn change(
     tenant: &str,
     id: TaskId,
     condition: &If,
-    decide: impl Fn(&Task, &By<'_>) -> Result<Decision, Problem>,
+    decide: impl Fn(&Task, &By<'_>) -> Result<ChangeDecision, Problem>,
 ) -> Result<Response, Problem> {
     for _ in 0..ROUNDS {
         let task = find(api, tenant, id).await?;
         condition.check("task", Some(task.position.version))?;
         let by = By { now: api.clock.now(), node: api.node, actor: Actor::Client };
         match decide(&task, &by)? {
-            Decision::Leave(status) => return Ok(answer::task(status, task)),
-            Decision::Apply(change, status) => {
+            ChangeDecision::Leave(status) => return Ok(answer::task(status, task)),
+            ChangeDecision::Apply(change, status) => {
                 if let Some(Applied::Done(_)) = api.store.apply(vec![(id, *change)]).await?.pop() {
                     return Ok(answer::task(status, find(api, tenant, id).await?));
                 }

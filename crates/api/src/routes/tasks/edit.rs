@@ -7,7 +7,7 @@ use punctual_client as wire;
 use punctual_core::state::{Event, State as TaskState, transition};
 use punctual_submission::patch;
 
-use super::change::{Decision, change};
+use super::change::{ChangeDecision, change};
 use crate::extract::{If, JsonBody, TaskPath, Tenant};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -39,11 +39,11 @@ pub async fn edit_task(
             return Err(not_editable(task.state()));
         }
         let Some(edit) = patch::check(&wanted, task, by.now, &api.config.submission)? else {
-            return Ok(Decision::Leave(StatusCode::OK));
+            return Ok(ChangeDecision::Leave(StatusCode::OK));
         };
         let change =
             transition(&task.position, Event::Edit(Box::new(edit)), by).map_err(|fault| not_editable(fault.state))?;
-        Ok(Decision::Apply(Box::new(change), StatusCode::OK))
+        Ok(ChangeDecision::Apply(Box::new(change), StatusCode::OK))
     })
     .await
 }

@@ -41,10 +41,10 @@ pub async fn list_runs(
     TaskPath(id): TaskPath,
     query: Query,
 ) -> Result<Response, Problem> {
-    let part = Part::of(query, "runs", id)?;
+    let page = TrailPage::of(query, "runs", id)?;
     let task = with_whole_trail(&api, &tenant, id).await?;
     let runs = task.trail.runs(id);
-    Ok(part.answer(runs.into_iter().map(run)))
+    Ok(page.answer(runs.into_iter().map(run)))
 }
 
 /// Lists every step of a task's life, oldest first.
@@ -66,9 +66,9 @@ pub async fn list_events(
     TaskPath(id): TaskPath,
     query: Query,
 ) -> Result<Response, Problem> {
-    let part = Part::of(query, "events", id)?;
+    let page = TrailPage::of(query, "events", id)?;
     let task = with_whole_trail(&api, &tenant, id).await?;
-    Ok(part.answer(events(&task)))
+    Ok(page.answer(events(&task)))
 }
 
 /// A task whose trail can be read to its end: what is cut short must not look like all there was.
@@ -87,21 +87,21 @@ async fn with_whole_trail(api: &Api, tenant: &str, id: TaskId) -> Result<Task, P
     ))
 }
 
-/// Which part of a list that only grows at its end was asked for.
-struct Part {
+/// Which page of a list that only grows at its end was asked for.
+struct TrailPage {
     kind: &'static str,
     scope: String,
     skip: usize,
     limit: usize,
 }
 
-impl Part {
+impl TrailPage {
     fn of(mut query: Query, kind: &'static str, id: TaskId) -> Result<Self, Problem> {
         let (limit, cursor) = (query.limit(), query.take("cursor"));
         query.finish()?;
-        let part = Self { kind, scope: id.to_string(), skip: 0, limit };
-        let skip = cursor.map(|text| part.listing().open_count(&text)).transpose()?.unwrap_or(0);
-        Ok(Self { skip, ..part })
+        let page = Self { kind, scope: id.to_string(), skip: 0, limit };
+        let skip = cursor.map(|text| page.listing().open_count(&text)).transpose()?.unwrap_or(0);
+        Ok(Self { skip, ..page })
     }
 
     fn listing(&self) -> Listing<'_> {

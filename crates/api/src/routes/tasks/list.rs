@@ -115,14 +115,18 @@ async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Quer
 }
 
 /// How long a page is filled: a rare match among many tasks is worth a moment, and no more.
-const PATIENCE: Duration = Duration::from_millis(500);
+const FILL_TIME_MAX: Duration = Duration::from_millis(500);
 
 /// The store looks at a bounded number of tasks a call, so a page of rare matches takes several.
 async fn fill(api: &Api, filter: Filter, after: Option<Cursor>, limit: usize) -> Result<Page, StoreError> {
     let began = Instant::now();
     let mut page = api.store.list(filter.clone(), after, limit).await?;
     let bytes = |page: &Page| page.tasks.iter().map(Task::bytes).sum::<usize>();
-    while page.tasks.len() < limit && page.next.is_some() && began.elapsed() < PATIENCE && bytes(&page) < PAGE_BYTES {
+    while page.tasks.len() < limit
+        && page.next.is_some()
+        && began.elapsed() < FILL_TIME_MAX
+        && bytes(&page) < PAGE_BYTES
+    {
         let more = api.store.list(filter.clone(), page.next, limit - page.tasks.len()).await?;
         page.tasks.extend(more.tasks);
         page.next = more.next;

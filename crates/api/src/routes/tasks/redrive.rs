@@ -7,7 +7,7 @@ use punctual_client as wire;
 use punctual_core::state::{Event, transition};
 use punctual_submission::Faults;
 
-use super::change::{Decision, change};
+use super::change::{ChangeDecision, change};
 use crate::extract::{If, MaybeJsonBody, TaskPath, Tenant};
 use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -46,7 +46,7 @@ pub async fn redrive_task(
                 format!("the task is {}; only a DEAD_LETTERED task can be re-driven", fault.state.as_str()),
             )
         })?;
-        Ok(Decision::Apply(Box::new(change), StatusCode::OK))
+        Ok(ChangeDecision::Apply(Box::new(change), StatusCode::OK))
     })
     .await
 }

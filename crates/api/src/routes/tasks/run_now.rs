@@ -7,7 +7,7 @@ use punctual_client as wire;
 use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
-use super::change::{Decision, change};
+use super::change::{ChangeDecision, change};
 use crate::extract::{If, TaskPath, Tenant};
 use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -35,10 +35,10 @@ pub async fn run_task(
     change(&api, &tenant, id, &condition, decide).await
 }
 
-fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {
+fn decide(task: &Task, by: &By<'_>) -> Result<ChangeDecision, Problem> {
     // What is due already keeps its place in the line, which "due now" would take from it.
     if task.state() == TaskState::Pending && task.due_at <= by.now {
-        return Ok(Decision::Leave(StatusCode::OK));
+        return Ok(ChangeDecision::Leave(StatusCode::OK));
     }
     let change = transition(&task.position, Event::RunNow, by).map_err(|fault| {
         Problem::new(
@@ -46,5 +46,5 @@ fn decide(task: &Task, by: &By<'_>) -> Result<Decision, Problem> {
             format!("the task is {}; only a PENDING task can be made due", fault.state.as_str()),
         )
     })?;
-    Ok(Decision::Apply(Box::new(change), StatusCode::OK))
+    Ok(ChangeDecision::Apply(Box::new(change), StatusCode::OK))
 }

@@ -5,7 +5,7 @@ use punctual_core::workers::NodeSighting;
 use punctual_scheduler::fairness::Band;
 
 use super::*;
-use crate::explain::facts::PartitionOwner;
+use crate::explain::facts::OwnerNode;
 
 #[test]
 fn no_worker_polls_for_it() {
@@ -126,7 +126,7 @@ fn the_node_that_dispatches_it_is_named() {
         first_seen_at: NOW,
         last_seen_at: NOW.plus_millis(-1_000),
     };
-    let owner = |seen| PartitionOwner { partition: Partition::new(7), node: NodeId::new(2), seen };
+    let owner = |seen| OwnerNode { partition: Partition::new(7), node: NodeId::new(2), seen };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Elsewhere(owner(Some(seen.clone())))), ..pushed() };
     let expected = json!({
         "code": "due_waiting_for_worker",

@@ -5,7 +5,7 @@ use punctual_core::obstacles::Ahead;
 use punctual_core::time::Timestamp;
 
 /// The reason with the position of the task, if that is known.
-pub(super) fn in_line(reason: Reason, ahead: Ahead) -> Reason {
+pub(super) fn with_position(reason: Reason, ahead: Ahead) -> Reason {
     if is_unknown(ahead) {
         return reason;
     }
@@ -13,10 +13,10 @@ pub(super) fn in_line(reason: Reason, ahead: Ahead) -> Reason {
 }
 
 /// How many go before it, for a sentence.
-pub(super) fn others(ahead: Ahead) -> String {
+pub(super) fn queue_ahead(ahead: Ahead) -> String {
     match ahead {
         ahead if is_unknown(ahead) => {
-            "how many other tasks of the queue go before it was not counted, since those that wait are of too many \
+            "how many other tasks of the queue go before it was not quantity, since those that wait are of too many \
              different types and targets"
                 .to_owned()
         }
@@ -32,7 +32,7 @@ fn is_unknown(ahead: Ahead) -> bool {
 }
 
 /// How many wait for the turn before it, for a sentence.
-pub(super) fn before(ahead: Ahead) -> String {
+pub(super) fn turn_ahead(ahead: Ahead) -> String {
     match ahead {
         Ahead { tasks: 0, .. } => "nobody waits before it".to_owned(),
         Ahead { tasks: 1, or_more: false } => "1 waits before it".to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn or_more(number: u64, or_more: bool) -> String {
 }
 
 /// A number of things.
-pub(super) fn many(number: u64, what: &str) -> String {
+pub(super) fn quantity(number: u64, what: &str) -> String {
     format!("{} {what}{}", thousands(number), if number == 1 { "" } else { "s" })
 }
 
@@ -92,11 +92,11 @@ mod tests {
     #[test]
     fn an_unknown_position_is_not_shown() {
         let unknown = Ahead { tasks: 0, or_more: true };
-        let shown = in_line(Reason::default(), unknown);
+        let shown = with_position(Reason::default(), unknown);
         assert_eq!((shown.position, shown.position_or_later), (None, false));
-        assert!(others(unknown).contains("was not counted"), "{}", others(unknown));
-        let shown = in_line(Reason::default(), Ahead { tasks: 1, or_more: true });
+        assert!(queue_ahead(unknown).contains("was not counted"), "{}", queue_ahead(unknown));
+        let shown = with_position(Reason::default(), Ahead { tasks: 1, or_more: true });
         assert_eq!((shown.position, shown.position_or_later), (Some(2), true));
-        assert_eq!(others(Ahead { tasks: 0, or_more: false }), "it is the next");
+        assert_eq!(queue_ahead(Ahead { tasks: 0, or_more: false }), "it is the next");
     }
 }

@@ -10,14 +10,14 @@ use crate::problem::Problem;
 use crate::state::LeaseMillis;
 
 /// Queues or types in one request.
-const WANTS: usize = 64;
+const FILTER_NAMES_MAX: usize = 64;
 /// Milliseconds a worker may wait.
-const WAIT: u64 = 60_000;
+const WAIT_MAX_MILLIS: u64 = 60_000;
 /// Milliseconds of the shortest lease.
-const SHORTEST_LEASE: u64 = 1_000;
+const LEASE_MIN_MILLIS: u64 = 1_000;
 
 /// The request as the poll queue takes it, or everything that is wrong with it.
-pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
+pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseMillis) -> Result<PollRequest, Problem> {
     let mut faults = Vec::new();
     if !is_name(&request.worker_id) {
         faults.push(Fault::new("/worker_id", "must have 1 to 255 characters and no control characters"));
@@ -39,8 +39,8 @@ pub(super) fn ask(tenant: String, request: LeaseRequest, leases: LeaseMillis) ->
             default
         })
     };
-    let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT));
-    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, SHORTEST_LEASE, leases.most);
+    let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT_MAX_MILLIS));
+    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, LEASE_MIN_MILLIS, leases.most);
     match filter {
         Some(filter) if faults.is_empty() => {
             Ok(PollRequest { tenant, worker: request.worker_id, filter, max_tasks, lease_millis, wait })
@@ -62,8 +62,8 @@ fn filter(request: &LeaseRequest, faults: &mut Vec<Fault>) -> Option<PollFilter>
             return None;
         }
     };
-    if !(1..=WANTS).contains(&names.len()) {
-        faults.push(Fault::new(pointer, format!("must have 1 to {WANTS} entries")));
+    if !(1..=FILTER_NAMES_MAX).contains(&names.len()) {
+        faults.push(Fault::new(pointer, format!("must have 1 to {FILTER_NAMES_MAX} entries")));
         return None;
     }
     let odd = names.iter().enumerate().filter(|(_, name)| !is_name(name));
@@ -84,32 +84,32 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked(json: &str) -> Result<PollRequest, Vec<String>> {
+    fn checked(json: &str) -> Result<PollRequest, Vec<String>> {
         let request = serde_json::from_str(json).unwrap();
         let pointers = |problem: Problem| problem.errors().iter().map(|fault| fault.pointer.clone()).collect();
-        ask("t".to_owned(), request, LeaseMillis::default()).map_err(pointers)
+        poll_request("t".to_owned(), request, LeaseMillis::default()).map_err(pointers)
     }
 
     #[test]
     fn a_short_request_means_one_task_now_for_a_minute() {
-        let ask = asked(r#"{"worker_id":"w","queues":["a"]}"#).unwrap();
-        assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait), (1, 60_000, Duration::ZERO));
-        assert_eq!(ask.filter, PollFilter::Queues(vec!["a".to_owned()]));
+        let request = checked(r#"{"worker_id":"w","queues":["a"]}"#).unwrap();
+        assert_eq!((request.max_tasks, request.lease_millis, request.wait), (1, 60_000, Duration::ZERO));
+        assert_eq!(request.filter, PollFilter::Queues(vec!["a".to_owned()]));
     }
 
     #[test]
     fn everything_can_be_said() {
-        let ask = asked(
+        let request = checked(
             r#"{"worker_id":"w","types":["b","a","b"],"max_tasks":1000,"wait_seconds":0.25,"lease_seconds":3600}"#,
         )
         .unwrap();
-        assert_eq!((ask.max_tasks, ask.lease_millis, ask.wait.as_millis()), (1_000, 3_600_000, 250));
-        assert_eq!(ask.filter, PollFilter::Kinds(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!((request.max_tasks, request.lease_millis, request.wait.as_millis()), (1_000, 3_600_000, 250));
+        assert_eq!(request.filter, PollFilter::Kinds(vec!["a".to_owned(), "b".to_owned()]));
     }
 
     #[test]
     fn all_faults_are_told_at_once() {
-        let faults = asked(
+        let faults = checked(
             r#"{"worker_id":"a\u0000b","queues":["ok","","\n"],"max_tasks":1001,"wait_seconds":60.001,"lease_seconds":0.5}"#,
         );
         assert_eq!(
@@ -125,15 +125,15 @@ mod tests {
             (r#"{"worker_id":"w","queues":["a"],"types":["a"]}"#, "/types"),
             (r#"{"worker_id":"w","queues":[]}"#, "/queues"),
         ] {
-            assert_eq!(asked(json).unwrap_err(), [pointer], "{json}");
+            assert_eq!(checked(json).unwrap_err(), [pointer], "{json}");
         }
         let many = serde_json::json!({"worker_id": "w", "types": vec!["x"; 65]});
-        assert_eq!(asked(&many.to_string()).unwrap_err(), ["/types"]);
+        assert_eq!(checked(&many.to_string()).unwrap_err(), ["/types"]);
     }
 
     #[test]
     fn a_worker_is_named_by_up_to_255_characters() {
-        let named = |name: String| asked(&serde_json::json!({"worker_id": name, "types": ["x"]}).to_string());
+        let named = |name: String| checked(&serde_json::json!({"worker_id": name, "types": ["x"]}).to_string());
         assert!(named("é".repeat(255)).is_ok());
         assert!(named("é".repeat(256)).is_err());
         assert!(named(String::new()).is_err());

@@ -9,7 +9,7 @@ use punctual_core::state::State;
 use punctual_core::task::{OnDependencyFailure, Task};
 use punctual_core::time::Timestamp;
 
-use super::line::{before, in_line, many, thousands};
+use super::wording::{quantity, thousands, turn_ahead, with_position};
 use super::{reason, time};
 use crate::explain::facts::Facts;
 
@@ -28,7 +28,7 @@ pub(super) fn dependencies(facts: &Facts) -> Option<Reason> {
             let count = thousands(count);
             Some(format!("it depends on {count} tasks that it still waits for; the first is {}", stands(facts, first)))
         }
-        (count, None) => Some(format!("it depends on {} that it still waits for", many(count, "task"))),
+        (count, None) => Some(format!("it depends on {} that it still waits for", quantity(count, "task"))),
     };
     let held = (!letters.is_empty()).then(|| format!("it depends on {}", dead_letters(facts, &letters)));
     let mut message = waits.into_iter().chain(held).collect::<Vec<String>>().join("; ");
@@ -127,10 +127,10 @@ pub(super) fn turn(facts: &Facts) -> Option<Reason> {
     let message = format!(
         "{then}it waits for its turn among the tasks with ordering key {key:?}: {}; {}",
         says.join("; "),
-        before(turn.ahead)
+        turn_ahead(turn.ahead)
     );
     let base = Reason { ordering_key: Some(key), tasks, comes_next: is_blocked, ..reason("waiting_for_turn", message) };
-    Some(in_line(base, turn.ahead))
+    Some(with_position(base, turn.ahead))
 }
 
 /// What a task in the way waits for itself, for the end of a sentence; empty if it was not read.

@@ -14,22 +14,22 @@ use punctual_core::store::Inserted;
 use punctual_core::task::Task;
 use punctual_submission::batch_members::depends_on_refused;
 
-use crate::answer;
+use crate::answer::json;
 use crate::problem::Problem;
 use crate::routes::tasks::submit::{key_reused, queue_full, unanswered, unknown_dependency};
 use crate::view;
 
-/// An item for each task of the batch: of what was judged before it was stored, and of what the
+/// An item for each task of the batch: of what was checked before it was stored, and of what the
 /// store said of the rest.
-pub(super) fn tell(
-    judged: Vec<Option<Problem>>,
+pub(super) fn answer(
+    checked: Vec<Option<Problem>>,
     inserted: Vec<Inserted>,
     ids: &[TaskId],
     ids_only: bool,
 ) -> Result<Response, Problem> {
-    let mut of_children = refusals_of_children(&judged, &inserted, ids);
+    let mut of_children = refusals_of_children(&checked, &inserted, ids);
     let mut inserted = inserted.into_iter();
-    let items = judged.into_iter().enumerate().map(|(place, refusal)| {
+    let items = checked.into_iter().enumerate().map(|(place, refusal)| {
         let told = match refusal {
             Some(problem) => refused(&problem),
             None => match inserted.next().ok_or_else(unanswered)? {
@@ -47,7 +47,7 @@ pub(super) fn tell(
         Ok(told)
     });
     let items = items.collect::<Result<_, Problem>>()?;
-    Ok(answer::json(StatusCode::OK, &wire::BatchAnswer { items }))
+    Ok(json(StatusCode::OK, &wire::BatchAnswer { items }))
 }
 
 fn accepted(status: StatusCode, task: Task, ids_only: bool) -> wire::BatchItem {
@@ -62,13 +62,13 @@ fn refused(problem: &Problem) -> wire::BatchItem {
 }
 
 /// By their places, the refusals of those that depend on a member which was not stored.
-fn refusals_of_children(judged: &[Option<Problem>], inserted: &[Inserted], ids: &[TaskId]) -> HashMap<usize, Problem> {
+fn refusals_of_children(checked: &[Option<Problem>], inserted: &[Inserted], ids: &[TaskId]) -> HashMap<usize, Problem> {
     if !inserted.iter().any(|inserted| matches!(inserted, Inserted::UnknownDependency(_))) {
         return HashMap::new();
     }
     let place_of: HashMap<TaskId, usize> = ids.iter().copied().zip(0..).collect();
-    let (mut parents, mut put_off) = (HashMap::new(), HashMap::new());
-    let stored = judged.iter().enumerate().filter(|(_, refusal)| refusal.is_none()).map(|(place, _)| place);
+    let (mut parents, mut deferred) = (HashMap::new(), HashMap::new());
+    let stored = checked.iter().enumerate().filter(|(_, refusal)| refusal.is_none()).map(|(place, _)| place);
     for (place, inserted) in stored.zip(inserted) {
         match inserted {
             Inserted::UnknownDependency(id) => {
@@ -76,15 +76,15 @@ fn refusals_of_children(judged: &[Option<Problem>], inserted: &[Inserted], ids: 
                     parents.insert(place, *parent);
                 }
             }
-            Inserted::QueueFull(queue) => drop(put_off.insert(place, queue_full(queue))),
+            Inserted::QueueFull(queue) => drop(deferred.insert(place, queue_full(queue))),
             _ => {}
         }
     }
-    refusals(parents, put_off)
+    refusals(parents, deferred)
 }
 
 /// The refusals of those that have parents, given which members were refused for now.
-fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Problem>) -> HashMap<usize, Problem> {
+fn refusals(mut parents: HashMap<usize, usize>, mut deferred: HashMap<usize, Problem>) -> HashMap<usize, Problem> {
     let mut refusals = HashMap::with_capacity(parents.len());
     let children: Vec<usize> = parents.keys().copied().collect();
     for child in children {
@@ -97,10 +97,10 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
             at = parent;
         }
         for (child, parent) in path.into_iter().rev() {
-            let problem = match put_off.get(&parent) {
+            let problem = match deferred.get(&parent) {
                 Some(refusal) => {
-                    let problem = depends_on_put_off(parent, refusal);
-                    put_off.insert(child, problem.clone());
+                    let problem = depends_on_deferred(parent, refusal);
+                    deferred.insert(child, problem.clone());
                     problem
                 }
                 None => depends_on_refused(child, parent).into(),
@@ -113,7 +113,7 @@ fn refusals(mut parents: HashMap<usize, usize>, mut put_off: HashMap<usize, Prob
 
 /// The refusal of a task that depends on another of its batch, for which there is no room now: both
 /// can be tried again.
-fn depends_on_put_off(parent: usize, refusal: &Problem) -> Problem {
+fn depends_on_deferred(parent: usize, refusal: &Problem) -> Problem {
     let detail = format!(
         "it depends on task {parent} of the batch, which was refused for now; nothing was stored of it, try both again later"
     );
@@ -161,9 +161,9 @@ mod tests {
     #[test]
     fn one_that_is_nobodys_is_named_and_one_that_was_judged_before_has_its_place() {
         let (own, foreign) = ([TaskId::new(), TaskId::new(), TaskId::new()], TaskId::new());
-        let judged = [None, Some(key_reused()), None];
+        let checked = [None, Some(key_reused()), None];
         let inserted = [Inserted::UnknownDependency(foreign), Inserted::UnknownDependency(own[1])];
-        let told = refusals_of_children(&judged, &inserted, &own);
+        let told = refusals_of_children(&checked, &inserted, &own);
         assert_eq!(told.keys().collect::<Vec<_>>(), [&2], "the first is told with the id it names");
         assert_eq!(told[&2].status(), 422);
         assert!(told[&2].detail().contains("task 1 of the batch"), "{}", told[&2].detail());
