@@ -232,7 +232,7 @@ impl SqliteStore {
         let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
         let damage = Damage::new(directory.database(), options.clone());
         registry::forget_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
-            .map_err(|reason| fault(reason.tell().to_string()))?;
+            .map_err(|reason| fault(reason.to_store_error().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
 
         let (readers, reader_threads) = Readers::start(&directory.database(), &damage, &clock, node, &options)

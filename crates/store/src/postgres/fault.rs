@@ -62,7 +62,7 @@ impl Fault {
     }
 
     /// What the callers are told.
-    pub(crate) fn tell(&self) -> StoreError {
+    pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
             Fault::Postgres(error) => match error.code() {
                 Some(code) if *code == SqlState::DISK_FULL => StoreError::Full(spoken(error)),

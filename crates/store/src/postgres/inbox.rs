@@ -79,7 +79,7 @@ impl PostgresStore {
             }
             // Once, and not as long as it lasts.
             if !std::mem::replace(&mut is_away, true) {
-                warn!(fault = %fault.tell(), "what was submitted by SQL cannot be taken now; it waits");
+                warn!(fault = %fault.to_store_error(), "what was submitted by SQL cannot be taken now; it waits");
             }
             backoff = (backoff * 2).min(BACKOFF.1);
             tokio::select! {

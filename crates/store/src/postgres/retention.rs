@@ -143,7 +143,7 @@ impl PostgresStore {
         let mut past = self.reads().call(upkeep::months).await?;
         past.retain(|month| month.ends <= before);
         if !past.is_empty() {
-            upkeep::remove(self.address(), &past).await.map_err(|fault| fault.tell())?;
+            upkeep::remove(self.address(), &past).await.map_err(|fault| fault.to_store_error())?;
         }
         let (before, limit) = (before.as_millis(), column(limit));
         self.reads().call(async |session| session.execute(Sql::QuarantinePrune, &[&before, &limit]).await).await

@@ -97,7 +97,7 @@ impl Standby {
         };
         let fault = |fault: StoreError| ConnectError::database(&address, fault.to_string());
         let own = store.call(identity).await.map_err(fault)?;
-        let other = identity(&session).await.map_err(|reason| fault(reason.tell()))?;
+        let other = identity(&session).await.map_err(|reason| fault(reason.to_store_error()))?;
         match own.differs_from(other) {
             Some(reason) => Err(ConnectError::NotAStandby { server: address.to_string(), reason }),
             None => Ok(standby),
@@ -267,7 +267,7 @@ struct Replayed {
 async fn replayed(session: &Session, node: NodeId) -> Result<Result<Replayed, Why>, Fault> {
     let row = match one(session, Sql::LogReplayed, &[&node_column(node)]).await {
         Ok(row) => row,
-        Err(fault) if is_of_rights(&fault) => return Ok(Err(Why::Forbidden(fault.tell().to_string()))),
+        Err(fault) if is_of_rights(&fault) => return Ok(Err(Why::Forbidden(fault.to_store_error().to_string()))),
         Err(fault) => return Err(fault),
     };
     let (is_standby, knows_this_node) = (row.get(0), row.get(1));

@@ -35,7 +35,7 @@ impl PostgresStore {
     /// Makes the partitions of the history for the months to come and tidies the counts; for one
     /// node at a time. Gives how many partitions were made.
     pub async fn upkeep(&self, now: Timestamp) -> Result<u32, StoreError> {
-        upkeep(self.address(), now).await.map_err(|fault| fault.tell())
+        upkeep(self.address(), now).await.map_err(|fault| fault.to_store_error())
     }
 }
 

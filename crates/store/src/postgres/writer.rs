@@ -98,13 +98,13 @@ impl WriterShared {
                     match writer.work().await {
                         Ok(()) => return,
                         Err(fault) => {
-                            warn!(fault = %fault.tell(), "a writer lost its connection to PostgreSQL; reconnecting");
+                            warn!(fault = %fault.to_store_error(), "a writer lost its connection to PostgreSQL; reconnecting");
                         }
                     }
                 }
                 Err(fault) => {
                     if !std::mem::replace(&mut is_failing, true) {
-                        warn!(fault = %fault.tell(), "cannot connect to PostgreSQL; retrying");
+                        warn!(fault = %fault.to_store_error(), "cannot connect to PostgreSQL; retrying");
                     }
                 }
             }
@@ -183,8 +183,8 @@ impl Writer {
                 while let Some((count, reply)) = replies.next() {
                     let own: Vec<I> = items.by_ref().take(count).collect();
                     let done = self.transact(&own, &verb).await;
-                    let lost = done.as_ref().err().filter(|fault| fault.breaks_connection()).map(Fault::tell);
-                    drop(reply.send(done.map_err(|fault| fault.tell())));
+                    let lost = done.as_ref().err().filter(|fault| fault.breaks_connection()).map(Fault::to_store_error);
+                    drop(reply.send(done.map_err(|fault| fault.to_store_error())));
                     if let Some(told) = lost {
                         for (_, reply) in replies.by_ref() {
                             drop(reply.send(Err(told.clone())));
@@ -196,7 +196,7 @@ impl Writer {
             }
             Err(fault) => {
                 for (_, reply) in replies {
-                    drop(reply.send(Err(fault.tell())));
+                    drop(reply.send(Err(fault.to_store_error())));
                 }
                 if fault.breaks_connection() { Err(fault) } else { Ok(()) }
             }
@@ -223,7 +223,7 @@ impl Writer {
             }
             self.session.run("ROLLBACK").await?;
             if !fault.is_clash() || tries == TRIES {
-                let told: StoreError = fault.tell();
+                let told: StoreError = fault.to_store_error();
                 error!(fault = %told, "a transaction failed; its calls fail");
                 return Err(fault);
             }

@@ -54,7 +54,7 @@ impl Damage {
         if !fault.is_damage() || !matches!(*known, Known::Nothing) {
             return;
         }
-        error!(fault = %fault.tell(), "the database may be damaged; reading all of it to find out");
+        error!(fault = %fault.to_store_error(), "the database may be damaged; reading all of it to find out");
         let looking = Arc::downgrade(self);
         *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
             Ok(_) => Known::Suspected,
@@ -100,7 +100,7 @@ impl Damage {
         };
         match look() {
             Ok(first) => (first != "ok").then_some(first),
-            Err(fault) => Some(fault.tell().to_string()),
+            Err(fault) => Some(fault.to_store_error().to_string()),
         }
     }
 }

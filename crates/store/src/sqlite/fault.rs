@@ -38,7 +38,7 @@ impl Fault {
     }
 
     /// What the callers are told.
-    pub(crate) fn tell(&self) -> StoreError {
+    pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
             Fault::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::Full(error.to_string()),

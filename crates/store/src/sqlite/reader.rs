@@ -103,14 +103,14 @@ impl ReaderThread {
                     let fault = Fault::from(error);
                     let Some(jobs) = self.queue.take() else { return };
                     for job in jobs {
-                        job.answer(Err(fault.tell()));
+                        job.answer(Err(fault.to_store_error()));
                     }
                     Err(fault)
                 }
             };
             match ended {
                 Ok(()) => return,
-                Err(fault) => warn!(fault = %fault.tell(), "a read connection failed; reopening it"),
+                Err(fault) => warn!(fault = %fault.to_store_error(), "a read connection failed; reopening it"),
             }
         }
     }
@@ -120,7 +120,7 @@ impl ReaderThread {
         while let Some(jobs) = self.queue.take() {
             for mut job in jobs {
                 let outcome = read(&mut session, job.as_mut());
-                job.answer(outcome.as_ref().map_err(Fault::tell).copied());
+                job.answer(outcome.as_ref().map_err(Fault::to_store_error).copied());
                 match outcome {
                     Err(fault) if fault.is_suspect() => return Err(fault),
                     _ => {}

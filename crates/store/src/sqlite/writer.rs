@@ -154,7 +154,7 @@ impl WriterThread {
             let (connection, checkpoints) = match self.trust(trusted.take()) {
                 Ok(opened) => opened,
                 Err(fault) => {
-                    warn!(fault = %fault.tell(), "cannot reopen the database; refusing writes until it opens");
+                    warn!(fault = %fault.to_store_error(), "cannot reopen the database; refusing writes until it opens");
                     let Some(batch) = self.queue.take() else { return };
                     tell(batch, &fault);
                     continue;
@@ -166,7 +166,7 @@ impl WriterThread {
                     return;
                 }
                 Err(fault) => {
-                    error!(fault = %fault.tell(), "the disk failed; reopening the database before the next write");
+                    error!(fault = %fault.to_store_error(), "the disk failed; reopening the database before the next write");
                 }
             }
         }
@@ -194,7 +194,7 @@ impl WriterThread {
             match checkpoints.tend(connection) {
                 Err(fault) if fault.is_suspect() => return Err(fault),
                 Err(fault) => {
-                    warn!(fault = %fault.tell(), "cannot checkpoint the write-ahead log; it grows until the next try");
+                    warn!(fault = %fault.to_store_error(), "cannot checkpoint the write-ahead log; it grows until the next try");
                 }
                 Ok(()) => {}
             }
@@ -214,7 +214,7 @@ impl WriterThread {
     /// Leaves one file that holds everything.
     fn finish(&self, connection: Connection) {
         if let Err(fault) = truncate(&connection) {
-            warn!(fault = %fault.tell(), "cannot checkpoint the write-ahead log at the end; the next open does it");
+            warn!(fault = %fault.to_store_error(), "cannot checkpoint the write-ahead log at the end; the next open does it");
         }
         drop(connection);
         if let Err(error) = self.directory.sync() {
@@ -250,9 +250,9 @@ fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: 
     while let Some(mut job) = queue.next(&mut batch) {
         match run(session, job.as_mut(), guarded) {
             Ran::Done => done.push(job),
-            Ran::Undone(fault) => job.answer(Err(fault.tell())),
+            Ran::Undone(fault) => job.answer(Err(fault.to_store_error())),
             Ran::Lost(fault) => {
-                job.answer(Err(fault.tell()));
+                job.answer(Err(fault.to_store_error()));
                 if fault.is_suspect() {
                     return roll_back(session, done, fault);
                 }
@@ -313,7 +313,7 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
             session.found_no_room |= fault.is_full();
             // A disk stays full for a while, and every caller is told.
             if session.failed_at.replace(Instant::now()).is_none() {
-                error!(fault = %fault.tell(), jobs = done.len(), "cannot commit a transaction; its calls fail");
+                error!(fault = %fault.to_store_error(), jobs = done.len(), "cannot commit a transaction; its calls fail");
             }
             return roll_back(session, done, fault);
         }
@@ -371,6 +371,6 @@ fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
 
 fn tell(jobs: Vec<Box<dyn Job>>, fault: &Fault) {
     for job in jobs {
-        job.answer(Err(fault.tell()));
+        job.answer(Err(fault.to_store_error()));
     }
 }

@@ -100,7 +100,7 @@ impl ConnectError {
     pub(crate) fn of(address: &Address, fault: Fault) -> Self {
         let server = address.to_string();
         let Fault::Postgres(error) = fault else {
-            return ConnectError::Unreachable { server, reason: fault.tell().to_string() };
+            return ConnectError::Unreachable { server, reason: fault.to_store_error().to_string() };
         };
         match tls::refusal(&error) {
             Some(Refusal::Plain) => return ConnectError::NoTls { server },

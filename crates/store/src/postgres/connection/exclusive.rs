@@ -44,11 +44,11 @@ impl ExclusiveConnection {
         }
         let mut place = self.place.lock().await;
         if self.closed.load(Ordering::Acquire) {
-            return Err(Fault::Closed.tell());
+            return Err(Fault::Closed.to_store_error());
         }
         let session = match place.take().filter(|session| !session.is_closed()) {
             Some(session) => session,
-            None => Session::open(&self.address, self.statements).await.map_err(|fault| fault.tell())?,
+            None => Session::open(&self.address, self.statements).await.map_err(|fault| fault.to_store_error())?,
         };
         let done = work(&session).await;
         let is_clean = match &done {
@@ -58,7 +58,7 @@ impl ExclusiveConnection {
         if is_clean {
             *place = Some(session);
         }
-        done.map_err(|fault| fault.tell())
+        done.map_err(|fault| fault.to_store_error())
     }
 
     /// Refuses further calls and drops the connection.

@@ -54,7 +54,7 @@ impl SharedConnection {
                 Ok(session)
             }
             Err(fault) => {
-                state.failed = Some((Instant::now(), fault.tell()));
+                state.failed = Some((Instant::now(), fault.to_store_error()));
                 Err(fault)
             }
         }
@@ -87,7 +87,7 @@ impl SharedConnections {
     pub(crate) async fn call<T>(&self, work: impl AsyncFnOnce(&Session) -> Result<T, Fault>) -> Result<T, StoreError> {
         let _all = CallGuard::count(&self.busy);
         if self.closed.load(Ordering::Acquire) {
-            return Err(Fault::Closed.tell());
+            return Err(Fault::Closed.to_store_error());
         }
         if self.busy.load(Ordering::Relaxed) > self.most {
             return Err(StoreError::Overloaded);
@@ -95,14 +95,14 @@ impl SharedConnections {
         let least = self.all.iter().min_by_key(|link| link.busy.load(Ordering::Relaxed));
         let link = least.expect("invariant: there is at least one link");
         let _one = CallGuard::count(&link.busy);
-        let session = link.session().await.map_err(|fault| fault.tell())?;
+        let session = link.session().await.map_err(|fault| fault.to_store_error())?;
         let done = work(&session).await;
         if let Err(fault) = &done
             && fault.breaks_connection()
         {
             link.forget(&session).await;
         }
-        done.map_err(|fault| fault.tell())
+        done.map_err(|fault| fault.to_store_error())
     }
 
     /// Refuses further calls and drops the connections.

@@ -85,7 +85,7 @@ impl Batches<'_> {
             return Err(fault);
         }
         self.writer.session.run("ROLLBACK").await?;
-        if is_of_the_rows(&fault) { Ok(fault.tell().to_string()) } else { Err(fault) }
+        if is_of_the_rows(&fault) { Ok(fault.to_store_error().to_string()) } else { Err(fault) }
     }
 
     async fn attempt(&mut self, which: Which, ids: &mut Vec<Uuid>) -> Result<Found, Fault> {
