@@ -43,7 +43,7 @@ async fn main() {
     let tasks = arguments.next().map_or(200_000, |count| count.parse().expect("TASKS is a number"));
     let node = NodeId::random();
     if let Some(url) = place.as_ref().filter(|place| place.starts_with("postgres")) {
-        let database = postgres::Database::connect(url).await.expect("the server answers");
+        let database = postgres::Migrator::connect(url).await.expect("the server answers");
         database.up(SystemClock.now()).await.expect("the schema is made");
         let store = PostgresStore::connect(url, Arc::new(SystemClock), node, postgres::Options::default()).await;
         println!("{tasks} tasks in PostgreSQL");

@@ -13,7 +13,7 @@ use crate::columns::number_column;
 
 /// A claim fails about this many expired tasks at most and leaves the rest to the next claim, so
 /// that its duration is bounded.
-pub(crate) const MOST_EXPIRED: usize = 1_000;
+pub(crate) const EXPIRED_MAX: usize = 1_000;
 
 /// The actor that the trail names for a claimant.
 pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
@@ -24,7 +24,7 @@ pub(crate) fn actor(claimant: &Claimant) -> Actor<'_> {
 }
 
 /// Lower bound of `due_at` for a claim.
-pub(crate) fn bound(claimant: &Claimant) -> i64 {
+pub(crate) fn due_from(claimant: &Claimant) -> i64 {
     match claimant {
         Claimant::Dispatch { from: Some(from), .. } => from.as_millis(),
         _ => i64::MIN,
@@ -40,7 +40,7 @@ pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
 }
 
 /// The event of a claim of a task with this timeout.
-pub(crate) fn claimed(claimant: &Claimant, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
+pub(crate) fn claim_event(claimant: &Claimant, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let until = |millis: u64| now.plus_millis(number_column(millis));
     match claimant {
         Claimant::Dispatch { visibility_millis, .. } => Event::Claim(Hold {
@@ -63,7 +63,7 @@ pub(crate) fn claimed(claimant: &Claimant, node: NodeId, now: Timestamp, timeout
 }
 
 /// The event of a start of a queued task with this timeout.
-pub(crate) fn started(start: &Start, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
+pub(crate) fn start_event(start: &Start, node: NodeId, now: Timestamp, timeout_millis: u64) -> Event<'static> {
     let lasts = timeout_millis.saturating_add(start.grace_millis);
     let end = now.plus_millis(number_column(lasts));
     Event::Start(Hold {
@@ -77,12 +77,12 @@ pub(crate) fn started(start: &Start, node: NodeId, now: Timestamp, timeout_milli
 }
 
 /// The change of a row that was read in a state which allows the event.
-pub(crate) fn made(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
+pub(crate) fn expect_change(position: &Position, event: Event<'_>, by: &By<'_>) -> Change {
     transition(position, event, by).expect("invariant: the row was read in a state that takes this step")
 }
 
 /// Brings a task to where a claim or a start has put it.
-pub(crate) fn advance(task: &mut Task, change: Change) {
+pub(crate) fn update_task(task: &mut Task, change: Change) {
     task.position = change.position_after(&task.position);
     if change.to == State::Running {
         task.worker = change.hold.as_ref().map(|hold| hold.worker.clone());

@@ -10,7 +10,7 @@ use punctual_core::queues::LimitChanges;
 use tokio::sync::Notify;
 
 /// More queues than this are not named: the hint then says that any queue may have changed.
-const MOST: usize = 10_000;
+const NAMED_QUEUES_MAX: usize = 10_000;
 
 /// Where the writers leave hints (see the module).
 #[derive(Default)]
@@ -35,7 +35,7 @@ impl LimitWatch {
     /// A slot of a queue was freed.
     pub(crate) fn freed(&self, tenant: &str, queue: &str) {
         let mut hints = self.hints.lock();
-        if hints.freed.len() < MOST {
+        if hints.freed.len() < NAMED_QUEUES_MAX {
             hints.freed.insert((tenant.to_owned(), queue.to_owned()));
         } else {
             hints.changed = true;

@@ -37,7 +37,7 @@ pub struct Migration {
 
 /// One line of a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct MigrationStatus {
     /// The step's number.
     pub version: u32,
     /// What it is about.
@@ -48,15 +48,15 @@ pub struct Status {
 
 /// Where a database stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct SchemaStatus {
     /// Every step that this binary knows.
-    pub steps: Vec<Status>,
+    pub steps: Vec<MigrationStatus>,
     /// The last step that was applied, which may be one that only a newer binary knows; zero if
     /// there is none.
     pub version: u32,
 }
 
-impl Standing {
+impl SchemaStatus {
     /// Whether the database has steps that this binary does not know.
     pub fn is_newer(&self) -> bool {
         self.steps.last().is_none_or(|last| self.version > last.version)

@@ -40,7 +40,7 @@ impl TurnRow {
 
 /// The turn of one ordering key while it is decided. `T` names a task in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyTurn<T> {
+pub(crate) struct TurnDecision<T> {
     /// The task that has the turn.
     pub head: Option<T>,
     /// The dead letter that holds the key.
@@ -55,16 +55,16 @@ pub(crate) struct KeyTurn<T> {
     is_settled: bool,
 }
 
-/// What the caller must do after [`KeyTurn::choose`].
+/// What the caller must do after [`TurnDecision::choose`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chosen {
+pub(crate) enum TurnChoice {
     /// Nothing more: the next task is known, or there is none.
     Known,
-    /// Read the first waiting task of the key and pass it to [`KeyTurn::choose_first`].
+    /// Read the first waiting task of the key and pass it to [`TurnDecision::choose_first`].
     FirstWaiting,
 }
 
-impl<T: Copy + Eq> KeyTurn<T> {
+impl<T: Copy + Eq> TurnDecision<T> {
     /// The turn as it is stored, with the dead letters that notes named since. `holds` says whether
     /// a dead letter holds its key.
     pub(crate) fn new(
@@ -79,29 +79,29 @@ impl<T: Copy + Eq> KeyTurn<T> {
         Self { head, held_by, returned, next: None, head_has_turn: false, is_settled: false }
     }
 
-    /// The tasks whose rows [`KeyTurn::choose`] asks for.
+    /// The tasks whose rows [`TurnDecision::choose`] asks for.
     pub(crate) fn asks_for(&self) -> impl Iterator<Item = T> + use<T> {
         [self.head, self.returned].into_iter().flatten()
     }
 
     /// Chooses the next task as far as these rows allow.
-    pub(crate) fn choose(&mut self, row_of: impl Fn(T) -> Option<TurnRow>) -> Chosen {
+    pub(crate) fn choose(&mut self, row_of: impl Fn(T) -> Option<TurnRow>) -> TurnChoice {
         let head = self.head.and_then(&row_of);
         self.head_has_turn = head.is_some_and(|row| row.has_turn);
         if head.is_some_and(|row| row.has_begun) {
             self.is_settled = true;
-            return Chosen::Known;
+            return TurnChoice::Known;
         }
         if self.held_by.is_some() {
             self.settle_on(None);
-            return Chosen::Known;
+            return TurnChoice::Known;
         }
         let returned = self.returned.filter(|id| row_of(*id).is_some_and(|row| row.is_waiting));
         if returned.is_none() {
-            return Chosen::FirstWaiting;
+            return TurnChoice::FirstWaiting;
         }
         self.settle_on(returned);
-        Chosen::Known
+        TurnChoice::Known
     }
 
     /// Chooses the first waiting task of the key.
@@ -153,12 +153,12 @@ mod tests {
 
     /// Decides a key whose first waiting task is `first`; returns who loses, who wins and the key.
     fn decide(
-        mut key: KeyTurn<u8>,
+        mut key: TurnDecision<u8>,
         rows: &[(u8, TurnRow)],
         first: Option<u8>,
-    ) -> (Option<u8>, Option<u8>, KeyTurn<u8>) {
+    ) -> (Option<u8>, Option<u8>, TurnDecision<u8>) {
         let row_of = |id: u8| rows.iter().find(|(row, _)| *row == id).map(|(_, row)| *row);
-        if key.choose(row_of) == Chosen::FirstWaiting {
+        if key.choose(row_of) == TurnChoice::FirstWaiting {
             key.choose_first(first);
         }
         let (loser, winner) = (key.loser(), key.winner());
@@ -166,8 +166,8 @@ mod tests {
         (loser, winner, key)
     }
 
-    fn key(head: Option<u8>, held_by: Option<u8>, noted: &[u8], holding: &[u8]) -> KeyTurn<u8> {
-        KeyTurn::new(head, held_by, noted.iter().copied(), |letter| holding.contains(&letter))
+    fn key(head: Option<u8>, held_by: Option<u8>, noted: &[u8], holding: &[u8]) -> TurnDecision<u8> {
+        TurnDecision::new(head, held_by, noted.iter().copied(), |letter| holding.contains(&letter))
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_loser_that_was_claimed_meanwhile_keeps_the_turn() {
         let mut key = key(Some(1), None, &[], &[]);
-        assert_eq!(key.choose(|_| Some(WAITING_WITH_TURN)), Chosen::FirstWaiting);
+        assert_eq!(key.choose(|_| Some(WAITING_WITH_TURN)), TurnChoice::FirstWaiting);
         key.choose_first(Some(2));
         assert_eq!(key.loser(), Some(1));
         key.keep();
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_winner_that_is_gone_leaves_the_key_open() {
         let mut key = key(None, None, &[], &[]);
-        assert_eq!(key.choose(|_| None), Chosen::FirstWaiting);
+        assert_eq!(key.choose(|_| None), TurnChoice::FirstWaiting);
         key.choose_first(Some(2));
         key.hand_over(false);
         assert_eq!((key.head, key.is_over()), (None, false));

@@ -13,7 +13,6 @@ mod change;
 mod claim;
 mod cluster;
 mod connection;
-mod database;
 mod dependents;
 mod depth;
 mod extend;
@@ -29,6 +28,7 @@ mod leases;
 mod ledger;
 mod limits;
 mod list;
+mod migrator;
 mod obstacles;
 mod outbox;
 mod overdue;
@@ -68,15 +68,15 @@ use tracing::warn;
 
 pub use cluster::{PostgresClock, Wake, Wakes};
 pub use connection::ConnectError;
-pub use database::Database;
-pub(crate) use fault::spoken;
-pub use inbox::{Enqueued, Judge};
+pub(crate) use fault::describe;
+pub use inbox::{EnqueuedTask, InboxValidator};
+pub use migrator::Migrator;
 pub use standby::ReadStore;
 
 use cluster::{Listener, Notifier};
 use connection::{Address, ExclusiveConnection, SharedConnections};
 use fault::closed;
-use lanes::Lanes;
+use lanes::LaneDirectory;
 use limits::LimitsCache;
 use outbox::Outbox;
 use overdue::LowWatermarks;
@@ -88,7 +88,7 @@ use statements::{OF_QUEUES, OF_TURNS};
 use writer::{TasksInDoubt, WriteQueues, WriterShared};
 
 use crate::migrations::postgres::STEPS;
-use crate::write_queue::{BatchLimit, Bounds, Weight};
+use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -139,8 +139,8 @@ impl Default for Options {
 impl Options {
     /// A call that waits too long is withdrawn by its caller: none is refused because of another's
     /// age.
-    fn bounds(&self) -> Bounds {
-        Bounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: Duration::MAX }
+    fn bounds(&self) -> QueueBounds {
+        QueueBounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: Duration::MAX }
     }
 
     fn batch_limit(&self) -> BatchLimit {
@@ -198,7 +198,7 @@ impl PostgresStore {
         let shared = Arc::new(WriterShared {
             address,
             write_queues: Arc::new(write_queues),
-            lanes: Arc::new(Lanes::new(options.cached_lanes)),
+            lanes: Arc::new(LaneDirectory::new(options.cached_lanes)),
             cursors: Arc::new(ScanCursors::default()),
             low_watermarks: LowWatermarks::new(options.quick_look),
             notifier: Notifier::default(),
@@ -246,7 +246,7 @@ impl PostgresStore {
         &self.shared.writers
     }
 
-    fn lanes(&self) -> &Lanes {
+    fn lanes(&self) -> &LaneDirectory {
         &self.shared.writers.lanes
     }
 

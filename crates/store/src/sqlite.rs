@@ -67,9 +67,9 @@ use rusqlite::Connection;
 use tokio::sync::Notify;
 use tracing::warn;
 
-use crate::migrations::{MigrationError, Standing, sqlite as migrations};
+use crate::migrations::{MigrationError, SchemaStatus, sqlite as migrations};
 use connection::{OLDEST_SQLITE, open_writer};
-use damage::Damage;
+use damage::DamageMonitor;
 use directory::Directory;
 use fault::{Fault, closed};
 use fullness::Fullness;
@@ -82,7 +82,7 @@ pub(crate) use statements::Sql;
 use writer::WriterHandle;
 
 use crate::limit_watch::LimitWatch;
-use crate::write_queue::{BatchLimit, Bounds, Weight};
+use crate::write_queue::{BatchLimit, QueueBounds, Weight};
 
 /// How a store is opened.
 #[derive(Clone, Debug)]
@@ -134,8 +134,8 @@ impl Default for Options {
 }
 
 impl Options {
-    fn writer_bounds(&self) -> Bounds {
-        Bounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: self.queue_age }
+    fn writer_bounds(&self) -> QueueBounds {
+        QueueBounds { jobs: self.queue_jobs, rows: self.queue_rows, bytes: self.queue_bytes, age: self.queue_age }
     }
 
     fn batch_limit(&self) -> BatchLimit {
@@ -143,8 +143,8 @@ impl Options {
     }
 
     /// Reads weigh nothing while they wait.
-    fn reader_bounds(&self) -> Bounds {
-        Bounds { rows: usize::MAX, bytes: usize::MAX, ..self.writer_bounds() }
+    fn reader_bounds(&self) -> QueueBounds {
+        QueueBounds { rows: usize::MAX, bytes: usize::MAX, ..self.writer_bounds() }
     }
 }
 
@@ -199,7 +199,7 @@ pub struct SqliteStore {
 struct Shared {
     writer: WriterHandle,
     readers: Readers,
-    damage: Arc<Damage>,
+    damage: Arc<DamageMonitor>,
     fullness: Arc<Fullness>,
     limit_watch: Arc<LimitWatch>,
     /// Told when something is left to the resolver.
@@ -225,12 +225,12 @@ impl SqliteStore {
         node: NodeId,
         options: Options,
     ) -> Result<Self, OpenError> {
-        let Database { directory, mut connection } = Database::open(directory.as_ref(), &options)?;
+        let Migrator { directory, mut connection } = Migrator::open(directory.as_ref(), &options)?;
         let path = directory.path().to_owned();
         migrations::up(&mut connection, clock.now())
             .map_err(|reason| OpenError::Schema { path: path.clone(), reason })?;
         let fault = |reason: String| OpenError::Database { path: path.clone(), reason };
-        let damage = Damage::new(directory.database(), options.clone());
+        let damage = DamageMonitor::new(directory.database(), options.clone());
         registry::forget_the_past(&mut Session::new(&connection, &damage, Arc::clone(&clock), node, 1))
             .map_err(|reason| fault(reason.to_store_error().to_string()))?;
         directory.sync().map_err(|reason| fault(reason.to_string()))?;
@@ -332,12 +332,12 @@ impl Drop for Shared {
 }
 
 /// A database that is open for migrations only, with its directory locked.
-pub struct Database {
+pub struct Migrator {
     directory: Directory,
     connection: Connection,
 }
 
-impl Database {
+impl Migrator {
     /// Opens the database in `directory`, and makes both if they are missing, without looking at
     /// the schema.
     pub fn open(directory: &Path, options: &Options) -> Result<Self, OpenError> {
@@ -367,7 +367,7 @@ impl Database {
     }
 
     /// Every migration, and when it was applied.
-    pub fn status(&self) -> Result<Standing, MigrationError> {
+    pub fn status(&self) -> Result<SchemaStatus, MigrationError> {
         migrations::status(&self.connection)
     }
 }

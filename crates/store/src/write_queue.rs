@@ -16,7 +16,7 @@ use punctual_core::store::StoreError;
 
 /// How much may wait in one queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
+pub(crate) struct QueueBounds {
     pub jobs: usize,
     pub rows: usize,
     pub bytes: usize,
@@ -86,7 +86,13 @@ pub(crate) struct WriteQueue<J> {
 
 impl<J> WriteQueue<J> {
     /// Puts a job in, or refuses it. Returns the number to withdraw it by.
-    pub(crate) fn put(&mut self, job: J, weight: Weight, bounds: &Bounds, now: Instant) -> Result<u64, StoreError> {
+    pub(crate) fn put(
+        &mut self,
+        job: J,
+        weight: Weight,
+        bounds: &QueueBounds,
+        now: Instant,
+    ) -> Result<u64, StoreError> {
         self.admit(weight, bounds, now)?;
         Ok(self.push(Size::of(weight), job, weight, now))
     }
@@ -96,7 +102,7 @@ impl<J> WriteQueue<J> {
     pub(crate) fn put_parts(
         &mut self,
         parts: Vec<(Weight, J)>,
-        bounds: &Bounds,
+        bounds: &QueueBounds,
         now: Instant,
     ) -> Result<(), StoreError> {
         let rows = parts.iter().map(|(weight, _)| weight.rows).fold(0, usize::saturating_add);
@@ -144,7 +150,7 @@ impl<J> WriteQueue<J> {
     }
 
     /// Fails if too much would wait, or if the oldest job has waited too long.
-    fn admit(&self, weight: Weight, bounds: &Bounds, now: Instant) -> Result<(), StoreError> {
+    fn admit(&self, weight: Weight, bounds: &QueueBounds, now: Instant) -> Result<(), StoreError> {
         let fronts = Size::ALL.iter().filter_map(|size| self.front(*size));
         let Some(oldest) = fronts.map(|queued| queued.since).min() else { return Ok(()) };
         let is_full = self.len() >= bounds.jobs

@@ -133,7 +133,7 @@ mod postgres {
     #[async_trait]
     impl StoreFactory for OnServer {
         async fn open(&self, clock: Arc<ManualClock>, node: NodeId) -> Arc<dyn Database> {
-            let database = punctual_store::postgres::Database::connect(&self.url).await.expect("the server answers");
+            let database = punctual_store::postgres::Migrator::connect(&self.url).await.expect("the server answers");
             database.up(clock.now()).await.expect("the schema is made");
             // What another store writes is found at once, however slow the machine is.
             let options = Options { quick_look: std::time::Duration::from_hours(1), ..Options::default() };

@@ -6,7 +6,7 @@ use std::io::Write;
 use anyhow::ensure;
 use clap::{Args, Subcommand};
 use punctual_core::clock::{Clock, SystemClock};
-use punctual_store::migrations::{Standing, numbers};
+use punctual_store::migrations::{SchemaStatus, numbers};
 use punctual_store::{postgres, sqlite};
 
 use super::flags::OfStore;
@@ -39,8 +39,8 @@ enum Direction {
 
 /// The database of a store, open for migrations.
 enum MigratedDatabase {
-    Sqlite(sqlite::Database),
-    Postgres(postgres::Database),
+    Sqlite(sqlite::Migrator),
+    Postgres(postgres::Migrator),
 }
 
 impl MigratedDatabase {
@@ -48,11 +48,11 @@ impl MigratedDatabase {
     async fn open(flags: &OfStore, create: bool) -> anyhow::Result<Self> {
         let (_, config) = flags.0.load()?;
         match &config.store {
-            StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Database::connect(url.expose()).await?)),
+            StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Migrator::connect(url.expose()).await?)),
             StoreChoice::Sqlite => {
                 let exists = create || config.data.is_dir();
                 ensure!(exists, "there is no data directory {}", config.data.display());
-                Ok(Self::Sqlite(sqlite::Database::open(&config.data, &sqlite::Options::default())?))
+                Ok(Self::Sqlite(sqlite::Migrator::open(&config.data, &sqlite::Options::default())?))
             }
         }
     }
@@ -71,7 +71,7 @@ impl MigratedDatabase {
         }
     }
 
-    async fn status(&self) -> anyhow::Result<Standing> {
+    async fn status(&self) -> anyhow::Result<SchemaStatus> {
         match self {
             Self::Sqlite(database) => Ok(database.status()?),
             Self::Postgres(database) => Ok(database.status().await?),

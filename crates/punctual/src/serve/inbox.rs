@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use punctual_api::metrics::Metrics;
 use punctual_core::ids::NodeId;
-use punctual_store::postgres::{Enqueued, PostgresStore};
+use punctual_store::postgres::{EnqueuedTask, PostgresStore};
 use punctual_submission::{SubmissionRules, TaskFactory};
 use tokio_util::sync::CancellationToken;
 
@@ -20,8 +20,8 @@ pub async fn receive(
 ) {
     let payload_bytes = rules.payload_bytes;
     let factory = TaskFactory::new(rules, node);
-    let validate = move |enqueued: &Enqueued| {
-        let Enqueued { id, tenant, created_at, submission, .. } = enqueued;
+    let validate = move |enqueued: &EnqueuedTask| {
+        let EnqueuedTask { id, tenant, created_at, submission, .. } = enqueued;
         let task = factory.of_enqueued(tenant, *id, *created_at, submission);
         metrics.enqueued(task.is_ok());
         task

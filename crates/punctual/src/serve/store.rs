@@ -43,14 +43,14 @@ pub async fn open(config: &Config, node: NodeId) -> anyhow::Result<Opened> {
 }
 
 async fn open_postgres(config: &Config, url: &SecretUrl, node: NodeId) -> anyhow::Result<Opened> {
-    let database = postgres::Database::connect(url.expose()).await?;
+    let database = postgres::Migrator::connect(url.expose()).await?;
     let postgres_clock = Arc::new(PostgresClock::connect(url.expose()).await?);
     let clock: Arc<dyn Clock> = Arc::clone(&postgres_clock) as _;
     let applied = database.up(clock.now()).await.context("the schema could not be brought up to date")?;
     if !applied.is_empty() {
         tracing::info!(?applied, "the schema was brought up to date");
     }
-    let standby = |url: &SecretUrl| ReadStore { url: url.expose().to_owned(), most_lag: config.read_store_lag };
+    let standby = |url: &SecretUrl| ReadStore { url: url.expose().to_owned(), max_lag: config.read_store_lag };
     let options =
         postgres::Options { read_store: config.read_store.as_ref().map(standby), ..postgres::Options::default() };
     let store = PostgresStore::connect(url.expose(), Arc::clone(&clock), node, options).await?;

@@ -3,7 +3,7 @@
 //! Nodes that migrate at once take turns by an advisory lock. A step is done in one
 //! transaction, unless its first line says `-- no-transaction`: then each of its statements
 //! is by itself, as concurrent indexes want it, and can be made again when it was broken
-//! off. `punctual migrate` and `serve` call these through [`crate::postgres::Database`].
+//! off. `punctual migrate` and `serve` call these through [`crate::postgres::Migrator`].
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
 use super::runner::{self, AppliedMigration, Schema};
-use super::{Migration, MigrationError, Standing, migrations};
+use super::{Migration, MigrationError, SchemaStatus, migrations};
 
 /// The migrations that this binary knows, in order.
 pub const STEPS: &[Migration] = migrations! {
@@ -36,16 +36,16 @@ pub const STEPS: &[Migration] = migrations! {
 pub(crate) const LOCK: i64 = i64::from_be_bytes(*b"punctual");
 
 /// How long to wait between two attempts to be the one who migrates.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whoever wants a table waits behind a step that waits for its lock: so it waits shortly, lets
 /// them pass, and tries again. (A concurrent step holds nobody up, and may wait for the oldest
 /// transaction to end.)
 const SHORT_WAITS: &str = "SET LOCAL lock_timeout = '500ms'";
 /// How long others have in between.
-const PAUSE: Duration = Duration::from_secs(1);
+const STEP_RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// For how long a step is tried.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const STEP_PATIENCE: Duration = Duration::from_mins(1);
 
 /// How a step begins that cannot be done in a transaction.
 const NO_TRANSACTION: &str = "-- no-transaction";
@@ -77,7 +77,7 @@ pub(crate) async fn down(client: &Client, to: u32, patience: Duration) -> Result
 }
 
 /// Every migration that this binary knows, and when it was applied.
-pub(crate) async fn status(client: &Client) -> Result<Standing, MigrationError> {
+pub(crate) async fn status(client: &Client) -> Result<SchemaStatus, MigrationError> {
     runner::standing(records(client).await?, STEPS)
 }
 
@@ -126,7 +126,7 @@ async fn locked<T>(
     // Who waited for the lock inside the server would have a snapshot, and a concurrent index waits
     // for all of those.
     while !ask(client, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(LOCK_RETRY_INTERVAL).await;
     }
     let done = work.await;
     let unlocked = client.execute("SELECT pg_advisory_unlock($1)", &[&LOCK]).await.map_err(fault);
@@ -183,7 +183,7 @@ async fn run(
         if begun.elapsed() >= patience {
             return Err(MigrationError::Locked { version, name });
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(STEP_RETRY_INTERVAL).await;
     }
 }
 
@@ -220,7 +220,7 @@ fn unread(error: &Error) -> MigrationError {
 
 /// What went wrong in `doing` something, for which `right` is needed.
 fn denied(doing: &str, right: &'static str, error: &Error) -> MigrationError {
-    let reason = crate::postgres::spoken(error);
+    let reason = crate::postgres::describe(error);
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         MigrationError::Denied { doing: doing.to_owned(), right, reason }
     } else {
@@ -230,5 +230,5 @@ fn denied(doing: &str, right: &'static str, error: &Error) -> MigrationError {
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn fault(error: Error) -> MigrationError {
-    MigrationError::Postgres(crate::postgres::spoken(&error))
+    MigrationError::Postgres(crate::postgres::describe(&error))
 }

@@ -6,7 +6,7 @@
 
 use punctual_core::time::Timestamp;
 
-use super::{Migration, MigrationError, Standing, Status};
+use super::{Migration, MigrationError, MigrationStatus, SchemaStatus};
 
 /// A migration that was applied, as the database has it.
 pub(super) struct AppliedMigration {
@@ -59,14 +59,14 @@ pub(super) async fn down(schema: &mut impl Schema, known: &[Migration], to: u32)
 }
 
 /// Every known migration and when it was applied. The database may be newer than this binary.
-pub(super) fn standing(records: Vec<AppliedMigration>, known: &[Migration]) -> Result<Standing, MigrationError> {
+pub(super) fn standing(records: Vec<AppliedMigration>, known: &[Migration]) -> Result<SchemaStatus, MigrationError> {
     let version = last_version(&records);
     let mut instants = instants(records, known)?.into_iter();
     let status = |migration: &Migration| {
         let Migration { version, name, .. } = *migration;
-        Status { version, name, applied_at: instants.next() }
+        MigrationStatus { version, name, applied_at: instants.next() }
     };
-    Ok(Standing { steps: known.iter().map(status).collect(), version })
+    Ok(SchemaStatus { steps: known.iter().map(status).collect(), version })
 }
 
 /// How many of the known migrations are applied; fails if a newer binary has applied others.

@@ -9,7 +9,7 @@ use punctual_core::time::Timestamp;
 use rusqlite::{Connection, Params, TransactionBehavior};
 
 use super::runner::{self, AppliedMigration, Schema};
-use super::{Migration, MigrationError, Standing, migrations};
+use super::{Migration, MigrationError, SchemaStatus, migrations};
 
 /// The migrations that this binary knows, in order.
 pub const STEPS: &[Migration] = migrations! {
@@ -39,7 +39,7 @@ pub fn down(connection: &mut Connection, to: u32) -> Result<Vec<u32>, MigrationE
 }
 
 /// Every migration that this binary knows, and when it was applied.
-pub fn status(connection: &Connection) -> Result<Standing, MigrationError> {
+pub fn status(connection: &Connection) -> Result<SchemaStatus, MigrationError> {
     runner::standing(records(connection)?, STEPS)
 }
 

@@ -27,14 +27,14 @@ pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> 
 }
 
 /// The changes of a call that holds a lease.
-pub(crate) struct Led {
+pub(crate) struct LeaderChanges {
     pub lease: Lease,
     pub changes: Vec<(TaskId, Change)>,
 }
 
 /// Applies the changes of one call. None: another node has held its lease since.
-pub(crate) async fn apply_as(writer: &mut Writer, calls: &[Led]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
-    let [Led { lease, changes }] = calls else { return Ok(Vec::new()) };
+pub(crate) async fn apply_as(writer: &mut Writer, calls: &[LeaderChanges]) -> Result<Vec<Option<Vec<Applied>>>, Fault> {
+    let [LeaderChanges { lease, changes }] = calls else { return Ok(Vec::new()) };
     let lanes = new_lanes(writer, changes).await?;
     if !leases::begin_as(&writer.session, lease).await? {
         writer.session.run("ROLLBACK").await?;
@@ -231,7 +231,7 @@ async fn answer(
         // A claim may have skipped rows that were locked here and not changed.
         writer.shared.cursors.doubt(stood.values().map(|stood| stood.lane));
     }
-    writer.shared.notifier.tell(&waiting, writer.now());
+    writer.shared.notifier.note_waiting(&waiting, writer.now());
     let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let answer = |(place, changed): (usize, Option<ChangedRow>)| match changed {
         None => Ok(Applied::Lost),

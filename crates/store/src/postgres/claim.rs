@@ -24,13 +24,13 @@ use super::connection::Session;
 use super::fault::Fault;
 use super::held_rows::HeldRow;
 use super::limits::Allowances;
-use super::pick::{DueRow, Need, Picked, Picker, SMALL_BYTES};
+use super::pick::{DueRow, Need, PickedRow, Picker, SMALL_BYTES};
 use super::scan_cursors::{LaneRange, Place};
 use super::statements::Sql;
 use super::terms::Terms;
 use super::writer::{Counts, Writer};
 use super::{held_rows, limits, quarantine, row, terms};
-use crate::claims::{self, advance, made};
+use crate::claims::{self, expect_change, update_task};
 use crate::effects::{Effects, LaneInstant};
 
 /// Makes claims, one after the other.
@@ -94,7 +94,7 @@ pub(crate) async fn claim(writer: &mut Writer, claims: &[Claim]) -> Result<Vec<C
         writer.shared.cursors.taken(range, picker.streams.get(&range).and_then(|stream| stream.used));
     }
     // The new owner may have skipped rows that were locked here in vain.
-    writer.shared.notifier.tell(&picker.left(), now);
+    writer.shared.notifier.note_waiting(&picker.left(), now);
     quarantine::put_away(writer, &picker.unreadable).await?;
     Ok(answer(claims, picker, written, lost))
 }
@@ -170,10 +170,11 @@ async fn write(
     let taken = changes(&picker.taken, |picked, task| {
         // A task that is due a little later is taken at its due instant.
         let by = By { now: now.max(task.due_at), ..by[picked.claim].clone() };
-        let event = claims::claimed(&claims[picked.claim].claimant, node, by.now, task.body.timeout_millis);
-        made(&task.position, event, &by)
+        let event = claims::claim_event(&claims[picked.claim].claimant, node, by.now, task.body.timeout_millis);
+        expect_change(&task.position, event, &by)
     });
-    let expired = changes(&picker.expired, |picked, task| made(&task.position, Event::Expire, &by[picked.claim]));
+    let expired =
+        changes(&picker.expired, |picked, task| expect_change(&task.position, Event::Expire, &by[picked.claim]));
     let mut gone: Vec<RowChange<'_>> =
         expired.iter().map(|(id, change)| RowChange { id: *id, change, lane: None }).collect();
     gone.sort_unstable_by_key(|wanted| wanted.id);
@@ -215,7 +216,7 @@ async fn write(
     counted?;
     let noted = noted?;
     committed?;
-    writer.shared.outbox.tell(noted);
+    writer.shared.outbox.wake_resolver(noted);
     if written != taken.len() as u64 || finished.len() != gone.len() {
         return Err(Fault::Corrupt("a task that was locked for a claim has changed meanwhile".to_owned()));
     }
@@ -231,13 +232,13 @@ async fn write(
             };
             task.body.payload = payload;
         }
-        advance(&mut task, change);
+        update_task(&mut task, change);
         tasks.push(Some(task));
     }
     Ok(WrittenClaims { tasks, next_due })
 }
 
-fn changes(picked: &[Picked], change: impl Fn(&Picked, &Task) -> Change) -> Vec<(TaskId, Change)> {
+fn changes(picked: &[PickedRow], change: impl Fn(&PickedRow, &Task) -> Change) -> Vec<(TaskId, Change)> {
     let read = picked.iter().filter_map(|picked| picked.due.task.as_ref().ok().map(|task| (picked, task)));
     read.map(|(picked, task)| (task.id, change(picked, task))).collect()
 }

@@ -29,13 +29,13 @@ impl Fault {
     }
 
     /// Whether the same transaction may succeed at once: others were in its way.
-    pub(crate) fn is_clash(&self) -> bool {
+    pub(crate) fn is_conflict(&self) -> bool {
         let clashes = [SqlState::T_R_SERIALIZATION_FAILURE, SqlState::T_R_DEADLOCK_DETECTED];
         matches!(self, Fault::Vanished(_)) || self.code().is_some_and(|code| clashes.contains(code))
     }
 
     /// Whether a row was there already.
-    pub(crate) fn is_twice(&self) -> bool {
+    pub(crate) fn is_unique_violation(&self) -> bool {
         self.code() == Some(&SqlState::UNIQUE_VIOLATION)
     }
 
@@ -65,11 +65,11 @@ impl Fault {
     pub(crate) fn to_store_error(&self) -> StoreError {
         match self {
             Fault::Postgres(error) => match error.code() {
-                Some(code) if *code == SqlState::DISK_FULL => StoreError::Full(spoken(error)),
+                Some(code) if *code == SqlState::DISK_FULL => StoreError::Full(describe(error)),
                 Some(code) if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) => {
-                    StoreError::Corrupt(spoken(error))
+                    StoreError::Corrupt(describe(error))
                 }
-                _ => StoreError::Unavailable(spoken(error)),
+                _ => StoreError::Unavailable(describe(error)),
             },
             Fault::Silent => StoreError::Unavailable("PostgreSQL does not answer".to_owned()),
             Fault::NoConnection(why) => why.clone(),
@@ -97,7 +97,7 @@ fn is_connection(code: &SqlState) -> bool {
 }
 
 /// What PostgreSQL says, with its reason: the error by itself only says where it happened.
-pub(crate) fn spoken(error: &tokio_postgres::Error) -> String {
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     if let Some(said) = error.as_db_error() {
         return format!("{} ({})", said.message(), said.code().code());
     }

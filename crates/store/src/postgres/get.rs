@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::connection::Session;
 use super::fault::Fault;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::row;
 use super::statements::Sql;
 use crate::columns::Unreadable;
@@ -37,7 +37,7 @@ pub(crate) struct Got {
 
 /// Reads tasks of one tenant. An unreadable row fails the call if its owner asked for it alone.
 /// Otherwise it is left out, so that the other tasks are answered.
-pub(crate) async fn get(session: &Session, lanes: &Lanes, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
+pub(crate) async fn get(session: &Session, lanes: &LaneDirectory, tenant: &str, ids: &[TaskId]) -> Result<Got, Fault> {
     let found = by_ids(session, lanes, ids).await?;
     if let [id] = ids {
         match found.get(id) {
@@ -58,7 +58,7 @@ fn is_of(lane: Option<&Arc<Lane>>, tenant: &str) -> bool {
 }
 
 /// Fails if the task is in quarantine and belongs to the tenant that asks.
-async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId) -> Result<(), Fault> {
+async fn quarantined(session: &Session, lanes: &LaneDirectory, tenant: &str, id: TaskId) -> Result<(), Fault> {
     let rows = session.query(Sql::QuarantineGet, &[&id.uuid()]).await?;
     let Some(row) = rows.first() else { return Ok(()) };
     let lane = lanes.get_one(session, row.get(0)).await?;
@@ -72,7 +72,7 @@ async fn quarantined(session: &Session, lanes: &Lanes, tenant: &str, id: TaskId)
 /// two tables.
 pub(crate) async fn by_ids(
     session: &Session,
-    lanes: &Lanes,
+    lanes: &LaneDirectory,
     ids: &[TaskId],
 ) -> Result<HashMap<TaskId, FoundTask>, Fault> {
     let mut wanted: Vec<Uuid> = ids.iter().map(|id| id.uuid()).collect();
@@ -83,7 +83,11 @@ pub(crate) async fn by_ids(
 }
 
 /// The tasks of rows.
-pub(crate) async fn read(session: &Session, lanes: &Lanes, rows: &[Row]) -> Result<HashMap<TaskId, FoundTask>, Fault> {
+pub(crate) async fn read(
+    session: &Session,
+    lanes: &LaneDirectory,
+    rows: &[Row],
+) -> Result<HashMap<TaskId, FoundTask>, Fault> {
     let lanes = lanes.get(session, rows.iter().map(|row| row.get(row::LANE))).await?;
     let mut found: HashMap<TaskId, FoundTask> = HashMap::with_capacity(rows.len());
     for row in rows {

@@ -2,15 +2,15 @@
 //! transaction of its submitter's own, and the nodes take it from there.
 //!
 //! `serve` runs [`PostgresStore::receive`] on every node that schedules or serves, and gives it
-//! the judge: the rules are those of every other submission, and not known here. It has a
+//! the validate: the rules are those of every other submission, and not known here. It has a
 //! connection of its own, on which it also hears of transactions that were committed. Rows are
 //! locked, made tasks and taken out of the inbox in one transaction (`batch`), so that a node
 //! may die between any two lines; what a notification did not tell of is found by looking
-//! (`turns`). A row that cannot become a task is put aside with the reason, and never holds up
+//! (`pacing`). A row that cannot become a task is put aside with the reason, and never holds up
 //! others.
 
 mod batch;
-mod turns;
+mod pacing;
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -33,17 +33,17 @@ use super::writer::Writer;
 use super::{PostgresStore, slots};
 use crate::tally::TransactionTally;
 use batch::Batches;
-use turns::{Turns, WATCH};
+use pacing::{InboxPacing, WATCH_DURATION};
 
 /// The channel on which `punctual.enqueue` tells of its transaction.
 const CHANNEL: &str = "punctual_inbox";
 
 /// Transactions that were told of and not looked for yet; further ones are found by looking.
-const MOST_TOLD: usize = 1_024;
+const PENDING_TRANSACTIONS_MAX: usize = 1_024;
 
 /// The connections of a node that have a slot of their own for their counts, this one the last of
 /// them.
-const MOST_SLOTS: usize = 64;
+const SLOTS_MAX: usize = 64;
 
 /// How long to wait at the most before the next attempt to connect: at first, and after many
 /// failures.
@@ -51,7 +51,7 @@ const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::fro
 
 /// A submission as it lies in the inbox.
 #[derive(Clone, Debug)]
-pub struct Enqueued {
+pub struct EnqueuedTask {
     /// What its submitter knows the task by.
     pub id: TaskId,
     /// Whose it is.
@@ -63,17 +63,17 @@ pub struct Enqueued {
 }
 
 /// Makes a task of a submission, or says why not.
-pub type Judge = Arc<dyn Fn(&Enqueued) -> Result<NewTask, String> + Send + Sync>;
+pub type InboxValidator = Arc<dyn Fn(&EnqueuedTask) -> Result<NewTask, String> + Send + Sync>;
 
 impl PostgresStore {
     /// Takes what is in the inbox until told to stop, and has submitters held to payloads of so
     /// many bytes.
-    pub async fn receive(&self, judge: Judge, payload_bytes: usize, stop: impl Future<Output = ()>) {
+    pub async fn receive(&self, validate: InboxValidator, payload_bytes: usize, stop: impl Future<Output = ()>) {
         let mut stop = pin!(stop);
         let (mut backoff, mut is_away) = (BACKOFF.0, false);
         loop {
             let begun = Instant::now();
-            let Err(fault) = self.tend(&judge, payload_bytes, &mut is_away, stop.as_mut()).await else { return };
+            let Err(fault) = self.tend(&validate, payload_bytes, &mut is_away, stop.as_mut()).await else { return };
             if begun.elapsed() > BACKOFF.1 {
                 backoff = BACKOFF.0;
             }
@@ -104,12 +104,12 @@ impl PostgresStore {
     /// it `is_away`, that is told, and over.
     async fn tend(
         &self,
-        judge: &Judge,
+        validate: &InboxValidator,
         payload_bytes: usize,
         is_away: &mut bool,
         mut stop: Pin<&mut impl Future<Output = ()>>,
     ) -> Result<(), Fault> {
-        let (tell, told) = mpsc::channel(MOST_TOLD);
+        let (tell, told) = mpsc::channel(PENDING_TRANSACTIONS_MAX);
         let hear = move |message| {
             if let AsyncMessage::Notification(notification) = message
                 && let Ok(transaction) = notification.payload().parse::<i64>()
@@ -122,28 +122,28 @@ impl PostgresStore {
         let session = Session::open_listening(&shared.address, OF_INBOX, hear).await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         session.execute(Sql::InboxLimit, &[&i32::try_from(payload_bytes).unwrap_or(i32::MAX)]).await?;
-        let slot = slots(shared.node, MOST_SLOTS).last().unwrap_or_default();
+        let slot = slots(shared.node, SLOTS_MAX).last().unwrap_or_default();
         let writer =
             Writer { shared, session, tally: TransactionTally::default(), notes: OutboxNotes::default(), slot };
         let (connections, listener) = (Arc::clone(&self.shared.leases), Arc::clone(&self.shared.listener));
-        let mut batches = Batches { writer, connections, listener, judge };
-        let mut turns = Turns::new(told);
-        let watch = i64::try_from(WATCH.as_millis()).unwrap_or_default();
+        let mut batches = Batches { writer, connections, listener, validate };
+        let mut pacing = InboxPacing::new(told);
+        let watch = i64::try_from(WATCH_DURATION.as_millis()).unwrap_or_default();
         loop {
             let which = tokio::select! {
                 biased;
                 () = stop.as_mut() => return Ok(()),
-                which = turns.next() => which?,
+                which = pacing.next() => which?,
             };
             let begun = Instant::now();
             let found = batches.take(which).await?;
             if std::mem::take(is_away) {
                 info!("what was submitted by SQL is taken again");
             }
-            turns.taken(which, found, begun.elapsed());
-            if turns.wants_to_watch() {
+            pacing.taken(which, found, begun.elapsed());
+            if pacing.wants_to_watch() {
                 batches.writer.session.execute(Sql::InboxWatch, &[&watch]).await?;
-                turns.watches();
+                pacing.watches();
             }
         }
     }

@@ -36,7 +36,7 @@ pub(crate) async fn insert(
 ) -> Result<Vec<Inserted>, Fault> {
     let lanes = lanes(writer, tasks).await?;
     let WrittenBatch { verdicts, waits, passed } = match write(writer, tasks, &lanes, put_off, false).await {
-        Err(fault) if fault.is_twice() => {
+        Err(fault) if fault.is_unique_violation() => {
             writer.forget();
             writer.session.run("ROLLBACK").await?;
             write(writer, tasks, &lanes, put_off, true).await?
@@ -49,7 +49,7 @@ pub(crate) async fn insert(
     let waiting: Vec<(i64, i64)> = waiting.chain(passed).collect();
     writer.shared.cursors.put(waiting.iter().copied());
     writer.shared.low_watermarks.wrote(new().filter_map(|((_, task), _)| task.expires_at), []);
-    writer.shared.notifier.tell(&waiting, writer.now());
+    writer.shared.notifier.note_waiting(&waiting, writer.now());
     answer(writer, tasks, lanes, verdicts, &waits).await
 }
 
@@ -136,7 +136,7 @@ async fn write(
     if rows.len() > 1 {
         session.run("COMMIT").await?;
     }
-    writer.shared.outbox.tell(noted);
+    writer.shared.outbox.wake_resolver(noted);
     Ok(WrittenBatch { verdicts, waits: Vec::new(), passed: Vec::new() })
 }
 
@@ -178,12 +178,12 @@ pub(crate) async fn write_new(writer: &mut Writer, tasks: &[NewTask], lanes: &[A
 }
 
 /// Notifies dispatchers of tasks that were inserted so, after the commit.
-pub(crate) fn tell_of_new(writer: &Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
+pub(crate) fn announce_new(writer: &Writer, tasks: &[NewTask], lanes: &[Arc<Lane>]) {
     let waiting = lanes.iter().zip(tasks).map(|(lane, task)| (lane.id.number(), task.due_at.as_millis()));
     let waiting: Vec<(i64, i64)> = waiting.collect();
     writer.shared.cursors.put(waiting.iter().copied());
     writer.shared.low_watermarks.wrote(tasks.iter().filter_map(|task| task.expires_at), []);
-    writer.shared.notifier.tell(&waiting, writer.now());
+    writer.shared.notifier.note_waiting(&waiting, writer.now());
 }
 
 async fn write_all(session: &Session, rows: &[NewRows<'_>]) -> Result<(), Fault> {

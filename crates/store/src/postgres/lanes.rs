@@ -17,11 +17,11 @@ use super::statements::Sql;
 use crate::lane_cache::{LaneCache, route_of, target_column};
 
 /// The lanes that this process has met (see the module).
-pub(crate) struct Lanes {
+pub(crate) struct LaneDirectory {
     known: RwLock<LaneCache>,
 }
 
-impl Lanes {
+impl LaneDirectory {
     /// Remembers about so many lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: RwLock::new(LaneCache::new(capacity)) }

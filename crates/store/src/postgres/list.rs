@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::connection::Session;
 use super::fault::Fault;
 use super::get;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::statements::Sql;
 use crate::listing::{self, ListedTables};
 
@@ -48,7 +48,7 @@ struct ListRow {
 /// Lists at most `limit` tasks strictly after the cursor.
 pub(crate) async fn list(
     session: &Session,
-    lanes: &Lanes,
+    lanes: &LaneDirectory,
     filter: &Filter,
     after: Option<Cursor>,
     limit: usize,
@@ -110,7 +110,7 @@ async fn candidates(session: &Session, filter: &Filter, from: Cursor, most: usiz
 /// Adds the candidates that match. True: the page is at its end.
 async fn take_in(
     session: &Session,
-    lanes: &Lanes,
+    lanes: &LaneDirectory,
     filter: &Filter,
     candidates: &[ListRow],
     limit: usize,

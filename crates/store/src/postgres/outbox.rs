@@ -116,7 +116,7 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     /// Notes were committed.
-    pub(crate) fn tell(&self, noted: FirstNotes) {
+    pub(crate) fn wake_resolver(&self, noted: FirstNotes) {
         let turn = noted.turn.inspect(|seq| self.turns.note(*seq));
         let parent = noted.parent.inspect(|seq| self.parents.note(*seq));
         if turn.or(parent).is_some() {

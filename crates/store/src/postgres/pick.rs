@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::limits::Allowances;
 use super::scan_cursors::{LaneRange, Place};
 use super::tid::Tid;
-use crate::claims::{self, MOST_EXPIRED};
+use crate::claims::{self, EXPIRED_MAX};
 use crate::columns::Unreadable;
 
 /// How many rows are read at once behind expired ones.
@@ -66,7 +66,7 @@ pub(crate) struct LaneRows {
 
 /// A row and the claim that it was picked for.
 #[derive(Debug)]
-pub(crate) struct Picked {
+pub(crate) struct PickedRow {
     pub claim: usize,
     pub due: DueRow,
 }
@@ -77,8 +77,8 @@ pub(crate) struct Picker<'a> {
     now: Timestamp,
     pub streams: HashMap<LaneRange, LaneRows>,
     at: PickCursor,
-    pub taken: Vec<Picked>,
-    pub expired: Vec<Picked>,
+    pub taken: Vec<PickedRow>,
+    pub expired: Vec<PickedRow>,
     /// Unreadable rows, each with its column at fault.
     pub unreadable: Vec<(Uuid, &'static str)>,
     /// The lanes that each claim visited.
@@ -197,7 +197,7 @@ impl<'a> Picker<'a> {
                 if room > 0 && self.visited[self.at.claim].last() != Some(&range) {
                     self.visited[self.at.claim].push(range);
                 }
-                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= MOST_EXPIRED;
+                let is_full = self.at.bytes >= limits::CLAIM_PAYLOAD || self.at.expired >= EXPIRED_MAX;
                 let stream = self.streams.entry(range).or_default();
                 if room == 0 || is_full || (stream.rows.is_empty() && stream.is_at_end) {
                     self.at.lane += 1;
@@ -241,14 +241,14 @@ impl<'a> Picker<'a> {
             Err(Unreadable(column)) => self.unreadable.push((due.id, column)),
             Ok(task) if task.has_expired(self.now.max(task.due_at)) => {
                 self.at.expired += 1;
-                self.expired.push(Picked { claim, due });
+                self.expired.push(PickedRow { claim, due });
             }
             Ok(_) => {
                 self.at.bytes += usize::try_from(due.bytes).unwrap_or_default();
                 self.at.given += 1;
                 self.at.from_lane += 1;
                 self.allowances.take(due.lane);
-                self.taken.push(Picked { claim, due });
+                self.taken.push(PickedRow { claim, due });
             }
         }
     }
@@ -256,5 +256,5 @@ impl<'a> Picker<'a> {
 
 /// The range of a lane that a claim reads.
 fn range(claim: &Claim, lane: LaneId) -> LaneRange {
-    LaneRange { lane: lane.number(), from: claims::bound(&claim.claimant) }
+    LaneRange { lane: lane.number(), from: claims::due_from(&claim.claimant) }
 }

@@ -18,7 +18,7 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 
-use super::apply::Led;
+use super::apply::LeaderChanges;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};
 use super::connection::Session;
 use super::queues::QueueWrite;
@@ -68,7 +68,7 @@ impl Store for PostgresStore {
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let weight = weight_of(&changes);
-        let call = Led { lease: lease.clone(), changes };
+        let call = LeaderChanges { lease: lease.clone(), changes };
         let mut answers = self.write_queues().call(|verbs| &mut verbs.apply_as, vec![call], weight).await?;
         Ok(answers.pop().flatten())
     }

@@ -9,7 +9,7 @@ use punctual_core::time::Timestamp;
 
 use super::connection::Session;
 use super::fault::Fault;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::statements::Sql;
 use super::writer::WriterShared;
 
@@ -47,7 +47,7 @@ pub(crate) async fn heads(
 }
 
 /// Counts live tasks by lane and state, as every transaction keeps them.
-pub(crate) async fn counts(session: &Session, lanes: &Lanes) -> Result<Vec<Count>, Fault> {
+pub(crate) async fn counts(session: &Session, lanes: &LaneDirectory) -> Result<Vec<Count>, Fault> {
     let rows = session.query(Sql::CountsList, &[]).await?;
     let known = lanes.get(session, rows.iter().map(|row| row.get(0))).await?;
     let counted = |row: &tokio_postgres::Row| {

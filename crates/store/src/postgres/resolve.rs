@@ -63,7 +63,7 @@ pub(crate) async fn resolve(writer: &mut Writer, steps: &[ResolverStep]) -> Resu
 /// lanes.
 async fn tell(writer: &Writer, waiting: &[(i64, i64)]) -> Result<Vec<(Arc<Lane>, Timestamp)>, Fault> {
     writer.shared.cursors.put(waiting.iter().copied());
-    writer.shared.notifier.tell(waiting, writer.now());
+    writer.shared.notifier.note_waiting(waiting, writer.now());
     let lanes = writer.shared.lanes.get(&writer.session, waiting.iter().map(|(lane, _)| *lane)).await?;
     let of_lane = |(lane, due_at): &(i64, i64)| Some((lanes.get(lane)?.clone(), Timestamp::from_millis(*due_at)));
     Ok(waiting.iter().filter_map(of_lane).collect())

@@ -40,28 +40,28 @@ const END: Place = (i64::MAX, i64::MAX);
 
 /// How often the front of a lane is looked at from which something was taken, and of one that is
 /// quiet.
-const BUSY: Duration = Duration::from_secs(2);
-const QUIET: Duration = Duration::from_secs(30);
+const BUSY_AUDIT_INTERVAL: Duration = Duration::from_secs(2);
+const QUIET_AUDIT_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A look at the front may take up to one part in so many of the time, where it takes long.
-const SHARE: u32 = 50;
+const AUDIT_SHARE: u32 = 50;
 
 /// Lanes whose fronts take longer are looked at one by one.
-const QUICK: Duration = Duration::from_millis(50);
+const QUICK_AUDIT_MAX: Duration = Duration::from_millis(50);
 
 /// More lanes than this are not remembered, and more instants of one.
-const MOST: usize = 100_000;
-const MOST_OF_LANE: usize = 4;
+const LANES_MAX: usize = 100_000;
+const CURSORS_PER_LANE_MAX: usize = 4;
 
 /// How far each lane has been taken from (see the module). One claim is under way at a time.
 #[derive(Default)]
 pub(crate) struct ScanCursors {
-    lanes: Mutex<HashMap<i64, Known>>,
+    lanes: Mutex<HashMap<i64, LaneCursors>>,
     doubted: Notify,
 }
 
 /// What is known of a lane.
-struct Known {
+struct LaneCursors {
     cursors: Vec<ScanCursor>,
     /// Something was taken since its front was looked at.
     is_busy: bool,
@@ -88,7 +88,7 @@ impl ScanCursor {
     }
 }
 
-impl Known {
+impl LaneCursors {
     fn new() -> Self {
         let (looked_at, took) = (Instant::now(), Duration::ZERO);
         Self { cursors: Vec::new(), is_busy: false, is_doubtful: false, looked_at, took }
@@ -97,11 +97,11 @@ impl Known {
     fn look_is_due(&self, now: Instant) -> bool {
         let pause = match (self.is_doubtful, self.is_busy) {
             (true, _) => Duration::ZERO,
-            (false, true) => BUSY,
-            (false, false) => QUIET,
+            (false, true) => BUSY_AUDIT_INTERVAL,
+            (false, false) => QUIET_AUDIT_INTERVAL,
         };
         let is_ahead = self.cursors.iter().any(|cursor| cursor.place > cursor.range.front());
-        is_ahead && now >= self.looked_at + pause.max(self.took * SHARE)
+        is_ahead && now >= self.looked_at + pause.max(self.took * AUDIT_SHARE)
     }
 }
 
@@ -109,13 +109,13 @@ impl ScanCursors {
     /// A claim is about to look into a lane: it begins strictly after this place.
     pub(crate) fn begin(&self, range: LaneRange) -> Place {
         let mut lanes = self.lanes.lock();
-        if lanes.len() >= MOST && !lanes.contains_key(&range.lane) {
+        if lanes.len() >= LANES_MAX && !lanes.contains_key(&range.lane) {
             lanes.clear();
         }
-        let cursors = &mut lanes.entry(range.lane).or_insert_with(Known::new).cursors;
+        let cursors = &mut lanes.entry(range.lane).or_insert_with(LaneCursors::new).cursors;
         let known = cursors.iter().position(|cursor| cursor.range == range);
         let at = known.unwrap_or_else(|| {
-            if cursors.len() == MOST_OF_LANE {
+            if cursors.len() == CURSORS_PER_LANE_MAX {
                 cursors.remove(0);
             }
             cursors.push(ScanCursor { range, place: range.front(), lowest: END });
@@ -193,7 +193,7 @@ impl ScanCursors {
         for (lane, known) in lanes.iter_mut().filter(|(_, known)| known.look_is_due(now)) {
             // What happens from now on asks for another look.
             (known.is_busy, known.is_doubtful) = (false, false);
-            if known.took > QUICK {
+            if known.took > QUICK_AUDIT_MAX {
                 slow.push(vec![*lane]);
             } else {
                 quick.push(*lane);
@@ -287,7 +287,7 @@ mod tests {
         for from in 0..100 {
             take(&cursors, LaneRange { lane: 1, from }, (from, 7));
         }
-        assert_eq!(cursors.lanes.lock()[&1].cursors.len(), MOST_OF_LANE);
+        assert_eq!(cursors.lanes.lock()[&1].cursors.len(), CURSORS_PER_LANE_MAX);
         assert_eq!(cursors.begin(LaneRange { lane: 1, from: 99 }), (99, 7));
     }
 
@@ -311,18 +311,18 @@ mod tests {
         take(&cursors, ONE, (5, 7));
         cursors.begin(TWO);
         assert!(cursors.to_look_at(10).is_empty(), "not yet");
-        tokio::time::advance(BUSY).await;
+        tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
         assert_eq!(cursors.to_look_at(10), [[1]], "from the other nothing was taken");
         cursors.looked_at(&[1], Duration::ZERO);
-        tokio::time::advance(BUSY).await;
+        tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
         assert!(cursors.to_look_at(10).is_empty(), "it is quiet");
-        tokio::time::advance(QUIET).await;
+        tokio::time::advance(QUIET_AUDIT_INTERVAL).await;
         assert_eq!(cursors.to_look_at(10), [[1]]);
         cursors.taken(ONE, Some((8, 9)));
-        cursors.looked_at(&[1], BUSY);
-        tokio::time::advance(BUSY * (SHARE - 1)).await;
+        cursors.looked_at(&[1], BUSY_AUDIT_INTERVAL);
+        tokio::time::advance(BUSY_AUDIT_INTERVAL * (AUDIT_SHARE - 1)).await;
         assert!(cursors.to_look_at(10).is_empty(), "a look that takes long is seldom");
-        tokio::time::advance(BUSY).await;
+        tokio::time::advance(BUSY_AUDIT_INTERVAL).await;
         assert_eq!(cursors.to_look_at(10), [[1]]);
     }
 }

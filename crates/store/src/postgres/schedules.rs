@@ -201,7 +201,7 @@ async fn replace(session: &Session, schedule: &Schedule) -> Result<Replaced, Fau
         )
         .await;
     match written {
-        Err(fault) if fault.is_twice() => Ok(Replaced::NameTaken),
+        Err(fault) if fault.is_unique_violation() => Ok(Replaced::NameTaken),
         Err(fault) => Err(fault),
         Ok(1) => Ok(Replaced::Done),
         Ok(_) => Ok(Replaced::Lost),

@@ -27,19 +27,19 @@ use super::connection::ConnectError;
 use super::connection::SharedConnections;
 use super::connection::{Parameters, Session};
 use super::fault::Fault;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::statements::Sql;
 use crate::columns::node_column;
 use lag::Positions;
 
 /// How often it is looked how far the standby is.
-const EVERY: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// For so many looks it is no news that the standby does not know this node, which has just begun.
-const GRACE: usize = 10;
+const NEW_NODE_CHECKS: usize = 10;
 
 /// How long the standby has for an answer, before the primary is asked.
-const PATIENCE: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A standby to read lists and counts from.
 #[derive(Clone)]
@@ -47,21 +47,21 @@ pub struct ReadStore {
     /// Its address.
     pub url: String,
     /// How far it may be behind.
-    pub most_lag: Duration,
+    pub max_lag: Duration,
 }
 
 /// Without its address, which may have a password in it.
 impl fmt::Debug for ReadStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReadStore").field("most_lag", &self.most_lag).finish_non_exhaustive()
+        f.debug_struct("ReadStore").field("max_lag", &self.max_lag).finish_non_exhaustive()
     }
 }
 
 /// The standby (see the module).
 pub(crate) struct Standby {
     connections: SharedConnections,
-    lanes: Lanes,
-    most_lag: Duration,
+    lanes: LaneDirectory,
+    max_lag: Duration,
     node: NodeId,
     may_be_asked: AtomicBool,
     lag: Mutex<Option<Duration>>,
@@ -80,8 +80,8 @@ impl Standby {
         let connections = SharedConnections::new(&address, options.readers, options.queue_jobs);
         let standby = Self {
             connections,
-            lanes: Lanes::new(options.cached_lanes),
-            most_lag: wanted.most_lag,
+            lanes: LaneDirectory::new(options.cached_lanes),
+            max_lag: wanted.max_lag,
             node,
             may_be_asked: AtomicBool::new(false),
             lag: Mutex::default(),
@@ -105,12 +105,15 @@ impl Standby {
     }
 
     /// What `work` reads there; none if the primary has to be asked.
-    pub(crate) async fn read<T>(&self, work: impl AsyncFnOnce(&Session, &Lanes) -> Result<T, Fault>) -> Option<T> {
+    pub(crate) async fn read<T>(
+        &self,
+        work: impl AsyncFnOnce(&Session, &LaneDirectory) -> Result<T, Fault>,
+    ) -> Option<T> {
         if !self.may_be_asked.load(Ordering::Relaxed) {
             return None;
         }
         let reading = self.connections.call(async |session| work(session, &self.lanes).await);
-        match timeout(PATIENCE, reading).await {
+        match timeout(ANSWER_TIMEOUT, reading).await {
             Ok(Ok(read)) => Some(read),
             Ok(Err(fault)) => {
                 debug!(%fault, "the read store failed; reading from the store itself");
@@ -137,51 +140,57 @@ impl Standby {
             let may_be_asked = seen.is_ok();
             self.may_be_asked.store(may_be_asked, Ordering::Relaxed);
             looks += 1;
-            let is_news = looks > GRACE || !matches!(seen, Err(Why::Strange));
+            let is_news = looks > NEW_NODE_CHECKS || !matches!(seen, Err(StandbyProblem::Strange));
             if is_news && told.replace(may_be_asked) != Some(may_be_asked) {
                 match seen {
                     Ok(()) => info!("lists are read from the read store"),
                     Err(why) => warn!("the read store {why}; lists are read from the store itself"),
                 }
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 
     /// Looks once; why the standby must not be asked, if so.
-    pub(crate) async fn look(&self, store: &SharedConnections, positions: &mut Positions) -> Result<(), Why> {
+    pub(crate) async fn look(
+        &self,
+        store: &SharedConnections,
+        positions: &mut Positions,
+    ) -> Result<(), StandbyProblem> {
         let asked_at = Instant::now();
-        let written = timeout(PATIENCE, store.call(written)).await;
+        let written = timeout(ANSWER_TIMEOUT, store.call(written)).await;
         let replayed =
-            match timeout(PATIENCE, self.connections.call(async |session| replayed(session, self.node).await)).await {
+            match timeout(ANSWER_TIMEOUT, self.connections.call(async |session| replayed(session, self.node).await))
+                .await
+            {
                 Ok(Ok(replayed)) => replayed.map_err(|why| self.lost(why))?,
-                Ok(Err(fault)) => return Err(self.lost(Why::Away(fault.to_string()))),
-                Err(_) => return Err(self.lost(Why::Away("it does not answer".to_owned()))),
+                Ok(Err(fault)) => return Err(self.lost(StandbyProblem::Away(fault.to_string()))),
+                Err(_) => return Err(self.lost(StandbyProblem::Away("it does not answer".to_owned()))),
             };
         if !replayed.is_standby {
-            return Err(self.lost(Why::NoStandby));
+            return Err(self.lost(StandbyProblem::NoStandby));
         }
         if !replayed.knows_this_node {
-            return Err(self.lost(Why::Strange));
+            return Err(self.lost(StandbyProblem::Strange));
         }
         // Of a store that is away it is not known how far it is: what was known before holds, and
         // the standby can tell what the store cannot.
         let Ok(Ok(written)) = written else {
             let known = self.lag();
-            return known.map_or(Err(Why::Unknown), |lag| self.judge(lag));
+            return known.map_or(Err(StandbyProblem::Unknown), |lag| self.check_lag(lag));
         };
         positions.take_in(asked_at, written.position);
         let since_commit = replayed.committed_at.map(|at| millis(written.now.saturating_sub(at)));
         let lag = positions.lag(Instant::now(), replayed.position).or(since_commit);
         *self.lag.lock() = lag;
-        lag.map_or(Err(Why::Unknown), |lag| self.judge(lag))
+        lag.map_or(Err(StandbyProblem::Unknown), |lag| self.check_lag(lag))
     }
 
-    fn judge(&self, lag: Duration) -> Result<(), Why> {
-        if lag > self.most_lag { Err(Why::Behind { lag, most: self.most_lag }) } else { Ok(()) }
+    fn check_lag(&self, lag: Duration) -> Result<(), StandbyProblem> {
+        if lag > self.max_lag { Err(StandbyProblem::Behind { lag, most: self.max_lag }) } else { Ok(()) }
     }
 
-    fn lost(&self, why: Why) -> Why {
+    fn lost(&self, why: StandbyProblem) -> StandbyProblem {
         *self.lag.lock() = None;
         why
     }
@@ -192,9 +201,9 @@ impl Standby {
     }
 }
 
-/// Why the standby must not be asked.
+/// StandbyProblem the standby must not be asked.
 #[derive(Debug)]
-pub(crate) enum Why {
+pub(crate) enum StandbyProblem {
     Away(String),
     Forbidden(String),
     Behind { lag: Duration, most: Duration },
@@ -203,21 +212,21 @@ pub(crate) enum Why {
     Strange,
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for StandbyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Away(reason) => write!(f, "is away ({reason})"),
-            Why::Forbidden(reason) => write!(
+            StandbyProblem::Away(reason) => write!(f, "is away ({reason})"),
+            StandbyProblem::Forbidden(reason) => write!(
                 f,
                 "cannot be read ({reason}); unless the schema has yet to arrive there its user lacks rights, to be given on \
                  the store: GRANT USAGE ON SCHEMA punctual, GRANT SELECT ON ALL TABLES IN SCHEMA punctual"
             ),
-            Why::Behind { lag, most } => {
+            StandbyProblem::Behind { lag, most } => {
                 write!(f, "is {:.1} seconds behind, more than {}", lag.as_secs_f64(), most.as_secs_f64())
             }
-            Why::Unknown => f.write_str("does not tell how far it is behind"),
-            Why::NoStandby => f.write_str("is not a standby"),
-            Why::Strange => f.write_str("does not show what this node has written"),
+            StandbyProblem::Unknown => f.write_str("does not tell how far it is behind"),
+            StandbyProblem::NoStandby => f.write_str("is not a standby"),
+            StandbyProblem::Strange => f.write_str("does not show what this node has written"),
         }
     }
 }
@@ -246,32 +255,34 @@ async fn identity(session: &Session) -> Result<Identity, Fault> {
 }
 
 /// How far the primary has written its log.
-struct Written {
+struct PrimaryPosition {
     position: i64,
     now: i64,
 }
 
-async fn written(session: &Session) -> Result<Written, Fault> {
+async fn written(session: &Session) -> Result<PrimaryPosition, Fault> {
     let row = one(session, Sql::LogWritten, &[]).await?;
-    Ok(Written { position: row.get(0), now: row.get(1) })
+    Ok(PrimaryPosition { position: row.get(0), now: row.get(1) })
 }
 
 /// How far the standby has replayed it.
-struct Replayed {
+struct StandbyPosition {
     is_standby: bool,
     knows_this_node: bool,
     position: i64,
     committed_at: Option<i64>,
 }
 
-async fn replayed(session: &Session, node: NodeId) -> Result<Result<Replayed, Why>, Fault> {
+async fn replayed(session: &Session, node: NodeId) -> Result<Result<StandbyPosition, StandbyProblem>, Fault> {
     let row = match one(session, Sql::LogReplayed, &[&node_column(node)]).await {
         Ok(row) => row,
-        Err(fault) if is_of_rights(&fault) => return Ok(Err(Why::Forbidden(fault.to_store_error().to_string()))),
+        Err(fault) if is_of_rights(&fault) => {
+            return Ok(Err(StandbyProblem::Forbidden(fault.to_store_error().to_string())));
+        }
         Err(fault) => return Err(fault),
     };
     let (is_standby, knows_this_node) = (row.get(0), row.get(1));
-    Ok(Ok(Replayed { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) }))
+    Ok(Ok(StandbyPosition { is_standby, knows_this_node, position: row.get(2), committed_at: row.get(3) }))
 }
 
 /// Whether a right is missing. Of a schema that the user may not use PostgreSQL says that the

@@ -19,7 +19,7 @@ use super::statements::Sql;
 use super::tid::Tid;
 use super::writer::{Counts, Writer};
 use super::{get, quarantine, row};
-use crate::claims::{self, advance, made};
+use crate::claims::{self, expect_change, update_task};
 use crate::effects::{Effects, LaneInstant};
 
 /// Starts tasks; answers in order.
@@ -36,7 +36,7 @@ pub(crate) async fn start(writer: &mut Writer, starts: &[Start]) -> Result<Vec<O
     quarantine::put_away(writer, &decided.unreadable).await?;
     let mut answers: Vec<Option<Task>> = starts.iter().map(|_| None).collect();
     for ((place, mut task), (_, change)) in decided.began.drain(..).zip(decided.started) {
-        advance(&mut task, change);
+        update_task(&mut task, change);
         answers[place] = Some(task);
     }
     Ok(answers)
@@ -74,10 +74,10 @@ impl StartDecisions {
             };
             let by = writer.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
             if task.has_expired(now) {
-                decided.expired.push((start.id, made(&task.position, Event::Expire, &by)));
+                decided.expired.push((start.id, expect_change(&task.position, Event::Expire, &by)));
             } else {
-                let event = claims::started(start, writer.shared.node, now, task.body.timeout_millis);
-                let change = made(&task.position, event, &by);
+                let event = claims::start_event(start, writer.shared.node, now, task.body.timeout_millis);
+                let change = expect_change(&task.position, event, &by);
                 let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
                 let effects = Effects::in_place(&change, at);
                 debug_assert!(effects.leaves_no_note(), "a start leaves no note: {effects:?}");
@@ -118,6 +118,6 @@ async fn write(writer: &mut Writer, decided: &StartDecisions, place_of: &HashMap
     counted?;
     let noted = noted?;
     committed?;
-    writer.shared.outbox.tell(noted);
+    writer.shared.outbox.wake_resolver(noted);
     Ok(())
 }

@@ -21,7 +21,7 @@ pub(crate) struct Terms {
 }
 
 /// The partitions that are owned, each in its term.
-pub(crate) type Held = HashSet<(i32, i64)>;
+pub(crate) type OwnedTerms = HashSet<(i32, i64)>;
 
 impl Terms {
     /// All that the claims name.
@@ -37,9 +37,9 @@ impl Terms {
     }
 
     /// Holds on to those that are the node's own. Without any there is no statement.
-    pub(crate) async fn hold(&self, session: &Session, node: NodeId) -> Result<Held, Fault> {
+    pub(crate) async fn hold(&self, session: &Session, node: NodeId) -> Result<OwnedTerms, Fault> {
         if self.is_empty() {
-            return Ok(Held::new());
+            return Ok(OwnedTerms::new());
         }
         let rows = session.query(Sql::PartitionHold, &[&self.numbers, &self.terms, &node_column(node)]).await?;
         Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
@@ -47,7 +47,7 @@ impl Terms {
 }
 
 /// The partitions that a claim names and that are not among the held ones.
-pub(crate) fn lost(claim: &Claim, held: &Held) -> Vec<Partition> {
+pub(crate) fn lost(claim: &Claim, held: &OwnedTerms) -> Vec<Partition> {
     let lost = named(claim).iter().filter(|term| !held.contains(&columns(term)));
     lost.map(|(partition, _)| *partition).collect()
 }

@@ -30,7 +30,7 @@ use punctual_core::trail::Actor;
 use punctual_testkit::fixtures::{START, TaskBuilder};
 use punctual_testkit::postgres::{Postgres, execute};
 
-use super::{Database, Options, PostgresStore};
+use super::{Migrator, Options, PostgresStore};
 
 /// A database on a server of its own, and a store over it.
 struct Fixture {
@@ -43,7 +43,7 @@ impl Fixture {
     async fn open() -> Self {
         let server = Postgres::start().await;
         let url = server.create_database().await;
-        Database::connect(&url).await.unwrap().up(START).await.unwrap();
+        Migrator::connect(&url).await.unwrap().up(START).await.unwrap();
         let store = open(&url, NodeId::new(7)).await;
         Self { server, url, store }
     }

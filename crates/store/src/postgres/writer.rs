@@ -27,7 +27,7 @@ use super::connection::Address;
 use super::connection::Session;
 use super::fault::Fault;
 use super::forecast::Minutes;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::limits::LimitsCache;
 use super::outbox::{Outbox, OutboxNotes};
 use super::overdue::LowWatermarks;
@@ -44,13 +44,13 @@ pub(crate) use write_queues::WriteQueues;
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a transaction is tried that others were in the way of.
-const TRIES: usize = 4;
+const TRIES_MAX: usize = 4;
 
 /// What the writers of a store share.
 pub(crate) struct WriterShared {
     pub address: Address,
     pub write_queues: Arc<WriteQueues>,
-    pub lanes: Arc<Lanes>,
+    pub lanes: Arc<LaneDirectory>,
     pub cursors: Arc<ScanCursors>,
     pub low_watermarks: LowWatermarks,
     pub notifier: Notifier,
@@ -222,7 +222,7 @@ impl Writer {
                 return Err(fault);
             }
             self.session.run("ROLLBACK").await?;
-            if !fault.is_clash() || tries == TRIES {
+            if !fault.is_conflict() || tries == TRIES_MAX {
                 let told: StoreError = fault.to_store_error();
                 error!(fault = %told, "a transaction failed; its calls fail");
                 return Err(fault);
@@ -260,13 +260,13 @@ impl Writer {
         counted?;
         let noted = noted?;
         committed?;
-        self.shared.outbox.tell(noted);
-        self.tell_freed(&counts);
+        self.shared.outbox.wake_resolver(noted);
+        self.report_freed(&counts);
         Ok(())
     }
 
     /// Tells whoever waits for a place in a queue that there may be one.
-    fn tell_freed(&self, counts: &Counts) {
+    fn report_freed(&self, counts: &Counts) {
         let shared = &self.shared;
         if shared.limits.is_empty() {
             return;

@@ -14,11 +14,11 @@ use rusqlite::Connection;
 use tracing::warn;
 
 use super::checkpointer::Checkpointer;
-use super::connection::PATIENCE;
+use super::connection::BUSY_TIMEOUT;
 use super::fault::Fault;
 
 /// Our own readers are done in less; somebody who reads for longer must not hold up the writer.
-const PATIENCE_WITH_READERS: Duration = Duration::from_millis(250);
+const READERS_BUSY_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// When the log is this many times longer than wanted, the writer waits for the readers.
 const TOO_LONG: i64 = 8;
@@ -48,8 +48,8 @@ impl Checkpoints {
 
     /// Looks at the log after a commit, and has it moved if it is long enough.
     pub(crate) fn tend(&mut self, connection: &Connection) -> Result<(), Fault> {
-        let told = self.checkpointer.told().transpose()?;
-        let Moved { length, done: moved, .. } = checkpoint(connection, Mode::Noop)?;
+        let told = self.checkpointer.take_result().transpose()?;
+        let CheckpointResult { length, done: moved, .. } = checkpoint(connection, CheckpointMode::Noop)?;
         if length < self.last {
             (self.next, self.moved) = (self.every, 0);
         }
@@ -58,9 +58,11 @@ impl Checkpoints {
             let went_on = moved > std::mem::replace(&mut self.moved, moved);
             match length - moved {
                 0 => {}
-                left if left <= self.every / LITTLE => return checkpoint(connection, Mode::Passive).map(drop),
+                left if left <= self.every / LITTLE => {
+                    return checkpoint(connection, CheckpointMode::Passive).map(drop);
+                }
                 // Much was written meanwhile: the next time it is less.
-                _ if went_on => self.checkpointer.ask(),
+                _ if went_on => self.checkpointer.request(),
                 _ => {}
             }
         }
@@ -71,12 +73,12 @@ impl Checkpoints {
         // add an fsync to each.
         self.next = length.saturating_add(self.every);
         if length < self.every.saturating_mul(TOO_LONG) {
-            self.checkpointer.ask();
+            self.checkpointer.request();
             return Ok(());
         }
-        connection.busy_timeout(PATIENCE_WITH_READERS)?;
-        let moved = checkpoint(connection, Mode::Restart);
-        connection.busy_timeout(PATIENCE)?;
+        connection.busy_timeout(READERS_BUSY_TIMEOUT)?;
+        let moved = checkpoint(connection, CheckpointMode::Restart);
+        connection.busy_timeout(BUSY_TIMEOUT)?;
         if moved?.busy {
             warn!(log.pages = length, "a long read keeps the write-ahead log from being emptied; it grows");
         }
@@ -86,13 +88,13 @@ impl Checkpoints {
 
 /// Moves the whole log and empties it.
 pub(crate) fn truncate(connection: &Connection) -> Result<(), Fault> {
-    let Moved { busy, .. } = checkpoint(connection, Mode::Truncate)?;
+    let CheckpointResult { busy, .. } = checkpoint(connection, CheckpointMode::Truncate)?;
     if busy { Err(Fault::Busy) } else { Ok(()) }
 }
 
 /// How the log is moved.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Mode {
+pub(crate) enum CheckpointMode {
     /// Not at all: it is looked at.
     Noop,
     /// As far as nobody is in the way.
@@ -104,7 +106,7 @@ pub(crate) enum Mode {
 }
 
 /// What came of it.
-pub(crate) struct Moved {
+pub(crate) struct CheckpointResult {
     /// Somebody was in the way.
     pub busy: bool,
     /// How many pages are in the log.
@@ -114,15 +116,15 @@ pub(crate) struct Moved {
 }
 
 /// Moves the log.
-pub(crate) fn checkpoint(connection: &Connection, mode: Mode) -> Result<Moved, Fault> {
+pub(crate) fn checkpoint(connection: &Connection, mode: CheckpointMode) -> Result<CheckpointResult, Fault> {
     let sql = match mode {
-        Mode::Noop => "PRAGMA wal_checkpoint(NOOP)",
-        Mode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
-        Mode::Restart => "PRAGMA wal_checkpoint(RESTART)",
-        Mode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
+        CheckpointMode::Noop => "PRAGMA wal_checkpoint(NOOP)",
+        CheckpointMode::Passive => "PRAGMA wal_checkpoint(PASSIVE)",
+        CheckpointMode::Restart => "PRAGMA wal_checkpoint(RESTART)",
+        CheckpointMode::Truncate => "PRAGMA wal_checkpoint(TRUNCATE)",
     };
     let mut query = connection.prepare_cached(sql)?;
-    Ok(query.query_row([], |row| Ok(Moved { busy: row.get(0)?, length: row.get(1)?, done: row.get(2)? }))?)
+    Ok(query.query_row([], |row| Ok(CheckpointResult { busy: row.get(0)?, length: row.get(1)?, done: row.get(2)? }))?)
 }
 
 #[cfg(test)]
@@ -160,8 +162,8 @@ mod tests {
             self.writer.execute(sql, [pages]).unwrap();
         }
 
-        fn look(&self) -> Moved {
-            checkpoint(&self.writer, Mode::Noop).unwrap()
+        fn look(&self) -> CheckpointResult {
+            checkpoint(&self.writer, CheckpointMode::Noop).unwrap()
         }
 
         /// Tends until all of the log is in the database.

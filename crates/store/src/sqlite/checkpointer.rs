@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use super::checkpoint::{Mode, checkpoint};
+use super::checkpoint::{CheckpointMode, checkpoint};
 use super::fault::Fault;
 
 /// See the module.
@@ -35,7 +35,7 @@ impl Checkpointer {
     }
 
     /// Has the log moved. Nothing happens while that is being done.
-    pub(crate) fn ask(&mut self) {
+    pub(crate) fn request(&mut self) {
         if !self.is_busy && self.ask.as_ref().is_some_and(|ask| ask.try_send(()).is_ok()) {
             self.is_busy = true;
         }
@@ -47,7 +47,7 @@ impl Checkpointer {
     }
 
     /// What came of the last time, once.
-    pub(crate) fn told(&mut self) -> Option<Result<(), Fault>> {
+    pub(crate) fn take_result(&mut self) -> Option<Result<(), Fault>> {
         let told = self.told.lock().take()?;
         self.is_busy = false;
         Some(told)
@@ -66,7 +66,7 @@ impl Drop for Checkpointer {
 
 fn run(connection: &Connection, asked: &Receiver<()>, tell: &Mutex<Option<Result<(), Fault>>>) {
     while asked.recv().is_ok() {
-        let moved = checkpoint(connection, Mode::Passive).map(drop);
+        let moved = checkpoint(connection, CheckpointMode::Passive).map(drop);
         *tell.lock() = Some(moved);
     }
 }

@@ -10,7 +10,7 @@ use punctual_core::task::{Task, limits};
 use punctual_core::time::Timestamp;
 use rusqlite::OptionalExtension;
 
-use crate::claims::{self, MOST_EXPIRED, advance, made};
+use crate::claims::{self, EXPIRED_MAX, expect_change, update_task};
 use crate::columns::{Unreadable, node_column, number_column};
 use crate::effects::{Effects, LaneInstant};
 
@@ -56,7 +56,7 @@ fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault>
     visited.sort_unstable();
     visited.dedup();
     for lane in visited {
-        claimed.next_due.push((lane, next_due(session, lane, claims::bound(&claim.claimant))?));
+        claimed.next_due.push((lane, next_due(session, lane, claims::due_from(&claim.claimant))?));
     }
     Ok(claimed)
 }
@@ -100,7 +100,7 @@ fn take(
     let known = session.lanes.get(session.connection, lane.number())?;
     let wanted = claimed.tasks.len() + want;
     let mut chunk = want;
-    while claimed.tasks.len() < wanted && claimed.expired < MOST_EXPIRED {
+    while claimed.tasks.len() < wanted && claimed.expired < EXPIRED_MAX {
         let taken: usize = claimed.tasks.iter().map(payload_bytes).sum();
         if taken >= limits::CLAIM_PAYLOAD {
             break;
@@ -115,7 +115,7 @@ fn take(
             }
             match row {
                 Ok(task) if task.has_expired(context.of(&task).now) => {
-                    let expired = made(&task.position, Event::Expire, context.by);
+                    let expired = expect_change(&task.position, Event::Expire, context.by);
                     apply::finish(session, task.id, &expired)?;
                     claimed.expired += 1;
                 }
@@ -133,12 +133,12 @@ fn take(
 
 fn take_one(session: &mut Session<'_>, seq: i64, mut task: Task, context: &ClaimContext<'_>) -> Result<Task, Fault> {
     let by = context.of(&task);
-    let event = claims::claimed(context.claimant, session.node, by.now, task.body.timeout_millis);
-    let change = made(&task.position, event, &by);
+    let event = claims::claim_event(context.claimant, session.node, by.now, task.body.timeout_millis);
+    let change = expect_change(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
     outbox::record_claim(session, &Effects::in_place(&change, at), context.by.now);
-    advance(&mut task, change);
+    update_task(&mut task, change);
     Ok(task)
 }
 
@@ -162,7 +162,7 @@ fn due(
 ) -> Result<Vec<DueRow>, Fault> {
     let query = session.statements.get(Sql::ClaimDue)?;
     let most = i64::try_from(bound.rows).unwrap_or(i64::MAX);
-    let (due_by, from) = (context.due_by.as_millis(), claims::bound(context.claimant));
+    let (due_by, from) = (context.due_by.as_millis(), claims::due_from(context.claimant));
     let mut rows = query.query((lane.number(), due_by, most, from))?;
     let (mut due, mut bytes) = (Vec::new(), 0);
     while bytes < bound.bytes

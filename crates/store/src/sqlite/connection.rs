@@ -13,7 +13,7 @@ use super::Options;
 pub(crate) const OLDEST_SQLITE: i32 = 3_051_003;
 
 /// How long to wait for somebody who has the database open by hand.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More statements than there are, so that each is prepared once a connection.
 const STATEMENTS: usize = 128;
@@ -54,7 +54,7 @@ pub(crate) fn open_reader(path: &Path, options: &Options) -> rusqlite::Result<Co
 fn open(path: &Path, access: OpenFlags) -> rusqlite::Result<Connection> {
     // Each connection belongs to one thread: SQLite need not lock it.
     let connection = Connection::open_with_flags(path, access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "temp_store", "memory")?;
     // A statement keeps its plan whatever is bound to it. Without this SQLite compiles some of ours

@@ -1,4 +1,4 @@
-//! Whether the database's file is known to be damaged.
+//! Whether the database's file is health to be damaged.
 //!
 //! Jobs report the faults they meet. Once SQLite has called the file malformed, the store says
 //! of itself that it does not work, until a thread has read the whole file and found nothing
@@ -21,71 +21,71 @@ use super::connection::open_reader;
 use super::fault::Fault;
 
 /// How long after the first look the second comes; each further one after twice as long, …
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const FIRST_RECHECK_PAUSE: Duration = Duration::from_millis(250);
 /// … at the most: each reads the whole file.
-const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+const RECHECK_PAUSE_MAX: Duration = Duration::from_mins(10);
 /// So many looks in a row that found something wrong say that the file is, and not the disk for a
 /// moment.
-const ENOUGH: u32 = 4;
+const FAILED_CHECKS_MIN: u32 = 4;
 
-/// What is known of the file (see the module). One look is under way at a time.
-pub(crate) struct Damage {
+/// What is health of the file (see the module). One look is under way at a time.
+pub(crate) struct DamageMonitor {
     path: PathBuf,
     options: Options,
-    known: Mutex<Known>,
+    health: Mutex<FileHealth>,
 }
 
-enum Known {
-    Nothing,
+enum FileHealth {
+    Sound,
     /// SQLite called it malformed; somebody is reading through it.
     Suspected,
     /// What is wrong with it.
-    Found(String),
+    Damaged(String),
 }
 
-impl Damage {
+impl DamageMonitor {
     pub(crate) fn new(path: PathBuf, options: Options) -> Arc<Self> {
-        Arc::new(Self { path, options, known: Mutex::new(Known::Nothing) })
+        Arc::new(Self { path, options, health: Mutex::new(FileHealth::Sound) })
     }
 
     /// Takes in what a job met; faults of other kinds are none of its business.
     pub(crate) fn report(self: &Arc<Self>, fault: &Fault) {
-        let mut known = self.known.lock();
-        if !fault.is_damage() || !matches!(*known, Known::Nothing) {
+        let mut health = self.health.lock();
+        if !fault.is_damage() || !matches!(*health, FileHealth::Sound) {
             return;
         }
         error!(fault = %fault.to_store_error(), "the database may be damaged; reading all of it to find out");
         let looking = Arc::downgrade(self);
-        *known = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
-            Ok(_) => Known::Suspected,
-            Err(error) => Known::Found(format!("it could not be read through: {error}")),
+        *health = match thread::Builder::new().name("punctual-look".to_owned()).spawn(move || look(&looking)) {
+            Ok(_) => FileHealth::Suspected,
+            Err(error) => FileHealth::Damaged(format!("it could not be read through: {error}")),
         };
     }
 
     /// Fails when the file is damaged, or may be.
     pub(crate) fn verdict(&self) -> Result<(), StoreError> {
-        match &*self.known.lock() {
-            Known::Nothing => Ok(()),
-            Known::Suspected => Err(StoreError::Corrupt("the database may be damaged".to_owned())),
-            Known::Found(what) => Err(StoreError::Corrupt(format!("the database is damaged: {what}"))),
+        match &*self.health.lock() {
+            FileHealth::Sound => Ok(()),
+            FileHealth::Suspected => Err(StoreError::Corrupt("the database may be damaged".to_owned())),
+            FileHealth::Damaged(what) => Err(StoreError::Corrupt(format!("the database is damaged: {what}"))),
         }
     }
 
     /// Looks for the `number`th time; whether nothing is wrong.
     fn is_whole(&self, number: u32) -> bool {
         let found = self.first_fault();
-        let mut known = self.known.lock();
+        let mut health = self.health.lock();
         match found {
             None => {
                 info!("the database is not damaged");
-                *known = Known::Nothing;
+                *health = FileHealth::Sound;
                 return true;
             }
-            Some(what) if number >= ENOUGH => {
-                if number == ENOUGH {
+            Some(what) if number >= FAILED_CHECKS_MIN => {
+                if number == FAILED_CHECKS_MIN {
                     error!(what, "the database is damaged: restore it from a backup, or dump what can be read");
                 }
-                *known = Known::Found(what);
+                *health = FileHealth::Damaged(what);
             }
             Some(what) => warn!(what, "the database or its disk failed a check; reading it again"),
         }
@@ -106,8 +106,8 @@ impl Damage {
 }
 
 /// Looks until nothing is wrong, or nobody wants to know any more.
-fn look(damage: &Weak<Damage>) {
-    let mut pause = FIRST_PAUSE;
+fn look(damage: &Weak<DamageMonitor>) {
+    let mut pause = FIRST_RECHECK_PAUSE;
     for number in 1.. {
         let Some(damage) = damage.upgrade() else { return };
         if damage.is_whole(number) {
@@ -115,7 +115,7 @@ fn look(damage: &Weak<Damage>) {
         }
         drop(damage);
         thread::sleep(pause);
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        pause = (pause * 2).min(RECHECK_PAUSE_MAX);
     }
 }
 
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn until(damage: &Damage, verdict: &str) {
+    fn until(damage: &DamageMonitor, verdict: &str) {
         let began = Instant::now();
         let told = || damage.verdict().map_or_else(|error| error.to_string(), |()| "well".to_owned());
         while !told().contains(verdict) {
@@ -140,7 +140,7 @@ mod tests {
     fn what_can_be_read_again_is_not_damaged_after_all() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("punctual.db");
-        let damage = Damage::new(path.clone(), Options::default());
+        let damage = DamageMonitor::new(path.clone(), Options::default());
         std::fs::write(&path, [b'x'; 8_192]).unwrap();
         let fault = Connection::open(&path).unwrap().query_row("PRAGMA quick_check", [], |_| Ok(())).unwrap_err();
         damage.report(&fault.into());

@@ -12,7 +12,7 @@ use punctual_core::task::NewTask;
 use rusqlite::OptionalExtension;
 
 use super::fault::Fault;
-use super::insert::{create, judge, replay};
+use super::insert::{create, replay, verdict_of};
 use super::outbox;
 use super::session::Session;
 use super::statements::Sql;
@@ -21,7 +21,7 @@ use crate::submissions::SubmissionVerdict;
 
 /// Inserts tasks; answers in order.
 pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, Fault> {
-    let verdicts = judge_all(session, &tasks)?;
+    let verdicts = verdicts_of(session, &tasks)?;
     let stands: Vec<MemberStatus> = verdicts.iter().map(SubmissionVerdict::member_status).collect();
     let none = HashSet::new();
     let batch = DependencyBatch::new(&tasks, &stands, &none);
@@ -74,10 +74,10 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 }
 
 /// The verdicts, one after the other: each new task counts for the depth of its queue at once.
-fn judge_all(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
+fn verdicts_of(session: &mut Session<'_>, tasks: &[NewTask]) -> Result<Vec<SubmissionVerdict>, Fault> {
     let mut verdicts = Vec::with_capacity(tasks.len());
     for task in tasks {
-        let verdict = judge(session, task)?;
+        let verdict = verdict_of(session, task)?;
         if matches!(verdict, SubmissionVerdict::New) {
             expect(session, task, 1)?;
         }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use punctual_core::store::StoreError;
 
 /// For how long after the last failure the disk counts as full.
-const FOR: Duration = Duration::from_secs(5);
+const FULL_DURATION: Duration = Duration::from_secs(5);
 
 /// What is known of the disk (see the module).
 #[derive(Default)]
@@ -22,7 +22,7 @@ impl Fullness {
     /// Fails while the disk counts as full.
     pub(crate) fn verdict(&self) -> Result<(), StoreError> {
         match *self.0.lock() {
-            Some(last) if last.elapsed() < FOR => {
+            Some(last) if last.elapsed() < FULL_DURATION => {
                 Err(StoreError::Full("a transaction found no room a moment ago".to_owned()))
             }
             _ => Ok(()),

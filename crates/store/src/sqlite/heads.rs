@@ -12,7 +12,7 @@ use super::session::Session;
 use super::statements::Sql;
 
 /// Rows of missing lanes that one sweep reports.
-const MOST_ASTRAY: usize = 1_000;
+const ASTRAY_MAX: usize = 1_000;
 
 /// The heads that were found.
 #[derive(Default)]
@@ -49,7 +49,7 @@ pub(crate) fn heads(
 
 fn add_waiting(session: &mut Session<'_>, lane: i64, astray: &mut Vec<i64>) -> Result<(), Fault> {
     let query = session.statements.get(Sql::LaneWaiting)?;
-    let mut rows = query.query((lane, count_column(MOST_ASTRAY.saturating_sub(astray.len()))))?;
+    let mut rows = query.query((lane, count_column(ASTRAY_MAX.saturating_sub(astray.len()))))?;
     while let Some(row) = rows.next()? {
         astray.push(row.get(0)?);
     }

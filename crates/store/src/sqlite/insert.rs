@@ -31,7 +31,7 @@ pub(crate) fn insert(session: &mut Session<'_>, tasks: Vec<NewTask>) -> Result<V
 }
 
 fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Fault> {
-    match judge(session, &task)? {
+    match verdict_of(session, &task)? {
         SubmissionVerdict::New => create(session, task, &Prerequisites::default()),
         SubmissionVerdict::Replay(first) => replay(session, first),
         SubmissionVerdict::KeyReused(first) => Ok(Inserted::KeyReused(first)),
@@ -41,7 +41,7 @@ fn insert_one(session: &mut Session<'_>, task: NewTask) -> Result<Inserted, Faul
 }
 
 /// Decides whether a task is stored.
-pub(crate) fn judge(session: &mut Session<'_>, task: &NewTask) -> Result<SubmissionVerdict, Fault> {
+pub(crate) fn verdict_of(session: &mut Session<'_>, task: &NewTask) -> Result<SubmissionVerdict, Fault> {
     if let Some(queue) = limits::without_room(session, task)? {
         return Ok(SubmissionVerdict::QueueFull(queue));
     }

@@ -24,32 +24,32 @@ pub(crate) trait Job: Send {
 }
 
 /// The caller's end.
-pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub(crate) struct JobAnswer<T>(oneshot::Receiver<Result<T, StoreError>>);
 
-impl<T> Answer<T> {
+impl<T> JobAnswer<T> {
     /// Waits for the answer.
     pub(crate) async fn wait(self) -> Result<T, StoreError> {
         self.0.await.unwrap_or_else(|_| Err(given_up()))
     }
 }
 
-struct Call<F, T> {
+struct CallJob<F, T> {
     work: Option<F>,
     result: Option<T>,
     reply: oneshot::Sender<Result<T, StoreError>>,
 }
 
 /// A job that does `work`, and where its answer will arrive.
-pub(crate) fn job<T, F>(work: F) -> (Box<dyn Job>, Answer<T>)
+pub(crate) fn job<T, F>(work: F) -> (Box<dyn Job>, JobAnswer<T>)
 where
     T: Send + 'static,
     F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send + 'static,
 {
     let (reply, answer) = oneshot::channel();
-    (Box::new(Call { work: Some(work), result: None, reply }), Answer(answer))
+    (Box::new(CallJob { work: Some(work), result: None, reply }), JobAnswer(answer))
 }
 
-impl<T, F> Job for Call<F, T>
+impl<T, F> Job for CallJob<F, T>
 where
     T: Send,
     F: FnOnce(&mut Session<'_>) -> Result<T, Fault> + Send,

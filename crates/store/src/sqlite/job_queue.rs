@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use punctual_core::store::StoreError;
 
 use super::fault::closed;
-use crate::write_queue::{BatchLimit, Bounds, Size, Weight, WriteQueue};
+use crate::write_queue::{BatchLimit, QueueBounds, Size, Weight, WriteQueue};
 
 /// The class of a call: which of the queues it waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +59,15 @@ impl OpenBatch {
 
 /// The queue (see the module).
 pub(crate) struct JobQueue<J> {
-    bounds: Bounds,
+    bounds: QueueBounds,
     limit: BatchLimit,
     /// Batches end early no more often than this: every end is a sync of the disk.
     early_end_interval: Duration,
-    state: Mutex<State<J>>,
+    state: Mutex<QueuesState<J>>,
     wake: Condvar,
 }
 
-struct State<J> {
+struct QueuesState<J> {
     urgent: ClassQueue<J>,
     progress: ClassQueue<J>,
     submission: ClassQueue<J>,
@@ -84,8 +84,8 @@ struct ClassQueue<J> {
 
 impl<J> JobQueue<J> {
     /// An empty queue with these bounds for each class.
-    pub(crate) fn new(bounds: Bounds, limit: BatchLimit, early_end_interval: Duration) -> Self {
-        let state = State {
+    pub(crate) fn new(bounds: QueueBounds, limit: BatchLimit, early_end_interval: Duration) -> Self {
+        let state = QueuesState {
             urgent: ClassQueue::default(),
             progress: ClassQueue::default(),
             submission: ClassQueue::default(),
@@ -108,7 +108,7 @@ impl<J> JobQueue<J> {
     fn add(
         &self,
         class: WriteClass,
-        put: impl FnOnce(&mut WriteQueue<J>, &Bounds) -> Result<(), StoreError>,
+        put: impl FnOnce(&mut WriteQueue<J>, &QueueBounds) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         if state.closed {
@@ -181,7 +181,7 @@ impl<J> JobQueue<J> {
     pub(crate) fn abandon(&self) {
         let mut state = self.state.lock();
         state.closed = true;
-        let State { urgent, progress, submission, .. } = &mut *state;
+        let QueuesState { urgent, progress, submission, .. } = &mut *state;
         let waiting = [urgent, progress, submission].map(std::mem::take);
         drop(state);
         // Outside the lock: a job that is dropped wakes its caller.
@@ -190,7 +190,7 @@ impl<J> JobQueue<J> {
     }
 }
 
-impl<J> State<J> {
+impl<J> QueuesState<J> {
     fn class(&mut self, class: WriteClass) -> &mut ClassQueue<J> {
         match class {
             WriteClass::Urgent => &mut self.urgent,

@@ -15,13 +15,13 @@ use crate::lane_cache::{LaneCache, LaneMap, route_of, target_column};
 
 /// The lanes that a thread has met (see the module).
 #[derive(Default)]
-pub(crate) struct Lanes {
+pub(crate) struct LaneDirectory {
     /// Met in the transaction under way.
     fresh: LaneMap,
     known: LaneCache,
 }
 
-impl Lanes {
+impl LaneDirectory {
     /// Remembers about so many lanes.
     pub(crate) fn new(capacity: usize) -> Self {
         Self { known: LaneCache::new(capacity), ..Self::default() }
@@ -103,20 +103,20 @@ mod tests {
 
     #[test]
     fn a_lane_is_made_once_and_found_both_ways() {
-        let (connection, mut lanes) = (database(), Lanes::new(10));
+        let (connection, mut lanes) = (database(), LaneDirectory::new(10));
         for route in [Route::Pull, Route::Push("http://a:80".into())] {
             let lane = lanes.resolve(&connection, &key("q", route.clone())).unwrap();
             lanes.keep();
-            let mut others = Lanes::new(10);
+            let mut others = LaneDirectory::new(10);
             assert_eq!(others.resolve(&connection, &key("q", route)).unwrap(), lane);
-            assert_eq!(Lanes::new(10).get(&connection, lane.id.number()).unwrap(), Some(lane));
+            assert_eq!(LaneDirectory::new(10).get(&connection, lane.id.number()).unwrap(), Some(lane));
         }
         assert_eq!(lanes.get(&connection, 99).unwrap(), None);
     }
 
     #[test]
     fn a_lane_does_not_outlive_its_transaction() {
-        let (connection, mut lanes) = (database(), Lanes::new(10));
+        let (connection, mut lanes) = (database(), LaneDirectory::new(10));
         connection.execute_batch("BEGIN").unwrap();
         let lost = lanes.resolve(&connection, &key("lost", Route::Pull)).unwrap();
         connection.execute_batch("ROLLBACK").unwrap();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn few_lanes_are_remembered_and_all_are_found() {
-        let (connection, mut lanes) = (database(), Lanes::new(6));
+        let (connection, mut lanes) = (database(), LaneDirectory::new(6));
         let made: Vec<_> = (0..50)
             .map(|number| {
                 let lane = lanes.resolve(&connection, &key(&number.to_string(), Route::Pull)).unwrap();

@@ -186,7 +186,7 @@ pub(crate) fn without_room(session: &mut Session<'_>, task: &NewTask) -> Result<
 }
 
 /// Leaves hints for slots that a committed transaction freed.
-pub(crate) fn tell_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
+pub(crate) fn report_freed(session: &mut Session<'_>, changed: &[(i64, u8, i64)]) {
     if session.limits.0.as_ref().is_none_or(HashMap::is_empty) {
         return;
     }

@@ -53,26 +53,26 @@ pub(crate) fn turn(
 ) -> Result<(), Fault> {
     let Some(ordering) = ordering else { return Ok(()) };
     session.statements.get(Sql::OrderNote)?.execute((ordering, dead_letter))?;
-    session.left = true;
+    session.has_notes = true;
     Ok(())
 }
 
 /// Notes that a task which others may depend on has finished.
 pub(crate) fn parent(session: &mut Session<'_>, seq: i64, state: State) -> Result<(), Fault> {
     session.statements.get(Sql::ParentNote)?.execute((seq, state.code()))?;
-    session.left = true;
+    session.has_notes = true;
     Ok(())
 }
 
 /// Begins a round: a queue no longer holds the tasks behind its dead letters.
-pub(crate) fn held(session: &mut Session<'_>) {
-    session.round = Some(ReviewCursor::front());
-    session.left = true;
+pub(crate) fn begin_review_round(session: &mut Session<'_>) {
+    session.review_round = Some(ReviewCursor::front());
+    session.has_notes = true;
 }
 
 /// Wakes the resolver after a commit that left notes.
-pub(crate) fn tell(session: &mut Session<'_>) {
-    if std::mem::take(&mut session.left)
+pub(crate) fn wake_resolver(session: &mut Session<'_>) {
+    if std::mem::take(&mut session.has_notes)
         && let Some(resolver) = &session.resolver
     {
         resolver.notify_one();

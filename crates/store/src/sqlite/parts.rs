@@ -1,7 +1,7 @@
 //! Large calls in parts, so that small calls can pass them.
 //!
 //! `ports` calls it. A part is committed by itself and may fail by itself. Every change is
-//! conditional by itself, so the number of transactions makes no difference. A claim that took
+//! conditional by itself, so the number of transactions makes no difference. A claim that subtract
 //! tasks in one part returns them, whatever becomes of the other parts.
 
 use std::sync::Arc;
@@ -35,10 +35,10 @@ pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>)
         let weight = super::ports::weight_of(&part);
         parts.push((weight, move |session: &mut Session<'_>| apply::apply(session, &part)));
     }
-    let told = writer.call_in_parts(WriteClass::Progress, parts).await?;
+    let answers_of_parts = writer.call_in_parts(WriteClass::Progress, parts).await?;
     let mut applied = Vec::new();
-    for part in told {
-        applied.extend(part.map_err(|error| partly(&error))?);
+    for part in answers_of_parts {
+        applied.extend(part.map_err(|error| partial_failure(&error))?);
     }
     Ok(applied)
 }
@@ -47,21 +47,23 @@ pub(crate) async fn apply(writer: &WriterHandle, changes: Vec<(TaskId, Change)>)
 pub(crate) async fn claim(writer: &WriterHandle, claims: Vec<Claim>) -> Result<Vec<Claimed>, StoreError> {
     let tasks: usize = claims.iter().map(|claim| claim.limit).fold(0, usize::saturating_add);
     let lanes: usize = claims.iter().map(|claim| claim.lanes.len()).sum();
-    let (count, answers) = (tasks.div_ceil(PART_ROWS).min(MOST_PARTS), claims.len());
+    let (count, answers) = (tasks.div_ceil(PART_ROWS).min(PARTS_MAX), claims.len());
     if count < 2 {
         let weight = Weight { bytes: Weight::SMALL.bytes, rows: tasks + lanes };
         return writer.call(WriteClass::Progress, weight, move |session| claim::claim(session, &claims)).await;
     }
-    let rest = Arc::new(Mutex::new(Rest::new(claims)));
+    let remainder = Arc::new(Mutex::new(ClaimRemainder::new(claims)));
     let each = |_| {
-        let rest = Arc::clone(&rest);
+        let remainder = Arc::clone(&remainder);
         let rows = tasks.div_ceil(count).min(1 << 20).saturating_add(lanes);
-        (Weight { bytes: Weight::SMALL.bytes, rows }, move |session: &mut Session<'_>| go_on(session, &rest, count))
+        (Weight { bytes: Weight::SMALL.bytes, rows }, move |session: &mut Session<'_>| {
+            claim_next_part(session, &remainder, count)
+        })
     };
-    let told = writer.call_in_parts(WriteClass::Progress, (0..count).map(each).collect()).await?;
+    let answers_of_parts = writer.call_in_parts(WriteClass::Progress, (0..count).map(each).collect()).await?;
     let mut claimed: Vec<Claimed> = vec![Claimed::default(); answers];
     let (mut failure, mut any) = (None, false);
-    for part in told {
+    for part in answers_of_parts {
         match part {
             Ok(part) => {
                 any = true;
@@ -77,24 +79,24 @@ pub(crate) async fn claim(writer: &WriterHandle, claims: Vec<Claim>) -> Result<V
 }
 
 /// More parts are no use: by then the claim is bounded in bytes.
-const MOST_PARTS: usize = 64;
+const PARTS_MAX: usize = 64;
 
 /// What is left of claims.
-struct Rest {
+struct ClaimRemainder {
     claims: Vec<Claim>,
     /// Bytes that each was given.
     bytes: Vec<usize>,
     parts: usize,
 }
 
-impl Rest {
+impl ClaimRemainder {
     fn new(claims: Vec<Claim>) -> Self {
         let bytes = vec![0; claims.len()];
         Self { claims, bytes, parts: 0 }
     }
 
     /// The next part of the claims; none when nothing is left of them.
-    fn next(&mut self, most: usize) -> Option<Vec<Claim>> {
+    fn next_part(&mut self, most: usize) -> Option<Vec<Claim>> {
         let mut left = most;
         let part: Vec<Claim> = self
             .claims
@@ -109,11 +111,11 @@ impl Rest {
     }
 
     /// A part was given so much of what it asked for.
-    fn took(&mut self, part: &[Claim], claimed: &[Claimed]) {
+    fn subtract(&mut self, part: &[Claim], claimed: &[Claimed]) {
         for (at, (asked, got)) in part.iter().zip(claimed).enumerate() {
             let claim = &mut self.claims[at];
             self.bytes[at] += got.tasks.iter().map(|task| task.body.payload.get().len()).sum::<usize>();
-            let is_over = got.tasks.len() < asked.limit || !got.lost.is_empty() || self.bytes[at] >= HALF;
+            let is_over = got.tasks.len() < asked.limit || !got.lost.is_empty() || self.bytes[at] >= EARLIER_BYTES_MAX;
             claim.limit = if is_over && asked.limit > 0 { 0 } else { claim.limit - got.tasks.len() };
             for task in &got.tasks {
                 // A lane may be named twice: what was taken counts for the first of them that had
@@ -129,16 +131,20 @@ impl Rest {
 
 /// A claim that was given so much in earlier parts is over, so that it is never given much more
 /// than it may be.
-const HALF: usize = limits::CLAIM_PAYLOAD / 2;
+const EARLIER_BYTES_MAX: usize = limits::CLAIM_PAYLOAD / 2;
 
-fn go_on(session: &mut Session<'_>, rest: &Mutex<Rest>, count: usize) -> Result<Vec<Claimed>, Fault> {
-    let mut rest = rest.lock();
-    rest.parts += 1;
+fn claim_next_part(
+    session: &mut Session<'_>,
+    remainder: &Mutex<ClaimRemainder>,
+    count: usize,
+) -> Result<Vec<Claimed>, Fault> {
+    let mut remainder = remainder.lock();
+    remainder.parts += 1;
     // The last one does what is left, so that nothing is lost by rounding.
-    let most = if rest.parts == count { usize::MAX } else { PART_ROWS };
-    let Some(part) = rest.next(most) else { return Ok(Vec::new()) };
+    let most = if remainder.parts == count { usize::MAX } else { PART_ROWS };
+    let Some(part) = remainder.next_part(most) else { return Ok(Vec::new()) };
     let claimed = claim::claim(session, &part)?;
-    rest.took(&part, &claimed);
+    remainder.subtract(&part, &claimed);
     Ok(claimed)
 }
 
@@ -154,7 +160,7 @@ fn add(whole: &mut Claimed, part: Claimed) {
 }
 
 /// A part of a call failed: what the others did is done.
-fn partly(error: &StoreError) -> StoreError {
+fn partial_failure(error: &StoreError) -> StoreError {
     match error {
         StoreError::Corrupt(_) => error.clone(),
         other => StoreError::Unavailable(format!("a part of the call was not written: {other}")),

@@ -29,7 +29,7 @@ pub(crate) fn change(
         QueueDecision::Write { queue, releases_held } => (queue, releases_held),
     };
     if releases_held {
-        outbox::held(session);
+        outbox::begin_review_round(session);
     }
     let row = QueueRow::of(&queue);
     session.statements.get(Sql::QueuePut)?.execute((

@@ -18,7 +18,7 @@ use tracing::warn;
 
 use super::Options;
 use super::connection::open_reader;
-use super::damage::Damage;
+use super::damage::DamageMonitor;
 use super::fault::Fault;
 use super::job::{Job, job};
 use super::job_queue::{JobQueue, WriteClass};
@@ -38,7 +38,7 @@ impl Readers {
     /// Starts the threads.
     pub(crate) fn start(
         path: &Path,
-        damage: &Arc<Damage>,
+        damage: &Arc<DamageMonitor>,
         clock: &Arc<dyn Clock>,
         node: NodeId,
         options: &Options,
@@ -87,7 +87,7 @@ impl Readers {
 struct ReaderThread {
     queue: Arc<JobQueue<Box<dyn Job>>>,
     path: PathBuf,
-    damage: Arc<Damage>,
+    damage: Arc<DamageMonitor>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     options: Options,

@@ -23,11 +23,11 @@ pub(crate) type ReviewCursor = review::ReviewCursor<Ordering, i64>;
 
 /// Works off some notes. During a round it also checks one page of what is held.
 pub(crate) fn resolve(session: &mut Session<'_>) -> Result<Resolved, Fault> {
-    if let Some(place) = session.round {
-        session.round = review(session, place)?.or_end();
+    if let Some(place) = session.review_round {
+        session.review_round = review(session, place)?.or_end();
     }
     let mut resolved = parents::resolve(session)?;
-    resolved.more |= session.round.is_some();
+    resolved.more |= session.review_round.is_some();
     let turns = turns::resolve(session)?;
     resolved.waiting.extend(turns.waiting);
     resolved.tasks += turns.tasks;

@@ -18,32 +18,32 @@ use crate::limit_watch::LimitWatch;
 use crate::queue_columns::QueueComplaints;
 use crate::tally::TransactionTally;
 
-use super::damage::Damage;
+use super::damage::DamageMonitor;
 use super::fault::Fault;
-use super::lanes::Lanes;
+use super::lanes::LaneDirectory;
 use super::limits::LimitsCache;
 use super::resolve::ReviewCursor;
 use super::statements::{Sql, Statements};
 
 /// After so many complaints there is nothing new to say.
-const MOST_COMPLAINTS: usize = 10_000;
+const COMPLAINTS_MAX: usize = 10_000;
 
 /// A connection and its thread's memory. The writer's session writes, inside its transaction; the
 /// readers' cannot.
 pub(crate) struct Session<'c> {
     pub connection: &'c Connection,
     pub statements: Statements<'c>,
-    pub lanes: Lanes,
+    pub lanes: LaneDirectory,
     pub tally: TransactionTally,
     pub limits: LimitsCache,
     /// Where places that came free are told; the writer has one.
     pub limit_watch: Option<Arc<LimitWatch>>,
     /// Whether the transaction under way left something to the resolver.
-    pub left: bool,
+    pub has_notes: bool,
     /// Who is told of that; the writer has one.
     pub resolver: Option<Arc<Notify>>,
     /// Where the resolver goes on to look at what is held, since a queue has ceased to hold.
-    pub round: Option<ReviewCursor>,
+    pub review_round: Option<ReviewCursor>,
     pub node: NodeId,
     /// When a transaction could not be committed last; that was logged, and it is not known yet
     /// that all is well again.
@@ -51,9 +51,9 @@ pub(crate) struct Session<'c> {
     /// Whether something found no room on the disk since the writer looked.
     pub found_no_room: bool,
     /// Transactions to come whose jobs are guarded from each other.
-    pub caution: u32,
+    pub guarded_left: u32,
     /// Where faults are reported that may mean a damaged file.
-    pub damage: Arc<Damage>,
+    pub damage: Arc<DamageMonitor>,
     pub clock: Arc<dyn Clock>,
     last_seq: Option<i64>,
     complaints: HashSet<i64>,
@@ -63,7 +63,7 @@ pub(crate) struct Session<'c> {
 impl<'c> Session<'c> {
     pub(crate) fn new(
         connection: &'c Connection,
-        damage: &Arc<Damage>,
+        damage: &Arc<DamageMonitor>,
         clock: Arc<dyn Clock>,
         node: NodeId,
         lanes: usize,
@@ -71,17 +71,17 @@ impl<'c> Session<'c> {
         Self {
             connection,
             statements: Statements::new(connection),
-            lanes: Lanes::new(lanes),
+            lanes: LaneDirectory::new(lanes),
             tally: TransactionTally::default(),
             limits: LimitsCache::default(),
             limit_watch: None,
-            left: false,
+            has_notes: false,
             resolver: None,
-            round: None,
+            review_round: None,
             node,
             failed_at: None,
             found_no_room: false,
-            caution: 0,
+            guarded_left: 0,
             damage: Arc::clone(damage),
             clock,
             last_seq: None,
@@ -112,7 +112,7 @@ impl<'c> Session<'c> {
 
     /// Logs once that a final row cannot be read. (A live one is put in quarantine, which logs it.)
     pub(crate) fn complain(&mut self, seq: i64, id: TaskId, fault: Unreadable) {
-        if self.complaints.len() < MOST_COMPLAINTS && self.complaints.insert(seq) {
+        if self.complaints.len() < COMPLAINTS_MAX && self.complaints.insert(seq) {
             error!(task.id = %id, column = fault.0, "cannot read a finished task; it is left out of listings");
         }
     }

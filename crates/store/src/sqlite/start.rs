@@ -8,7 +8,7 @@ use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 use rusqlite::OptionalExtension;
 
-use crate::claims::{self, advance, made};
+use crate::claims::{self, expect_change, update_task};
 use crate::columns::number_column;
 use crate::effects::{Effects, LaneInstant};
 
@@ -35,16 +35,16 @@ fn start_one(session: &mut Session<'_>, start: &Start) -> Result<Option<Task>, F
     let now = session.now();
     let by = session.by(now, Actor::Worker(Cow::Borrowed(&start.worker)));
     if task.has_expired(now) {
-        let expired = made(&task.position, Event::Expire, &by);
+        let expired = expect_change(&task.position, Event::Expire, &by);
         apply::finish(session, task.id, &expired)?;
         return Ok(None);
     }
-    let event = claims::started(start, session.node, now, task.body.timeout_millis);
-    let change = made(&task.position, event, &by);
+    let event = claims::start_event(start, session.node, now, task.body.timeout_millis);
+    let change = expect_change(&task.position, event, &by);
     apply::change_task(session, seq, &change)?;
     let at = LaneInstant { lane: task.lane.id.number(), due_at: task.due_at };
     outbox::record_claim(session, &Effects::in_place(&change, at), now);
-    advance(&mut task, change);
+    update_task(&mut task, change);
     Ok(Some(task))
 }
 

@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 use super::Options;
 use super::checkpoint::{Checkpoints, truncate};
 use super::connection::open_writer;
-use super::damage::Damage;
+use super::damage::DamageMonitor;
 use super::directory::Directory;
 use super::fault::Fault;
 use super::forecast;
@@ -38,7 +38,7 @@ use crate::write_queue::Weight;
 /// The callers' end of the writer's queue.
 pub(crate) struct WriterHandle {
     queue: Arc<JobQueue<Box<dyn Job>>>,
-    damage: Arc<Damage>,
+    damage: Arc<DamageMonitor>,
 }
 
 impl WriterHandle {
@@ -46,7 +46,7 @@ impl WriterHandle {
     pub(crate) fn start(
         connection: Connection,
         directory: Directory,
-        (damage, fullness): (Arc<Damage>, Arc<Fullness>),
+        (damage, fullness): (Arc<DamageMonitor>, Arc<Fullness>),
         (limit_watch, resolver): (&Arc<LimitWatch>, &Arc<Notify>),
         clock: Arc<dyn Clock>,
         node: NodeId,
@@ -124,7 +124,7 @@ impl WriterHandle {
 struct WriterThread {
     queue: Arc<JobQueue<Box<dyn Job>>>,
     directory: Directory,
-    damage: Arc<Damage>,
+    damage: Arc<DamageMonitor>,
     fullness: Arc<Fullness>,
     limit_watch: Arc<LimitWatch>,
     resolver: Arc<Notify>,
@@ -134,9 +134,9 @@ struct WriterThread {
 }
 
 /// Whatever ends the thread, nobody waits for it for ever.
-struct AbandonAtTheEnd(Arc<JobQueue<Box<dyn Job>>>);
+struct AbandonOnDrop(Arc<JobQueue<Box<dyn Job>>>);
 
-impl Drop for AbandonAtTheEnd {
+impl Drop for AbandonOnDrop {
     fn drop(&mut self) {
         self.0.abandon();
     }
@@ -148,7 +148,7 @@ impl WriterThread {
     /// the connection is closed and opened again, everything in the log is written anew into the
     /// database and synced, and only then the next caller is served.
     fn run(self, connection: Connection) {
-        let _abandon = AbandonAtTheEnd(Arc::clone(&self.queue));
+        let _abandon = AbandonOnDrop(Arc::clone(&self.queue));
         let mut trusted = Some(connection);
         loop {
             let (connection, checkpoints) = match self.trust(trusted.take()) {
@@ -156,7 +156,7 @@ impl WriterThread {
                 Err(fault) => {
                     warn!(fault = %fault.to_store_error(), "cannot reopen the database; refusing writes until it opens");
                     let Some(batch) = self.queue.take() else { return };
-                    tell(batch, &fault);
+                    answer_all(batch, &fault);
                     continue;
                 }
             };
@@ -227,10 +227,10 @@ impl WriterThread {
 /// SQLite copy every page before its first change, an eighth of all the writer does, and jobs fail
 /// next to never: when something is wrong with the disk or with us. So it is the first failure that
 /// costs its companions their transaction, and not the next.
-const CAUTION: u32 = 1_000;
+const GUARDED_TRANSACTIONS: u32 = 1_000;
 
 /// So long after the last failure a transaction that was committed means that all is well again.
-const CALM: Duration = Duration::from_secs(5);
+const CALM_DURATION: Duration = Duration::from_secs(5);
 
 /// A transaction ends early for the sake of small calls no more often than this. A commit takes up
 /// to a millisecond: this is what a flood of large calls pays for it at the most.
@@ -239,8 +239,8 @@ const EARLY_END_INTERVAL: Duration = Duration::from_millis(8);
 /// Does jobs in one transaction and answers them. Fails only if the connection cannot be trusted
 /// any more.
 fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: OpenBatch) -> Result<(), Fault> {
-    let guarded = session.caution > 0 && batch.is_of_many();
-    session.caution = session.caution.saturating_sub(1);
+    let guarded = session.guarded_left > 0 && batch.is_of_many();
+    session.guarded_left = session.guarded_left.saturating_sub(1);
     let before = session.connection.total_changes();
     if let Err(fault) = session.statements.run(Sql::BeginImmediate) {
         let waiting = std::iter::from_fn(|| queue.next(&mut batch)).collect();
@@ -249,14 +249,14 @@ fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: 
     let mut done: Vec<Box<dyn Job>> = Vec::new();
     while let Some(mut job) = queue.next(&mut batch) {
         match run(session, job.as_mut(), guarded) {
-            Ran::Done => done.push(job),
-            Ran::Undone(fault) => job.answer(Err(fault.to_store_error())),
-            Ran::Lost(fault) => {
+            JobOutcome::Done => done.push(job),
+            JobOutcome::Undone(fault) => job.answer(Err(fault.to_store_error())),
+            JobOutcome::Lost(fault) => {
                 job.answer(Err(fault.to_store_error()));
                 if fault.is_suspect() {
                     return roll_back(session, done, fault);
                 }
-                session.caution = CAUTION;
+                session.guarded_left = GUARDED_TRANSACTIONS;
                 return roll_back_companions(session, done);
             }
         }
@@ -265,7 +265,7 @@ fn commit(session: &mut Session<'_>, queue: &JobQueue<Box<dyn Job>>, mut batch: 
 }
 
 /// What became of a job.
-enum Ran {
+enum JobOutcome {
     /// It is part of the transaction.
     Done,
     /// It failed and left nothing behind; the transaction goes on.
@@ -276,9 +276,9 @@ enum Ran {
 
 /// Runs one job. If it fails, what it did is undone; nothing else if it is guarded by a savepoint,
 /// and everything since the beginning if it is not.
-fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
+fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> JobOutcome {
     if guarded && let Err(fault) = session.statements.run(Sql::Savepoint) {
-        return Ran::Lost(fault);
+        return JobOutcome::Lost(fault);
     }
     if let Err(fault) = job.run(session) {
         session.found_no_room |= fault.is_full();
@@ -287,17 +287,17 @@ fn run(session: &mut Session<'_>, job: &mut dyn Job, guarded: bool) -> Ran {
         session.limits.forget();
         // After some faults SQLite itself has rolled back everything.
         if !guarded || fault.is_suspect() || session.connection.is_autocommit() {
-            return Ran::Lost(fault);
+            return JobOutcome::Lost(fault);
         }
         let undone =
             session.statements.run(Sql::RollbackToSavepoint).and_then(|()| session.statements.run(Sql::Release));
-        return if undone.is_ok() { Ran::Undone(fault) } else { Ran::Lost(fault) };
+        return if undone.is_ok() { JobOutcome::Undone(fault) } else { JobOutcome::Lost(fault) };
     }
     if guarded && let Err(fault) = session.statements.run(Sql::Release) {
-        return Ran::Lost(fault);
+        return JobOutcome::Lost(fault);
     }
     session.tally.keep();
-    Ran::Done
+    JobOutcome::Done
 }
 
 /// Commits, and answers those who were waiting for it. `before` is how many rows had been changed
@@ -319,13 +319,14 @@ fn finish(session: &mut Session<'_>, done: Vec<Box<dyn Job>>, before: u64) -> Re
         }
     };
     // A transaction that had little or nothing to write proves nothing.
-    if session.failed_at.is_some_and(|at| at.elapsed() >= CALM) && session.connection.total_changes() != before {
+    if session.failed_at.is_some_and(|at| at.elapsed() >= CALM_DURATION) && session.connection.total_changes() != before
+    {
         session.failed_at = None;
         info!("transactions are committed again");
     }
     session.lanes.keep();
-    limits::tell_freed(session, &changed);
-    outbox::tell(session);
+    limits::report_freed(session, &changed);
+    outbox::wake_resolver(session);
     for job in done {
         job.answer(Ok(()));
     }
@@ -348,7 +349,7 @@ fn write_counts(session: &mut Session<'_>) -> Result<Vec<(i64, u8, i64)>, Fault>
 /// Undoes the transaction and tells its jobs. Fails if the connection cannot be trusted any more.
 fn roll_back(session: &mut Session<'_>, jobs: Vec<Box<dyn Job>>, fault: Fault) -> Result<(), Fault> {
     let undone = undo(session);
-    tell(jobs, &fault);
+    answer_all(jobs, &fault);
     if fault.is_suspect() { Err(fault) } else { undone }
 }
 
@@ -369,7 +370,7 @@ fn undo(session: &mut Session<'_>) -> Result<(), Fault> {
     if session.connection.is_autocommit() { Ok(()) } else { session.statements.run(Sql::Rollback) }
 }
 
-fn tell(jobs: Vec<Box<dyn Job>>, fault: &Fault) {
+fn answer_all(jobs: Vec<Box<dyn Job>>, fault: &Fault) {
     for job in jobs {
         job.answer(Err(fault.to_store_error()));
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const BOUNDS: Bounds = Bounds { jobs: 4, rows: 1_000, bytes: 1_000, age: Duration::MAX };
+const BOUNDS: QueueBounds = QueueBounds { jobs: 4, rows: 1_000, bytes: 1_000, age: Duration::MAX };
 
 fn weight(rows: usize) -> Weight {
     Weight { bytes: 1, rows }
@@ -17,7 +17,8 @@ fn is_refused<T>(put: &Result<T, StoreError>) -> bool {
 #[test]
 fn jobs_rows_and_bytes_are_bounded() {
     let now = Instant::now();
-    let bounds = [Bounds { jobs: 1, ..BOUNDS }, Bounds { rows: 9, ..BOUNDS }, Bounds { bytes: 1, ..BOUNDS }];
+    let bounds =
+        [QueueBounds { jobs: 1, ..BOUNDS }, QueueBounds { rows: 9, ..BOUNDS }, QueueBounds { bytes: 1, ..BOUNDS }];
     for bounds in bounds {
         let mut queue = WriteQueue::default();
         queue.put("first", weight(5), &bounds, now).unwrap();
@@ -38,7 +39,7 @@ fn an_empty_queue_takes_a_call_of_any_size() {
 
 #[test]
 fn nothing_joins_a_job_that_has_waited_too_long() {
-    let bounds = Bounds { age: Duration::from_secs(5), ..BOUNDS };
+    let bounds = QueueBounds { age: Duration::from_secs(5), ..BOUNDS };
     let (mut queue, began) = (WriteQueue::default(), Instant::now());
     queue.put("first", weight(1), &bounds, began).unwrap();
     queue.put("in time", weight(1), &bounds, began + bounds.age).unwrap();

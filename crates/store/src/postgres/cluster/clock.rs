@@ -24,12 +24,12 @@ use crate::postgres::statements::Sql;
 
 /// How often a sample is taken, and how many are kept. The best of them counts: an answer that took
 /// long tells of a time that was over when it arrived.
-const EVERY: Duration = Duration::from_secs(1);
-const KEPT: usize = 8;
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+const SAMPLES_MAX: usize = 8;
 
 /// A clock that went back by more than this is followed; by less, time stands still until it has
 /// caught up.
-const STANDS_STILL: i64 = 1_000;
+const STEP_BACK_MILLIS_MAX: i64 = 1_000;
 
 /// The database's time (see the module).
 pub struct PostgresClock {
@@ -46,7 +46,7 @@ impl PostgresClock {
         // As many as are kept: one answer may have been slow, and nobody should begin behind the
         // others.
         let first = async |session: &Session| {
-            for _ in 0..KEPT {
+            for _ in 0..SAMPLES_MAX {
                 sample(session, &estimate).await?;
             }
             Ok(())
@@ -56,7 +56,7 @@ impl PostgresClock {
         let sampler = tokio::spawn(async move {
             let mut is_failing = false;
             loop {
-                tokio::time::sleep(EVERY).await;
+                tokio::time::sleep(SAMPLE_INTERVAL).await;
                 let sampled = connections.call(async |session: &Session| sample(session, &sampling).await).await;
                 match sampled {
                     Err(fault) if !is_failing => {
@@ -120,10 +120,10 @@ impl Estimate {
         // it took: the process may have been frozen with the answer on its way.
         let latest = later(millis, asked, arrived);
         let known = samples.kept.iter().map(|(of, at)| later(*of, *at, arrived)).max();
-        if known.is_some_and(|known| known > latest + STANDS_STILL || known < millis - STANDS_STILL) {
+        if known.is_some_and(|known| known > latest + STEP_BACK_MILLIS_MAX || known < millis - STEP_BACK_MILLIS_MAX) {
             samples.kept.clear();
         }
-        if samples.kept.len() == KEPT {
+        if samples.kept.len() == SAMPLES_MAX {
             samples.kept.pop_front();
         }
         samples.kept.push_back((millis, arrived));
@@ -133,7 +133,7 @@ impl Estimate {
         let mut samples = self.0.lock();
         let best = samples.kept.iter().map(|(millis, at)| later(*millis, *at, now)).max().unwrap_or_default();
         let told = match samples.last {
-            Some(last) if last > best && last - best <= STANDS_STILL => last,
+            Some(last) if last > best && last - best <= STEP_BACK_MILLIS_MAX => last,
             _ => best,
         };
         samples.last = Some(told);

@@ -13,16 +13,16 @@ use tokio::sync::{broadcast, mpsc};
 use tokio_postgres::AsyncMessage;
 use tracing::debug;
 
-use super::notifier::{CHANNEL, News, read};
+use super::notifier::{CHANNEL, NotificationKind, read};
 use crate::postgres::connection::Session;
 use crate::postgres::fault::Fault;
 use crate::postgres::writer::WriterShared;
 
 /// What may wait for a slow subscriber.
-const MOST_WAITING: usize = 1_024;
+const WAKES_MAX: usize = 1_024;
 
 /// How often the connection is looked at, and how long to wait before the next attempt to connect.
-const TEND: Duration = Duration::from_secs(1);
+const PING_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What another node told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     pub(crate) fn new() -> Self {
-        Self { wakes: broadcast::Sender::new(MOST_WAITING) }
+        Self { wakes: broadcast::Sender::new(WAKES_MAX) }
     }
 
     pub(crate) fn subscribe(&self) -> Wakes {
@@ -65,7 +65,7 @@ impl Listener {
     }
 
     /// Tells this process itself of a task that waits.
-    pub(crate) fn tell(&self, lane: &Arc<Lane>, due_at: Timestamp) {
+    pub(crate) fn notify_local(&self, lane: &Arc<Lane>, due_at: Timestamp) {
         // Nobody may have subscribed.
         self.wakes.send(Wake::Lane(Arc::clone(lane), due_at)).ok();
     }
@@ -76,7 +76,7 @@ impl Listener {
             if let Err(fault) = self.listen(&shared).await {
                 debug!(fault = %fault.to_store_error(), "cannot listen for notifications; reconnecting");
             }
-            tokio::time::sleep(TEND.mul_f64(0.5 + rand::random::<f64>())).await;
+            tokio::time::sleep(PING_INTERVAL.mul_f64(0.5 + rand::random::<f64>())).await;
         }
     }
 
@@ -90,11 +90,11 @@ impl Listener {
         .await?;
         session.run(&format!("LISTEN {CHANNEL}")).await?;
         // Whatever was told before is missed.
-        self.everything(shared);
+        self.notify_everything(shared);
         loop {
-            match tokio::time::timeout(TEND, heard.recv()).await {
+            match tokio::time::timeout(PING_INTERVAL, heard.recv()).await {
                 Ok(Some(told)) if told.node == shared.node => {}
-                Ok(Some(told)) => self.pass_on(shared, &session, told.news).await?,
+                Ok(Some(told)) => self.pass_on(shared, &session, told.kind).await?,
                 Ok(None) => return Ok(()),
                 // A connection that nothing is sent on does not notice that its server is gone.
                 Err(_) => session.run("SELECT 1").await?,
@@ -102,22 +102,22 @@ impl Listener {
         }
     }
 
-    async fn pass_on(&self, shared: &WriterShared, session: &Session, news: News) -> Result<(), Fault> {
-        let waiting = match news {
-            News::Lanes(waiting) => waiting,
-            News::Everything => {
-                self.everything(shared);
+    async fn pass_on(&self, shared: &WriterShared, session: &Session, kind: NotificationKind) -> Result<(), Fault> {
+        let waiting = match kind {
+            NotificationKind::Lanes(waiting) => waiting,
+            NotificationKind::Everything => {
+                self.notify_everything(shared);
                 return Ok(());
             }
-            News::Partitions => {
+            NotificationKind::Partitions => {
                 self.wakes.send(Wake::Partitions).ok();
                 return Ok(());
             }
-            News::Queues => {
+            NotificationKind::Queues => {
                 shared.limits.watch.changed();
                 return Ok(());
             }
-            News::Freed(lanes) => {
+            NotificationKind::Freed(lanes) => {
                 for lane in shared.lanes.get(session, lanes).await?.values() {
                     shared.limits.watch.freed(&lane.key.tenant, &lane.key.queue);
                 }
@@ -135,7 +135,7 @@ impl Listener {
         Ok(())
     }
 
-    fn everything(&self, shared: &WriterShared) {
+    fn notify_everything(&self, shared: &WriterShared) {
         shared.cursors.doubt_all();
         shared.limits.watch.changed();
         self.wakes.send(Wake::Everything).ok();

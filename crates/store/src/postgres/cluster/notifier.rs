@@ -22,13 +22,13 @@ use crate::postgres::statements::Sql;
 pub(crate) const CHANNEL: &str = "punctual_wake";
 
 /// How long notes are gathered.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What is due later than this is found by those who look for themselves.
 const SOON_MILLIS: i64 = 30_000;
 
 /// The bytes that a notification may carry; PostgreSQL takes 8,000.
-const MOST_BYTES: usize = 7_900;
+const PAYLOAD_BYTES_MAX: usize = 7_900;
 
 /// What stands for every lane, where they are too many to be named.
 const EVERYTHING: &str = "*";
@@ -57,7 +57,7 @@ struct Notes {
 
 impl Notifier {
     /// Something waits in these lanes that is due then.
-    pub(crate) fn tell(&self, waiting: &[(i64, i64)], now: Timestamp) {
+    pub(crate) fn note_waiting(&self, waiting: &[(i64, i64)], now: Timestamp) {
         let soon = now.as_millis().saturating_add(SOON_MILLIS);
         let mut lanes = self.0.lanes.lock();
         for (lane, due_at) in waiting.iter().filter(|(_, due_at)| *due_at <= soon) {
@@ -81,11 +81,11 @@ impl Notifier {
     pub(crate) async fn run(self, connections: Arc<SharedConnections>, node: NodeId) {
         loop {
             self.0.added.notified().await;
-            tokio::time::sleep(GATHER).await;
+            tokio::time::sleep(GATHER_INTERVAL).await;
             let lanes = std::mem::take(&mut *self.0.lanes.lock());
             let freed = std::mem::take(&mut *self.0.freed.lock());
-            let waiting = (!lanes.is_empty()).then(|| spell(node, &lanes));
-            for text in waiting.into_iter().chain((!freed.is_empty()).then(|| spell_freed(node, &freed))) {
+            let waiting = (!lanes.is_empty()).then(|| format_waiting(node, &lanes));
+            for text in waiting.into_iter().chain((!freed.is_empty()).then(|| format_freed(node, &freed))) {
                 let sent = connections.call(async |session| session.query(Sql::Notify, &[&text]).await.map(drop)).await;
                 if let Err(fault) = sent {
                     debug!(%fault, "cannot notify the other nodes; they find the tasks in their next sweep");
@@ -96,11 +96,11 @@ impl Notifier {
 }
 
 /// The node, then each lane with its first due instant.
-fn spell(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
+fn format_waiting(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
     let mut text = node.number().to_string();
     for (lane, due_at) in lanes {
         write!(text, " {lane}:{due_at}").expect("invariant: a string can be written to");
-        if text.len() > MOST_BYTES {
+        if text.len() > PAYLOAD_BYTES_MAX {
             return format!("{} {EVERYTHING}", node.number());
         }
     }
@@ -108,11 +108,11 @@ fn spell(node: NodeId, lanes: &HashMap<i64, i64>) -> String {
 }
 
 /// The node, then each lane in whose queue a place came free.
-fn spell_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
+fn format_freed(node: NodeId, lanes: &HashSet<i64>) -> String {
     let mut text = format!("{} {FREED}", node.number());
     for lane in lanes {
         write!(text, " {lane}").expect("invariant: a string can be written to");
-        if text.len() > MOST_BYTES {
+        if text.len() > PAYLOAD_BYTES_MAX {
             return queues_have_changed(node);
         }
     }
@@ -131,15 +131,15 @@ pub(crate) fn partitions_are_free(node: NodeId) -> String {
 
 /// What a notification tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Notification {
     /// Who sent it.
     pub node: NodeId,
-    pub news: News,
+    pub kind: NotificationKind,
 }
 
 /// What has happened.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum News {
+pub(crate) enum NotificationKind {
     /// Tasks wait in these lanes; their first due instants.
     Lanes(Vec<(i64, i64)>),
     /// Tasks may wait in any lane.
@@ -153,25 +153,25 @@ pub(crate) enum News {
 }
 
 /// Reads a notification. What cannot be read was sent by another version, and tells of everything.
-pub(crate) fn read(text: &str) -> Told {
+pub(crate) fn read(text: &str) -> Notification {
     let (node, rest) = text.split_once(' ').unwrap_or((text, EVERYTHING));
     let node = NodeId::new(node.parse().unwrap_or_default());
     if rest == PARTITIONS {
-        return Told { node, news: News::Partitions };
+        return Notification { node, kind: NotificationKind::Partitions };
     }
     if rest == QUEUES {
-        return Told { node, news: News::Queues };
+        return Notification { node, kind: NotificationKind::Queues };
     }
     if let Some(lanes) = rest.strip_prefix(FREED) {
         let lanes: Option<Vec<i64>> = lanes.split_whitespace().map(|lane| lane.parse().ok()).collect();
-        return Told { node, news: lanes.map_or(News::Everything, News::Freed) };
+        return Notification { node, kind: lanes.map_or(NotificationKind::Everything, NotificationKind::Freed) };
     }
     let lane = |word: &str| {
         let (lane, due_at) = word.split_once(':')?;
         Some((lane.parse().ok()?, due_at.parse().ok()?))
     };
     let lanes: Option<Vec<(i64, i64)>> = rest.split(' ').map(lane).collect();
-    Told { node, news: lanes.map_or(News::Everything, News::Lanes) }
+    Notification { node, kind: lanes.map_or(NotificationKind::Everything, NotificationKind::Lanes) }
 }
 
 #[cfg(test)]
@@ -182,26 +182,26 @@ mod tests {
     fn what_is_spelled_is_read() {
         let node = NodeId::new(7);
         let lanes = HashMap::from([(1, -5), (9, 1_779_472_800_000)]);
-        let told = read(&spell(node, &lanes));
+        let told = read(&format_waiting(node, &lanes));
         assert_eq!(told.node, node);
-        let News::Lanes(told) = told.news else { panic!("{told:?}") };
+        let NotificationKind::Lanes(told) = told.kind else { panic!("{told:?}") };
         assert_eq!(told.into_iter().collect::<HashMap<_, _>>(), lanes);
-        assert_eq!(read(&partitions_are_free(node)), Told { node, news: News::Partitions });
-        assert_eq!(read(&queues_have_changed(node)), Told { node, news: News::Queues });
-        let freed = read(&spell_freed(node, &HashSet::from([7])));
-        assert_eq!(freed, Told { node, news: News::Freed(vec![7]) });
-        assert_eq!(read(&spell_freed(node, &(0..10_000).collect())).news, News::Queues);
+        assert_eq!(read(&partitions_are_free(node)), Notification { node, kind: NotificationKind::Partitions });
+        assert_eq!(read(&queues_have_changed(node)), Notification { node, kind: NotificationKind::Queues });
+        let freed = read(&format_freed(node, &HashSet::from([7])));
+        assert_eq!(freed, Notification { node, kind: NotificationKind::Freed(vec![7]) });
+        assert_eq!(read(&format_freed(node, &(0..10_000).collect())).kind, NotificationKind::Queues);
     }
 
     #[test]
     fn too_many_lanes_are_everything() {
         let node = NodeId::new(u64::MAX >> 1);
         let lanes: HashMap<i64, i64> = (0..1_000).map(|lane| (lane, 1_779_472_800_000)).collect();
-        let text = spell(node, &lanes);
+        let text = format_waiting(node, &lanes);
         assert!(text.len() < 8_000);
-        assert_eq!(read(&text), Told { node, news: News::Everything });
+        assert_eq!(read(&text), Notification { node, kind: NotificationKind::Everything });
         for other in ["of another version", "7 partitions of another version", "7 1:2 partitions", "7", ""] {
-            assert_eq!(read(other).news, News::Everything, "{other:?}");
+            assert_eq!(read(other).kind, NotificationKind::Everything, "{other:?}");
         }
     }
 }

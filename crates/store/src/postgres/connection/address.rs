@@ -1,4 +1,4 @@
-//! Where a PostgreSQL is and how it is spoken to, read from a URL. The only place that connects.
+//! Where a PostgreSQL is and how it is describe to, read from a URL. The only place that connects.
 //!
 //! The writers, the reads, the leases, the clock, the listener and the migrations all connect
 //! through [`Address::connect`], so that what the URL says of TLS holds for each of them.
@@ -14,9 +14,9 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::ConnectError;
 use super::lineage::Lineage;
-use super::session::CONNECT;
-use super::tls::{self, Mode};
-use crate::postgres::fault::{Fault, spoken};
+use super::session::CONNECT_TIMEOUT;
+use super::tls::{self, TlsMode};
+use crate::postgres::fault::{Fault, describe};
 
 /// What a URL may say behind its question mark.
 const PARAMETERS: [&str; 20] = [
@@ -62,9 +62,9 @@ pub(crate) struct Address {
 impl Address {
     /// Reads a URL.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        let Parts { bare, mode, roots } = Parts::of(url).map_err(ConnectError::Url)?;
+        let UrlParts { bare, mode, roots } = UrlParts::of(url).map_err(ConnectError::Url)?;
         let mut config: Config =
-            bare.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(spoken(&error)))?;
+            bare.parse().map_err(|error: tokio_postgres::Error| ConnectError::Url(describe(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
             return Err(ConnectError::Url("it names no host; write postgres://USER@HOST/DATABASE".to_owned()));
         }
@@ -74,17 +74,20 @@ impl Address {
         let is_local = config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)));
         let is_local = is_local && !config.get_hosts().is_empty();
         // Nobody listens in on a socket of this machine, and PostgreSQL does not encrypt there.
-        let mode_of_driver = if is_local { Mode::Disable } else { mode }.of_driver();
+        let mode_of_driver = if is_local { TlsMode::Disable } else { mode }.of_driver();
         config.ssl_mode(mode_of_driver);
         let connector = tls::connector(mode, roots.as_deref()).map_err(ConnectError::Url)?;
         Ok(Self { config, connector, lineage: Arc::default() })
     }
 
-    /// Connects, with whatever `settle` adds to what the URL says.
-    pub(crate) async fn connect(&self, settle: impl FnOnce(&mut Config)) -> Result<(Client, Wire), Fault> {
+    /// Connects, with whatever `configure` adds to what the URL says.
+    pub(crate) async fn connect(&self, configure: impl FnOnce(&mut Config)) -> Result<(Client, Wire), Fault> {
         let mut config = self.config.clone();
-        settle(&mut config);
-        timeout(CONNECT, config.connect(self.connector.clone())).await.map_err(|_| Fault::Silent)?.map_err(Fault::from)
+        configure(&mut config);
+        timeout(CONNECT_TIMEOUT, config.connect(self.connector.clone()))
+            .await
+            .map_err(|_| Fault::Silent)?
+            .map_err(Fault::from)
     }
 }
 
@@ -117,13 +120,13 @@ fn is_name(host: &Host) -> bool {
 
 /// A URL without what the driver does not know.
 #[derive(Debug, PartialEq, Eq)]
-struct Parts {
+struct UrlParts {
     bare: String,
-    mode: Mode,
+    mode: TlsMode,
     roots: Option<String>,
 }
 
-impl Parts {
+impl UrlParts {
     fn of(url: &str) -> Result<Self, String> {
         // The driver reads up to the first @ as user and password, whatever is in it.
         let begin = url.find('@').unwrap_or(0);
@@ -134,15 +137,15 @@ impl Parts {
             return Err(UNESCAPED.to_owned());
         }
         let Some(mark) = mark else {
-            return Ok(Self { bare: url.to_owned(), mode: Mode::default(), roots: None });
+            return Ok(Self { bare: url.to_owned(), mode: TlsMode::default(), roots: None });
         };
-        let (mut mode, mut roots, mut others) = (Mode::default(), None, Vec::new());
+        let (mut mode, mut roots, mut others) = (TlsMode::default(), None, Vec::new());
         for pair in url[mark + 1..].split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let name = percent_decode_str(name).decode_utf8_lossy();
             let value = percent_decode_str(value).decode_utf8_lossy();
             match name.as_ref() {
-                "sslmode" => mode = Mode::parse(&value)?,
+                "sslmode" => mode = TlsMode::parse(&value)?,
                 "sslrootcert" => roots = Some(value.into_owned()),
                 known if PARAMETERS.contains(&known) => others.push(pair),
                 _ if behind.contains('@') => return Err(UNESCAPED.to_owned()),
@@ -164,26 +167,26 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn parts(url: &str) -> (String, Mode, Option<String>) {
-        let Parts { bare, mode, roots } = Parts::of(url).unwrap();
+    fn parts(url: &str) -> (String, TlsMode, Option<String>) {
+        let UrlParts { bare, mode, roots } = UrlParts::of(url).unwrap();
         (bare, mode, roots)
     }
 
     #[test]
     fn what_is_said_of_tls_is_taken_out_of_the_url() {
         let bare = |text: &str| text.to_owned();
-        assert_eq!(parts("postgres://u@h/d"), (bare("postgres://u@h/d"), Mode::Prefer, None));
-        assert_eq!(parts("postgres://u@h/d?sslmode=require"), (bare("postgres://u@h/d"), Mode::Require, None));
+        assert_eq!(parts("postgres://u@h/d"), (bare("postgres://u@h/d"), TlsMode::Prefer, None));
+        assert_eq!(parts("postgres://u@h/d?sslmode=require"), (bare("postgres://u@h/d"), TlsMode::Require, None));
         let url = "postgres://u:p@h:1/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Fetc%2Fmy%20root.crt";
         let roots = Some("/etc/my root.crt".to_owned());
-        assert_eq!(parts(url), (bare("postgres://u:p@h:1/d?connect_timeout=3"), Mode::VerifyFull, roots));
+        assert_eq!(parts(url), (bare("postgres://u:p@h:1/d?connect_timeout=3"), TlsMode::VerifyFull, roots));
         let url = "postgres://u:what?sslmode=x@h/d?sslmode=disable";
-        assert_eq!(parts(url), (bare("postgres://u:what?sslmode=x@h/d"), Mode::Disable, None));
+        assert_eq!(parts(url), (bare("postgres://u:what?sslmode=x@h/d"), TlsMode::Disable, None));
     }
 
     #[test]
     fn what_is_not_known_is_named_and_no_value_is_told() {
-        let told = Parts::of("postgres://u:hunter2@h/d?sslcret=hunter2").unwrap_err();
+        let told = UrlParts::of("postgres://u:hunter2@h/d?sslcret=hunter2").unwrap_err();
         assert!(told.starts_with("it has a parameter \"sslcret\", which is not known; there are sslmode, "), "{told}");
         assert!(!told.contains("hunter2"), "{told}");
         assert!(matches!(Address::parse("postgres://h/d?port=hunter2"), Err(ConnectError::Url(_))));
@@ -193,7 +196,7 @@ mod tests {
     fn every_parameter_that_is_named_is_one_of_the_drivers() {
         for name in PARAMETERS.iter().filter(|name| !name.starts_with("ssl")) {
             let fault = format!("postgres://h/d?{name}=").parse::<Config>().err();
-            let unknown = fault.is_some_and(|fault| spoken(&fault).contains("unknown option"));
+            let unknown = fault.is_some_and(|fault| describe(&fault).contains("unknown option"));
             assert!(!unknown, "{name}");
         }
     }

@@ -8,8 +8,8 @@ use super::Address;
 use super::tls::{self, Refusal};
 use crate::migrations::MigrationError;
 use crate::migrations::postgres::STEPS;
-use crate::postgres::database::Database;
-use crate::postgres::fault::{Fault, spoken};
+use crate::postgres::fault::{Fault, describe};
+use crate::postgres::migrator::Migrator;
 
 /// Why a database cannot be worked with. No password is ever in it.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ impl ConnectError {
             Some(Refusal::Certificate(reason)) => return ConnectError::Certificate { server, reason },
             None => {}
         }
-        let reason = spoken(&error);
+        let reason = describe(&error);
         match error.code() {
             Some(code) if code.code().starts_with("28") => ConnectError::Authentication { server, reason },
             Some(code) if *code == SqlState::UNDEFINED_DATABASE => ConnectError::NoDatabase { server },
@@ -131,7 +131,7 @@ impl ConnectError {
 
 /// Looks whether the database is there and has the schema that this binary knows.
 pub(crate) async fn check(address: &Address) -> Result<(), ConnectError> {
-    let database = Database::open(address).await?;
+    let database = Migrator::open(address).await?;
     let found = database.applied().await.map_err(|reason| ConnectError::schema(address, reason))?;
     if found < STEPS.len() {
         return Err(ConnectError::Older { found, known: STEPS.len() });

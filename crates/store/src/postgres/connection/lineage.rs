@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Lineage(Mutex<Option<Server>>);
+pub(crate) struct Lineage(Mutex<Option<Primary>>);
 
 /// A primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Server {
+pub(crate) struct Primary {
     /// What it has in common with its standbys, and with nobody else.
     pub system: i64,
     pub timeline: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Server {
 
 impl Lineage {
     /// Whether a server may be written to; if not, why.
-    pub(crate) fn admit(&self, server: Server) -> Result<(), String> {
+    pub(crate) fn admit(&self, server: Primary) -> Result<(), String> {
         let mut newest = self.0.lock();
         match *newest {
             Some(known) if known.system != server.system => Err(format!(
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn a_server_is_admitted_unless_a_newer_one_was_seen() {
         let lineage = Lineage::default();
-        let server = |system, timeline| Server { system, timeline };
+        let server = |system, timeline| Primary { system, timeline };
         assert!(lineage.admit(server(7, 1)).is_ok() && lineage.admit(server(7, 1)).is_ok());
         assert!(lineage.admit(server(7, 3)).is_ok());
         assert!(lineage.admit(server(7, 1)).unwrap_err().contains("its timeline is 1, the newest is 3"));

@@ -17,15 +17,15 @@ use tokio_postgres::{AsyncMessage, Client, Config, Row, Statement};
 use tracing::debug;
 
 use super::Address;
-use super::lineage::Server;
+use super::lineage::Primary;
 use crate::postgres::fault::Fault;
 use crate::postgres::statements::Sql;
 
 /// How long to wait for a connection.
-pub(crate) const CONNECT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long to wait for an answer; longer than the server may take for a statement.
-const ANSWER: Duration = Duration::from_secs(15);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What every session is set to.
 const SETTINGS: &[(&str, &str)] = &[
@@ -67,7 +67,7 @@ impl Session {
         statements: &[Sql],
         mut hear: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Result<Self, Fault> {
-        let (client, mut connection) = address.connect(settle).await?;
+        let (client, mut connection) = address.connect(configure).await?;
         let (alive, over) = watch::channel(());
         let driver = tokio::spawn(async move {
             let _alive = alive;
@@ -99,7 +99,7 @@ impl Session {
         if let Some(row) = row
             && let (Some(system), Some(timeline)) = (row.get(0), row.get(1))
         {
-            let admitted = address.lineage.admit(Server { system, timeline });
+            let admitted = address.lineage.admit(Primary { system, timeline });
             admitted.map_err(|why| Fault::NoConnection(StoreError::Unavailable(why)))?;
         }
         Ok(())
@@ -108,7 +108,7 @@ impl Session {
     /// The rows that a statement gives.
     pub(crate) async fn query(&self, sql: Sql, parameters: Parameters<'_>) -> Result<Vec<Row>, Fault> {
         let statement = self.statement(sql).await?;
-        patiently(self.client.query(&statement, parameters)).await
+        with_timeout(self.client.query(&statement, parameters)).await
     }
 
     /// Begins a transaction with a statement that is prepared; both are sent at once.
@@ -121,18 +121,18 @@ impl Session {
     /// How many rows a statement changed.
     pub(crate) async fn execute(&self, sql: Sql, parameters: Parameters<'_>) -> Result<u64, Fault> {
         let statement = self.statement(sql).await?;
-        patiently(self.client.execute(&statement, parameters)).await
+        with_timeout(self.client.execute(&statement, parameters)).await
     }
 
     /// Runs text that has no parameters.
     pub(crate) async fn run(&self, sql: &str) -> Result<(), Fault> {
-        patiently(self.client.batch_execute(sql)).await
+        with_timeout(self.client.batch_execute(sql)).await
     }
 
     /// What a query gives that gives one text.
     #[cfg(test)]
     pub(crate) async fn show(&self, sql: &str) -> Result<String, Fault> {
-        Ok(patiently(self.client.query_one(sql, &[])).await?.get(0))
+        Ok(with_timeout(self.client.query_one(sql, &[])).await?.get(0))
     }
 
     /// Returns when the connection has ended.
@@ -152,7 +152,7 @@ impl Session {
         if let Some(statement) = known {
             return Ok(statement);
         }
-        let statement = patiently(self.client.prepare(sql.text())).await?;
+        let statement = with_timeout(self.client.prepare(sql.text())).await?;
         self.prepared.lock()[sql as usize] = Some(statement.clone());
         Ok(statement)
     }
@@ -165,15 +165,15 @@ impl Drop for Session {
     }
 }
 
-async fn patiently<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
-    match timeout(ANSWER, answer).await {
+async fn with_timeout<T>(answer: impl Future<Output = Result<T, tokio_postgres::Error>>) -> Result<T, Fault> {
+    match timeout(ANSWER_TIMEOUT, answer).await {
         Ok(answered) => Ok(answered?),
         Err(_) => Err(Fault::Silent),
     }
 }
 
 /// Adds our settings; options that it had stay.
-fn settle(config: &mut Config) {
+fn configure(config: &mut Config) {
     let mut options = config.get_options().unwrap_or_default().to_owned();
     for (name, value) in SETTINGS {
         options.push_str(" -c ");
@@ -189,8 +189,8 @@ fn settle(config: &mut Config) {
     config
         .options(options.trim_start())
         .application_name("punctual")
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .keepalives(true)
         .keepalives_idle(Duration::from_secs(10))
-        .tcp_user_timeout(ANSWER);
+        .tcp_user_timeout(ANSWER_TIMEOUT);
 }

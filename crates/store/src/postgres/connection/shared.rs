@@ -18,17 +18,17 @@ use crate::postgres::fault::Fault;
 
 /// After a failed attempt nobody tries again for so long: whoever comes meanwhile is told why it
 /// failed.
-const PAUSE: Duration = Duration::from_millis(200);
+const RECONNECT_PAUSE: Duration = Duration::from_millis(200);
 
 /// A connection that is made when it is needed (see the module).
 pub(crate) struct SharedConnection {
     address: Address,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
     busy: AtomicUsize,
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectionState {
     session: Option<Arc<Session>>,
     failed: Option<(Instant, StoreError)>,
 }
@@ -44,13 +44,13 @@ impl SharedConnection {
             return Ok(Arc::clone(session));
         }
         state.session = None;
-        if let Some((_, why)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < PAUSE) {
+        if let Some((_, why)) = state.failed.as_ref().filter(|(at, _)| at.elapsed() < RECONNECT_PAUSE) {
             return Err(Fault::NoConnection(why.clone()));
         }
         match Session::open(&self.address, &[]).await {
             Ok(session) => {
                 let session = Arc::new(session);
-                *state = State { session: Some(Arc::clone(&session)), failed: None };
+                *state = ConnectionState { session: Some(Arc::clone(&session)), failed: None };
                 Ok(session)
             }
             Err(fault) => {

@@ -26,7 +26,7 @@ const PROTOCOL: &[u8] = b"postgresql";
 
 /// What is asked of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum TlsMode {
     Disable,
     #[default]
     Prefer,
@@ -35,15 +35,15 @@ pub(crate) enum Mode {
     VerifyFull,
 }
 
-impl Mode {
+impl TlsMode {
     /// The mode with this name.
     pub(crate) fn parse(name: &str) -> Result<Self, String> {
         match name {
-            "disable" => Ok(Mode::Disable),
-            "prefer" => Ok(Mode::Prefer),
-            "require" => Ok(Mode::Require),
-            "verify-ca" => Ok(Mode::VerifyCa),
-            "verify-full" => Ok(Mode::VerifyFull),
+            "disable" => Ok(TlsMode::Disable),
+            "prefer" => Ok(TlsMode::Prefer),
+            "require" => Ok(TlsMode::Require),
+            "verify-ca" => Ok(TlsMode::VerifyCa),
+            "verify-full" => Ok(TlsMode::VerifyFull),
             _ => Err("sslmode must be disable, prefer, require, verify-ca or verify-full".to_owned()),
         }
     }
@@ -51,31 +51,31 @@ impl Mode {
     /// What the driver has to know of it.
     pub(crate) fn of_driver(self) -> SslMode {
         match self {
-            Mode::Disable => SslMode::Disable,
-            Mode::Prefer => SslMode::Prefer,
-            Mode::Require | Mode::VerifyCa | Mode::VerifyFull => SslMode::Require,
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         }
     }
 }
 
 /// What makes connections secure. `roots` is what `sslrootcert` names.
-pub(crate) fn connector(mode: Mode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
+pub(crate) fn connector(mode: TlsMode, roots: Option<&str>) -> Result<MakeRustlsConnect, String> {
     let check = match (mode, roots) {
-        (Mode::Disable | Mode::Prefer, Some(_)) => {
+        (TlsMode::Disable | TlsMode::Prefer, Some(_)) => {
             return Err("sslrootcert is of use with sslmode=verify-full, verify-ca or require only".to_owned());
         }
-        (Mode::VerifyCa | Mode::VerifyFull, None) => {
+        (TlsMode::VerifyCa | TlsMode::VerifyFull, None) => {
             let advice = "needs sslrootcert=FILE, the root of the server's certificate, or sslrootcert=system";
-            let mode = if mode == Mode::VerifyCa { "verify-ca" } else { "verify-full" };
+            let mode = if mode == TlsMode::VerifyCa { "verify-ca" } else { "verify-full" };
             return Err(format!("sslmode={mode} {advice}"));
         }
-        (Mode::Require | Mode::VerifyCa, Some(SYSTEM)) => {
+        (TlsMode::Require | TlsMode::VerifyCa, Some(SYSTEM)) => {
             // Anybody can have a certificate of a public authority.
             return Err("sslrootcert=system needs sslmode=verify-full".to_owned());
         }
-        (Mode::Disable | Mode::Prefer | Mode::Require, None) => Check::Nothing,
-        (Mode::Require | Mode::VerifyCa, Some(roots)) => Check::Chain(read(roots)?),
-        (Mode::VerifyFull, Some(roots)) => Check::ChainAndName(read(roots)?),
+        (TlsMode::Disable | TlsMode::Prefer | TlsMode::Require, None) => CertificateCheck::Nothing,
+        (TlsMode::Require | TlsMode::VerifyCa, Some(roots)) => CertificateCheck::Chain(read(roots)?),
+        (TlsMode::VerifyFull, Some(roots)) => CertificateCheck::ChainAndName(read(roots)?),
     };
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Verifier { check, algorithms: provider.signature_verification_algorithms });
@@ -113,13 +113,13 @@ fn read(name: &str) -> Result<RootCertStore, String> {
 /// Looks at a server's certificate.
 #[derive(Debug)]
 struct Verifier {
-    check: Check,
+    check: CertificateCheck,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
 /// What has to be true of it.
 #[derive(Debug)]
-enum Check {
+enum CertificateCheck {
     Nothing,
     Chain(RootCertStore),
     ChainAndName(RootCertStore),
@@ -134,12 +134,12 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let (Check::Chain(roots) | Check::ChainAndName(roots)) = &self.check else {
+        let (CertificateCheck::Chain(roots) | CertificateCheck::ChainAndName(roots)) = &self.check else {
             return Ok(ServerCertVerified::assertion());
         };
         let certificate = ParsedCertificate::try_from(end_entity)?;
         verify_server_cert_signed_by_trust_anchor(&certificate, roots, intermediates, now, self.algorithms.all)?;
-        if matches!(self.check, Check::ChainAndName(_)) {
+        if matches!(self.check, CertificateCheck::ChainAndName(_)) {
             verify_server_name(&certificate, server_name)?;
         }
         Ok(ServerCertVerified::assertion())
@@ -154,7 +154,7 @@ impl ServerCertVerifier for Verifier {
         match self.check {
             // Whose key it is was not asked, so it proves nothing; and the certificate may be of a
             // kind that cannot be read.
-            Check::Nothing => Ok(HandshakeSignatureValid::assertion()),
+            CertificateCheck::Nothing => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls12_signature(message, cert, dss, &self.algorithms),
         }
     }
@@ -166,7 +166,7 @@ impl ServerCertVerifier for Verifier {
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
         match self.check {
-            Check::Nothing => Ok(HandshakeSignatureValid::assertion()),
+            CertificateCheck::Nothing => Ok(HandshakeSignatureValid::assertion()),
             _ => verify_tls13_signature(message, cert, dss, &self.algorithms),
         }
     }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     fn refused(mode: &str, roots: Option<&str>) -> String {
-        Mode::parse(mode).and_then(|mode| connector(mode, roots)).err().expect("it is refused")
+        TlsMode::parse(mode).and_then(|mode| connector(mode, roots)).err().expect("it is refused")
     }
 
     #[test]

@@ -19,17 +19,17 @@ use super::super::fault::Fault;
 use super::super::insert::{NewRows, count, submitted_before};
 use super::super::statements::Sql;
 use super::super::writer::{Counts, Writer};
-use super::{Enqueued, Judge};
+use super::{EnqueuedTask, InboxValidator};
 use crate::submissions::SubmissionVerdict;
 
 /// Rows that are taken at once …
-const MOST_ROWS: i64 = 500;
+const BATCH_ROWS_MAX: i64 = 500;
 /// … and their bytes, about.
-const MOST_BYTES: i64 = 16 << 20;
+const BATCH_BYTES_MAX: i64 = 16 << 20;
 
-/// Which rows to take.
+/// InboxRows rows to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Which {
+pub(super) enum InboxRows {
     /// What a transaction has put in.
     Transaction(i64),
     /// The first ones.
@@ -40,7 +40,7 @@ pub(super) enum Which {
 
 /// What was found of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum TakenPart {
     /// Nothing that nobody else is about to take.
     Nothing,
     /// All of it.
@@ -57,12 +57,12 @@ pub(super) struct Batches<'a> {
     pub connections: Arc<SharedConnections>,
     /// Who tells this process's own dispatcher.
     pub listener: Arc<Listener>,
-    pub judge: &'a Judge,
+    pub validate: &'a InboxValidator,
 }
 
 impl Batches<'_> {
     /// Takes some rows. Fails if nothing can be taken at present.
-    pub(super) async fn take(&mut self, which: Which) -> Result<Found, Fault> {
+    pub(super) async fn take(&mut self, which: InboxRows) -> Result<TakenPart, Fault> {
         let mut ids = Vec::new();
         let fault = match self.attempt(which, &mut ids).await {
             Ok(found) => return Ok(found),
@@ -71,11 +71,11 @@ impl Batches<'_> {
         self.undo(fault).await?;
         // One of them is what PostgreSQL does not take: the others need not suffer.
         for id in &ids {
-            let Err(fault) = self.attempt(Which::One(*id), &mut Vec::new()).await else { continue };
+            let Err(fault) = self.attempt(InboxRows::One(*id), &mut Vec::new()).await else { continue };
             let reason = self.undo(fault).await?;
             self.settle(&[(*id, Some(reason))]).await?;
         }
-        Ok(Found::Some)
+        Ok(TakenPart::Some)
     }
 
     /// Rolls back, and gives what is wrong with the rows; fails if it is not them.
@@ -88,22 +88,22 @@ impl Batches<'_> {
         if is_of_the_rows(&fault) { Ok(fault.to_store_error().to_string()) } else { Err(fault) }
     }
 
-    async fn attempt(&mut self, which: Which, ids: &mut Vec<Uuid>) -> Result<Found, Fault> {
+    async fn attempt(&mut self, which: InboxRows, ids: &mut Vec<Uuid>) -> Result<TakenPart, Fault> {
         let session = &self.writer.session;
         let rows = match which {
-            Which::Transaction(number) => {
-                session.begin(Sql::InboxOfTransaction, &[&number, &MOST_ROWS, &MOST_BYTES]).await?
+            InboxRows::Transaction(number) => {
+                session.begin(Sql::InboxOfTransaction, &[&number, &BATCH_ROWS_MAX, &BATCH_BYTES_MAX]).await?
             }
-            Which::Front => session.begin(Sql::InboxFront, &[&MOST_ROWS, &MOST_BYTES]).await?,
-            Which::One(id) => session.begin(Sql::InboxOne, &[&id]).await?,
+            InboxRows::Front => session.begin(Sql::InboxFront, &[&BATCH_ROWS_MAX, &BATCH_BYTES_MAX]).await?,
+            InboxRows::One(id) => session.begin(Sql::InboxOne, &[&id]).await?,
         };
         ids.extend(rows.iter().map(|row| row.get::<_, Uuid>(0)));
         if rows.is_empty() {
             session.run("ROLLBACK").await?;
-            return Ok(Found::Nothing);
+            return Ok(TakenPart::Nothing);
         }
         let found = found(&rows);
-        let (tasks, mut settled) = self.judge(&rows);
+        let (tasks, mut settled) = self.validate(&rows);
         let lanes = self.lanes(&tasks).await?;
         let verdicts = self.recognise(&tasks).await?;
         if tasks.iter().any(|task| !task.body.dependencies.ids.is_empty()) {
@@ -111,10 +111,10 @@ impl Batches<'_> {
             let new = new_ones(&tasks, &depending.verdicts, &mut settled);
             self.settle(&settled).await?;
             self.writer.commit().await?;
-            tell_of_refused(&settled);
+            log_refused(&settled);
             self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
             self.writer.shared.cursors.put(depending.passed.iter().copied());
-            self.writer.shared.notifier.tell(&depending.passed, self.writer.now());
+            self.writer.shared.notifier.note_waiting(&depending.passed, self.writer.now());
             return Ok(found);
         }
         let new = new_ones(&tasks, &verdicts, &mut settled);
@@ -136,27 +136,28 @@ impl Batches<'_> {
         let noted = noted?;
         removed?;
         committed?;
-        self.writer.shared.outbox.tell(noted);
-        tell_of_refused(&settled);
+        self.writer.shared.outbox.wake_resolver(noted);
+        log_refused(&settled);
         self.wake(new.iter().map(|place| (&lanes[*place], tasks[*place].due_at)));
         Ok(found)
     }
 
     /// The tasks that the rows make, and all rows with the reason where they make none.
-    fn judge(&self, rows: &[Row]) -> (Vec<NewTask>, Vec<(Uuid, Option<String>)>) {
+    fn validate(&self, rows: &[Row]) -> (Vec<NewTask>, Vec<(Uuid, Option<String>)>) {
         let (mut tasks, mut settled) = (Vec::new(), Vec::new());
         for row in rows {
-            let enqueued = Enqueued {
+            let enqueued = EnqueuedTask {
                 id: TaskId::from_uuid(row.get(0)),
                 tenant: row.get(1),
                 created_at: Timestamp::from_millis(row.get(2)),
                 submission: row.get(3),
             };
-            // A row that is too much for the judge would be so for that of every node, again and
+            // A row that is too much for the validate would be so for that of every node, again and
             // again.
-            let judged = catch_unwind(AssertUnwindSafe(|| (self.judge)(&enqueued)));
-            let judged = judged.unwrap_or_else(|_| Err("it could not be judged; the log says more".to_owned()));
-            settled.push((enqueued.id.uuid(), judged.map(|task| tasks.push(task)).err()));
+            let validated = catch_unwind(AssertUnwindSafe(|| (self.validate)(&enqueued)));
+            let validated =
+                validated.unwrap_or_else(|_| Err("it could not be validated; the log says more".to_owned()));
+            settled.push((enqueued.id.uuid(), validated.map(|task| tasks.push(task)).err()));
         }
         (tasks, settled)
     }
@@ -194,9 +195,9 @@ impl Batches<'_> {
         let waiting: Vec<(i64, i64)> = first.iter().map(|(lane, (_, due_at))| (*lane, due_at.as_millis())).collect();
         let shared = &self.writer.shared;
         shared.cursors.put(waiting.iter().copied());
-        shared.notifier.tell(&waiting, self.writer.now());
+        shared.notifier.note_waiting(&waiting, self.writer.now());
         for (lane, due_at) in first.into_values() {
-            self.listener.tell(lane, due_at);
+            self.listener.notify_local(lane, due_at);
         }
     }
 }
@@ -228,10 +229,14 @@ fn new_ones(tasks: &[NewTask], verdicts: &[SubmissionVerdict], settled: &mut [(U
     new
 }
 
-fn found(rows: &[Row]) -> Found {
+fn found(rows: &[Row]) -> TakenPart {
     let bytes: usize = rows.iter().map(|row| row.get::<_, &str>(3).len()).sum();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    if count(rows.len()) >= MOST_ROWS || count(bytes) >= MOST_BYTES { Found::Some } else { Found::All }
+    if count(rows.len()) >= BATCH_ROWS_MAX || count(bytes) >= BATCH_BYTES_MAX {
+        TakenPart::Some
+    } else {
+        TakenPart::All
+    }
 }
 
 /// Whether it comes from what the rows hold, and would come again: a value that does not fit, or is
@@ -240,7 +245,7 @@ fn is_of_the_rows(fault: &Fault) -> bool {
     fault.code().is_some_and(|code| ["22", "23", "54"].iter().any(|class| code.code().starts_with(class)))
 }
 
-fn tell_of_refused(settled: &[(Uuid, Option<String>)]) {
+fn log_refused(settled: &[(Uuid, Option<String>)]) {
     let mut refused = settled.iter().filter_map(|(id, reason)| Some((TaskId::from_uuid(*id), reason.as_ref()?)));
     if let Some((task, reason)) = refused.next() {
         let others = refused.count();

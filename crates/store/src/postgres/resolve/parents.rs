@@ -21,7 +21,7 @@ use super::super::row::state_column;
 use super::super::statements::Sql;
 use super::super::writer::Writer;
 use super::{ended_as, letters, tell};
-use crate::claims::made;
+use crate::claims::expect_change;
 use crate::columns::count_column;
 use crate::dependencies;
 use crate::effects::Effects;
@@ -223,10 +223,10 @@ impl ChildDecisions {
         if let Some(EndedParent { parent, state, .. }) = failed {
             let parent = Some((TaskId::from_uuid(*parent), *state));
             let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
-            self.failed.push((id, made(&child.position, event, by)));
+            self.failed.push((id, expect_change(&child.position, event, by)));
         } else if left <= 0 {
             let due_at = Timestamp::from_millis(child.due_at).max(now);
-            self.unblocked.push((id, made(&child.position, Event::Unblock(due_at), by)));
+            self.unblocked.push((id, expect_change(&child.position, Event::Unblock(due_at), by)));
         } else {
             self.counted.0.push(child.id);
             self.counted.1.push(left);

@@ -1,4 +1,4 @@
-//! Works off the notes about ordering keys: reads what [`KeyTurn`] asks for, and writes what it
+//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what it
 //! decides.
 //!
 //! The row of a key is locked, so that one resolver decides at a time. It sees everything that was
@@ -17,13 +17,13 @@ use super::super::row::state_column;
 use super::super::statements::Sql;
 use super::super::writer::Writer;
 use super::{letters, tell};
-use crate::ordering::{Chosen, KeyTurn, TurnRow};
+use crate::ordering::{TurnChoice, TurnDecision, TurnRow};
 
 /// Notes that are worked off at once.
 const NOTES: i64 = 1_000;
 
 /// The keys of some notes, and the turn of each while it is decided.
-type KeyTurns = BTreeMap<Uuid, KeyTurn<Uuid>>;
+type KeyTurns = BTreeMap<Uuid, TurnDecision<Uuid>>;
 
 /// Works off some notes.
 pub(super) async fn resolve(writer: &mut Writer) -> Result<Resolved, Fault> {
@@ -72,7 +72,7 @@ async fn read(writer: &Writer, notes: &[Row]) -> Result<KeyTurns, Fault> {
     let turn = |row: &Row| {
         let key: Uuid = row.get(0);
         let noted = noted.get(&key).into_iter().flatten().copied();
-        (key, KeyTurn::new(row.get(1), row.get(2), noted, holds))
+        (key, TurnDecision::new(row.get(1), row.get(2), noted, holds))
     };
     Ok(rows.iter().map(turn).collect())
 }
@@ -82,7 +82,7 @@ async fn choose(writer: &Writer, turns: &mut KeyTurns) -> Result<(), Fault> {
     let rows = rows(writer, turns).await?;
     let mut open = Vec::new();
     for (key, turn) in turns.iter_mut() {
-        if turn.choose(|id| rows.get(&id).copied()) == Chosen::FirstWaiting {
+        if turn.choose(|id| rows.get(&id).copied()) == TurnChoice::FirstWaiting {
             open.push(*key);
         }
     }
@@ -101,7 +101,7 @@ async fn choose(writer: &Writer, turns: &mut KeyTurns) -> Result<(), Fault> {
 
 /// The rows of the tasks that have a turn or may get it back.
 async fn rows(writer: &Writer, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow>, Fault> {
-    let mut ids: Vec<Uuid> = turns.values().flat_map(KeyTurn::asks_for).collect();
+    let mut ids: Vec<Uuid> = turns.values().flat_map(TurnDecision::asks_for).collect();
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
@@ -118,7 +118,7 @@ async fn rows(writer: &Writer, turns: &KeyTurns) -> Result<HashMap<Uuid, TurnRow
 /// Takes the turn from the losers and gives it to the winners. Returns where the winners wait.
 async fn hand_over(writer: &Writer, turns: &mut KeyTurns) -> Result<Vec<(i64, i64)>, Fault> {
     let pending = state_column(State::Pending);
-    let mut losers: Vec<Uuid> = turns.values().filter_map(KeyTurn::loser).collect();
+    let mut losers: Vec<Uuid> = turns.values().filter_map(TurnDecision::loser).collect();
     if !losers.is_empty() {
         losers.sort_unstable();
         let lost = writer.session.query(Sql::TurnTake, &[&losers, &pending]).await?;
@@ -127,7 +127,7 @@ async fn hand_over(writer: &Writer, turns: &mut KeyTurns) -> Result<Vec<(i64, i6
             turn.keep();
         }
     }
-    let mut winners: Vec<Uuid> = turns.values().filter_map(KeyTurn::winner).collect();
+    let mut winners: Vec<Uuid> = turns.values().filter_map(TurnDecision::winner).collect();
     let mut given = Vec::new();
     if !winners.is_empty() {
         winners.sort_unstable();

@@ -17,19 +17,19 @@ use crate::postgres::statements::Sql;
 use crate::postgres::writer::WriterShared;
 
 /// How often to see whether a look is due.
-const TICK: Duration = Duration::from_millis(250);
+const TICK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Lanes that are looked at in one statement.
-const TOGETHER: usize = 256;
+const LANES_PER_AUDIT_MAX: usize = 256;
 
 /// Looks until it is aborted.
 pub(crate) async fn run(shared: Arc<WriterShared>, connections: SharedConnections) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(TICK) => {}
+            () = tokio::time::sleep(TICK_INTERVAL) => {}
             () = shared.cursors.wait_for_doubt() => {}
         }
-        for lanes in shared.cursors.to_look_at(TOGETHER) {
+        for lanes in shared.cursors.to_look_at(LANES_PER_AUDIT_MAX) {
             let began = Instant::now();
             if let Err(fault) = connections.call(async |session| look(session, &shared, &lanes).await).await {
                 debug!(%fault, "cannot audit the scan cursors; trying again later");

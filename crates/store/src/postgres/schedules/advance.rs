@@ -64,7 +64,7 @@ pub(crate) async fn advance(writer: &mut Writer, calls: &[LedAdvances]) -> Resul
     insert::write_new(writer, &tasks, &lanes).await?;
     update_schedules(&writer.session, &good, &recorded).await?;
     writer.commit().await?;
-    insert::tell_of_new(writer, &tasks, &lanes);
+    insert::announce_new(writer, &tasks, &lanes);
     let mut waiting: HashMap<Uuid, Vec<(Arc<Lane>, Timestamp)>> = HashMap::new();
     for ((((schedule, _), _), task), lane) in made.iter().zip(&tasks).zip(&lanes) {
         waiting.entry(*schedule).or_default().push((Arc::clone(lane), task.due_at));

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How many positions are kept; when they are so many, every second is forgotten.
-const KEPT: usize = 1_024;
+const POSITIONS_MAX: usize = 1_024;
 
 /// Where the primary was, and until when.
 #[derive(Default)]
@@ -24,7 +24,7 @@ impl Positions {
             Some((until, last)) if *last == position => *until = at,
             _ => self.0.push_back((at, position)),
         }
-        if self.0.len() > KEPT {
+        if self.0.len() > POSITIONS_MAX {
             let mut keep = false;
             self.0.retain(|_| {
                 keep = !keep;
@@ -86,7 +86,7 @@ mod tests {
         for second in 0..100_000_u32 {
             positions.take_in(after(start, u64::from(second)), i64::from(second) * 10);
         }
-        assert!(positions.0.len() <= KEPT);
+        assert!(positions.0.len() <= POSITIONS_MAX);
         let lag = positions.lag(after(start, 99_999), 10_000).unwrap().as_secs();
         assert!((98_000..=99_999).contains(&lag), "{lag}");
         positions.take_in(after(start, 100_000), 5);

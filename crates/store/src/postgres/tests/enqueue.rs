@@ -21,7 +21,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::DbError;
 use uuid::Uuid;
 
-use super::super::{Enqueued, Judge, PostgresStore};
+use super::super::{EnqueuedTask, InboxValidator, PostgresStore};
 use super::{Fixture, open};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ impl Taking {
         Self::judged_by(store, Arc::new(judge))
     }
 
-    fn judged_by(store: &PostgresStore, judge: Judge) -> Self {
+    fn judged_by(store: &PostgresStore, judge: InboxValidator) -> Self {
         let store = store.clone();
         let run = async move { store.receive(judge, PAYLOAD_BYTES, std::future::pending()).await };
         Self(tokio::spawn(run).abort_handle())
@@ -52,7 +52,7 @@ impl Drop for Taking {
 
 /// A task of the submission's type, due at once; one of type `bad` is refused, and one of type
 /// `panic` is too much.
-fn judge(enqueued: &Enqueued) -> Result<NewTask, String> {
+fn judge(enqueued: &EnqueuedTask) -> Result<NewTask, String> {
     let submission: Value = serde_json::from_str(&enqueued.submission).unwrap();
     let kind = submission["type"].as_str().unwrap();
     match kind {

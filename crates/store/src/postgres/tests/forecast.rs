@@ -10,7 +10,7 @@ use punctual_core::trail::Actor;
 use punctual_testkit::fixtures::{START, TENANT, at, task};
 
 use super::super::PostgresStore;
-use super::{Database, Fixture, insert, open};
+use super::{Fixture, Migrator, insert, open};
 
 const MINUTE: i64 = 60_000;
 
@@ -50,7 +50,7 @@ async fn what_waits_when_the_table_is_made_is_in_it() {
     let running = fixture.insert(task().queue("running")).await;
     assert_eq!(fixture.lease(&running, 1).await.len(), 1);
     Store::close(&fixture.store).await.unwrap();
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     assert_eq!(database.down(9).await.unwrap().last(), Some(&10));
     assert_eq!(database.up(START).await.unwrap().first(), Some(&10));
     let store = open(&fixture.url, NodeId::new(8)).await;

@@ -2,7 +2,7 @@
 
 use punctual_core::time::Timestamp;
 
-use super::{Database, Fixture};
+use super::{Fixture, Migrator};
 
 #[tokio::test]
 async fn expired_entries_are_removed_a_few_at_a_time() {
@@ -22,7 +22,7 @@ async fn expired_entries_are_removed_a_few_at_a_time() {
 #[tokio::test]
 async fn entries_that_hold_are_not_lost_by_going_down() {
     let fixture = Fixture::open().await;
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     fixture.sql("INSERT INTO ledger VALUES ('acme', 'k', 0, 4102444800000)").await;
     let told = database.down(4).await.unwrap_err().to_string();
     assert!(told.contains("1 entries of punctual.ledger"), "{told}");

@@ -13,7 +13,7 @@ use punctual_testkit::fixtures::{START, TENANT, at, task};
 use punctual_testkit::postgres::{Postgres, connect, execute};
 
 use super::super::ConnectError;
-use super::{Database, Fixture, complete, ids, insert, lease, open};
+use super::{Fixture, Migrator, complete, ids, insert, lease, open};
 use crate::migrations::MigrationError;
 use crate::migrations::postgres::STEPS;
 
@@ -29,7 +29,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
     Store::close(&fixture.store).await.unwrap();
 
     // The steps above the first make and unmake indexes: the data stays.
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     let versions: Vec<u32> = STEPS.iter().map(|step| step.version).collect();
     let above: Vec<u32> = versions.iter().rev().copied().filter(|version| *version > 1).collect();
     assert_eq!(database.down(1).await.unwrap(), above);
@@ -71,7 +71,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     fixture.store.record_node(sighting(NodeId::new(7))).await.unwrap();
     assert_eq!(fixture.store.take_share(NodeId::new(7), 4, 1_000).await.unwrap().len(), 4);
     Store::close(&fixture.store).await.unwrap();
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     database.down(2).await.unwrap();
     assert_eq!(fixture.number("SELECT last_seen_at FROM nodes WHERE id = 7").await, START.as_millis());
     let by_an_older_binary = |id: u32, at: Timestamp| {
@@ -109,7 +109,7 @@ async fn two_that_migrate_at_once_take_turns() {
     let mut nodes = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let url = url.clone();
-        nodes.spawn(async move { Database::connect(&url).await.unwrap().up(START).await.unwrap().len() });
+        nodes.spawn(async move { Migrator::connect(&url).await.unwrap().up(START).await.unwrap().len() });
     }
     let mut applied = nodes.join_all().await;
     applied.sort_unstable();
@@ -119,7 +119,7 @@ async fn two_that_migrate_at_once_take_turns() {
 #[tokio::test]
 async fn there_is_no_way_down_to_a_version_that_never_was() {
     let fixture = Fixture::open().await;
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     assert!(matches!(database.down(99).await, Err(MigrationError::NoSuchVersion(99))));
     fixture.sql("UPDATE schema_migrations SET checksum = 'other' WHERE version = 1").await;
     assert!(matches!(database.up(START).await, Err(MigrationError::Changed { version: 1, .. })));
@@ -130,7 +130,7 @@ async fn there_is_no_way_down_to_a_version_that_never_was() {
 async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
     let fixture = Fixture::open().await;
     Store::close(&fixture.store).await.unwrap();
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     database.down(5).await.unwrap();
     let holder = connect(&fixture.url).await;
     holder.batch_execute("BEGIN; LOCK TABLE punctual.ledger IN ACCESS SHARE MODE").await.unwrap();
@@ -153,7 +153,7 @@ async fn a_step_that_waits_for_a_lock_holds_nobody_up_for_long() {
 async fn a_step_that_does_not_get_its_lock_is_named_with_what_to_look_for() {
     let fixture = Fixture::open().await;
     Store::close(&fixture.store).await.unwrap();
-    let mut database = Database::connect(&fixture.url).await.unwrap();
+    let mut database = Migrator::connect(&fixture.url).await.unwrap();
     database.patience = Duration::ZERO;
     database.down(5).await.unwrap();
     let holder = connect(&fixture.url).await;
@@ -175,7 +175,7 @@ async fn a_right_that_is_missing_is_named() {
     execute(&url, "CREATE ROLE modest LOGIN").await;
     let modest = format!("postgres://modest@127.0.0.1:{}/{name}", server.port());
     let told = async || {
-        let fault = Database::connect(&modest).await.unwrap().up(START).await.unwrap_err();
+        let fault = Migrator::connect(&modest).await.unwrap().up(START).await.unwrap_err();
         assert!(matches!(fault, MigrationError::Denied { .. }), "{fault}");
         fault.to_string()
     };
@@ -191,8 +191,8 @@ async fn a_right_that_is_missing_is_named() {
     assert!(missing.starts_with("making the table schema_migrations needs a right"), "{missing}");
     assert!(missing.contains("lacks, CREATE on the schema punctual"), "{missing}");
     execute(&url, "GRANT CREATE ON SCHEMA punctual TO modest").await;
-    assert_eq!(Database::connect(&modest).await.unwrap().up(START).await.unwrap().len(), STEPS.len());
-    let database = Database::connect(&modest).await.unwrap();
+    assert_eq!(Migrator::connect(&modest).await.unwrap().up(START).await.unwrap().len(), STEPS.len());
+    let database = Migrator::connect(&modest).await.unwrap();
     database.down(5).await.unwrap();
     execute(&url, "REVOKE CREATE ON SCHEMA punctual FROM modest").await;
     database.down(4).await.unwrap();
@@ -205,7 +205,7 @@ async fn a_right_that_is_missing_is_named() {
 async fn a_database_of_a_newer_binary_is_shown() {
     let fixture = Fixture::open().await;
     fixture.sql("INSERT INTO schema_migrations VALUES (9999, 'of the future', '', 0)").await;
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     let standing = database.status().await.unwrap();
     assert_eq!((standing.version, standing.is_newer()), (9999, true));
     assert!(standing.steps.len() == STEPS.len() && standing.steps.iter().all(|step| step.applied_at.is_some()));
@@ -220,7 +220,7 @@ async fn a_database_of_a_newer_binary_is_shown() {
 async fn steps_that_were_taken_back_are_noticed() {
     let fixture = Fixture::open().await;
     fixture.store.check_schema().await.unwrap();
-    let database = Database::connect(&fixture.url).await.unwrap();
+    let database = Migrator::connect(&fixture.url).await.unwrap();
     database.down(4).await.unwrap();
     let (told, known) = (fixture.store.check_schema().await.unwrap_err().to_string(), STEPS.len());
     let sentence = ConnectError::Older { found: 4, known }.to_string();
@@ -233,10 +233,10 @@ async fn steps_that_were_taken_back_are_noticed() {
 async fn a_standby_and_a_database_without_utf8_are_refused() {
     let server = Postgres::start().await;
     let standby = server.standby().await;
-    let fault = Database::connect(&standby.url("postgres")).await.unwrap().up(START).await.unwrap_err();
+    let fault = Migrator::connect(&standby.url("postgres")).await.unwrap().up(START).await.unwrap_err();
     assert_eq!(fault.to_string(), "the server is a standby, which is read-only: name the primary");
     server.execute("CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0").await;
-    let fault = Database::connect(&server.url("latin")).await.unwrap().up(START).await.unwrap_err();
+    let fault = Migrator::connect(&server.url("latin")).await.unwrap().up(START).await.unwrap_err();
     let sentence = "the database must be encoded in UTF8, this one is LATIN1: create one with ENCODING 'UTF8'";
     assert_eq!(fault.to_string(), sentence);
 }

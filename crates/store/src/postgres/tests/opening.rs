@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use super::super::{ConnectError, Options, PostgresStore};
-use super::{Database, Fixture};
+use super::{Fixture, Migrator};
 use crate::migrations::postgres::STEPS;
 
 async fn refused(url: &str) -> ConnectError {
@@ -71,7 +71,7 @@ async fn a_database_of_a_newer_binary_is_refused_and_an_older_one_too() {
     );
     assert!(fault.ends_with(&expected), "{fault}");
     fixture.sql("DELETE FROM schema_migrations WHERE version = 9999").await;
-    Database::connect(&fixture.url).await.unwrap().down(1).await.unwrap();
+    Migrator::connect(&fixture.url).await.unwrap().down(1).await.unwrap();
     assert!(matches!(refused(&fixture.url).await, ConnectError::Older { found: 1, .. }));
 }
 

@@ -27,10 +27,10 @@ struct Replicated {
 }
 
 impl Replicated {
-    async fn open(most_lag: Duration) -> Self {
+    async fn open(max_lag: Duration) -> Self {
         let fixture = Fixture::open().await;
         let standby = fixture.server.standby().await;
-        let store = open(&fixture.url, &url_at(&fixture, &standby), most_lag).await.unwrap();
+        let store = open(&fixture.url, &url_at(&fixture, &standby), max_lag).await.unwrap();
         sign_of_life(&store).await;
         Self { fixture, standby, store }
     }
@@ -98,8 +98,8 @@ fn url_at(fixture: &Fixture, server: &Postgres) -> String {
     server.url(database)
 }
 
-async fn open(url: &str, read_from: &str, most_lag: Duration) -> Result<PostgresStore, ConnectError> {
-    let read_store = Some(ReadStore { url: read_from.to_owned(), most_lag });
+async fn open(url: &str, read_from: &str, max_lag: Duration) -> Result<PostgresStore, ConnectError> {
+    let read_store = Some(ReadStore { url: read_from.to_owned(), max_lag });
     let options = Options { read_store, ..Options::default() };
     PostgresStore::connect(url, Arc::new(ManualClock::new(START)), NodeId::new(7), options).await
 }

@@ -10,7 +10,7 @@ use punctual_testkit::postgres::{Postgres, execute};
 use tempfile::TempDir;
 
 use super::super::{ConnectError, Options, PostgresClock, PostgresStore};
-use super::{Database, complete, insert, lease};
+use super::{Migrator, complete, insert, lease};
 
 /// A server with a certificate for `names`, and the files of an authority that has signed it and of
 /// one that has not.
@@ -40,7 +40,7 @@ impl Secure {
     /// Whether a connection with these parameters is encrypted.
     async fn connects(&self, parameters: &str) -> Result<bool, ConnectError> {
         let url = format!("{}?{parameters}&application_name=asked", self.server.url("postgres"));
-        let _database = Database::connect(&url).await?;
+        let _database = Migrator::connect(&url).await?;
         let sql = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'asked'";
         Ok(self.server.execute(sql).await == [[Some("t".to_owned())]])
     }
@@ -89,8 +89,8 @@ async fn a_certificate_for_another_host_will_do_unless_the_name_is_asked_for() {
 async fn a_server_without_tls_is_refused_where_it_is_asked_for() {
     let server = Postgres::start().await;
     let (url, port) = (server.url("postgres"), server.port());
-    Database::connect(&url).await.unwrap();
-    let told = Database::connect(&format!("{url}?sslmode=require")).await.err().unwrap().to_string();
+    Migrator::connect(&url).await.unwrap();
+    let told = Migrator::connect(&format!("{url}?sslmode=require")).await.err().unwrap().to_string();
     let server = format!("PostgreSQL at 127.0.0.1:{port}/postgres");
     let advice = "turn `ssl` on there, or say sslmode=disable if the network in between can be trusted";
     assert_eq!(told, format!("{server} does not speak TLS, which sslmode asks for: {advice}"));
@@ -105,7 +105,7 @@ async fn every_connection_is_secure() {
     let plain = secure.server.create_database().await;
     let url = plain.replace("postgres@", &format!("{user}@"));
     let url = format!("{url}?sslmode=verify-full&sslrootcert={}", secure.root());
-    Database::connect(&url).await.unwrap().up(START).await.unwrap();
+    Migrator::connect(&url).await.unwrap().up(START).await.unwrap();
     assert!(PostgresClock::connect(&url).await.unwrap().now() > START);
     let clock = Arc::new(ManualClock::new(START));
     let store = PostgresStore::connect(&url, clock.clone(), NodeId::new(7), Options::default()).await.unwrap();

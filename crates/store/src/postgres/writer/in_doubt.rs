@@ -16,19 +16,19 @@ use tokio::sync::Notify;
 use tracing::info;
 
 use super::WriterShared;
-use crate::claims::made;
+use crate::claims::expect_change;
 use crate::write_queue::Weight;
 
 /// How often it is looked, and for how long by a server that answers: longer than it waits for whom
 /// it has lost.
-const EVERY: Duration = Duration::from_secs(1);
-const LOOKS: usize = 60;
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+const POLLS_MAX: usize = 60;
 
 /// So many are kept at the most; of the others the holds run out.
-const MOST: usize = 100_000;
+const TASKS_MAX: usize = 100_000;
 
 /// What a task in doubt takes up while it is looked for, about.
-const BYTES: usize = 256;
+const TASK_BYTES: usize = 256;
 
 /// See the module.
 #[derive(Default)]
@@ -41,7 +41,7 @@ pub(crate) struct TasksInDoubt {
 struct TaskInDoubt {
     id: TaskId,
     give_back: Change,
-    looks_left: usize,
+    polls_left: usize,
 }
 
 impl TasksInDoubt {
@@ -49,11 +49,11 @@ impl TasksInDoubt {
     pub(crate) fn note<'a>(&self, tasks: impl Iterator<Item = (TaskId, Position, &'a Hold)>, by: &By<'_>) {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
             // What was taken ahead of its time is not due before it.
-            let give_back = made(&position, Event::GiveBack(hold.since.max(by.now)), by);
-            TaskInDoubt { id, give_back: give_back.judging(Some(hold)), looks_left: LOOKS }
+            let give_back = expect_change(&position, Event::GiveBack(hold.since.max(by.now)), by);
+            TaskInDoubt { id, give_back: give_back.judging(Some(hold)), polls_left: POLLS_MAX }
         };
         let mut noted = self.noted.lock();
-        let room = MOST.saturating_sub(noted.len());
+        let room = TASKS_MAX.saturating_sub(noted.len());
         noted.extend(tasks.take(room).map(doubt));
         drop(noted);
         self.wake.notify_one();
@@ -66,7 +66,7 @@ impl TasksInDoubt {
             if in_doubt.noted.lock().is_empty() {
                 in_doubt.wake.notified().await;
             }
-            tokio::time::sleep(EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             in_doubt.look(&shared).await;
         }
     }
@@ -75,7 +75,7 @@ impl TasksInDoubt {
         let some: Vec<(TaskId, Change)> =
             self.noted.lock().iter().map(|doubt| (doubt.id, doubt.give_back.clone())).collect();
         let looked = some.len();
-        let weight = Weight { bytes: looked * BYTES, rows: looked };
+        let weight = Weight { bytes: looked * TASK_BYTES, rows: looked };
         let Ok(applied) = shared.write_queues.call(|verbs| &mut verbs.apply, some, weight).await else { return };
         let mut given_back = 0;
         let mut applied = applied.into_iter();
@@ -86,8 +86,8 @@ impl TasksInDoubt {
                 false
             }
             Some(Applied::Lost) => {
-                doubt.looks_left -= 1;
-                doubt.looks_left > 0
+                doubt.polls_left -= 1;
+                doubt.polls_left > 0
             }
             None => true,
         });

@@ -13,7 +13,7 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::upkeep::Resolved;
 use tokio::sync::oneshot;
 
-use crate::postgres::apply::Led;
+use crate::postgres::apply::LeaderChanges;
 use crate::postgres::resolve::ResolverStep;
 use crate::postgres::schedules::LedAdvances;
 use crate::write_queue::{BatchLimit, Size, WriteQueue};
@@ -93,7 +93,7 @@ write_verbs! {
     claim, Claim: Claim => Claimed, one;
     start, Start: Start => Option<Task>, one;
     apply, Apply: (TaskId, Change) => Applied, several;
-    apply_as, ApplyAs: Led => Option<Vec<Applied>>, one;
+    apply_as, ApplyAs: LeaderChanges => Option<Vec<Applied>>, one;
     extend, Extend: Beat => Option<Hold>, one;
     review, Review: TaskId => (), one;
     resolve, Resolve: ResolverStep => Resolved, one;

@@ -15,19 +15,19 @@ use tokio::sync::{Notify, oneshot};
 
 use super::verbs::{VerbQueue, VerbQueues, WriteBatch, WriteJob, WriteVerb};
 use crate::postgres::fault::closed;
-use crate::write_queue::{BatchLimit, Bounds, Size, Weight};
+use crate::write_queue::{BatchLimit, QueueBounds, Size, Weight};
 
 /// The queues (see the module).
 pub(crate) struct WriteQueues {
-    bounds: Bounds,
+    bounds: QueueBounds,
     limit: BatchLimit,
     /// A job that no writer has taken for so long is withdrawn.
     patience: Duration,
-    state: Mutex<State>,
+    state: Mutex<QueuesState>,
     wake: Notify,
 }
 
-struct State {
+struct QueuesState {
     verbs: VerbQueues,
     /// Writers that are at work on large jobs, and how many may be.
     at_large: usize,
@@ -40,10 +40,10 @@ pub(crate) type Choose<I, A> = fn(&mut VerbQueues) -> &mut VerbQueue<I, A>;
 
 impl WriteQueues {
     /// Queues for so many writers. One writer is always left that does not insert.
-    pub(crate) fn new(bounds: Bounds, limit: BatchLimit, patience: Duration, writers: usize) -> Self {
+    pub(crate) fn new(bounds: QueueBounds, limit: BatchLimit, patience: Duration, writers: usize) -> Self {
         let spare = writers.saturating_sub(1);
         let verbs = VerbQueues::new(spare.clamp(1, 2));
-        let state = State { verbs, at_large: 0, at_large_max: spare.max(1), closed: false };
+        let state = QueuesState { verbs, at_large: 0, at_large_max: spare.max(1), closed: false };
         Self { bounds, limit, patience, state: Mutex::new(state), wake: Notify::new() }
     }
 
@@ -88,7 +88,7 @@ impl WriteQueues {
     }
 
     /// Waits for jobs and takes a batch; none once the queues are closed and empty.
-    pub(crate) async fn take(self: &Arc<Self>) -> Option<(WriteBatch, Slot)> {
+    pub(crate) async fn take(self: &Arc<Self>) -> Option<(WriteBatch, WriterSlot)> {
         loop {
             {
                 let mut state = self.state.lock();
@@ -108,13 +108,13 @@ impl WriteQueues {
         }
     }
 
-    fn take_now(self: &Arc<Self>, state: &mut State) -> Option<(WriteBatch, Slot)> {
+    fn take_now(self: &Arc<Self>, state: &mut QueuesState) -> Option<(WriteBatch, WriterSlot)> {
         let may_take_large = state.at_large < state.at_large_max;
         let sizes: &[Size] = if may_take_large { &Size::ALL } else { &[Size::Small] };
         let (size, verb) = state.verbs.oldest(sizes)?;
         let batch = state.verbs.take(verb, size, self.limit);
         state.at_large += usize::from(size == Size::Large);
-        Some((batch, Slot { queues: Arc::clone(self), verb, size }))
+        Some((batch, WriterSlot { queues: Arc::clone(self), verb, size }))
     }
 
     /// Refuses further calls; what waits is still taken.
@@ -141,13 +141,13 @@ impl WriteQueues {
 }
 
 /// A writer's place at a verb, which is free again when this is dropped.
-pub(crate) struct Slot {
+pub(crate) struct WriterSlot {
     queues: Arc<WriteQueues>,
     verb: WriteVerb,
     size: Size,
 }
 
-impl Drop for Slot {
+impl Drop for WriterSlot {
     fn drop(&mut self) {
         let mut state = self.queues.state.lock();
         state.verbs.free(self.verb, self.size);
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     fn queues(writers: usize) -> Arc<WriteQueues> {
-        let bounds = Bounds { jobs: 100, rows: 100_000, bytes: 100_000, age: Duration::MAX };
+        let bounds = QueueBounds { jobs: 100, rows: 100_000, bytes: 100_000, age: Duration::MAX };
         let limit = BatchLimit { jobs: 100, rows: 10_000 };
         Arc::new(WriteQueues::new(bounds, limit, Duration::from_mins(1), writers))
     }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     /// What a writer would take now: which verb, how many jobs.
-    fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, Slot)> {
+    fn take(queues: &Arc<WriteQueues>) -> Option<(&'static str, usize, WriterSlot)> {
         match pin!(queues.take()).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some((WriteBatch::Review(jobs), slot))) => Some(("review", jobs.len(), slot)),
             Poll::Ready(Some((WriteBatch::Start(jobs), slot))) => Some(("start", jobs.len(), slot)),

@@ -2,15 +2,15 @@
 
 use super::*;
 
-fn queue_of(bounds: Bounds, limit: BatchLimit) -> JobQueue<&'static str> {
+fn queue_of(bounds: QueueBounds, limit: BatchLimit) -> JobQueue<&'static str> {
     JobQueue::new(bounds, limit, Duration::ZERO)
 }
 
 fn queue(jobs: usize, bytes: usize) -> JobQueue<&'static str> {
-    queue_of(Bounds { jobs, rows: 1_000, bytes, age: Duration::MAX }, BatchLimit { jobs: 4, rows: 100 })
+    queue_of(QueueBounds { jobs, rows: 1_000, bytes, age: Duration::MAX }, BatchLimit { jobs: 4, rows: 100 })
 }
 
-const ROOMY: Bounds = Bounds { jobs: 1_000, rows: 1_000_000, bytes: 1_000_000, age: Duration::MAX };
+const ROOMY: QueueBounds = QueueBounds { jobs: 1_000, rows: 1_000_000, bytes: 1_000_000, age: Duration::MAX };
 const ALL: BatchLimit = BatchLimit { jobs: 100, rows: 100_000 };
 
 fn wide() -> JobQueue<&'static str> {
@@ -58,7 +58,7 @@ fn rows_are_bounded_but_one_job_always_fits() {
 
 #[test]
 fn nothing_joins_a_stuck_class() {
-    let queue = queue_of(Bounds { age: Duration::ZERO, ..ROOMY }, ALL);
+    let queue = queue_of(QueueBounds { age: Duration::ZERO, ..ROOMY }, ALL);
     queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "first").unwrap();
     assert!(matches!(
         queue.put(WriteClass::Progress, Weight { bytes: 1, rows: 1 }, "second"),
@@ -149,7 +149,7 @@ fn batches_end_early_only_so_often() {
 
 #[test]
 fn parts_stay_in_order_and_are_refused_together() {
-    let queue = queue_of(Bounds { rows: 600, ..ROOMY }, ALL);
+    let queue = queue_of(QueueBounds { rows: 600, ..ROOMY }, ALL);
     let part = |job, rows| (Weight { bytes: 1, rows }, job);
     queue.put_parts(WriteClass::Progress, vec![part("one", 256), part("two", 256), part("three", 1)]).unwrap();
     let too_much = vec![part("four", 50), part("five", 50)];

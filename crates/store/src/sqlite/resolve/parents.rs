@@ -18,7 +18,7 @@ use super::super::outbox::{self, NotedRow, Ordering};
 use super::super::session::Session;
 use super::super::statements::Sql;
 use super::{ended_as, is_live, letter_of};
-use crate::claims::made;
+use crate::claims::expect_change;
 use crate::columns::count_column;
 use crate::dependencies;
 use crate::effects::{Effects, LaneInstant};
@@ -133,13 +133,13 @@ fn release(session: &mut Session<'_>, ended: &EndedParent, seq: i64, resolved: &
     if ended.state != State::Completed && child.on_failure != OnDependencyFailure::Run {
         let parent = ended.id.map(|id| (id, ended.state));
         let event = Event::DependencyFailed { fail: child.on_failure == OnDependencyFailure::Fail, parent };
-        apply::finish(session, child.id, &made(&child.position, event, &by))?;
+        apply::finish(session, child.id, &expect_change(&child.position, event, &by))?;
         resolved.tasks += 1;
     } else if child.blockers > 1 {
         session.statements.get(Sql::ChildCount)?.execute([seq, child.blockers - 1])?;
     } else {
         let due_at = Timestamp::from_millis(child.due_at).max(now);
-        let change = made(&child.position, Event::Unblock(due_at), &by);
+        let change = expect_change(&child.position, Event::Unblock(due_at), &by);
         apply::change_task(session, seq, &change)?;
         let row = NotedRow { seq, ordering: child.ordering, awaited: false };
         outbox::record(session, &Effects::in_place(&change, LaneInstant { lane: child.lane, due_at }), &row)?;

@@ -1,4 +1,4 @@
-//! Works off the notes about ordering keys: reads what [`KeyTurn`] asks for, and writes what it
+//! Works off the notes about ordering keys: reads what [`TurnDecision`] asks for, and writes what it
 //! decides.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use super::super::session::Session;
 use super::super::statements::Sql;
 use super::holds;
 use crate::columns::count_column;
-use crate::ordering::{Chosen, KeyTurn, TurnRow};
+use crate::ordering::{TurnChoice, TurnDecision, TurnRow};
 
 /// Notes that are worked off at once.
 const NOTES: usize = 1_000;
@@ -55,7 +55,7 @@ fn decide(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<Opt
     for (row, seq) in rows.iter_mut().zip(turn.asks_for()) {
         *row = row_of(session, seq)?.map(|row| (seq, row));
     }
-    if turn.choose(|seq| rows.iter().flatten().find(|row| row.0 == seq).map(|row| row.1)) == Chosen::FirstWaiting {
+    if turn.choose(|seq| rows.iter().flatten().find(|row| row.0 == seq).map(|row| row.1)) == TurnChoice::FirstWaiting {
         let first = session.statements.get(Sql::TurnFirst)?;
         turn.choose_first(first.query_row([key], |row| row.get(0)).optional()?);
     }
@@ -72,7 +72,7 @@ fn decide(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<Opt
 }
 
 /// The turn of a key as it is stored, and the dead letters that notes named since.
-fn read(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<KeyTurn<i64>, Fault> {
+fn read(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<TurnDecision<i64>, Fault> {
     let query = session.statements.get(Sql::OrderGet)?;
     let order = query.query_row([key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (head, held_by): (Option<i64>, Option<i64>) = order.unwrap_or_default();
@@ -82,7 +82,7 @@ fn read(session: &mut Session<'_>, key: Ordering, noted: &[i64]) -> Result<KeyTu
             holding.push(*letter);
         }
     }
-    Ok(KeyTurn::new(head, held_by, noted.iter().copied(), |letter| holding.contains(&letter)))
+    Ok(TurnDecision::new(head, held_by, noted.iter().copied(), |letter| holding.contains(&letter)))
 }
 
 fn row_of(session: &mut Session<'_>, seq: i64) -> Result<Option<TurnRow>, Fault> {
@@ -99,7 +99,7 @@ fn give(session: &mut Session<'_>, seq: i64) -> Result<Option<(i64, i64)>, Fault
 }
 
 /// Writes whose turn it is. A key that nobody waits for is forgotten.
-fn write(session: &mut Session<'_>, key: Ordering, turn: &KeyTurn<i64>) -> Result<(), Fault> {
+fn write(session: &mut Session<'_>, key: Ordering, turn: &TurnDecision<i64>) -> Result<(), Fault> {
     if turn.is_over() {
         session.statements.get(Sql::OrderRemove)?.execute([key])?;
     } else {

@@ -5,7 +5,7 @@ use punctual_core::insight::Insight;
 use punctual_core::store::{Filter, Store};
 use punctual_testkit::fixtures::{START, TENANT, at, task};
 
-use super::super::{Database, Options, SqliteStore};
+use super::super::{Migrator, Options, SqliteStore};
 use super::{Fixture, open};
 
 const MINUTE: i64 = 60_000;
@@ -41,7 +41,7 @@ async fn what_waits_when_the_table_is_made_is_in_it() {
     let running = fixture.insert(task().queue("running")).await;
     assert_eq!(fixture.lease(&running, 1).await.len(), 1);
     Store::close(&fixture.store).await.unwrap();
-    let mut database = Database::open(fixture.directory.path(), &Options::default()).unwrap();
+    let mut database = Migrator::open(fixture.directory.path(), &Options::default()).unwrap();
     assert_eq!(database.down(7).unwrap().last(), Some(&8));
     drop(database);
     assert_eq!(waiting(&open(fixture.directory.path())).await, [(5, 2), (7, 1)]);

@@ -11,7 +11,7 @@ use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use super::super::{Database, OpenError, Options, SqliteStore};
+use super::super::{Migrator, OpenError, Options, SqliteStore};
 use super::{Fixture, open};
 use crate::migrations::MigrationError;
 use crate::migrations::sqlite::STEPS;
@@ -28,7 +28,7 @@ async fn a_second_store_in_the_same_directory_is_refused() {
         format!("the data directory {} is in use by another punctual process", path.display())
     );
     assert!(
-        matches!(Database::open(path, &Options::default()), Err(OpenError::InUse { .. })),
+        matches!(Migrator::open(path, &Options::default()), Err(OpenError::InUse { .. })),
         "nor are migrations run"
     );
     fixture.store.close().await.unwrap();
@@ -73,14 +73,14 @@ fn what_is_no_database_is_refused() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("punctual.db"), "not a database, but long enough to be looked at".repeat(100))
         .unwrap();
-    let refused = Database::open(directory.path(), &Options::default()).err().unwrap();
+    let refused = Migrator::open(directory.path(), &Options::default()).err().unwrap();
     assert!(matches!(refused, OpenError::Database { .. }), "{refused}");
 }
 
 #[test]
 fn migrations_go_down_and_up_again() {
     let directory = TempDir::new().unwrap();
-    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    let mut database = Migrator::open(directory.path(), &Options::default()).unwrap();
     assert!(database.status().unwrap().steps.iter().all(|line| line.applied_at.is_none()));
     let versions = database.up(START).unwrap();
     assert_eq!(versions.len(), STEPS.len());
@@ -160,7 +160,7 @@ async fn whatever_was_owned_before_us_is_free() {
 #[tokio::test]
 async fn nodes_stay_known_when_they_can_say_more() {
     let directory = TempDir::new().unwrap();
-    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    let mut database = Migrator::open(directory.path(), &Options::default()).unwrap();
     database.up(START).unwrap();
     database.down(2).unwrap();
     drop(database);
@@ -183,7 +183,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     store.record_node(named.clone()).await.unwrap();
     assert_eq!(store.nodes().await.unwrap(), [NodeSighting { last_seen_at: START, ..named }]);
     store.close().await.unwrap();
-    let mut database = Database::open(directory.path(), &Options::default()).unwrap();
+    let mut database = Migrator::open(directory.path(), &Options::default()).unwrap();
     database.down(2).unwrap();
     drop(database);
     let connection = Connection::open(directory.path().join("punctual.db")).unwrap();

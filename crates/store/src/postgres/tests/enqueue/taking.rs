@@ -4,7 +4,7 @@ use punctual_core::forecast::Minute;
 use punctual_core::insight::Insight;
 use punctual_testkit::postgres::{Postgres, execute};
 
-use super::super::{Database, ids, lease};
+use super::super::{Migrator, ids, lease};
 use super::*;
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_task_is_there_once_its_transaction_is() {
 #[tokio::test]
 async fn what_is_due_later_is_forecast() {
     let fixture = Fixture::open().await;
-    let later = |enqueued: &Enqueued| {
+    let later = |enqueued: &EnqueuedTask| {
         let due_at = punctual_testkit::fixtures::at(600_000);
         judge(enqueued).map(|new| NewTask { execute_at: due_at, due_at, ..new })
     };
@@ -236,7 +236,7 @@ async fn a_restarted_database_is_waited_for() {
 async fn nothing_that_waits_is_lost_by_going_down() {
     let server = Postgres::start().await;
     let url = server.create_database().await;
-    let database = Database::connect(&url).await.unwrap();
+    let database = Migrator::connect(&url).await.unwrap();
     database.up(punctual_testkit::fixtures::START).await.unwrap();
     execute(&url, "SELECT punctual.enqueue('t', idempotency_key => 'k')").await;
     let refusal = async |part: &str| match database.down(3).await {

@@ -13,21 +13,21 @@ use super::connection::Address;
 use super::connection::ConnectError;
 use super::fault::Fault;
 use crate::migrations::postgres as migrations;
-use crate::migrations::{MigrationError, Standing};
+use crate::migrations::{MigrationError, SchemaStatus};
 
 /// What a session that migrates is set to: a step may take long, and so may those of a node that
 /// was first.
 const SETTINGS: &str = "SET search_path = punctual; SET statement_timeout = 0; SET lock_timeout = 0";
 
 /// A database that is open for migrations only, without a look at its schema.
-pub struct Database {
+pub struct Migrator {
     client: Client,
     driver: JoinHandle<()>,
     /// For how long a step tries to get its locks.
     pub(super) patience: Duration,
 }
 
-impl Database {
+impl Migrator {
     /// Connects to the database that `url` names.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::open(&Address::parse(url)?).await
@@ -40,7 +40,7 @@ impl Database {
             // What ended it is told to whoever waits for an answer.
             drop(connection.await);
         });
-        let database = Self { client, driver, patience: migrations::PATIENCE };
+        let database = Self { client, driver, patience: migrations::STEP_PATIENCE };
         database.client.batch_execute(SETTINGS).await.map_err(|error| fault(error.into()))?;
         Ok(database)
     }
@@ -57,7 +57,7 @@ impl Database {
     }
 
     /// Every migration, and when it was applied.
-    pub async fn status(&self) -> Result<Standing, MigrationError> {
+    pub async fn status(&self) -> Result<SchemaStatus, MigrationError> {
         migrations::status(&self.client).await
     }
 
@@ -73,7 +73,7 @@ impl Database {
     }
 }
 
-impl Drop for Database {
+impl Drop for Migrator {
     fn drop(&mut self) {
         self.driver.abort();
     }
