@@ -41,6 +41,6 @@ impl From<Corrupt> for Fault {
 
 impl PortableFault for Fault {
     fn is_duplicate(&self) -> bool {
-        self.is_twice()
+        self.is_unique_violation()
     }
 }
