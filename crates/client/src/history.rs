@@ -51,7 +51,8 @@ pub struct RunError {
 
 /// One step of a task's life.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Event {
+#[schema(as = Event)]
+pub struct TaskEvent {
     /// When.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,

@@ -43,7 +43,7 @@ pub use dependency::{Dependency, OnDependencyFailure};
 pub use explanation::{Explanation, Reason, TaskInTheWay};
 pub use forecast::{Forecast, ForecastMinute};
 pub use health::{Check, Checks, Health, Readiness, ReadinessStatus};
-pub use history::{Event, Run, RunError};
+pub use history::{Run, RunError, TaskEvent};
 pub use lease::{Lease, LeaseAnswer, LeaseRequest, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Settled};
 pub use new_task::{NewTask, Redrive, TaskPatch};
 pub use page::{

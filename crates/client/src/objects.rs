@@ -19,11 +19,11 @@ impl<T, R> ObjectsOnly<T, R> {
 }
 
 /// Reads a `T` out of an object.
-pub(crate) trait Read<'de, T> {
+pub(crate) trait ReadObject<'de, T> {
     fn read<A: MapAccess<'de>>(self, object: A) -> Result<T, A::Error>;
 }
 
-impl<'de, T, R: Read<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
+impl<'de, T, R: ReadObject<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,11 +77,11 @@ macro_rules! objects_only {
             use serde::de::{Deserialize, Deserializer, MapAccess};
             use serde::ser::{Serialize, Serializer};
 
-            use $crate::objects::{ObjectsOnly, Read};
+            use $crate::objects::{ObjectsOnly, ReadObject};
 
             struct Derived<T>(PhantomData<T>);
             $(
-                impl<'de> Read<'de, $name> for Derived<$name> {
+                impl<'de> ReadObject<'de, $name> for Derived<$name> {
                     fn read<A: MapAccess<'de>>(self, object: A) -> Result<$name, A::Error> {
                         $(let object = $crate::objects::Without::new(object, $names);)?
                         let object = MapAccessDeserializer::new(object);

@@ -9,7 +9,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::breaker::Breaker;
 use crate::cluster::{Node, Partition};
-use crate::history::{Event, Run};
+use crate::history::{Run, TaskEvent};
 use crate::queue::Queue;
 use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
@@ -30,7 +30,7 @@ pub type TaskPage = Page<Task>;
 /// A page of attempts.
 pub type RunPage = Page<Run>;
 /// A page of steps.
-pub type EventPage = Page<Event>;
+pub type EventPage = Page<TaskEvent>;
 /// A page of pull workers.
 pub type WorkerPage = Page<Worker>;
 /// A page of nodes.

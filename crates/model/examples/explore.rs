@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use punctual_model::{Bounds, Bug, Finding, Liveness, Protocol, Route, check, shortest_way, tell, walk};
+use punctual_model::{Bug, Finding, Liveness, ModelBounds, Protocol, Route, check, describe, shortest_trace, walk};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -15,10 +15,10 @@ fn main() {
         ["deep"] => {
             for route in [Route::Pull, Route::Push] {
                 let begun = Instant::now();
-                let report = check(&Protocol::correct(Bounds::deep(route)));
+                let report = check(&Protocol::correct(ModelBounds::deep(route)));
                 println!("{route:?}: {} worlds, {} steps, {:.1?}", report.worlds, report.steps, begun.elapsed());
-                for (law, way) in report.broken {
-                    println!("broken: {}\n{}", law.sentence(), tell(&way));
+                for (law, trace) in report.broken {
+                    println!("broken: {}\n{}", law.sentence(), describe(&trace));
                 }
             }
         }
@@ -29,12 +29,12 @@ fn main() {
 fn show(bug: Bug) {
     let protocol = Protocol::with(bug);
     match bug.finding() {
-        Finding::Broken(law) => match shortest_way(&protocol, law) {
-            Some(way) => println!("broken: {}\n{}", law.sentence(), tell(&way)),
+        Finding::Broken(law) => match shortest_trace(&protocol, law) {
+            Some(trace) => println!("broken: {}\n{}", law.sentence(), describe(&trace)),
             None => println!("not found"),
         },
         Finding::Stuck => match walk(&protocol) {
-            Liveness::Stuck(way) | Liveness::Endless(way) => println!("stuck:\n{}", tell(&way)),
+            Liveness::Stuck(trace) | Liveness::Endless(trace) => println!("stuck:\n{}", describe(&trace)),
             Liveness::Rests(worlds) => println!("not found in {worlds} worlds"),
         },
     }

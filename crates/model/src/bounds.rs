@@ -12,7 +12,7 @@ pub enum Route {
 /// The bounds of a world. All that is not bounded here (time, how often and how late something is
 /// said) is unbounded.
 #[derive(Clone, Debug)]
-pub struct Bounds {
+pub struct ModelBounds {
     /// The tasks, all submitted at the start.
     pub tasks: Vec<Route>,
     /// Retries of each.
@@ -33,7 +33,7 @@ pub struct Bounds {
     pub crashes: u8,
 }
 
-impl Bounds {
+impl ModelBounds {
     /// Ticks of a lease: one in which a heartbeat extends it, and a last one.
     pub const LEASE: u8 = 2;
     /// Ticks of a pull worker's run at the most, with heartbeats.

@@ -3,7 +3,7 @@
 //! The state machine is the real one and cannot be spoilt from here: the bugs are in the store, the
 //! settling, the dispatcher and the reaper around it, where a wrong comparison would be.
 
-use crate::bounds::{Bounds, Route};
+use crate::bounds::{ModelBounds, Route};
 use crate::law::Law;
 
 /// What tells of a bug.
@@ -138,12 +138,12 @@ impl Bug {
     }
 
     /// A world in which it shows.
-    pub fn bounds(self) -> Bounds {
+    pub fn bounds(self) -> ModelBounds {
         match self {
-            Bug::StartsTwice | Bug::UnstartedNotReaped | Bug::ReaperJudgesStaleHold => Bounds::life(Route::Push),
-            Bug::RedriveKeepsExpiry => Bounds::expiring(Route::Pull),
-            Bug::SparedCounts => Bounds::under_breaker(Route::Pull),
-            _ => Bounds::life(Route::Pull),
+            Bug::StartsTwice | Bug::UnstartedNotReaped | Bug::ReaperJudgesStaleHold => ModelBounds::life(Route::Push),
+            Bug::RedriveKeepsExpiry => ModelBounds::expiring(Route::Pull),
+            Bug::SparedCounts => ModelBounds::under_breaker(Route::Pull),
+            _ => ModelBounds::life(Route::Pull),
         }
     }
 }

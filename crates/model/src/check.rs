@@ -10,7 +10,7 @@ use crate::protocol::Protocol;
 use crate::world::{Action, World};
 
 /// A run, world by world, each with what led there.
-pub type Way = Vec<(Option<Action>, World)>;
+pub type Trace = Vec<(Option<Action>, World)>;
 
 /// What a run of the checker found.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub struct Report {
     pub steps: usize,
     /// The most steps from the start to a world.
     pub depth: usize,
-    /// The laws that were broken, each with a way there.
-    pub broken: Vec<(Law, Way)>,
+    /// The laws that were broken, each with a trace.
+    pub broken: Vec<(Law, Trace)>,
     /// What should have been seen somewhere, and was not.
     pub unseen: Vec<&'static str>,
 }
@@ -32,9 +32,9 @@ pub fn check(protocol: &Protocol) -> Report {
     explore(protocol, HasDiscoveries::AnyFailures, None)
 }
 
-/// The shortest way to break this law, if there is one.
-pub fn shortest_way(protocol: &Protocol, law: Law) -> Option<Way> {
-    let mut shortest: Option<Way> = None;
+/// The shortest trace that breaks this law, if there is one.
+pub fn shortest_trace(protocol: &Protocol, law: Law) -> Option<Trace> {
+    let mut shortest: Option<Trace> = None;
     // Of the ways of about one length the checker keeps the last that it meets: it is asked again
     // for a shorter one.
     loop {
@@ -42,20 +42,20 @@ pub fn shortest_way(protocol: &Protocol, law: Law) -> Option<Way> {
         let shorter = explore(protocol, until, shortest.as_ref().map(Vec::len));
         let found = shorter.broken.into_iter().find(|(broken, _)| *broken == law);
         match found {
-            Some((_, way)) => shortest = Some(way),
+            Some((_, trace)) => shortest = Some(trace),
             None => return shortest,
         }
     }
 }
 
-/// `within` is the number of worlds that a way must be shorter than.
+/// `within` is the number of worlds that a trace must be shorter than.
 fn explore(protocol: &Protocol, until: HasDiscoveries, within: Option<usize>) -> Report {
     let builder = protocol.clone().checker().threads(2).finish_when(until);
     let builder = if let Some(worlds) = within { builder.target_max_depth(worlds) } else { builder };
     let checker = builder.spawn_bfs().join();
     let mut found = checker.discoveries();
-    let way_to = |law: Law| Some((law, way(found.remove(law.sentence())?.into_vec())));
-    let broken = Law::ALL.into_iter().filter_map(way_to).collect();
+    let trace_to = |law: Law| Some((law, trace(found.remove(law.sentence())?.into_vec())));
+    let broken = Law::ALL.into_iter().filter_map(trace_to).collect();
     let sights = protocol.properties().into_iter().filter(|property| !property.expectation.discovery_is_failure());
     Report {
         worlds: checker.unique_state_count(),
@@ -67,15 +67,15 @@ fn explore(protocol: &Protocol, until: HasDiscoveries, within: Option<usize>) ->
 }
 
 /// The checker names the action that leaves a world; people want the one that led there.
-fn way(path: Vec<(World, Option<Action>)>) -> Way {
+fn trace(path: Vec<(World, Option<Action>)>) -> Trace {
     let mut before = None;
     path.into_iter().map(|(world, next)| (std::mem::replace(&mut before, next), world)).collect()
 }
 
-/// A way, two lines a step: what happened, and the tasks after it.
-pub fn tell(way: &Way) -> String {
+/// A trace, two lines a step: what happened, and the tasks after it.
+pub fn describe(trace: &Trace) -> String {
     let mut text = String::new();
-    for (number, (action, world)) in way.iter().enumerate() {
+    for (number, (action, world)) in trace.iter().enumerate() {
         let action = action.map_or_else(|| "submitted".to_owned(), |action| action.to_string());
         let rows: Vec<String> = world.rows.iter().map(ToString::to_string).collect();
         writeln!(text, "{number:>3}. {action}\n       {}", rows.join(" | ")).expect("invariant: a string takes all");

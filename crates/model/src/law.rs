@@ -6,7 +6,7 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::Bounds;
+use crate::bounds::ModelBounds;
 use crate::row::{Cause, Deed, Mark, Row, Said, Version};
 
 /// A sentence that is true in every reachable world: [`Law::sentence`].
@@ -131,7 +131,7 @@ pub(crate) enum Author {
 }
 
 /// The laws that the write from `before` to `after` breaks.
-pub(crate) fn broken_by(bounds: &Bounds, before: &Row, after: &Row, author: Author) -> Laws {
+pub(crate) fn broken_by(bounds: &ModelBounds, before: &Row, after: &Row, author: Author) -> Laws {
     let mut broken = Laws::default();
     let newest = before.newest_token();
     if let Author::Holder(token) = author {
@@ -175,7 +175,7 @@ fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &Row, author: Author)
 }
 
 /// The laws about how often something was done since the task was submitted or re-driven.
-fn counts(broken: &mut Laws, bounds: &Bounds, after: &Row) {
+fn counts(broken: &mut Laws, bounds: &ModelBounds, after: &Row) {
     let generation = after.generation();
     let times = |deed: Deed| generation.iter().filter(|mark| mark.deed == deed).count();
     let spared = generation.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count();

@@ -43,7 +43,7 @@
 //! `operation.rs`), for they do not come apart from their stores: who changes them changes both.
 //!
 //! # The bounds
-//! [`Bounds`]: one or two tasks, one retry, one re-drive, one give-back, one crash, one or two
+//! [`ModelBounds`]: one or two tasks, one retry, one re-drive, one give-back, one crash, one or two
 //! requests and one reaper in flight. How often and how late something is said is not bounded, nor
 //! is time.
 //!
@@ -54,7 +54,7 @@
 //! that finds none.
 //!
 //! # How to read a counterexample
-//! A failed test prints the law and the way there, two lines a step: what happened, and the rows
+//! A failed test prints the law and the trace, two lines a step: what happened, and the rows
 //! after it. `task 0, read at v3: Reap(Lost), to be written` is the reaper reading; what follows
 //! until `…, written` came in between. `token 3` is the fencing token of whoever spoke, and the
 //! version at which its run began. `held for 1 of 2 ticks, promised 0` is a hold that is overdue in
@@ -78,9 +78,9 @@ mod settle;
 mod store;
 mod world;
 
-pub use bounds::{Bounds, Route};
+pub use bounds::{ModelBounds, Route};
 pub use bug::{Bug, Finding};
-pub use check::{Report, Way, check, shortest_way, tell};
+pub use check::{Report, Trace, check, describe, shortest_trace};
 pub use law::{Law, Laws};
 pub use liveness::{Liveness, walk};
 pub use operation::{Operation, Reaped, What};

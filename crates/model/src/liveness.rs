@@ -1,7 +1,7 @@
 //! That every task comes to rest.
 //!
 //! The checker's own `eventually` does not look at cycles and forgets at joins, so the whole graph
-//! is walked here. Two facts are checked: no run goes on for ever (the graph has no cycle), and
+//! is walked here. Two facts are checked: no run goes on forever (the graph has no cycle), and
 //! wherever a task is unfinished something fair can happen (see [`Protocol::is_fair`]), so that no
 //! run stops there. Together: whatever workers, clients, the broker and crashes do, a world in
 //! which time passes, tasks are taken and the reaper looks comes to rest.
@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use stateright::Model;
 
-use crate::check::Way;
+use crate::check::Trace;
 use crate::protocol::Protocol;
 use crate::world::{Action, World};
 
@@ -21,15 +21,15 @@ use crate::world::{Action, World};
 pub enum Liveness {
     /// Every run comes to rest; so many worlds were seen.
     Rests(usize),
-    /// Nothing fair can happen any more, and a task is unfinished; the shortest way there.
-    Stuck(Way),
-    /// A run can go on for ever: the shortest way to a world on a cycle or behind one.
-    Endless(Way),
+    /// Nothing fair can happen any more, and a task is unfinished; the shortest trace to it.
+    Stuck(Trace),
+    /// A run can go on for ever: the shortest trace to a world on a cycle or behind one.
+    Endless(Trace),
 }
 
 /// Walks every run of the protocol, breadth first.
 pub fn walk(protocol: &Protocol) -> Liveness {
-    let mut graph = Graph::default();
+    let mut graph = StateGraph::default();
     for world in protocol.init_states() {
         graph.number(world, None);
     }
@@ -46,11 +46,11 @@ pub fn walk(protocol: &Protocol) -> Liveness {
             }
         }
         if !goes_on {
-            return Liveness::Stuck(graph.way_to(protocol, number));
+            return Liveness::Stuck(graph.trace_to(protocol, number));
         }
     }
     match graph.on_a_cycle() {
-        Some(number) => Liveness::Endless(graph.way_to(protocol, number)),
+        Some(number) => Liveness::Endless(graph.trace_to(protocol, number)),
         None => Liveness::Rests(graph.found.len()),
     }
 }
@@ -58,7 +58,7 @@ pub fn walk(protocol: &Protocol) -> Liveness {
 /// The worlds, numbered in the order in which they were found. As in the checker, a world is known
 /// by its hash.
 #[derive(Default)]
-struct Graph {
+struct StateGraph {
     numbers: HashMap<u64, usize>,
     /// From which world, by what, each was found first.
     found: Vec<Option<(usize, Action)>>,
@@ -67,7 +67,7 @@ struct Graph {
     open: VecDeque<(usize, World)>,
 }
 
-impl Graph {
+impl StateGraph {
     fn number(&mut self, world: World, found: Option<(usize, Action)>) -> usize {
         let mut hasher = DefaultHasher::new();
         world.hash(&mut hasher);
@@ -102,7 +102,7 @@ impl Graph {
         entries.iter().position(|&left| left > 0)
     }
 
-    fn way_to(&self, protocol: &Protocol, number: usize) -> Way {
+    fn trace_to(&self, protocol: &Protocol, number: usize) -> Trace {
         let mut actions = Vec::new();
         let mut at = number;
         while let Some((from, action)) = self.found[at] {
@@ -111,11 +111,11 @@ impl Graph {
         }
         actions.reverse();
         let mut world = protocol.init_states().swap_remove(at);
-        let mut way = vec![(None, world.clone())];
+        let mut trace = vec![(None, world.clone())];
         for action in actions {
             world = protocol.next_state(&world, action).expect("invariant: it was found by this action");
-            way.push((Some(action), world.clone()));
+            trace.push((Some(action), world.clone()));
         }
-        way
+        trace
     }
 }

@@ -86,10 +86,10 @@ const NOW: Timestamp = Timestamp::from_millis(1_000_000);
 /// A tick, which is also the delay before a retry.
 const TICK_MILLIS: u8 = 100;
 
-type Known = HashMap<(Stand, Happening), Option<Rc<Write>>>;
+type WriteCache = HashMap<(Stand, Happening), Option<Rc<Write>>>;
 
 thread_local! {
-    static KNOWN: RefCell<Known> = RefCell::default();
+    static KNOWN: RefCell<WriteCache> = RefCell::default();
     static COMPLETIONS: RefCell<HashMap<(Version, Letter), Rc<Write>>> = RefCell::default();
 }
 

@@ -10,7 +10,7 @@ use crate::law::Author;
 use crate::machine::Happening;
 use crate::protocol::Protocol;
 use crate::row::{Cause, HoldLeft, Row, Said, Stand, Version};
-use crate::store::Guard;
+use crate::store::WriteCondition;
 
 /// What an operation is about to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,13 +107,13 @@ impl Protocol {
     }
 
     /// What an operation's write compares.
-    pub(crate) fn guard(&self, operation: &Operation) -> Guard {
+    pub(crate) fn condition(&self, operation: &Operation) -> WriteCondition {
         let ignored = match operation.what {
             What::Reap(_) => self.has(Bug::ReaperIgnoresVersion),
             What::Settle { .. } => self.has(Bug::TokenIgnored),
             _ => false,
         };
-        if ignored { Guard::StateOnly } else { Guard::Full }
+        if ignored { WriteCondition::StateOnly } else { WriteCondition::Full }
     }
 
     /// A breaker is open over the task until so many failures were spared. (Who has read another

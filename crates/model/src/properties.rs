@@ -4,14 +4,14 @@
 use punctual_core::state::State;
 use stateright::Property;
 
-use crate::bounds::{Bounds, Route};
+use crate::bounds::{ModelBounds, Route};
 use crate::law::Law;
 use crate::protocol::Protocol;
 use crate::row::{Deed, Row};
 use crate::world::World;
 
 /// The properties of a world of this size.
-pub(crate) fn of(bounds: &Bounds) -> Vec<Property<Protocol>> {
+pub(crate) fn of(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
     let mut properties = laws();
     properties.extend(sights(bounds));
     properties
@@ -45,7 +45,7 @@ fn always<const LAW: usize>() -> Property<Protocol> {
 }
 
 /// What must be seen somewhere.
-fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
+fn sights(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
     let mut sights = vec![
         Property::sometimes("a task completes", |_, world: &World| {
             any(world, |row| row.stand.state == State::Completed)
@@ -95,7 +95,7 @@ fn sights(bounds: &Bounds) -> Vec<Property<Protocol>> {
     if bounds.tasks.contains(&Route::Pull) {
         sights.push(Property::sometimes("a heartbeat extends a lease", |_, world: &World| {
             any(world, |row| {
-                row.hold.is_some_and(|hold| hold.ticks == Bounds::LEASE && hold.deadline < Bounds::DEADLINE)
+                row.hold.is_some_and(|hold| hold.ticks == ModelBounds::LEASE && hold.deadline < ModelBounds::DEADLINE)
             })
         }));
     }

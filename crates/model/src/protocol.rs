@@ -3,27 +3,27 @@
 use punctual_core::state::State;
 use stateright::{Model, Property};
 
-use crate::bounds::{Bounds, Route};
+use crate::bounds::{ModelBounds, Route};
 use crate::bug::{Bug, Finding};
 use crate::law::{Author, Law, Laws, broken_by, is_told};
 use crate::machine::decide;
 use crate::operation::{Operation, What, reaped};
 use crate::row::{Deed, HoldLeft, Letter, Row, Said, Version};
-use crate::settle::{Reply, Verdict};
+use crate::settle::{ModelDecision, WorkerAnswer};
 use crate::world::{Action, World};
 
 /// The lease protocol within bounds, perhaps with a bug.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     /// How large the world is.
-    pub bounds: Bounds,
+    pub bounds: ModelBounds,
     /// What is wrong with it.
     pub bug: Option<Bug>,
 }
 
 impl Protocol {
     /// The protocol as it is.
-    pub fn correct(bounds: Bounds) -> Self {
+    pub fn correct(bounds: ModelBounds) -> Self {
         Self { bounds, bug: None }
     }
 
@@ -157,15 +157,15 @@ impl Protocol {
     fn settled(&self, world: &World, task: usize, token: Version, said: Said) -> Option<World> {
         let row = &world.rows[task];
         match self.judge(row, token, said) {
-            Verdict::Answer(Reply::Accepted) if !is_told(row, token, said) => {
+            ModelDecision::Answer(WorkerAnswer::Accepted) if !is_told(row, token, said) => {
                 let mut after = world.clone();
                 after.broken.add_unless(false, Law::AnswersTrue);
                 Some(after)
             }
             // A completion is written without a read first, and that write would have found the
             // task so.
-            Verdict::Answer(_) | Verdict::Write(What::Settle { said: Said::Completed(_), .. }) => None,
-            Verdict::Write(what) => self.opened(world, Operation { task, read: row.stand, judged: None, what }),
+            ModelDecision::Answer(_) | ModelDecision::Write(What::Settle { said: Said::Completed(_), .. }) => None,
+            ModelDecision::Write(what) => self.opened(world, Operation { task, read: row.stand, judged: None, what }),
         }
     }
 
@@ -204,7 +204,7 @@ impl Protocol {
         let row = &world.rows[task];
         let write = decide(operation.read, self.happening(operation, row))?;
         let held = self.is_still_held(row, operation.judged);
-        let mut after = match self.apply(row, &write, self.guard(operation)).filter(|_| held) {
+        let mut after = match self.apply(row, &write, self.condition(operation)).filter(|_| held) {
             Some(mut row) => {
                 if let What::Settle { token, said } = operation.what {
                     row.accepted.push((token, said));

@@ -12,11 +12,11 @@ use crate::machine::complete_held;
 use crate::operation::What;
 use crate::protocol::Protocol;
 use crate::row::{Cause, Deed, Letter, Row, Said, Version};
-use crate::store::Guard;
+use crate::store::WriteCondition;
 
 /// What a worker is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub(crate) enum WorkerAnswer {
     /// Accepted, now or before.
     Accepted,
     /// No effect.
@@ -27,9 +27,9 @@ pub(crate) enum Reply {
 
 /// What to do about something that was said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum ModelDecision {
     /// It needs no change.
-    Answer(Reply),
+    Answer(WorkerAnswer),
     /// This is to be written.
     Write(What),
 }
@@ -37,14 +37,14 @@ pub(crate) enum Verdict {
 impl Protocol {
     /// A completion, written without reading the task first.
     pub(crate) fn complete(&self, row: &Row, token: Version, letter: Letter) -> Option<Row> {
-        let guard = self.guard_of_completion(row, token);
-        if guard == Guard::Full && row.stand.version != token {
+        let condition = self.completion_condition(row, token);
+        if condition == WriteCondition::Full && row.stand.version != token {
             return None; // What `apply` would find; most of what is said is stale, and asking for it takes time.
         }
-        self.apply(row, &complete_held(token, letter), guard)
+        self.apply(row, &complete_held(token, letter), condition)
     }
 
-    fn guard_of_completion(&self, row: &Row, token: Version) -> Guard {
+    fn completion_condition(&self, row: &Row, token: Version) -> WriteCondition {
         let newest = row.newest_token() == token;
         let waived = newest
             && match row.stand.state {
@@ -55,46 +55,46 @@ impl Protocol {
                 _ => false,
             };
         match () {
-            () if waived => Guard::Waived,
-            () if self.has(Bug::TokenIgnored) => Guard::StateOnly,
-            () => Guard::Full,
+            () if waived => WriteCondition::Waived,
+            () if self.has(Bug::TokenIgnored) => WriteCondition::StateOnly,
+            () => WriteCondition::Full,
         }
     }
 
     /// What to do about one item, given its task as it was read.
-    pub(crate) fn judge(&self, row: &Row, token: Version, said: Said) -> Verdict {
+    pub(crate) fn judge(&self, row: &Row, token: Version, said: Said) -> ModelDecision {
         let position = Position::from(row.stand);
         if position.is_asked_to_stop(u64::from(token)) {
-            return Verdict::Write(What::Stop { token });
+            return ModelDecision::Write(What::Stop { token });
         }
         if position.is_held_by(u64::from(token)) {
             return match said {
-                Said::Heartbeat => Verdict::Answer(Reply::Stale),
-                _ => Verdict::Write(What::Settle { token, said }),
+                Said::Heartbeat => ModelDecision::Answer(WorkerAnswer::Stale),
+                _ => ModelDecision::Write(What::Settle { token, said }),
             };
         }
-        Verdict::Answer(self.answer_from_history(row, token, said))
+        ModelDecision::Answer(self.answer_from_history(row, token, said))
     }
 
     /// The token does not hold the task any more: was this very settlement accepted before?
-    fn answer_from_history(&self, row: &Row, token: Version, said: Said) -> Reply {
+    fn answer_from_history(&self, row: &Row, token: Version, said: Said) -> WorkerAnswer {
         let held = row.mark_at(token).is_some_and(|mark| matches!(mark.deed, Deed::Started(_)));
-        let Some(next) = row.mark_at(token + 1).filter(|_| held) else { return Reply::Stale };
+        let Some(next) = row.mark_at(token + 1).filter(|_| held) else { return WorkerAnswer::Stale };
         match (next.deed, said) {
-            (Deed::CancelRequested, _) => Reply::Cancelled,
-            _ if self.has(Bug::RepeatRefused) => Reply::Stale,
+            (Deed::CancelRequested, _) => WorkerAnswer::Cancelled,
+            _ if self.has(Bug::RepeatRefused) => WorkerAnswer::Stale,
             (Deed::Completed, Said::Completed(letter))
                 if row.result == Some(letter) || self.has(Bug::RepeatIgnoresResult) =>
             {
-                Reply::Accepted
+                WorkerAnswer::Accepted
             }
             (Deed::Failed(cause) | Deed::Spared(cause), Said::Failed { retryable })
                 if cause == (Cause::Told { retryable }) =>
             {
-                Reply::Accepted
+                WorkerAnswer::Accepted
             }
-            (Deed::GivenBack, Said::Released) => Reply::Accepted,
-            _ => Reply::Stale,
+            (Deed::GivenBack, Said::Released) => WorkerAnswer::Accepted,
+            _ => WorkerAnswer::Stale,
         }
     }
 
@@ -102,7 +102,9 @@ impl Protocol {
     pub(crate) fn repeats_are_accepted(&self, row: &Row) -> bool {
         row.accepted.iter().all(|&(token, said)| {
             let writes = matches!(said, Said::Completed(letter) if self.complete(row, token, letter).is_some());
-            !writes && self.judge(row, token, said) == Verdict::Answer(Reply::Accepted) && is_told(row, token, said)
+            !writes
+                && self.judge(row, token, said) == ModelDecision::Answer(WorkerAnswer::Accepted)
+                && is_told(row, token, said)
         })
     }
 }

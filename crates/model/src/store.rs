@@ -5,7 +5,7 @@
 
 use punctual_core::state::State;
 
-use crate::bounds::{Bounds, Route};
+use crate::bounds::{ModelBounds, Route};
 use crate::bug::Bug;
 use crate::machine::{Happening, Write, decide};
 use crate::protocol::Protocol;
@@ -13,7 +13,7 @@ use crate::row::{Deed, HoldLeft, Mark, Row, Stand, Version};
 
 /// What a write compares; only bugs compare less than all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guard {
+pub(crate) enum WriteCondition {
     /// State and version, as the contract says.
     Full,
     /// The state alone.
@@ -35,7 +35,7 @@ impl Protocol {
             (_, Route::Pull) => Happening::Lease(Self::lease()),
             (_, Route::Push) => Happening::Claim(Self::node_hold()),
         };
-        let mut after = self.apply(row, &*decide(stand, happening)?, Guard::Waived)?;
+        let mut after = self.apply(row, &*decide(stand, happening)?, WriteCondition::Waived)?;
         if after.stand.state == State::Running {
             self.hand_out(&mut after);
         }
@@ -51,7 +51,7 @@ impl Protocol {
             return None;
         }
         let write = decide(Stand { state: State::Queued, ..row.stand }, Happening::Start(Self::node_hold()))?;
-        let mut after = self.apply(row, &write, Guard::Waived)?;
+        let mut after = self.apply(row, &write, WriteCondition::Waived)?;
         self.hand_out(&mut after);
         Some(after)
     }
@@ -66,7 +66,11 @@ impl Protocol {
         }
         let mut after = row.clone();
         let hold = after.hold.as_mut().filter(|hold| hold.ticks > 0 || self.has(Bug::ExtendRevives))?;
-        let end = if self.has(Bug::HeartbeatPassesDeadline) { Bounds::LEASE } else { Bounds::LEASE.min(hold.deadline) };
+        let end = if self.has(Bug::HeartbeatPassesDeadline) {
+            ModelBounds::LEASE
+        } else {
+            ModelBounds::LEASE.min(hold.deadline)
+        };
         hold.ticks = hold.ticks.max(end);
         hold.of_node &= !detach;
         if !hold.of_node {
@@ -76,11 +80,11 @@ impl Protocol {
     }
 
     /// `apply`: one conditional write; none if it was lost.
-    pub(crate) fn apply(&self, row: &Row, write: &Write, guard: Guard) -> Option<Row> {
-        let fits = match guard {
-            Guard::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
-            Guard::StateOnly => row.stand.state == write.from,
-            Guard::Waived => true,
+    pub(crate) fn apply(&self, row: &Row, write: &Write, condition: WriteCondition) -> Option<Row> {
+        let fits = match condition {
+            WriteCondition::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
+            WriteCondition::StateOnly => row.stand.state == write.from,
+            WriteCondition::Waived => true,
         };
         if !fits {
             return None;
@@ -131,12 +135,12 @@ impl Protocol {
 
     /// The hold of a pull worker.
     fn lease() -> HoldLeft {
-        HoldLeft { ticks: Bounds::LEASE, deadline: Bounds::DEADLINE, of_node: false }
+        HoldLeft { ticks: ModelBounds::LEASE, deadline: ModelBounds::DEADLINE, of_node: false }
     }
 
     /// The hold of one of our nodes.
     fn node_hold() -> HoldLeft {
-        HoldLeft { ticks: Bounds::DISPATCH, deadline: Bounds::DISPATCH, of_node: true }
+        HoldLeft { ticks: ModelBounds::DISPATCH, deadline: ModelBounds::DISPATCH, of_node: true }
     }
 
     /// Remembers the token that a run was given, and what its worker was promised: a hold of one of

@@ -4,34 +4,34 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use punctual_model::{
-    Action, Bounds, Bug, Finding, Law, Liveness, Protocol, Route, Way, check, shortest_way, tell, walk,
+    Action, Bug, Finding, Law, Liveness, ModelBounds, Protocol, Route, Trace, check, describe, shortest_trace, walk,
 };
 use stateright::Model;
 
 /// Every law in every world, and the worlds are not empty.
 #[test]
 fn the_protocol_holds() {
-    for (name, bounds) in Bounds::all() {
+    for (name, bounds) in ModelBounds::all() {
         let begun = Instant::now();
         let report = check(&Protocol::correct(bounds));
         let (worlds, steps, depth) = (report.worlds, report.steps, report.depth);
         println!("{name}: {worlds} worlds, {steps} steps, {depth} deep, {:.1?}", begun.elapsed());
-        if let Some((law, way)) = report.broken.first() {
-            panic!("{name}: it does not hold that {}:\n{}", law.sentence(), tell(way));
+        if let Some((law, trace)) = report.broken.first() {
+            panic!("{name}: it does not hold that {}:\n{}", law.sentence(), describe(trace));
         }
         assert!(report.unseen.is_empty(), "{name}: never seen: {:?}", report.unseen);
     }
 }
 
-/// Whatever happens, no run goes on for ever and none stops before all is final.
+/// Whatever happens, no run goes on forever and none stops before all is final.
 #[test]
 fn every_task_comes_to_rest() {
-    for (name, bounds) in Bounds::all() {
+    for (name, bounds) in ModelBounds::all() {
         let begun = Instant::now();
         match walk(&Protocol::correct(bounds)) {
             Liveness::Rests(worlds) => println!("{name}: {worlds} worlds, {:.1?}", begun.elapsed()),
-            Liveness::Stuck(way) => panic!("{name}: stuck:\n{}", tell(&way)),
-            Liveness::Endless(way) => panic!("{name}: goes on for ever:\n{}", tell(&way)),
+            Liveness::Stuck(trace) => panic!("{name}: stuck:\n{}", describe(&trace)),
+            Liveness::Endless(trace) => panic!("{name}: goes on forever:\n{}", describe(&trace)),
         }
     }
 }
@@ -40,15 +40,15 @@ fn every_task_comes_to_rest() {
 fn each_planted_bug_is_found() {
     for bug in Bug::ALL {
         let protocol = Protocol::with(bug);
-        let way = match bug.finding() {
-            Finding::Broken(law) => shortest_way(&protocol, law),
+        let trace = match bug.finding() {
+            Finding::Broken(law) => shortest_trace(&protocol, law),
             Finding::Stuck => match walk(&protocol) {
-                Liveness::Stuck(way) => Some(way),
+                Liveness::Stuck(trace) => Some(trace),
                 Liveness::Endless(_) | Liveness::Rests(_) => None,
             },
         };
-        let way = way.unwrap_or_else(|| panic!("{bug:?} is not found by {:?}", bug.finding()));
-        println!("{bug:?}: {:?} after {} steps\n{}", bug.finding(), way.len() - 1, tell(&way));
+        let trace = trace.unwrap_or_else(|| panic!("{bug:?} is not found by {:?}", bug.finding()));
+        println!("{bug:?}: {:?} after {} steps\n{}", bug.finding(), trace.len() - 1, describe(&trace));
     }
 }
 
@@ -69,9 +69,13 @@ fn every_law_finds_a_bug() {
 #[test]
 fn a_late_heartbeat_revives_nothing() {
     let bug = Protocol::with(Bug::ExtendRevives);
-    let way = shortest_way(&bug, Law::WithinDeadline).expect("the bug revives");
-    let refused = first_refused(&Protocol::correct(bug.bounds), &way);
-    assert!(matches!(refused, Some(Action::Beat { detach: false, .. })), "{refused:?} is refused in\n{}", tell(&way));
+    let trace = shortest_trace(&bug, Law::WithinDeadline).expect("the bug revives");
+    let refused = first_refused(&Protocol::correct(bug.bounds), &trace);
+    assert!(
+        matches!(refused, Some(Action::Beat { detach: false, .. })),
+        "{refused:?} is refused in\n{}",
+        describe(&trace)
+    );
 }
 
 /// A run is detached from its node while the reaper, on another node, has taken that node for dead
@@ -94,21 +98,21 @@ fn a_reaper_with_an_old_view_keeps_an_extended_lease() {
 /// promised its task; the protocol as it is goes the same way, and there the reaper's write is
 /// lost.
 fn beats_that_save(route: Route) -> Vec<Action> {
-    let bounds = Bounds::life(route);
+    let bounds = ModelBounds::life(route);
     let bug = Protocol { bounds: bounds.clone(), bug: Some(Bug::ReaperJudgesStaleHold) };
-    let way = shortest_way(&bug, Law::LeaseKept).expect("the reaper takes what it has read");
-    println!("{}", tell(&way));
+    let trace = shortest_trace(&bug, Law::LeaseKept).expect("the reaper takes what it has read");
+    println!("{}", describe(&trace));
     let correct = Protocol::correct(bounds);
-    assert_eq!(first_refused(&correct, &way), None, "{}", tell(&way));
-    let [.., (_, before), (Some(reap), _)] = &way[..] else { panic!("a way of one step") };
+    assert_eq!(first_refused(&correct, &trace), None, "{}", describe(&trace));
+    let [.., (_, before), (Some(reap), _)] = &trace[..] else { panic!("a trace of one step") };
     let after = correct.next_state(before, *reap).expect("the reaper writes");
     assert_eq!((&after.rows, after.reaper), (&before.rows, None), "lost");
-    way.iter().filter_map(|(action, _)| *action).filter(|action| matches!(action, Action::Beat { .. })).collect()
+    trace.iter().filter_map(|(action, _)| *action).filter(|action| matches!(action, Action::Beat { .. })).collect()
 }
 
-/// The first step of the way that the protocol does not take.
-fn first_refused(protocol: &Protocol, way: &Way) -> Option<Action> {
-    way.windows(2).find_map(|steps| {
+/// The first step of the trace that the protocol does not take.
+fn first_refused(protocol: &Protocol, trace: &Trace) -> Option<Action> {
+    trace.windows(2).find_map(|steps| {
         let (world, action) = (&steps[0].1, steps[1].0?);
         protocol.next_state(world, action).is_none().then_some(action)
     })

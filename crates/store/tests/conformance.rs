@@ -9,7 +9,7 @@ mod sqlite {
     use punctual_core::database::Database;
     use punctual_core::ids::NodeId;
     use punctual_store::sqlite::{Options, SqliteStore};
-    use punctual_testkit::store::{Damage, StoreFactory};
+    use punctual_testkit::store::{RowDamage, StoreFactory};
     use rusqlite::Connection;
     use tempfile::TempDir;
 
@@ -43,7 +43,7 @@ mod sqlite {
             self.sql(sql);
         }
 
-        async fn damage(&self, damage: Damage<'_>) {
+        async fn damage(&self, damage: RowDamage<'_>) {
             self.sql(&damage.statement(|id| format!("x'{}'", id.uuid().simple())));
         }
     }
@@ -114,7 +114,7 @@ mod postgres {
     use punctual_core::ids::NodeId;
     use punctual_store::postgres::{Options, PostgresStore};
     use punctual_testkit::postgres::{Postgres, execute};
-    use punctual_testkit::store::{Damage, StoreFactory};
+    use punctual_testkit::store::{RowDamage, StoreFactory};
 
     /// A database on a server of its own.
     struct OnServer {
@@ -147,7 +147,7 @@ mod postgres {
             execute(&self.url, &format!("SET search_path = punctual; ALTER TABLE tasks {change}")).await;
         }
 
-        async fn damage(&self, damage: Damage<'_>) {
+        async fn damage(&self, damage: RowDamage<'_>) {
             let statement = damage.statement(|id| format!("'{}'", id.uuid()));
             execute(&self.url, &format!("SET search_path = punctual; {statement}")).await;
         }

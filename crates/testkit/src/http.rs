@@ -1,6 +1,6 @@
 //! A thin JSON client for black-box tests, whose failures show the whole exchange.
 //!
-//! [`Api`] says what a test wants to say, headers and bodies included that no SDK would send;
+//! [`ApiClient`] says what a test wants to say, headers and bodies included that no SDK would send;
 //! [`Reply`] is what came back, with the checks that every test needs. It knows the contract's
 //! conventions (problem details, `request-id`), and none of its calls.
 
@@ -12,20 +12,20 @@ use serde_json::Value;
 use tokio::io::{AsyncWriteExt, split};
 use tokio::net::TcpStream;
 
-use crate::wire::{Reader, find};
+use crate::wire::{HttpReader, find};
 
 /// Longer than the longest wait for leases: who has not answered by then hangs.
 const HANGS_AFTER: Duration = Duration::from_secs(90);
 
 /// Who calls: a server, perhaps a tenant, and a pool of connections.
 #[derive(Clone, Debug)]
-pub struct Api {
+pub struct ApiClient {
     base: String,
     tenant: Option<String>,
     client: reqwest::Client,
 }
 
-impl Api {
+impl ApiClient {
     /// Calls `base`, such as `http://127.0.0.1:7400`, as the default tenant.
     pub fn new(base: &str) -> Self {
         // Another test of the same process may have installed it already.
@@ -54,13 +54,13 @@ impl Api {
     }
 
     /// Begins any call.
-    pub fn call(&self, method: &str, path: &str) -> Call {
+    pub fn call(&self, method: &str, path: &str) -> ApiCall {
         let verb = method.parse().unwrap_or_else(|_| panic!("{method:?} is no method"));
         let mut request = self.client.request(verb, format!("{}{path}", self.base));
         if let Some(tenant) = &self.tenant {
             request = request.header("punctual-tenant", tenant);
         }
-        Call { request, told: format!("{method} {path}") }
+        ApiCall { request, told: format!("{method} {path}") }
     }
 
     /// `GET path`.
@@ -86,12 +86,12 @@ impl Api {
 
 /// A call that is being put together.
 #[derive(Debug)]
-pub struct Call {
+pub struct ApiCall {
     request: reqwest::RequestBuilder,
     told: String,
 }
 
-impl Call {
+impl ApiCall {
     /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -269,7 +269,7 @@ pub async fn upload(address: &str, head: impl AsRef<[u8]>, chunk: &[u8], times: 
     let stream =
         TcpStream::connect(address).await.unwrap_or_else(|error| panic!("no connection to {address}: {error}"));
     let (read, mut write) = split(stream);
-    let mut reader = Reader::new(read);
+    let mut reader = HttpReader::new(read);
     let sending = async {
         write.write_all(head.as_ref()).await?;
         for _ in 0..times {

@@ -1,7 +1,7 @@
 //! Real processes for black-box tests: `punctual serve`, and any other program.
 //!
 //! A [`Process`] keeps everything its program prints, can be signalled, and is killed when
-//! dropped, so that no test leaves one behind. A [`Server`] is a `punctual serve` that has
+//! dropped, so that no test leaves one behind. A [`TestServer`] is a `punctual serve` that has
 //! said where it listens. Nothing here knows what a server answers.
 
 use std::ffi::OsString;
@@ -77,16 +77,16 @@ impl Serve {
     }
 
     /// Starts it and waits until it listens; panics with what it printed when it does not.
-    pub async fn start(&self) -> Server {
+    pub async fn start(&self) -> TestServer {
         let mut process = Process::spawn(self.command());
         let line = process.line(READY, STARTS_WITHIN).await;
         let url = line.trim_start_matches(READY).trim().to_owned();
         assert!(url.starts_with("http://"), "the ready line names no http address: {line:?}");
-        Server { process, url }
+        TestServer { process, url }
     }
 
     /// Starts it and waits until it listens or has ended by itself.
-    pub async fn try_start(&self, within: Duration) -> Result<Server, Exit> {
+    pub async fn try_start(&self, within: Duration) -> Result<TestServer, Exit> {
         let mut process = Process::spawn(self.command());
         let listens = eventually("it listens or ends", within, async || {
             if process.is_over() {
@@ -97,7 +97,7 @@ impl Serve {
             line.map(|line| Some(line.to_owned())).ok_or_else(|| format!("stderr:\n{}", process.stderr()))
         });
         match listens.await {
-            Some(line) => Ok(Server { process, url: line.trim_start_matches(READY).trim().to_owned() }),
+            Some(line) => Ok(TestServer { process, url: line.trim_start_matches(READY).trim().to_owned() }),
             None => Err(process.exit(within).await),
         }
     }
@@ -130,12 +130,12 @@ impl Serve {
 
 /// A running `punctual serve`.
 #[derive(Debug)]
-pub struct Server {
+pub struct TestServer {
     process: Process,
     url: String,
 }
 
-impl Server {
+impl TestServer {
     /// `http://ADDRESS`, without a slash at the end.
     pub fn url(&self) -> &str {
         &self.url

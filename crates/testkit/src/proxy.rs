@@ -26,7 +26,7 @@ const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum FlowDirection {
     /// From the client to the server.
     ToServer,
     /// From the server to the client.
@@ -53,16 +53,16 @@ pub struct FaultProxy {
 impl FaultProxy {
     /// Starts one on a free port, before a server that speaks any protocol.
     pub fn start(server: SocketAddr) -> Self {
-        Self::with(server, Protocol::Any)
+        Self::with(server, ServerProtocol::Any)
     }
 
     /// Starts one on a free port, before a PostgreSQL server: it can cut commits, unless the
     /// connection is encrypted.
     pub fn before_postgres(server: SocketAddr) -> Self {
-        Self::with(server, Protocol::Postgres)
+        Self::with(server, ServerProtocol::Postgres)
     }
 
-    fn with(server: SocketAddr, protocol: Protocol) -> Self {
+    fn with(server: SocketAddr, protocol: ServerProtocol) -> Self {
         let reserved = Port::reserve();
         let port = reserved.number();
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("a reserved port is free");
@@ -125,21 +125,21 @@ impl FaultProxy {
 
     /// Passes nothing on any more in one direction, not even the end of a connection, as a network
     /// does that has lost its way. Connections stay open, and new ones are accepted.
-    pub fn stall(&self, way: Way) {
+    pub fn stall(&self, way: FlowDirection) {
         self.shared.order(|orders| *orders.stalled(way) = true);
     }
 
     /// Stalls both directions.
     pub fn black_hole(&self) {
-        self.stall(Way::ToServer);
-        self.stall(Way::ToClient);
+        self.stall(FlowDirection::ToServer);
+        self.stall(FlowDirection::ToClient);
     }
 
     /// Passes everything on again, and first what was held back.
     pub fn flow(&self) {
         self.shared.order(|orders| {
-            *orders.stalled(Way::ToServer) = false;
-            *orders.stalled(Way::ToClient) = false;
+            *orders.stalled(FlowDirection::ToServer) = false;
+            *orders.stalled(FlowDirection::ToClient) = false;
         });
     }
 
@@ -152,7 +152,7 @@ impl FaultProxy {
     /// Cuts the connection over which the next `COMMIT` comes; called twice, the next two, and so
     /// on.
     pub fn cut_next_commit(&self, cut: CutCommit) {
-        assert_eq!(self.shared.protocol, Protocol::Postgres, "only a proxy before PostgreSQL knows a commit");
+        assert_eq!(self.shared.protocol, ServerProtocol::Postgres, "only a proxy before PostgreSQL knows a commit");
         self.shared.armed().push_back(cut);
     }
 
@@ -169,7 +169,7 @@ impl FaultProxy {
 
 /// What passes through the proxy, as far as it needs to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Protocol {
+enum ServerProtocol {
     Any,
     Postgres,
 }
@@ -177,14 +177,14 @@ enum Protocol {
 /// What the test and the proxy's thread tell each other.
 #[derive(Debug)]
 struct Shared {
-    protocol: Protocol,
+    protocol: ServerProtocol,
     orders: watch::Sender<Orders>,
-    status: watch::Sender<Status>,
+    status: watch::Sender<ProxyStatus>,
     armed: Mutex<VecDeque<CutCommit>>,
 }
 
 impl Shared {
-    fn new(server: SocketAddr, protocol: Protocol) -> Self {
+    fn new(server: SocketAddr, protocol: ServerProtocol) -> Self {
         let orders = Orders {
             server,
             refusing: false,
@@ -196,7 +196,7 @@ impl Shared {
         Self {
             protocol,
             orders: watch::Sender::new(orders),
-            status: watch::Sender::new(Status { listening: true, open: Vec::new(), commits_cut: 0 }),
+            status: watch::Sender::new(ProxyStatus { listening: true, open: Vec::new(), commits_cut: 0 }),
             armed: Mutex::default(),
         }
     }
@@ -206,7 +206,7 @@ impl Shared {
     }
 
     /// Waits until the proxy's thread is so far.
-    async fn sees(&self, state: impl FnMut(&Status) -> bool) {
+    async fn sees(&self, state: impl FnMut(&ProxyStatus) -> bool) {
         self.status.subscribe().wait_for(state).await.expect("invariant: the sender is here");
     }
 
@@ -233,24 +233,24 @@ struct Orders {
 }
 
 impl Orders {
-    fn stalled(&mut self, way: Way) -> &mut bool {
+    fn stalled(&mut self, way: FlowDirection) -> &mut bool {
         match way {
-            Way::ToServer => &mut self.stalled_to_server,
-            Way::ToClient => &mut self.stalled_to_client,
+            FlowDirection::ToServer => &mut self.stalled_to_server,
+            FlowDirection::ToClient => &mut self.stalled_to_client,
         }
     }
 
-    fn flows(&self, way: Way) -> bool {
+    fn flows(&self, way: FlowDirection) -> bool {
         match way {
-            Way::ToServer => !self.stalled_to_server,
-            Way::ToClient => !self.stalled_to_client,
+            FlowDirection::ToServer => !self.stalled_to_server,
+            FlowDirection::ToClient => !self.stalled_to_client,
         }
     }
 }
 
 /// What the proxy has done.
 #[derive(Debug)]
-struct Status {
+struct ProxyStatus {
     listening: bool,
     /// The era of each open connection: the number of cuts before it.
     open: Vec<u64>,

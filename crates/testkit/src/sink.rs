@@ -1,7 +1,7 @@
 //! A webhook target for black-box tests: records every hit, and answers as it is told to.
 //!
 //! It runs on a thread of its own, so that the arrival times it notes do not depend on what
-//! the test is doing. Each path has a script of [`Answer`]s, the last of which stays; a path
+//! the test is doing. Each path has a script of [`SinkAnswer`]s, the last of which stays; a path
 //! without one answers 200. It speaks HTTP by hand because it must be able to misbehave.
 
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 
 use crate::eventually::eventually;
-use crate::wire::{Message, Reader, find};
+use crate::wire::{HttpMessage, HttpReader, find};
 
 /// A real HTTP server on loopback, until it is dropped.
 #[derive(Debug)]
@@ -55,14 +55,14 @@ impl Sink {
     }
 
     /// Answers all hits of a path in this way.
-    pub fn answer(&self, path: &str, answer: Answer) {
+    pub fn answer(&self, path: &str, answer: SinkAnswer) {
         self.script(path, [answer]);
     }
 
     /// Answers the hits of a path one after the other in these ways, and all further ones in the
     /// last.
-    pub fn script(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
-        let answers: VecDeque<Answer> = answers.into_iter().collect();
+    pub fn script(&self, path: &str, answers: impl IntoIterator<Item = SinkAnswer>) {
+        let answers: VecDeque<SinkAnswer> = answers.into_iter().collect();
         assert!(!answers.is_empty(), "a script has at least one answer");
         self.book().scripts.insert(path.to_owned(), answers);
     }
@@ -134,7 +134,7 @@ impl Hit {
 
 /// What the sink does with a hit.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct SinkAnswer {
     after: Duration,
     status: u16,
     headers: Vec<(String, String)>,
@@ -154,7 +154,7 @@ enum Manner {
     Garbage,
 }
 
-impl Answer {
+impl SinkAnswer {
     /// This status, with an empty body.
     pub fn status(status: u16) -> Self {
         Self { after: Duration::ZERO, status, headers: Vec::new(), body: Vec::new(), manner: Manner::Proper }
@@ -261,14 +261,14 @@ impl Answer {
 
 #[derive(Debug, Default)]
 struct Book {
-    scripts: HashMap<String, VecDeque<Answer>>,
+    scripts: HashMap<String, VecDeque<SinkAnswer>>,
     hits: Vec<Hit>,
     waiting: usize,
     most_at_once: usize,
 }
 
 impl Book {
-    fn enter(&mut self, at: Timestamp, message: Message) -> Answer {
+    fn enter(&mut self, at: Timestamp, message: HttpMessage) -> SinkAnswer {
         let mut words = message.start_line.split(' ');
         let method = words.next().unwrap_or_default().to_owned();
         let path = words.next().unwrap_or_default().to_owned();
@@ -280,7 +280,7 @@ impl Book {
         self.hits.push(Hit { at, method, path, headers: message.headers, body: message.body });
         self.waiting += 1;
         self.most_at_once = self.most_at_once.max(self.waiting);
-        answer.unwrap_or_else(|| Answer::status(200))
+        answer.unwrap_or_else(|| SinkAnswer::status(200))
     }
 }
 
@@ -309,7 +309,7 @@ async fn serve(mut stream: TcpStream, book: Arc<Mutex<Book>>) -> io::Result<()> 
     stream.set_nodelay(true)?;
     loop {
         let (read, write) = stream.split();
-        let mut reader = Reader::new(read);
+        let mut reader = HttpReader::new(read);
         if !reader.begins().await? {
             return Ok(());
         }
@@ -347,14 +347,14 @@ fn locked(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
 mod tests {
     use super::*;
     use crate::eventually::eventually;
-    use crate::http::Api;
+    use crate::http::ApiClient;
     use serde_json::json;
 
     #[tokio::test]
     async fn hits_are_recorded_and_scripts_followed() {
         let sink = Sink::start();
-        sink.script("/a", [Answer::status(503).header("retry-after", "1"), Answer::json(&json!({"n": 1}))]);
-        let api = Api::new(&sink.url(""));
+        sink.script("/a", [SinkAnswer::status(503).header("retry-after", "1"), SinkAnswer::json(&json!({"n": 1}))]);
+        let api = ApiClient::new(&sink.url(""));
         let first = api.post("/a", &json!([1])).await;
         assert_eq!((first.status(), first.header("retry-after")), (503, Some("1")));
         assert_eq!(api.post("/a", &json!([2])).await.expect(200), json!({"n": 1}));
@@ -376,19 +376,19 @@ mod tests {
     #[tokio::test]
     async fn it_misbehaves_as_told() {
         let sink = Sink::start();
-        let api = Api::new(&sink.url(""));
+        let api = ApiClient::new(&sink.url(""));
         for (path, answer) in [
-            ("/close", Answer::close()),
-            ("/reset", Answer::reset()),
-            ("/cut", Answer::cut_short()),
-            ("/garbage", Answer::garbage()),
+            ("/close", SinkAnswer::close()),
+            ("/reset", SinkAnswer::reset()),
+            ("/cut", SinkAnswer::cut_short()),
+            ("/garbage", SinkAnswer::garbage()),
         ] {
             sink.answer(path, answer);
             assert!(api.call("POST", path).try_send().await.is_err(), "{path} gave a proper answer");
             assert!(!sink.hits(path).is_empty(), "{path} was not recorded");
         }
         for (path, answer) in
-            [("/hang", Answer::hang()), ("/endless", Answer::endless()), ("/trickle", Answer::trickle())]
+            [("/hang", SinkAnswer::hang()), ("/endless", SinkAnswer::endless()), ("/trickle", SinkAnswer::trickle())]
         {
             sink.answer(path, answer);
             let call = api.call("POST", path).try_send();

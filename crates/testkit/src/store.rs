@@ -79,26 +79,26 @@ pub trait StoreFactory: Send + Sync {
     async fn refuse_tasks(&self, refused: bool);
 
     /// Damages a row behind the store's back.
-    async fn damage(&self, damage: Damage<'_>);
+    async fn damage(&self, damage: RowDamage<'_>);
 }
 
 /// What a test damages behind the store's back.
 #[derive(Clone, Copy, Debug)]
-pub enum Damage<'a> {
+pub enum RowDamage<'a> {
     /// The settings of a queue of a tenant become unreadable.
     QueueSettings(&'a str, &'a str),
     /// The lane of a task is gone.
     TaskLane(TaskId),
 }
 
-impl Damage<'_> {
+impl RowDamage<'_> {
     /// The statement that does it, where `literal` writes an id as the database needs it.
     pub fn statement(&self, literal: impl Fn(TaskId) -> String) -> String {
         match self {
-            Damage::QueueSettings(tenant, queue) => format!(
+            RowDamage::QueueSettings(tenant, queue) => format!(
                 "UPDATE queues SET settings = '{{\"max_concurrency\": -4}}' WHERE tenant = '{tenant}' AND name = '{queue}'"
             ),
-            Damage::TaskLane(id) => format!("UPDATE tasks SET lane = -1 WHERE id = {}", literal(*id)),
+            RowDamage::TaskLane(id) => format!("UPDATE tasks SET lane = -1 WHERE id = {}", literal(*id)),
         }
     }
 }

@@ -9,19 +9,19 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 
 /// One request or answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Message {
+pub(crate) struct HttpMessage {
     pub(crate) start_line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
 }
 
 /// A connection and what was read of it beyond the last message.
-pub(crate) struct Reader<R> {
+pub(crate) struct HttpReader<R> {
     stream: R,
     buffer: Vec<u8>,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
+impl<R: AsyncRead + Unpin> HttpReader<R> {
     pub(crate) fn new(stream: R) -> Self {
         Self { stream, buffer: Vec::new() }
     }
@@ -35,7 +35,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 
     /// The next message, or `None` when the other side closed before its end.
-    pub(crate) async fn message(&mut self) -> io::Result<Option<Message>> {
+    pub(crate) async fn message(&mut self) -> io::Result<Option<HttpMessage>> {
         let Some(head) = self.through(b"\r\n\r\n").await? else { return Ok(None) };
         let head = String::from_utf8_lossy(&head).into_owned();
         let mut lines = head.split("\r\n");
@@ -51,7 +51,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         } else {
             Some(Vec::new())
         };
-        Ok(body.map(|body| Message { start_line, headers, body }))
+        Ok(body.map(|body| HttpMessage { start_line, headers, body }))
     }
 
     async fn chunks(&mut self) -> io::Result<Option<Vec<u8>>> {
@@ -107,7 +107,7 @@ mod tests {
         let bytes: &[u8] =
             b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\nhiPOST /b HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
             3\r\nabc\r\n1\r\nd\r\n0\r\n\r\nGET /c HTTP/1.1\r\n\r\nGET /cut";
-        let mut reader = Reader::new(bytes);
+        let mut reader = HttpReader::new(bytes);
         let mut seen = Vec::new();
         while let Some(message) = reader.message().await.expect("a slice can be read") {
             seen.push((message.start_line, message.body));

@@ -12,14 +12,14 @@ use std::time::Duration;
 use punctual_client::{Lease, LeaseAnswer};
 use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::answers::{answer, items};
 pub use self::wish::Wish;
-use crate::history::{Answer, Grant, Op, Recorder, WorkerReport, result_by};
+use crate::history::{CallAnswer, Grant, Op, Recorder, WorkerReport, result_by};
 
 /// The pause before an unanswered call is repeated.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -35,9 +35,9 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 enum Door {
     /// Any server that is alive, over shared connections.
-    Of(Vec<watch::Receiver<Option<Api>>>),
+    Of(Vec<watch::Receiver<Option<ApiClient>>>),
     /// One server, over a connection of its own.
-    Own(Api),
+    Own(ApiClient),
 }
 
 /// A lease that a worker holds, or once held.
@@ -72,12 +72,12 @@ pub struct WorkerPoll<'a> {
 
 impl Caller {
     /// Calls the server behind this door, and records the calls.
-    pub fn new(recorder: Recorder, door: watch::Receiver<Option<Api>>) -> Self {
+    pub fn new(recorder: Recorder, door: watch::Receiver<Option<ApiClient>>) -> Self {
         Self::of_many(recorder, vec![door])
     }
 
     /// Calls the servers behind these doors in turn, and records the calls.
-    pub fn of_many(recorder: Recorder, doors: Vec<watch::Receiver<Option<Api>>>) -> Self {
+    pub fn of_many(recorder: Recorder, doors: Vec<watch::Receiver<Option<ApiClient>>>) -> Self {
         Self { recorder, door: Door::Of(doors) }
     }
 
@@ -98,12 +98,12 @@ impl Caller {
     }
 
     /// Waits until a server is up.
-    pub async fn api(&self) -> Api {
+    pub async fn api(&self) -> ApiClient {
         let doors = match &self.door {
             Door::Of(doors) => doors,
             Door::Own(api) => return api.clone(),
         };
-        let open: Vec<Api> = doors.iter().filter_map(|door| door.borrow().clone()).collect();
+        let open: Vec<ApiClient> = doors.iter().filter_map(|door| door.borrow().clone()).collect();
         if !open.is_empty() {
             return open[rand::random_range(0..open.len())].clone();
         }
@@ -116,7 +116,7 @@ impl Caller {
     }
 
     /// Submits one task.
-    pub async fn submit(&self, wish: &Wish) -> Answer {
+    pub async fn submit(&self, wish: &Wish) -> CallAnswer {
         let api = self.api().await;
         let call = self.recorder.invoke(Op::Submit(wish.submission()));
         let mut request = api.call("POST", "/v1/tasks").json(wish.body());
@@ -132,14 +132,14 @@ impl Caller {
     pub async fn submit_surely(&self, wish: &Wish) -> Option<TaskId> {
         loop {
             match self.submit(wish).await {
-                Answer::Unknown => tokio::time::sleep(PAUSE).await,
+                CallAnswer::Unknown => tokio::time::sleep(PAUSE).await,
                 answer => return answer.shown().and_then(|shown| shown.task),
             }
         }
     }
 
     /// Submits many tasks in one request.
-    pub async fn submit_batch(&self, wishes: &[Wish]) -> Vec<Answer> {
+    pub async fn submit_batch(&self, wishes: &[Wish]) -> Vec<CallAnswer> {
         let api = self.api().await;
         let calls: Vec<_> = wishes.iter().map(|wish| self.recorder.invoke(Op::Submit(wish.submission()))).collect();
         let body = json!({"tasks": wishes.iter().map(Wish::body).collect::<Vec<_>>()});
@@ -152,12 +152,12 @@ impl Caller {
     }
 
     /// Cancels a task.
-    pub async fn cancel(&self, task: TaskId) -> Answer {
+    pub async fn cancel(&self, task: TaskId) -> CallAnswer {
         self.about(Op::Cancel { task }, "DELETE", &format!("/v1/tasks/{task}"), None).await
     }
 
     /// Changes a task's time or payload.
-    pub async fn edit(&self, task: TaskId, due_at: Option<Timestamp>, payload: Option<Value>) -> Answer {
+    pub async fn edit(&self, task: TaskId, due_at: Option<Timestamp>, payload: Option<Value>) -> CallAnswer {
         self.edit_at(task, due_at, payload, None).await
     }
 
@@ -168,7 +168,7 @@ impl Caller {
         due_at: Option<Timestamp>,
         payload: Option<Value>,
         if_match: Option<u64>,
-    ) -> Answer {
+    ) -> CallAnswer {
         let api = self.api().await;
         let mut patch = json!({});
         if let Some(due_at) = due_at {
@@ -188,7 +188,7 @@ impl Caller {
     }
 
     /// Re-drives a dead letter.
-    pub async fn redrive(&self, task: TaskId) -> Answer {
+    pub async fn redrive(&self, task: TaskId) -> CallAnswer {
         self.about(Op::Redrive { task }, "POST", &format!("/v1/tasks/{task}/redrive"), Some(&json!({}))).await
     }
 
@@ -222,12 +222,12 @@ impl Caller {
     }
 
     /// Reports the outcome of a run, or a heartbeat.
-    pub async fn settle(&self, held: &HeldLease, said: WorkerReport) -> Answer {
+    pub async fn settle(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
         self.settle_all(&[(held.clone(), said)]).await.pop().expect("invariant: one item, one answer")
     }
 
     /// Reports it at the task's own address.
-    pub async fn settle_alone(&self, held: &HeldLease, said: WorkerReport) -> Answer {
+    pub async fn settle_alone(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
         let verb = match said {
             WorkerReport::Completed => "complete",
             WorkerReport::Failed | WorkerReport::FailedForGood => "fail",
@@ -242,7 +242,7 @@ impl Caller {
     }
 
     /// Reports about many runs, in one request.
-    pub async fn settle_all(&self, items: &[(HeldLease, WorkerReport)]) -> Vec<Answer> {
+    pub async fn settle_all(&self, items: &[(HeldLease, WorkerReport)]) -> Vec<CallAnswer> {
         let api = self.api().await;
         let calls: Vec<_> = items.iter().map(|(held, said)| self.recorder.invoke(held.op(*said))).collect();
         let body = json!({"items": items.iter().map(|(held, said)| settlement(held, *said)).collect::<Vec<_>>()});
@@ -255,17 +255,17 @@ impl Caller {
     }
 
     /// Reports it until it is answered.
-    pub async fn settle_surely(&self, held: &HeldLease, said: WorkerReport) -> Answer {
+    pub async fn settle_surely(&self, held: &HeldLease, said: WorkerReport) -> CallAnswer {
         loop {
             match self.settle(held, said).await {
-                Answer::Unknown => tokio::time::sleep(PAUSE).await,
+                CallAnswer::Unknown => tokio::time::sleep(PAUSE).await,
                 answer => return answer,
             }
         }
     }
 
     /// One call about one task.
-    async fn about(&self, op: Op, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    async fn about(&self, op: Op, method: &str, path: &str, body: Option<&Value>) -> CallAnswer {
         let api = self.api().await;
         let call = self.recorder.invoke(op);
         let request = api.call(method, path);

@@ -18,7 +18,7 @@ use punctual_testkit::eventually::look;
 use punctual_testkit::postgres::{self, Postgres};
 use punctual_testkit::proxy::FaultProxy;
 
-pub use self::nemesis::Fault;
+pub use self::nemesis::ClusterFault;
 use self::nemesis::Nemesis;
 pub use self::witness::{held, left, left_in_the_end};
 use crate::caller::Caller;
@@ -51,7 +51,7 @@ pub struct ClusterPlan {
     /// A bug for `punctual-planted`.
     pub bug: Option<Bug>,
     /// The faults, one after the other; drawn when there are fewer than cycles.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<ClusterFault>,
     /// How many faults.
     pub cycles: usize,
     /// The seed of the random numbers.

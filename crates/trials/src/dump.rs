@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use punctual_client::{EventPage, RunPage, Task, TaskPage};
 use punctual_core::ids::TaskId;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 
@@ -16,7 +16,7 @@ pub const PAGE: usize = 1_000;
 const READERS: usize = 8;
 
 /// All tasks with their trails and runs.
-pub async fn dump(api: &Api, recorder: &Recorder) -> Vec<Dumped> {
+pub async fn dump(api: &ApiClient, recorder: &Recorder) -> Vec<Dumped> {
     let tasks = tasks(api).await;
     let mut readers = JoinSet::new();
     let share = tasks.len().div_ceil(READERS).max(1);
@@ -38,12 +38,12 @@ pub async fn dump(api: &Api, recorder: &Recorder) -> Vec<Dumped> {
 }
 
 /// How many tasks have not finished, as far as one page shows.
-pub async fn unfinished(api: &Api) -> usize {
+pub async fn unfinished(api: &ApiClient) -> usize {
     let path = format!("/v1/tasks?status=BLOCKED&status=PENDING&status=QUEUED&status=RUNNING&limit={PAGE}");
     page::<TaskPage>(api, &path).await.items.len()
 }
 
-async fn tasks(api: &Api) -> Vec<Task> {
+async fn tasks(api: &ApiClient) -> Vec<Task> {
     // By id: a task that is listed twice is kept as read later.
     let mut tasks: BTreeMap<TaskId, Task> = BTreeMap::new();
     let mut cursor = String::new();
@@ -58,7 +58,7 @@ async fn tasks(api: &Api) -> Vec<Task> {
 }
 
 /// The response to a `GET` of a path.
-pub async fn page<T: DeserializeOwned>(api: &Api, path: &str) -> T {
+pub async fn page<T: DeserializeOwned>(api: &ApiClient, path: &str) -> T {
     let reply = api.get(path).await;
     assert_eq!(reply.status(), 200, "{reply}");
     serde_json::from_slice(reply.body()).unwrap_or_else(|error| panic!("{error}\n{reply}"))

@@ -12,7 +12,7 @@
 //! assert_eq!(recorder.finish(Vec::new()).calls().count(), 1);
 //! ```
 //!
-//! A call that is dropped without an answer is [`Answer::Unknown`]: it may have happened or not,
+//! A call that is dropped without an answer is [`CallAnswer::Unknown`]: it may have happened or not,
 //! and the checker allows for both. Stamps come from one clock that never goes back and follows the
 //! wall clock. So they order what happened in this process, and can be compared with the server's
 //! instants to within [`CLOCK_ERROR_MILLIS`].
@@ -69,7 +69,7 @@ impl Stamp {
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// What was seen.
-    pub events: Vec<Event>,
+    pub events: Vec<HistoryEvent>,
     /// Every task, as the API showed it after the drain.
     pub dump: Vec<Dumped>,
     /// What the database saw, if the trial watched it.
@@ -85,32 +85,34 @@ pub struct History {
 
 impl History {
     /// The calls, in the order of their answers.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
-        self.events.iter().filter_map(|event| if let Event::Call(call) = event { Some(call) } else { None })
+    pub fn calls(&self) -> impl Iterator<Item = &RecordedCall> {
+        self.events.iter().filter_map(|event| if let HistoryEvent::Call(call) = event { Some(call) } else { None })
     }
 
     /// The leases that workers got.
     pub fn grants(&self) -> impl Iterator<Item = &Grant> {
-        self.events.iter().filter_map(|event| if let Event::Grant(grant) = event { Some(grant) } else { None })
+        self.events.iter().filter_map(|event| if let HistoryEvent::Grant(grant) = event { Some(grant) } else { None })
     }
 
     /// The webhooks that arrived.
     pub fn arrivals(&self) -> impl Iterator<Item = &Arrival> {
-        self.events.iter().filter_map(|event| if let Event::Arrival(arrival) = event { Some(arrival) } else { None })
+        self.events
+            .iter()
+            .filter_map(|event| if let HistoryEvent::Arrival(arrival) = event { Some(arrival) } else { None })
     }
 
     /// What the nemesis did.
     pub fn acts(&self) -> impl Iterator<Item = &Act> {
-        self.events.iter().filter_map(|event| if let Event::Act(act) = event { Some(act) } else { None })
+        self.events.iter().filter_map(|event| if let HistoryEvent::Act(act) = event { Some(act) } else { None })
     }
 }
 
 /// One thing that an actor outside of the server saw or did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-pub enum Event {
+pub enum HistoryEvent {
     /// A call and what was answered.
-    Call(Call),
+    Call(RecordedCall),
     /// A lease that a worker got.
     Grant(Grant),
     /// A webhook that arrived at its target.
@@ -121,7 +123,7 @@ pub enum Event {
 
 /// A call to the API: one task of a batch is a call of its own.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Call {
+pub struct RecordedCall {
     /// What was asked for.
     pub op: Op,
     /// Before the request was sent.
@@ -129,7 +131,7 @@ pub struct Call {
     /// After the answer arrived, or the wait for it ended.
     pub answered: Stamp,
     /// What came back.
-    pub answer: Answer,
+    pub answer: CallAnswer,
 }
 
 /// What was asked for.
@@ -232,7 +234,7 @@ pub enum WorkerReport {
 /// What came back from a call.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum CallAnswer {
     /// 2xx: it is done.
     Ok(Shown),
     /// 4xx: it had no effect.
@@ -246,15 +248,15 @@ pub enum Answer {
     Unknown,
 }
 
-impl Answer {
+impl CallAnswer {
     /// What a 2xx showed.
     pub fn shown(&self) -> Option<&Shown> {
-        if let Answer::Ok(shown) = self { Some(shown) } else { None }
+        if let CallAnswer::Ok(shown) = self { Some(shown) } else { None }
     }
 
     /// Whether it may have had an effect.
     pub fn may_have_happened(&self) -> bool {
-        !matches!(self, Answer::Refused { .. })
+        !matches!(self, CallAnswer::Refused { .. })
     }
 }
 

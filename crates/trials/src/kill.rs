@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use punctual_testkit::eventually::look;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 
 use self::nemesis::Nemesis;
 pub use self::report::Report;
@@ -90,7 +90,7 @@ pub async fn run(plan: &KillPlan, mut progress: impl FnMut(usize)) -> Report {
 }
 
 /// Waits until every task has finished, or the time is up.
-async fn drain(api: &Api, within: Duration) {
+async fn drain(api: &ApiClient, within: Duration) {
     // The checker reports what is left then.
     look(within, async || if unfinished(api).await == 0 { Ok(()) } else { Err(()) }).await.ok();
 }

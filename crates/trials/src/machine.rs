@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use punctual_testkit::process::{Exit, Process};
 use tempfile::TempDir;
 use tokio::sync::watch;
@@ -46,7 +46,7 @@ pub struct Machine {
     bug: Option<Bug>,
     home: TempDir,
     recorder: Recorder,
-    door: watch::Sender<Option<Api>>,
+    door: watch::Sender<Option<ApiClient>>,
     process: Option<Process>,
     complaints: Vec<String>,
 }
@@ -85,7 +85,7 @@ impl Machine {
     }
 
     /// Where the living server is found.
-    pub fn door(&self) -> watch::Receiver<Option<Api>> {
+    pub fn door(&self) -> watch::Receiver<Option<ApiClient>> {
         self.door.subscribe()
     }
 
@@ -95,7 +95,7 @@ impl Machine {
         let process = self.process.as_mut().expect("invariant: it was spawned just now");
         let line = process.line(READY, STARTS_WITHIN).await;
         self.act("up");
-        self.door.send_replace(Some(Api::new(line.trim_start_matches(READY).trim())));
+        self.door.send_replace(Some(ApiClient::new(line.trim_start_matches(READY).trim())));
     }
 
     /// Starts the server and kills it after a moment, wherever in its start it is then.

@@ -8,7 +8,7 @@ use punctual_client::{OccurrencePage, Schedule};
 use punctual_core::ids::ScheduleId;
 use punctual_core::time::Timestamp;
 use punctual_testkit::eventually::{eventually, look};
-use punctual_testkit::http::{Api, Reply};
+use punctual_testkit::http::{ApiClient, Reply};
 use serde_json::{Value, json};
 
 use crate::dump::{PAGE, page};
@@ -55,7 +55,7 @@ impl StandingOrders {
 
     /// Waits, within this time, until every instant so far has been decided; then pauses the
     /// schedule. Returns that instant.
-    pub async fn end(&self, scene: &Scene, api: &Api, within: Duration) -> Timestamp {
+    pub async fn end(&self, scene: &Scene, api: &ApiClient, within: Duration) -> Timestamp {
         let until = scene.in_millis(0);
         let last = Timestamp::from_millis(until.as_millis() / 1_000 * 1_000);
         let newest = format!("/v1/schedules/{}/occurrences?limit=1", self.schedule);
@@ -75,7 +75,7 @@ impl StandingOrders {
     }
 
     /// The occurrences of the schedule until then, as the API shows them.
-    pub async fn obeyed(&self, api: &Api, until: Timestamp) -> Scheduled {
+    pub async fn obeyed(&self, api: &ApiClient, until: Timestamp) -> Scheduled {
         let (mut occurrences, mut cursor) = (Vec::new(), String::new());
         loop {
             let path = format!("/v1/schedules/{}/occurrences?limit={PAGE}{cursor}", self.schedule);
@@ -95,7 +95,7 @@ pub fn limits() -> BTreeMap<String, usize> {
     BTreeMap::from([(NARROW.to_owned(), PLACES)])
 }
 
-async fn put(api: &Api, path: &str, body: &Value) -> Reply {
+async fn put(api: &ApiClient, path: &str, body: &Value) -> Reply {
     let reply = api.call("PUT", path).json(body).send().await;
     assert!((200..300).contains(&reply.status()), "{reply}");
     reply

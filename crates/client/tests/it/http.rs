@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use punctual_client::http::{Client, ClientError, Failure, Retries};
 use punctual_client::{LeaseRequest, NewTask};
-use punctual_testkit::sink::{Answer, Hit, Sink};
+use punctual_testkit::sink::{Hit, Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 const ID: &str = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f";
@@ -36,12 +36,12 @@ fn leases() -> Value {
     json!({ "leases": [lease] })
 }
 
-fn problem(status: u16, code: &str) -> Answer {
+fn problem(status: u16, code: &str) -> SinkAnswer {
     let body = json!({
         "type": format!("urn:punctual:problem:{code}"), "title": "A title", "status": status, "detail": "what happened",
         "code": code,
     });
-    Answer::status(status).header("content-type", "application/problem+json").body(body.to_string())
+    SinkAnswer::status(status).header("content-type", "application/problem+json").body(body.to_string())
 }
 
 fn body(hit: &Hit) -> Value {
@@ -52,7 +52,7 @@ fn body(hit: &Hit) -> Value {
 async fn a_submission_keeps_its_key_over_every_attempt() {
     let sink = Sink::start();
     let busy = || problem(503, "overloaded");
-    sink.script("/v1/tasks", [busy(), Answer::reset(), Answer::cut_short(), Answer::json(&task())]);
+    sink.script("/v1/tasks", [busy(), SinkAnswer::reset(), SinkAnswer::cut_short(), SinkAnswer::json(&task())]);
     let submitted = client(&sink).submit(NewTask::of_type("t")).await.expect("the fourth attempt succeeds");
     assert!(submitted.replayed, "200, not 201: an attempt before it was heard");
     assert_eq!(submitted.task.task_id.to_string(), ID);
@@ -61,7 +61,7 @@ async fn a_submission_keeps_its_key_over_every_attempt() {
     assert_eq!(keys.len(), 4);
     assert!(keys[0].as_str().is_some_and(|key| key.len() == 32) && keys.iter().all(|key| *key == keys[0]), "{keys:?}");
     // Another submission is another task; one with a key of its own keeps it.
-    sink.answer("/v1/tasks", Answer::json(&task()));
+    sink.answer("/v1/tasks", SinkAnswer::json(&task()));
     let own = NewTask { idempotency_key: Some("order-17".to_owned()), ..NewTask::of_type("t") };
     for new in [NewTask::of_type("t"), own] {
         client(&sink).submit(new).await.expect("it succeeds");
@@ -77,7 +77,7 @@ async fn every_task_of_a_batch_has_a_key_of_its_own() {
     let answer = json!({"items": [{"status": 201, "task": task()}, {"status": 422, "error": {
         "type": "urn:punctual:problem:invalid_request", "title": "t", "status": 422, "detail": "d", "code": "invalid_request",
         "errors": [{"pointer": "/type", "message": "must be …"}]}}]});
-    sink.script("/v1/tasks/batch", [problem(429, "overloaded"), Answer::json(&answer)]);
+    sink.script("/v1/tasks/batch", [problem(429, "overloaded"), SinkAnswer::json(&answer)]);
     let items =
         client(&sink).submit_batch(vec![NewTask::of_type("a"), NewTask::of_type("")]).await.expect("it succeeds");
     assert_eq!(items.iter().map(|item| item.status).collect::<Vec<_>>(), [201, 422]);
@@ -90,7 +90,7 @@ async fn every_task_of_a_batch_has_a_key_of_its_own() {
 async fn it_comes_back_when_it_is_told_to_and_not_before() {
     let sink = Sink::start();
     let path = format!("/v1/tasks/{ID}");
-    sink.script(&path, [problem(503, "overloaded").header("retry-after", "1"), Answer::json(&task())]);
+    sink.script(&path, [problem(503, "overloaded").header("retry-after", "1"), SinkAnswer::json(&task())]);
     let begun = Instant::now();
     client(&sink).get(ID.parse().expect("an id")).await.expect("the second attempt succeeds");
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
@@ -115,10 +115,10 @@ async fn attempts_are_bounded_and_what_is_wrong_is_not_tried_again() {
     let error = client(&sink).get(id).await.expect_err("it is refused");
     assert_eq!((error.code(), error.is_retryable(), sink.hits(&path).len()), (Some("not_found"), false, 5));
     // Not from the server at all.
-    sink.answer(&path, Answer::status(400).body("<html>a proxy</html>"));
+    sink.answer(&path, SinkAnswer::status(400).body("<html>a proxy</html>"));
     let error = client(&sink).get(id).await.expect_err("it is refused");
     assert!(matches!(&error, ClientError::Unexpected { status: 400, body } if body.contains("a proxy")), "{error}");
-    sink.answer(&path, Answer::json(&json!({"task_id": 7})));
+    sink.answer(&path, SinkAnswer::json(&json!({"task_id": 7})));
     assert!(matches!(client(&sink).get(id).await, Err(ClientError::Unreadable(_))));
     assert_eq!(sink.hits(&path).len(), 7);
 }
@@ -126,7 +126,7 @@ async fn attempts_are_bounded_and_what_is_wrong_is_not_tried_again() {
 #[tokio::test]
 async fn a_worker_says_everything_with_its_token() {
     let sink = Sink::start();
-    sink.answer("/v1/leases", Answer::json(&leases()));
+    sink.answer("/v1/leases", SinkAnswer::json(&leases()));
     let client = client(&sink).tenant("acme").expect("a tenant");
     let wanted =
         LeaseRequest { worker_id: "w".to_owned(), queues: Some(vec!["q".to_owned()]), ..LeaseRequest::default() };
@@ -134,9 +134,9 @@ async fn a_worker_says_everything_with_its_token() {
     let path = |verb: &str| format!("/v1/tasks/{ID}/{verb}");
     let mut beat = task();
     beat["lease_expires_at"] = json!("2026-05-22T18:02:00.000Z");
-    sink.answer(&path("heartbeat"), Answer::json(&beat));
+    sink.answer(&path("heartbeat"), SinkAnswer::json(&beat));
     for verb in ["complete", "fail", "release"] {
-        sink.answer(&path(verb), Answer::json(&task()));
+        sink.answer(&path(verb), SinkAnswer::json(&task()));
     }
     let json = |text: &str| punctual_core::json::Json::parse(text).expect("JSON");
     let beat = client.heartbeat(&lease, Some(json("0.5")), Some(json("[1]"))).await.expect("it beats");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use punctual_testkit::postgres::Postgres;
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::{Hit, Sink};
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ async fn start_on_a_backlog(serve: Serve) {
 }
 
 /// Submits tasks that nothing dispatches, and ends the server.
-async fn pile_up(serve: &Serve, task: &Value) -> Server {
+async fn pile_up(serve: &Serve, task: &Value) -> TestServer {
     let mut server = serve.clone().arg("--roles").arg("api").start().await;
     caller_of(&server).submit_all(vec![task.clone(); FOUND as usize]).await;
     server.terminate();

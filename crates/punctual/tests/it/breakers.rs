@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::process::Serve;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::cluster::Cluster;
@@ -82,7 +82,7 @@ async fn until_probed(sink: &Sink, path: &str, since: Timestamp, count: usize, p
 async fn a_dead_target_gets_only_probes_until_it_recovers() {
     let world = World::start_with(|serve| touchy(serve, 2)).await;
     let (caller, sink, other_sink) = (world.caller(), Sink::start(), Sink::start());
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     let first = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
     let breaker = until_open(&caller).await;
     let target = sink.url("");
@@ -116,7 +116,7 @@ async fn a_dead_target_gets_only_probes_until_it_recovers() {
     assert!(untouched + made.len() + 2 >= waiting.len(), "attempts were used up: {untouched} of 20 were not tried");
     assert_eq!(caller.list("/v1/admin/breakers").await.len(), 1);
 
-    sink.answer("/hook", Answer::status(200));
+    sink.answer("/hook", SinkAnswer::status(200));
     for id in first.iter().chain(&waiting) {
         let done = caller.until(id, "COMPLETED").await;
         assert!(done["retry_count"].as_u64() < Some(100), "{done:#}");
@@ -163,7 +163,7 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     const TASKS: usize = 3;
     let world = World::start_with(|serve| touchy(serve, 1)).await;
     let (caller, sink) = (world.caller(), Sink::start());
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     let since = time(&until_broken(&caller, &sink.url("/hook"), "q").await["since"]);
     let of_two = |queue: &str| json!({"type": "t", "queue": queue, "callback_url": sink.url("/hook"), "retry_policy": every(1, 0.2)});
     // A task that must never run twice does not, whatever breaker is open.
@@ -189,7 +189,7 @@ async fn attempts_are_not_used_up_while_a_breaker_is_open() {
     assert!(time(&shown[0]["last_probe_at"]) > since, "{shown:#?}");
     assert!(caller.list("/v1/admin/breakers?tenant=other").await.is_empty());
 
-    sink.answer("/hook", Answer::status(200));
+    sink.answer("/hook", SinkAnswer::status(200));
     for id in &tasks {
         let done = caller.until(id, "COMPLETED").await;
         assert_eq!(done["retry_count"], 0, "{done:#}");
@@ -241,10 +241,10 @@ async fn a_failed_probe_of_pull_workers_uses_up_no_attempt() {
 async fn an_operator_resets_a_breaker() {
     let world = World::start_with(|serve| touchy(serve, 3_600)).await;
     let (caller, sink) = (world.caller(), Sink::start());
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     let tasks = submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
     let breaker = until_open(&caller).await;
-    sink.answer("/hook", Answer::status(200));
+    sink.answer("/hook", SinkAnswer::status(200));
     let since = time(&breaker["since"]);
     let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
     // In any spelling.
@@ -271,10 +271,10 @@ async fn an_operator_resets_a_breaker() {
 async fn a_breaker_survives_a_restart() {
     let mut world = World::start_with(|serve| touchy(serve, 3_600)).await;
     let (caller, sink) = (world.caller(), Sink::start());
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
     let breaker = until_open(&caller).await;
-    sink.answer("/hook", Answer::status(200));
+    sink.answer("/hook", SinkAnswer::status(200));
     let waiting = submit(&caller, &sink.url("/hook"), "q", 3).await;
     world.server.kill();
     world.restart().await;
@@ -321,7 +321,7 @@ async fn pull_workers_that_always_fail_get_only_probes() {
 async fn breakers_can_be_switched_off() {
     let world = World::start_with(|serve| touchy(serve, 3_600).setting("BREAKERS__ENABLED", "false")).await;
     let (caller, sink) = (world.caller(), Sink::start());
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     submit(&caller, &sink.url("/hook"), "q", MINIMUM).await;
     sink.wait_for("/hook", 10 * MINIMUM, SOON).await;
     assert!(caller.list("/v1/admin/breakers").await.is_empty());
@@ -337,7 +337,7 @@ async fn nodes_share_a_breaker_and_its_probes() {
     let (one, two, sink) = (cluster.caller(0), cluster.caller(1), Sink::start());
     until_metric(&one, "punctual_partitions_owned 32").await;
     until_metric(&two, "punctual_partitions_owned 32").await;
-    sink.answer("/hook", Answer::status(500));
+    sink.answer("/hook", SinkAnswer::status(500));
     let mut tasks = Vec::new();
     for queue in 0..12 {
         tasks.extend(submit(&one, &sink.url("/hook"), &format!("q{queue}"), 2).await);
@@ -349,7 +349,7 @@ async fn nodes_share_a_breaker_and_its_probes() {
     let known = Timestamp::now();
     // Both nodes together make no more probes than one.
     until_probed(&sink, "/hook", time(&breaker["since"]), 3, 4).await;
-    sink.answer("/hook", Answer::status(200));
+    sink.answer("/hook", SinkAnswer::status(200));
     let mut spared = 0;
     for id in &tasks {
         one.until_within(id, "COMPLETED", Duration::from_mins(1)).await;

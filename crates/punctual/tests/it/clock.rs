@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::clock::WallClock;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::{Hit, Sink};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ const RIGHT: usize = 1;
 /// Three nodes on one PostgreSQL, one of them with a wall clock of its own.
 struct Cluster {
     /// Declared first, so that the nodes end before what they need.
-    nodes: Vec<Server>,
+    nodes: Vec<TestServer>,
     clock: WallClock,
     sink: Sink,
     _postgres: Postgres,

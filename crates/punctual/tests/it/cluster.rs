@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use punctual_testkit::postgres::Postgres;
-use punctual_testkit::process::{Serve, Server};
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::process::{Serve, TestServer};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -13,7 +13,7 @@ use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of, worker_id};
 /// A PostgreSQL, and nodes that share one of its databases.
 pub struct Cluster {
     /// Declared first, so that the nodes end before what they need.
-    pub nodes: Vec<Server>,
+    pub nodes: Vec<TestServer>,
     pub serve: Serve,
     /// The URL of their database.
     pub database: String,
@@ -114,12 +114,12 @@ async fn a_webhook_is_called_once_however_many_nodes_there_are() {
 #[tokio::test]
 async fn another_node_finishes_the_work_of_a_killed_one() {
     let (mut cluster, sink) = (Cluster::start(2).await, Sink::start());
-    sink.answer("/", Answer::hang());
+    sink.answer("/", SinkAnswer::hang());
     let retry = json!({"max_retries": 3, "backoff": "fixed", "backoff_seconds": 0.1, "jitter": "none"});
     let task = json!({"type": "t", "callback_url": sink.url("/"), "retry_policy": retry});
     let id = cluster.caller(0).submit_id(task).await;
     let running = cluster.caller(0).until(&id, "RUNNING").await;
-    sink.answer("/", Answer::status(200));
+    sink.answer("/", SinkAnswer::status(200));
     // The node that calls the webhook is killed; the other one continues.
     let name = running["worker_id"].as_str().unwrap_or_default().to_owned();
     let holder = usize::from(!cluster.nodes[0].log().contains(name.trim_start_matches("worker_")));

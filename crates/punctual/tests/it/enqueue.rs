@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::Dice;
 use punctual_testkit::postgres::{Postgres, connect};
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::Sink;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ use crate::it::world::{
 /// A PostgreSQL, and nodes on one of its databases.
 pub struct Site {
     /// Declared first, so that the nodes end before what they need.
-    pub nodes: Vec<Server>,
+    pub nodes: Vec<TestServer>,
     pub serve: Serve,
     /// The database.
     pub url: String,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
 use punctual_testkit::process::Serve;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::world::{Caller, PUNCTUAL, SOON, World, caller_of, id_of, worker_id};
@@ -163,7 +163,7 @@ async fn endless_webhooks_leave_slots_to_other_tenants() {
     let sinks: Vec<Sink> = (0..8).map(|_| Sink::start()).collect();
     let greedy = world.caller().stranger();
     for sink in &sinks {
-        sink.answer("/hang", Answer::hang());
+        sink.answer("/hang", SinkAnswer::hang());
         greedy.submit_all(vec![json!({"type": "t", "callback_url": sink.url("/hang")}); 8]).await;
     }
     let on_their_way = || sinks.iter().map(|sink| sink.hits("/hang").len()).sum::<usize>();
@@ -191,7 +191,7 @@ async fn calls_to_a_shared_target(weights: &str, tenants: &[&str], calls: usize)
     let callers: Vec<Caller> = tenants.iter().map(|tenant| world.caller().of_tenant(tenant)).collect();
     for (caller, tenant) in callers.iter().zip(tenants) {
         let path = format!("/{tenant}");
-        sink.answer(&path, Answer::status(200).after(Duration::from_millis(5)));
+        sink.answer(&path, SinkAnswer::status(200).after(Duration::from_millis(5)));
         caller.api.call("PUT", "/v1/queues/q").json(&json!({"paused": true})).send().await.expect_any(&[200, 201]);
         let task = json!({"type": "t", "queue": "q", "callback_url": sink.url(&path)});
         caller.submit_all(vec![task; calls]).await;

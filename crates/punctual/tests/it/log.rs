@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use punctual_testkit::process::Process;
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ async fn a_stuck_stderr_does_not_stop_the_server() {
     let mut server = Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts"));
     let mut ready = String::new();
     BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    let api = Api::new(ready.trim().strip_prefix("listening on ").expect("the ready line"));
+    let api = ApiClient::new(ready.trim().strip_prefix("listening on ").expect("the ready line"));
     for number in 0..1_000 {
         api.post("/v1/tasks", &serde_json::json!({"type": "noise", "payload": number})).await.expect(201);
     }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Hit, Sink};
+use punctual_testkit::sink::{Hit, Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
@@ -173,10 +173,10 @@ fn expect_turns(sink: &Sink, count: usize) {
 async fn the_order_survives_a_killed_process() {
     const COUNT: usize = 40;
     let (mut world, sink) = (World::start().await, Sink::start());
-    sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
+    sink.answer("/", SinkAnswer::status(200).after(Duration::from_millis(20)));
     // Only a kill ends the first run of these two.
     let stuck = [5, 15];
-    sink.script("/stuck", [Answer::hang(), Answer::status(200), Answer::hang(), Answer::status(200)]);
+    sink.script("/stuck", [SinkAnswer::hang(), SinkAnswer::status(200), SinkAnswer::hang(), SinkAnswer::status(200)]);
     let task = |number: usize| {
         let url = sink.url(if stuck.contains(&number) { "/stuck" } else { "/" });
         let payload = json!({ "number": number });

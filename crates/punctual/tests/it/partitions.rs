@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use punctual_core::lane::{LaneKey, Route};
 use punctual_core::partitions::Partition;
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::process::Server;
+use punctual_testkit::process::TestServer;
 use punctual_testkit::sink::{Hit, Sink};
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ async fn until_shared(caller: &Caller, nodes: usize, within: Duration) -> Owners
 }
 
 /// The id by which a node is known.
-async fn id_of_node(caller: &Caller, server: &Server) -> String {
+async fn id_of_node(caller: &Caller, server: &TestServer) -> String {
     eventually("the node is known", SOON, async || {
         let nodes = caller.list("/v1/admin/nodes").await;
         let found = nodes.iter().find(|node| node["address"] == server.address());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::process::{Serve, TestServer};
 use punctual_testkit::sink::Sink;
 use serde_json::json;
 use tempfile::TempDir;
@@ -14,7 +14,7 @@ use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of};
 /// A node on a PostgreSQL, with a standby of it as its read store.
 struct Replicated {
     /// Declared first, so that it ends before what it needs.
-    node: Server,
+    node: TestServer,
     standby: Postgres,
     _primary: Postgres,
     _home: TempDir,

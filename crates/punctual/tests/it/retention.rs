@@ -2,7 +2,7 @@
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::{Postgres, execute};
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::process::{Serve, TestServer};
 use serde_json::{Value, json};
 
 use crate::it::world::{Caller, PUNCTUAL, SOON, caller_of, id_of};
@@ -34,7 +34,7 @@ async fn submit_all(caller: &Caller) -> Tasks {
 }
 
 /// The leader of a node that starts removes the old task with its key; the rest stays.
-async fn check(node: &Server, tasks: &Tasks) {
+async fn check(node: &TestServer, tasks: &Tasks) {
     let caller = caller_of(node);
     eventually("old data is gone", SOON, async || {
         let answer = caller.api.get(&format!("/v1/tasks/{}", tasks.old)).await;
@@ -59,7 +59,7 @@ async fn check(node: &Server, tasks: &Tasks) {
     .await;
 }
 
-async fn end(mut node: Server) {
+async fn end(mut node: TestServer) {
     node.terminate();
     assert_eq!(node.exit(SOON).await.code, Some(0));
 }

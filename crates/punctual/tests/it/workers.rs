@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -48,7 +48,7 @@ impl Workers {
 }
 
 async fn work(servers: Servers, number: usize, max_tasks: usize) {
-    let (name, sinks) = (worker_id(), Api::new(""));
+    let (name, sinks) = (worker_id(), ApiClient::new(""));
     loop {
         let wanted = json!({
             "worker_id": name,

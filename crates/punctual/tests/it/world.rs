@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::http::{Api, Reply};
-use punctual_testkit::process::{Serve, Server};
+use punctual_testkit::http::{ApiClient, Reply};
+use punctual_testkit::process::{Serve, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Mutex;
@@ -28,7 +28,7 @@ pub const FINAL: [&str; 4] = ["COMPLETED", "CANCELLED", "FAILED", "DEAD_LETTERED
 /// A server with a directory of its own; both vanish when it is dropped.
 #[derive(Debug)]
 pub struct World {
-    pub server: Server,
+    pub server: TestServer,
     pub serve: Serve,
     home: TempDir,
 }
@@ -79,8 +79,8 @@ impl World {
 }
 
 /// A caller of any server, in the default tenant.
-pub fn caller_of(server: &Server) -> Caller {
-    Caller { api: Api::new(server.url()), world: None }
+pub fn caller_of(server: &TestServer) -> Caller {
+    Caller { api: ApiClient::new(server.url()), world: None }
 }
 
 /// A caller of the shared server, in a tenant that no other test has.
@@ -94,14 +94,14 @@ pub async fn shared() -> Caller {
         None => Arc::new(World::start().await),
     };
     *shared = Arc::downgrade(&world);
-    let api = Api::new(world.server.url()).tenant(&format!("t-{}", uuid::Uuid::now_v7().simple()));
+    let api = ApiClient::new(world.server.url()).tenant(&format!("t-{}", uuid::Uuid::now_v7().simple()));
     Caller { api, world: Some(world) }
 }
 
 /// A client that calls the API as one tenant.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    pub api: Api,
+    pub api: ApiClient,
     /// Keeps the shared server alive.
     world: Option<Arc<World>>,
 }

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::frames::{Answers, Question, Questions};
-use super::{CutCommit, Protocol, Shared, Way};
+use super::{CutCommit, FlowDirection, ServerProtocol, Shared};
 
 /// How much is read at once.
 const PIECE: usize = 16 * 1024;
@@ -30,7 +30,7 @@ const NONE: u64 = u64::MAX;
 struct Broken;
 
 /// What was read, and when; or that reading failed.
-type Read = (Instant, Result<Vec<u8>, Broken>);
+type ReadPiece = (Instant, Result<Vec<u8>, Broken>);
 
 /// Carries everything between a client and the server, until both have ended or the connection is
 /// cut.
@@ -61,7 +61,7 @@ async fn carry_to(
     shared: &Shared,
 ) -> Result<(), Broken> {
     let Ok(connected) = TcpStream::connect(address).await else {
-        shared.ordered(|orders| orders.flows(Way::ToClient)).await;
+        shared.ordered(|orders| orders.flows(FlowDirection::ToClient)).await;
         return Err(Broken);
     };
     let server = server.insert(connected);
@@ -75,16 +75,16 @@ async fn carry_to(
     let (answered, answering) = mpsc::channel(HELD_BACK);
     tokio::try_join!(
         read(from_client, asked),
-        ask(Passage { shared, way: Way::ToServer, read: asking, to: to_server }, &answer_kept_back),
+        ask(Passage { shared, way: FlowDirection::ToServer, read: asking, to: to_server }, &answer_kept_back),
         read(from_server, answered),
-        answer(Passage { shared, way: Way::ToClient, read: answering, to: to_client }, &answer_kept_back),
+        answer(Passage { shared, way: FlowDirection::ToClient, read: answering, to: to_client }, &answer_kept_back),
     )?;
     Ok(())
 }
 
 /// Reads until the end, or until the connection breaks; what that leads to is decided where it is
 /// passed on.
-async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<Read>) -> Result<(), Broken> {
+async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<ReadPiece>) -> Result<(), Broken> {
     loop {
         let mut piece = Vec::with_capacity(PIECE);
         let read = from.read_buf(&mut piece).await;
@@ -104,7 +104,7 @@ async fn read(mut from: ReadHalf<'_>, pieces: mpsc::Sender<Read>) -> Result<(), 
 async fn ask(mut passage: Passage<'_>, answer_kept_back: &AtomicU64) -> Result<(), Broken> {
     let mut questions = Questions::default();
     while let Some(piece) = passage.next().await? {
-        if passage.shared.protocol == Protocol::Any {
+        if passage.shared.protocol == ServerProtocol::Any {
             passage.write(&piece).await?;
             continue;
         }
@@ -132,7 +132,7 @@ async fn answer(mut passage: Passage<'_>, kept_back: &AtomicU64) -> Result<(), B
     let mut answers = Answers::default();
     while let Some(piece) = passage.next().await? {
         let number = kept_back.load(Ordering::SeqCst);
-        if passage.shared.protocol == Protocol::Postgres && answers.push(&piece) >= number {
+        if passage.shared.protocol == ServerProtocol::Postgres && answers.push(&piece) >= number {
             return Err(passage.commit_cut());
         }
         if number == NONE {
@@ -145,8 +145,8 @@ async fn answer(mut passage: Passage<'_>, kept_back: &AtomicU64) -> Result<(), B
 /// The way out of one direction: what was read and not yet written.
 struct Passage<'a> {
     shared: &'a Shared,
-    way: Way,
-    read: mpsc::Receiver<Read>,
+    way: FlowDirection,
+    read: mpsc::Receiver<ReadPiece>,
     to: WriteHalf<'a>,
 }
 
@@ -179,14 +179,14 @@ impl Passage<'_> {
     /// The other side is gone; the news of it takes the way back.
     async fn rebuffed(&self) -> Result<(), Broken> {
         let back = match self.way {
-            Way::ToServer => Way::ToClient,
-            Way::ToClient => Way::ToServer,
+            FlowDirection::ToServer => FlowDirection::ToClient,
+            FlowDirection::ToClient => FlowDirection::ToServer,
         };
         self.flowing(back).await;
         Err(Broken)
     }
 
-    async fn flowing(&self, way: Way) {
+    async fn flowing(&self, way: FlowDirection) {
         self.shared.ordered(|orders| orders.flows(way)).await;
     }
 

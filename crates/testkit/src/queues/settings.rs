@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::{QUEUE, TENANT, change, claim, held, mail, pause, put, taken};
 use crate::fixtures::{retry_policy, task};
-use crate::store::{Damage, StoreFactory, StoreFixture, complete, worker};
+use crate::store::{RowDamage, StoreFactory, StoreFixture, complete, worker};
 
 fn all() -> Settings {
     Settings {
@@ -108,7 +108,7 @@ pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFacto
     let bad = fixture.insert_one(mail()).await.lane.id;
     let good = fixture.insert_one(mail().queue("other")).await.lane.id;
     let version = put(&fixture, all()).await.version;
-    fixture.damage(Damage::QueueSettings(TENANT, QUEUE)).await;
+    fixture.damage(RowDamage::QueueSettings(TENANT, QUEUE)).await;
     let fixture = fixture.reopen().await;
     let special = fixture.database.special_queues().await.expect("one bad queue does not fail the others");
     let paused = told(&fixture).await;

@@ -16,7 +16,7 @@ const STEPS: usize = 250;
 const KEYS: usize = 3;
 
 /// What the model knows of a live task.
-struct Known {
+struct LiveTask {
     key: usize,
     /// The order of submission.
     number: usize,
@@ -26,7 +26,7 @@ struct Known {
 /// What is live, and which task of each key has begun.
 struct Model<'a> {
     fixture: StoreFixture<'a>,
-    live: HashMap<TaskId, Known>,
+    live: HashMap<TaskId, LiveTask>,
     dead: Vec<(usize, usize, Task)>,
     lanes: Vec<LaneId>,
     dice: Dice,
@@ -71,9 +71,9 @@ impl Model<'_> {
     }
 
     /// The one that has begun, and otherwise the first by its time, then by its number.
-    fn head(&self, key: usize) -> Option<&Known> {
+    fn head(&self, key: usize) -> Option<&LiveTask> {
         let of_key = || self.live.values().filter(|known| known.key == key);
-        let has_begun = |known: &&Known| known.task.state().is_held() || known.task.position.attempts > 0;
+        let has_begun = |known: &&LiveTask| known.task.state().is_held() || known.task.position.attempts > 0;
         of_key().find(has_begun).or_else(|| of_key().min_by_key(|known| (known.task.execute_at, known.number)))
     }
 
@@ -86,7 +86,7 @@ impl Model<'_> {
         if !self.lanes.contains(&task.lane.id) {
             self.lanes.push(task.lane.id);
         }
-        self.live.insert(task.id, Known { key, number: self.number, task });
+        self.live.insert(task.id, LiveTask { key, number: self.number, task });
         self.number += 1;
         self.maybe_resolve().await;
     }
@@ -196,7 +196,7 @@ impl Model<'_> {
         let place = self.dice.below(self.dead.len());
         let (key, number, dead) = self.dead.swap_remove(place);
         let task = self.fixture.apply(&dead, Event::Redrive(None)).await;
-        self.live.insert(task.id, Known { key, number, task });
+        self.live.insert(task.id, LiveTask { key, number, task });
         self.maybe_resolve().await;
     }
 

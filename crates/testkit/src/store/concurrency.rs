@@ -25,7 +25,7 @@ pub async fn many_at_once_leave_every_task_whole(factory: &dyn StoreFactory) {
     let seen = Arc::new(Mutex::new(Seen::default()));
     let mut callers = JoinSet::new();
     for number in 0..CALLERS {
-        let caller = Caller {
+        let caller = RandomCaller {
             store: Arc::clone(&fixture.store),
             by: fixture.by(),
             lane: first[0].lane.id,
@@ -73,7 +73,7 @@ struct Seen {
     created: usize,
 }
 
-struct Caller {
+struct RandomCaller {
     store: Arc<dyn Store>,
     by: By<'static>,
     lane: LaneId,
@@ -82,7 +82,7 @@ struct Caller {
     seen: Arc<Mutex<Seen>>,
 }
 
-impl Caller {
+impl RandomCaller {
     async fn work(mut self) {
         for _ in 0..TURNS {
             match self.dice.below(10) {

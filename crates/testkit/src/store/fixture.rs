@@ -15,7 +15,7 @@ use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 
-use super::{Damage, StoreFactory};
+use super::{RowDamage, StoreFactory};
 use crate::fixtures::{START, TaskBuilder, json};
 
 /// How long the worker of [`StoreFixture::lease`] holds a task.
@@ -72,7 +72,7 @@ impl<'a> StoreFixture<'a> {
     }
 
     /// Damages a row behind the store's back.
-    pub async fn damage(&self, damage: Damage<'_>) {
+    pub async fn damage(&self, damage: RowDamage<'_>) {
         self.factory.damage(damage).await;
     }
 

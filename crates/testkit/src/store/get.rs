@@ -2,7 +2,7 @@
 
 use punctual_core::ids::TaskId;
 
-use super::{Damage, StoreFactory, StoreFixture, assert_same, complete, ids};
+use super::{RowDamage, StoreFactory, StoreFixture, assert_same, complete, ids};
 use crate::fixtures::{Dice, TENANT, task};
 
 /// An id of another tenant is as good as one that does not exist, live or final.
@@ -29,7 +29,7 @@ pub async fn get_is_bound_to_the_tenant(factory: &dyn StoreFactory) {
 pub async fn get_quarantines_a_row_without_its_lane(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let stored = fixture.insert(task().times(3)).await;
-    fixture.damage(Damage::TaskLane(stored[1].id)).await;
+    fixture.damage(RowDamage::TaskLane(stored[1].id)).await;
     for asked in [vec![stored[1].id], ids(&stored)] {
         let answers = fixture.store.get(TENANT, asked.clone()).await.expect("get answers");
         let expected: Vec<bool> = asked.iter().map(|id| *id != stored[1].id).collect();

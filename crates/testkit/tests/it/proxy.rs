@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::{Postgres, connect, execute};
-use punctual_testkit::proxy::{CutCommit, FaultProxy, Way};
+use punctual_testkit::proxy::{CutCommit, FaultProxy, FlowDirection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_postgres::Client;
@@ -102,7 +102,11 @@ async fn a_connection_to_nobody_is_reset() {
 async fn bytes_are_held_back_in_either_direction_until_they_flow_again() {
     let proxy = FaultProxy::start(echo(1).await);
     let (mut client, _) = greeted(&proxy).await;
-    for ways in [&[Way::ToServer][..], &[Way::ToClient], &[Way::ToServer, Way::ToClient]] {
+    for ways in [
+        &[FlowDirection::ToServer][..],
+        &[FlowDirection::ToClient],
+        &[FlowDirection::ToServer, FlowDirection::ToClient],
+    ] {
         for way in ways {
             proxy.stall(*way);
         }
@@ -111,7 +115,7 @@ async fn bytes_are_held_back_in_either_direction_until_they_flow_again() {
         proxy.flow();
         assert_eq!(echo.await.expect("the connection was open all the time"), 9);
     }
-    proxy.stall(Way::ToServer);
+    proxy.stall(FlowDirection::ToServer);
     assert_eq!(greeted(&proxy).await.1, 1, "the other direction is not concerned");
     proxy.black_hole();
     proxy.cut().await;

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use punctual_trials::cluster::Fault;
+use punctual_trials::cluster::ClusterFault;
 use punctual_trials::races::Kind;
 use punctual_trials::workload::WorkloadSize;
 use punctual_trials::{cluster, kill, races};
@@ -47,7 +47,7 @@ enum TrialCommand {
         freeze: u64,
         /// Only this fault, or these in turn.
         #[arg(long, value_name = "FAULT", value_parser = fault)]
-        only: Vec<Fault>,
+        only: Vec<ClusterFault>,
         #[command(flatten)]
         common: Common,
     },
@@ -82,9 +82,9 @@ fn kind(name: &str) -> Result<Kind, String> {
     Kind::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
-fn fault(name: &str) -> Result<Fault, String> {
-    let names: Vec<&str> = Fault::ALL.iter().map(|fault| fault.name()).collect();
-    Fault::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
+fn fault(name: &str) -> Result<ClusterFault, String> {
+    let names: Vec<&str> = ClusterFault::ALL.iter().map(|fault| fault.name()).collect();
+    ClusterFault::named(name).ok_or_else(|| format!("one of {}", names.join(", ")))
 }
 
 #[tokio::main]
@@ -124,7 +124,7 @@ async fn kills(cycles: usize, common: Common) -> bool {
     report.is_clean()
 }
 
-async fn clusters(cycles: usize, freeze: Duration, only: &[Fault], common: Common) -> bool {
+async fn clusters(cycles: usize, freeze: Duration, only: &[ClusterFault], common: Common) -> bool {
     let (seed, drain) = (common.seed(), Duration::from_mins(2));
     let Common { program, histories, .. } = common;
     let faults = only.iter().copied().cycle().take(cycles).collect();

@@ -5,11 +5,11 @@ use punctual_core::time::Timestamp;
 use punctual_testkit::http::Reply;
 use serde_json::Value;
 
-use crate::history::{Answer, Shown};
+use crate::history::{CallAnswer, Shown};
 
 /// The answer to a call about one task.
-pub fn answer(reply: Option<&Reply>) -> Answer {
-    let Some(reply) = reply else { return Answer::Unknown };
+pub fn answer(reply: Option<&Reply>) -> CallAnswer {
+    let Some(reply) = reply else { return CallAnswer::Unknown };
     let replayed = reply.header("idempotent-replayed") == Some("true");
     judged(reply.status(), code_in(reply), || {
         let task = reply.value();
@@ -18,8 +18,8 @@ pub fn answer(reply: Option<&Reply>) -> Answer {
 }
 
 /// The answers to the items of one request; all unknown when it was not answered.
-pub fn items(reply: Option<&Reply>, count: usize) -> Vec<Answer> {
-    let Some(reply) = reply else { return vec![Answer::Unknown; count] };
+pub fn items(reply: Option<&Reply>, count: usize) -> Vec<CallAnswer> {
+    let Some(reply) = reply else { return vec![CallAnswer::Unknown; count] };
     if reply.status() != 200 {
         return vec![judged(reply.status(), code_in(reply), Shown::default); count];
     }
@@ -37,11 +37,11 @@ pub fn items(reply: Option<&Reply>, count: usize) -> Vec<Answer> {
     items.iter().map(one).collect()
 }
 
-fn judged(status: u16, code: String, shown: impl FnOnce() -> Shown) -> Answer {
+fn judged(status: u16, code: String, shown: impl FnOnce() -> Shown) -> CallAnswer {
     match status {
-        200..300 => Answer::Ok(shown()),
-        400..500 => Answer::Refused { status, code },
-        _ => Answer::Unknown,
+        200..300 => CallAnswer::Ok(shown()),
+        400..500 => CallAnswer::Refused { status, code },
+        _ => CallAnswer::Unknown,
     }
 }
 

@@ -6,7 +6,7 @@ use punctual_core::state::State;
 use super::Findings;
 use super::case::{Case, SettleCall};
 use super::law::Law;
-use crate::history::{Answer, Call, Op, TrailStep, WorkerReport};
+use crate::history::{CallAnswer, Op, RecordedCall, TrailStep, WorkerReport};
 
 /// Compares every answer with the trail.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
@@ -19,7 +19,7 @@ pub fn check(case: &Case<'_>, findings: &mut Findings) {
     let redrives = calls(case, |op| matches!(op, Op::Redrive { .. }));
     each_has_its_step(case, &redrives, "redriven", findings);
     let cancels = calls(case, |op| matches!(op, Op::Cancel { .. }));
-    for call in cancels.iter().filter(|call| matches!(call.answer, Answer::Ok(_))) {
+    for call in cancels.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))) {
         findings.demand(dumped.state == State::Cancelled || !dumped.state.is_final(), Law::AnswersHold, || {
             format!("{} in the end, although {call:?}; {}", dumped.state.as_str(), case.told())
         });
@@ -42,10 +42,10 @@ fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let next = case.step(settle.token + 1);
     let told = next.is_some_and(|step| settle.is_told_by(step));
     match settle.call.answer {
-        Answer::Ok(_) => findings.demand(told, Law::AnswersHold, || {
+        CallAnswer::Ok(_) => findings.demand(told, Law::AnswersHold, || {
             format!("accepted, and not in the trail: {:?}; {}", settle.call, case.told())
         }),
-        Answer::Refused { .. } => {
+        CallAnswer::Refused { .. } => {
             let same = |other: &SettleCall<'_>| {
                 other.token == settle.token
                     && other.call.answer.may_have_happened()
@@ -55,14 +55,14 @@ fn settled(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
                 format!("refused, and yet in the trail: {:?}; {}", settle.call, case.told())
             });
         }
-        Answer::Unknown => {}
+        CallAnswer::Unknown => {}
     }
 }
 
 /// Every accepted call has a step of its own, and every step a call that may have made it.
-fn each_has_its_step(case: &Case<'_>, calls: &[&Call], reason: &str, findings: &mut Findings) {
+fn each_has_its_step(case: &Case<'_>, calls: &[&RecordedCall], reason: &str, findings: &mut Findings) {
     let steps: Vec<&TrailStep> = case.trail().iter().filter(|step| step.is(reason)).collect();
-    let accepted: Vec<&&Call> = calls.iter().filter(|call| matches!(call.answer, Answer::Ok(_))).collect();
+    let accepted: Vec<&&RecordedCall> = calls.iter().filter(|call| matches!(call.answer, CallAnswer::Ok(_))).collect();
     let possible = calls.iter().filter(|call| call.answer.may_have_happened()).count();
     findings.demand((accepted.len()..=possible).contains(&steps.len()), Law::AnswersHold, || {
         format!("{} steps {reason:?} for {calls:?}; {}", steps.len(), case.told())
@@ -86,13 +86,13 @@ fn each_has_its_step(case: &Case<'_>, calls: &[&Call], reason: &str, findings: &
 }
 
 /// The version that an accepted call was bound to.
-fn only_at(call: &Call) -> Option<u64> {
+fn only_at(call: &RecordedCall) -> Option<u64> {
     match call {
-        Call { op: Op::Edit { if_match, .. }, answer: Answer::Ok(_), .. } => *if_match,
+        RecordedCall { op: Op::Edit { if_match, .. }, answer: CallAnswer::Ok(_), .. } => *if_match,
         _ => None,
     }
 }
 
-fn calls<'a>(case: &Case<'a>, of_kind: impl Fn(&Op) -> bool) -> Vec<&'a Call> {
+fn calls<'a>(case: &Case<'a>, of_kind: impl Fn(&Op) -> bool) -> Vec<&'a RecordedCall> {
     case.calls.iter().copied().filter(|call| of_kind(&call.op)).collect()
 }

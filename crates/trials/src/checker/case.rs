@@ -7,7 +7,9 @@ use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 
-use crate::history::{Answer, Arrival, Call, Dumped, Grant, History, Op, Stamp, Submission, TrailStep, WorkerReport};
+use crate::history::{
+    Arrival, CallAnswer, Dumped, Grant, History, Op, RecordedCall, Stamp, Submission, TrailStep, WorkerReport,
+};
 
 /// One task, seen from all sides.
 #[derive(Clone, Debug)]
@@ -15,9 +17,9 @@ pub struct Case<'a> {
     /// The task.
     pub task: TaskId,
     /// The submissions under its key.
-    pub submits: Vec<&'a Call>,
+    pub submits: Vec<&'a RecordedCall>,
     /// All other calls about it.
-    pub calls: Vec<&'a Call>,
+    pub calls: Vec<&'a RecordedCall>,
     /// The leases that workers got for it.
     pub grants: Vec<&'a Grant>,
     /// The webhooks that arrived for it.
@@ -31,7 +33,7 @@ pub struct Case<'a> {
 /// Every task that any actor has seen, in the order of the ids.
 pub fn cases(history: &History) -> Vec<Case<'_>> {
     let mut cases: BTreeMap<TaskId, Case<'_>> = BTreeMap::new();
-    let mut by_key: HashMap<&str, Vec<&Call>> = HashMap::new();
+    let mut by_key: HashMap<&str, Vec<&RecordedCall>> = HashMap::new();
     for call in history.calls() {
         match (&call.op, call.answer.shown().and_then(|shown| shown.task)) {
             (Op::Submit(submission), shown) => {
@@ -151,13 +153,13 @@ pub struct SettleCall<'a> {
     pub worker: &'a str,
     pub token: u64,
     pub said: WorkerReport,
-    pub call: &'a Call,
+    pub call: &'a RecordedCall,
 }
 
 impl SettleCall<'_> {
     /// Whether it was answered with 2xx.
     pub fn accepted(&self) -> bool {
-        matches!(self.call.answer, Answer::Ok(_))
+        matches!(self.call.answer, CallAnswer::Ok(_))
     }
 
     /// Whether `step` is the effect of this report when it is accepted.

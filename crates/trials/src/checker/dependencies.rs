@@ -13,7 +13,7 @@ use super::Findings;
 use super::case::Case;
 use super::law::Law;
 use super::moments::{Moments, WriteMoment};
-use crate::history::{Answer, History, Op, TrailStep};
+use crate::history::{CallAnswer, History, Op, TrailStep};
 
 /// Checks every task with dependencies.
 pub fn check(history: &History, cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
@@ -41,7 +41,7 @@ fn not_unknown(history: &History, findings: &mut Findings) {
     for call in history.calls() {
         let Op::Submit(submission) = &call.op else { continue };
         known.extend(call.answer.shown().and_then(|shown| shown.task));
-        let is_refused = matches!(&call.answer, Answer::Refused { code, .. } if code == "unknown_dependency");
+        let is_refused = matches!(&call.answer, CallAnswer::Refused { code, .. } if code == "unknown_dependency");
         let is_known = submission.depends_on.iter().all(|id| known.contains(id));
         findings.demand(!is_refused || !is_known, Law::DependenciesHold, || {
             format!("all that it depends on was acknowledged before {call:?}")

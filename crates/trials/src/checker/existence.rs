@@ -6,12 +6,12 @@ use punctual_core::ids::{ScheduleId, TaskId};
 
 use super::Findings;
 use super::law::Law;
-use crate::history::{Call, History, Op};
+use crate::history::{History, Op, RecordedCall};
 
 /// Checks all submissions and all tasks.
 pub fn check(history: &History, findings: &mut Findings) {
     let known: BTreeSet<TaskId> = history.dump.iter().map(|dumped| dumped.task).collect();
-    let mut by_key: BTreeMap<&str, Vec<&Call>> = BTreeMap::new();
+    let mut by_key: BTreeMap<&str, Vec<&RecordedCall>> = BTreeMap::new();
     for call in history.calls() {
         if let Op::Submit(submission) = &call.op {
             by_key.entry(&submission.key).or_default().push(call);
@@ -67,7 +67,7 @@ fn kept(history: &History, known: &BTreeSet<TaskId>, findings: &mut Findings) {
 /// The tasks under each key; tasks without a submission are found on the way.
 fn tasks_by_key<'a>(
     history: &'a History,
-    submitted: &BTreeMap<&str, Vec<&Call>>,
+    submitted: &BTreeMap<&str, Vec<&RecordedCall>>,
     findings: &mut Findings,
 ) -> HashMap<&'a str, Vec<TaskId>> {
     let mut tasks: HashMap<&str, Vec<TaskId>> = HashMap::new();

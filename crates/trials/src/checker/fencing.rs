@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Findings;
 use super::case::{Case, HeldRun, SettleCall};
 use super::law::Law;
-use crate::history::{Answer, WorkerReport};
+use crate::history::{CallAnswer, WorkerReport};
 
 /// Checks who held the task, and until when.
 pub fn check(case: &Case<'_>, findings: &mut Findings) {
@@ -53,7 +53,7 @@ fn fenced(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
 /// A heartbeat after the end of its lease extends nothing.
 fn revived(case: &Case<'_>, settle: SettleCall<'_>, findings: &mut Findings) {
     let others = || case.settles().filter(|other| other.token == settle.token && other.said == WorkerReport::Heartbeat);
-    let unclear = others().any(|other| matches!(other.call.answer, Answer::Unknown));
+    let unclear = others().any(|other| matches!(other.call.answer, CallAnswer::Unknown));
     let before = others().filter(|other| other.call.invoked < settle.call.invoked);
     let extended = before.filter_map(|other| other.call.answer.shown()?.lease_expires_at);
     let granted = case.grants.iter().filter(|grant| grant.token == settle.token).map(|grant| grant.expires_at);

@@ -8,7 +8,7 @@ use punctual_core::time::Timestamp;
 use serde_json::Value;
 
 use super::case::Case;
-use crate::history::{Answer, Call, Op, TrailStep};
+use crate::history::{CallAnswer, Op, RecordedCall, TrailStep};
 
 /// Where a due instant came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,12 +86,12 @@ fn edited<'a>(case: &Case<'a>, step: &TrailStep, plan: &mut DuePlan<'a>) {
 
 impl Case<'_> {
     /// Whether this call may have made that step, by the clocks.
-    pub(super) fn may_be(&self, call: &Call, step: &TrailStep) -> bool {
+    pub(super) fn may_be(&self, call: &RecordedCall, step: &TrailStep) -> bool {
         let begun = !call.invoked.surely_after(step.at, self.lag_millis);
         match call.answer {
-            Answer::Ok(_) => begun && !call.answered.surely_before(step.at),
-            Answer::Unknown => begun,
-            Answer::Refused { .. } => false,
+            CallAnswer::Ok(_) => begun && !call.answered.surely_before(step.at),
+            CallAnswer::Unknown => begun,
+            CallAnswer::Refused { .. } => false,
         }
     }
 }

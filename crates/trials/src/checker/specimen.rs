@@ -16,8 +16,8 @@ use punctual_core::time::Timestamp;
 use serde_json::json;
 
 use crate::history::{
-    Answer, Arrival, Call, Dumped, Event, Grant, History, Op, RecordedRun, Stamp, Submission, Term, TrailStep, Witness,
-    WitnessedWrite, result_by,
+    Arrival, CallAnswer, Dumped, Grant, History, HistoryEvent, Op, RecordedCall, RecordedRun, Stamp, Submission, Term,
+    TrailStep, Witness, WitnessedWrite, result_by,
 };
 
 mod arguments;
@@ -85,11 +85,11 @@ impl Specimen {
         let by = |stamp: &mut Stamp| stamp.0 += millis * 1_000;
         for event in &mut self.history.events {
             match event {
-                Event::Grant(grant) if grant.task == task => {
+                HistoryEvent::Grant(grant) if grant.task == task => {
                     grant.expires_at = grant.expires_at.plus_millis(millis);
                     [&mut grant.asked, &mut grant.got].into_iter().for_each(by);
                 }
-                Event::Call(call) if call.op.task() == Some(task) => {
+                HistoryEvent::Call(call) if call.op.task() == Some(task) => {
                     [&mut call.invoked, &mut call.answered].into_iter().for_each(by);
                 }
                 _ => {}
@@ -147,7 +147,9 @@ impl Specimen {
     /// What was submitted under a key.
     pub fn submission(&mut self, key: &str) -> &mut Submission {
         let submission = |event| match event {
-            &mut Event::Call(Call { op: Op::Submit(ref mut submission), .. }) if submission.key == key => {
+            &mut HistoryEvent::Call(RecordedCall { op: Op::Submit(ref mut submission), .. })
+                if submission.key == key =>
+            {
                 Some(submission)
             }
             _ => None,
@@ -156,9 +158,9 @@ impl Specimen {
     }
 
     /// A call whose effect was at this instant.
-    pub fn call_at(&mut self, millis: i64, op: Op, answer: Answer) {
+    pub fn call_at(&mut self, millis: i64, op: Op, answer: CallAnswer) {
         let (invoked, answered) = (stamp(millis - 1), stamp(millis + 1));
-        self.history.events.push(Event::Call(Call { op, invoked, answered, answer }));
+        self.history.events.push(HistoryEvent::Call(RecordedCall { op, invoked, answered, answer }));
     }
 
     /// A lease, asked for and got.
@@ -173,7 +175,7 @@ impl Specimen {
             asked: stamp(lease.asked),
             got: stamp(lease.got),
         };
-        self.history.events.push(Event::Grant(grant));
+        self.history.events.push(HistoryEvent::Grant(grant));
     }
 
     fn dump(&mut self, key: &str, task: TaskId, trail: &[StepAt<'_>], runs: &[RunAt<'_>]) {
@@ -232,7 +234,7 @@ impl Specimen {
     /// The grant with this token.
     pub fn granted(&mut self, task: TaskId, token: Token) -> &mut Grant {
         let grant = |event| match event {
-            &mut Event::Grant(ref mut grant) if (grant.task, grant.token) == (task, token.0) => Some(grant),
+            &mut HistoryEvent::Grant(ref mut grant) if (grant.task, grant.token) == (task, token.0) => Some(grant),
             _ => None,
         };
         self.history.events.iter_mut().find_map(grant).expect("the token was granted")
@@ -240,14 +242,15 @@ impl Specimen {
 
     /// The only webhook that arrived.
     pub fn arrival(&mut self) -> &mut Arrival {
-        let arrival = |event| if let &mut Event::Arrival(ref mut arrival) = event { Some(arrival) } else { None };
+        let arrival =
+            |event| if let &mut HistoryEvent::Arrival(ref mut arrival) = event { Some(arrival) } else { None };
         self.history.events.iter_mut().find_map(arrival).expect("a webhook arrived")
     }
 
     /// The calls that satisfy a condition.
-    pub fn calls(&mut self, wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &mut Call> {
+    pub fn calls(&mut self, wanted: impl Fn(&Op) -> bool) -> impl Iterator<Item = &mut RecordedCall> {
         self.history.events.iter_mut().filter_map(move |event| match event {
-            Event::Call(call) if wanted(&call.op) => Some(call),
+            HistoryEvent::Call(call) if wanted(&call.op) => Some(call),
             _ => None,
         })
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::law::Law;
 use super::specimen::{Handover, LeaseAt, NODE, PARTITION, Specimen, Token, at, ok, refused, settle, stamp};
 use super::{Violation, check};
-use crate::history::{Answer, Dumped, Event, Op, Submission, TrailStep, WorkerReport, result_by};
+use crate::history::{CallAnswer, Dumped, HistoryEvent, Op, Submission, TrailStep, WorkerReport, result_by};
 
 fn broken(law: Law, spoil: impl FnOnce(&mut Specimen)) {
     let mut specimen = Specimen::clean();
@@ -39,16 +39,16 @@ fn an_unanswered_call_may_have_happened_or_not() {
         let task = TaskId::new();
         it.submit_at(10, "void", task, None);
         it.calls(|op| matches!(op, Op::Submit(submission) if submission.key == "void"))
-            .for_each(|call| call.answer = Answer::Unknown);
+            .for_each(|call| call.answer = CallAnswer::Unknown);
     });
     fine("unanswered calls that did what they should", |it| {
         it.calls(|op| !matches!(op, Op::Submit(_)))
-            .filter(|call| matches!(call.answer, Answer::Ok(_)))
-            .for_each(|call| call.answer = Answer::Unknown);
+            .filter(|call| matches!(call.answer, CallAnswer::Ok(_)))
+            .for_each(|call| call.answer = CallAnswer::Unknown);
     });
     fine("an unanswered edit that was none", |it| {
         let task = it.moved;
-        it.call_at(1_500, Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, Answer::Unknown);
+        it.call_at(1_500, Op::Edit { task, due_at: Some(at(700)), payload: None, if_match: None }, CallAnswer::Unknown);
     });
 }
 
@@ -78,7 +78,9 @@ fn a_repeated_settlement_is_no_second_one() {
 fn acknowledged_is_kept() {
     broken(Law::AcknowledgedIsKept, |it| it.history.dump.remove(2).task = it.lost);
     broken(Law::AcknowledgedIsKept, |it| {
-        it.history.events.retain(|event| !matches!(event, Event::Call(call) if matches!(call.op, Op::Submit(_))));
+        it.history
+            .events
+            .retain(|event| !matches!(event, HistoryEvent::Call(call) if matches!(call.op, Op::Submit(_))));
         it.history.dump.remove(0);
     });
 }
@@ -117,7 +119,7 @@ fn one_completion_by_the_newest_token() {
     });
     broken(Law::OneCompletion, |it| {
         it.calls(|op| matches!(op, Op::Settle { token: 3, said: WorkerReport::Completed, .. }))
-            .for_each(|call| call.answer = Answer::Ok(crate::history::Shown::default()));
+            .for_each(|call| call.answer = CallAnswer::Ok(crate::history::Shown::default()));
     });
     broken(Law::OneCompletion, |it| it.dumped(it.lost).trail[5].version = 5);
 }
@@ -286,7 +288,7 @@ fn answers_hold() {
     });
     broken(Law::AnswersHold, |it| {
         it.calls(|op| matches!(op, Op::Cancel { .. })).for_each(|call| {
-            if let Answer::Ok(shown) = &mut call.answer {
+            if let CallAnswer::Ok(shown) = &mut call.answer {
                 shown.state = Some("RUNNING".to_owned());
             }
         });
@@ -410,7 +412,7 @@ fn a_task_waits_for_its_dependencies_and_no_longer() {
     broken(Law::DependenciesHold, |it| {
         let child = Submission { key: "late".to_owned(), depends_on: it.family.to_vec(), ..Submission::default() };
         let code = "unknown_dependency".to_owned();
-        it.call_at(5_000, Op::Submit(child), Answer::Refused { status: 422, code });
+        it.call_at(5_000, Op::Submit(child), CallAnswer::Refused { status: 422, code });
     });
 }
 

@@ -17,7 +17,7 @@ use super::Findings;
 use super::case::Case;
 use super::law::Law;
 use super::moments::{Moments, WriteMoment};
-use crate::history::{Answer, Op, Stamp, TrailStep};
+use crate::history::{CallAnswer, Op, Stamp, TrailStep};
 
 /// Checks the tasks of every ordering key.
 pub fn check(cases: &[Case<'_>], moments: &Moments, findings: &mut Findings) {
@@ -146,6 +146,6 @@ fn acknowledged(case: &Case<'_>) -> Option<Stamp> {
 fn edit_known(case: &Case<'_>, step: &TrailStep) -> Option<Stamp> {
     let edits = case.calls.iter().filter(|call| matches!(call.op, Op::Edit { .. }) && case.may_be(call, step));
     let told: Option<Vec<Stamp>> =
-        edits.map(|call| matches!(call.answer, Answer::Ok(_)).then_some(call.answered)).collect();
+        edits.map(|call| matches!(call.answer, CallAnswer::Ok(_)).then_some(call.answered)).collect();
     told?.into_iter().max()
 }

@@ -18,7 +18,7 @@ const OVERDUE_WITHIN: Duration = Duration::from_secs(20);
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ClusterFault {
     /// A node is killed, and started again after a while.
     Kill,
     /// A node is frozen until the others take it for dead, and then continues as if nothing had
@@ -42,7 +42,7 @@ pub enum Fault {
     Promotion,
 }
 
-impl Fault {
+impl ClusterFault {
     /// All of them.
     pub const ALL: [Self; 10] = [
         Self::Kill,
@@ -83,7 +83,7 @@ impl Fault {
 pub(super) struct Nemesis {
     scene: Scene,
     dice: StdRng,
-    faults: Vec<Fault>,
+    faults: Vec<ClusterFault>,
     freeze: Duration,
     patience: Duration,
 }
@@ -99,49 +99,49 @@ impl Nemesis {
 
     /// One cycle: lets the cluster work, breaks something, and repairs it.
     pub(super) async fn strike(&mut self, cluster: &mut Cluster, cycle: usize) {
-        let drawn = Fault::ALL[self.dice.random_range(0..Fault::ALL.len())];
+        let drawn = ClusterFault::ALL[self.dice.random_range(0..ClusterFault::ALL.len())];
         let fault = self.faults.get(cycle).copied().unwrap_or(drawn);
         let node = self.dice.random_range(0..cluster.nodes.len());
         self.scene.caller.recorder().act(format!("cycle {cycle}, {fault:?} of {node}"));
         self.wait(500).await;
         match fault {
-            Fault::Kill => {
+            ClusterFault::Kill => {
                 cluster.nodes[node].kill();
                 self.wait(4_000).await;
                 cluster.nodes[node].start().await;
             }
-            Fault::FreezeNode => {
+            ClusterFault::FreezeNode => {
                 let node = cluster.overdue_owner(self.patience).await.unwrap_or(node);
                 cluster.nodes[node].freeze();
                 cluster.taken_over(node).await;
                 cluster.nodes[node].thaw();
             }
-            Fault::RestartDatabase => {
+            ClusterFault::RestartDatabase => {
                 cluster.postgres.stop_immediately().await;
                 self.wait(1_000).await;
                 cluster.postgres.start_again().await;
             }
-            Fault::FreezeDatabase => {
+            ClusterFault::FreezeDatabase => {
                 cluster.postgres.freeze().await;
                 tokio::time::sleep(self.freeze).await;
                 cluster.postgres.thaw();
             }
-            Fault::Cut => cluster.proxies[node].cut().await,
-            Fault::CutBeforeCommit => self.cut_commit(cluster, node, CutCommit::Before).await,
-            Fault::CutAfterCommit => self.cut_commit(cluster, node, CutCommit::After).await,
-            Fault::BlackHole => {
+            ClusterFault::Cut => cluster.proxies[node].cut().await,
+            ClusterFault::CutBeforeCommit => self.cut_commit(cluster, node, CutCommit::Before).await,
+            ClusterFault::CutAfterCommit => self.cut_commit(cluster, node, CutCommit::After).await,
+            ClusterFault::BlackHole => {
                 cluster.proxies[node].black_hole();
                 tokio::time::sleep(self.freeze).await;
                 cluster.proxies[node].flow();
                 cluster.proxies[node].cut().await;
             }
-            Fault::RollingRestart => {
+            ClusterFault::RollingRestart => {
                 for machine in &mut cluster.nodes {
                     machine.stop().await;
                     machine.start().await;
                 }
             }
-            Fault::Promotion => self.promote(cluster).await,
+            ClusterFault::Promotion => self.promote(cluster).await,
         }
     }
 

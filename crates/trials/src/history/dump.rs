@@ -81,7 +81,7 @@ pub struct RecordedRun {
 
 impl Dumped {
     /// A task as the API shows it.
-    pub fn of(task: &wire::Task, events: Vec<wire::Event>, runs: Vec<wire::Run>, read: Stamp) -> Self {
+    pub fn of(task: &wire::Task, events: Vec<wire::TaskEvent>, runs: Vec<wire::Run>, read: Stamp) -> Self {
         let millis = |seconds: wire::Seconds| seconds.to_millis_within(0, u64::MAX).unwrap_or(0);
         Self {
             task: task.task_id,
@@ -103,9 +103,9 @@ impl Dumped {
     }
 }
 
-impl From<wire::Event> for TrailStep {
-    fn from(event: wire::Event) -> Self {
-        let wire::Event { at, from, to, actor, reason, version, node, .. } = event;
+impl From<wire::TaskEvent> for TrailStep {
+    fn from(event: wire::TaskEvent) -> Self {
+        let wire::TaskEvent { at, from, to, actor, reason, version, node, .. } = event;
         Self { at, from: from.map(state), to: state(to), actor, node, reason, version }
     }
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use punctual_core::clock::{Clock, SystemClock};
 use serde::Serialize;
 
-use super::{Act, Answer, Arrival, Call, Dumped, Event, Grant, History, Op, Shown, Stamp};
+use super::{Act, Arrival, CallAnswer, Dumped, Grant, History, HistoryEvent, Op, RecordedCall, Shown, Stamp};
 
 /// Records what the actors of a trial see. A clone records into the same history.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ struct RecordBook {
     began: Instant,
     began_at: i64,
     latest: AtomicI64,
-    events: Mutex<Vec<Event>>,
+    events: Mutex<Vec<HistoryEvent>>,
 }
 
 impl Default for Recorder {
@@ -56,21 +56,21 @@ impl Recorder {
 
     /// A worker got a lease.
     pub fn granted(&self, grant: Grant) {
-        self.write(Event::Grant(grant));
+        self.write(HistoryEvent::Grant(grant));
     }
 
     /// A webhook arrived.
     pub fn arrived(&self, arrival: Arrival) {
-        self.write(Event::Arrival(arrival));
+        self.write(HistoryEvent::Arrival(arrival));
     }
 
     /// The nemesis did something.
     pub fn act(&self, what: impl Into<String>) {
-        self.write(Event::Act(Act { what: what.into(), at: self.now() }));
+        self.write(HistoryEvent::Act(Act { what: what.into(), at: self.now() }));
     }
 
     /// Reads what was recorded so far.
-    pub fn peek<T>(&self, look: impl FnOnce(&[Event]) -> T) -> T {
+    pub fn peek<T>(&self, look: impl FnOnce(&[HistoryEvent]) -> T) -> T {
         look(&self.book.events.lock())
     }
 
@@ -79,7 +79,7 @@ impl Recorder {
         History { events: self.book.events.lock().clone(), dump, ..History::default() }
     }
 
-    fn write(&self, event: Event) {
+    fn write(&self, event: HistoryEvent) {
         self.book.events.lock().push(event);
     }
 }
@@ -99,12 +99,12 @@ pub struct OpenCall {
 impl OpenCall {
     /// It was answered with 2xx.
     pub fn ok(self, shown: Shown) {
-        self.end(Answer::Ok(shown));
+        self.end(CallAnswer::Ok(shown));
     }
 
     /// It was answered with 4xx.
     pub fn refused(self, status: u16, code: &str) {
-        self.end(Answer::Refused { status, code: code.to_owned() });
+        self.end(CallAnswer::Refused { status, code: code.to_owned() });
     }
 
     /// It was not answered, or with 5xx.
@@ -113,21 +113,21 @@ impl OpenCall {
     }
 
     /// It was answered like this.
-    pub fn end(mut self, answer: Answer) {
+    pub fn end(mut self, answer: CallAnswer) {
         self.write(answer);
     }
 
-    fn write(&mut self, answer: Answer) {
+    fn write(&mut self, answer: CallAnswer) {
         if let Some((op, invoked)) = self.begun.take() {
             let answered = self.recorder.now();
-            self.recorder.write(Event::Call(Call { op, invoked, answered, answer }));
+            self.recorder.write(HistoryEvent::Call(RecordedCall { op, invoked, answered, answer }));
         }
     }
 }
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        self.write(Answer::Unknown);
+        self.write(CallAnswer::Unknown);
     }
 }
 
@@ -169,8 +169,8 @@ mod tests {
         drop(recorder.invoke(Op::Cancel { task: TaskId::new() }));
         recorder.invoke(Op::Redrive { task: TaskId::new() }).refused(409, "not_dead_lettered");
         let history = recorder.finish(Vec::new());
-        let answers: Vec<&Answer> = history.calls().map(|call| &call.answer).collect();
-        assert!(matches!(answers[..], [Answer::Unknown, Answer::Refused { status: 409, .. }]), "{answers:?}");
+        let answers: Vec<&CallAnswer> = history.calls().map(|call| &call.answer).collect();
+        assert!(matches!(answers[..], [CallAnswer::Unknown, CallAnswer::Refused { status: 409, .. }]), "{answers:?}");
         assert!(history.calls().all(|call| call.invoked <= call.answered));
     }
 
@@ -182,7 +182,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = recorder.finish(Vec::new()).write_to(&home.path().join("history.jsonl")).unwrap();
         let text = std::fs::read_to_string(path).unwrap();
-        let events: Vec<Event> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert!(matches!(&events[..], [Event::Act(_), Event::Call(_)]), "{text}");
+        let events: Vec<HistoryEvent> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(matches!(&events[..], [HistoryEvent::Act(_), HistoryEvent::Call(_)]), "{text}");
     }
 }

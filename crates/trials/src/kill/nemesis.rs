@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 use tokio::task::JoinSet;
 
 use crate::caller::Wish;
-use crate::history::{Answer, Event, Op, WorkerReport};
+use crate::history::{CallAnswer, HistoryEvent, Op, WorkerReport};
 use crate::machine::Machine;
 use crate::workload::{QUEUE, Scene};
 
@@ -98,7 +98,7 @@ impl Nemesis {
 
     /// A completion that was accepted since.
     async fn completion(&self) {
-        let accepted = |events: &[Event]| events.iter().rev().find_map(completed);
+        let accepted = |events: &[HistoryEvent]| events.iter().rev().find_map(completed);
         let before = self.scene.caller.recorder().peek(accepted);
         self.until(|scene| scene.caller.recorder().peek(accepted) != before).await;
     }
@@ -114,9 +114,9 @@ impl Nemesis {
     }
 }
 
-fn completed(event: &Event) -> Option<(TaskId, u64)> {
+fn completed(event: &HistoryEvent) -> Option<(TaskId, u64)> {
     match event {
-        Event::Call(call) if matches!(call.answer, Answer::Ok(_)) => match call.op {
+        HistoryEvent::Call(call) if matches!(call.answer, CallAnswer::Ok(_)) => match call.op {
             Op::Settle { task, token, said: WorkerReport::Completed, .. } => Some((task, token)),
             _ => None,
         },

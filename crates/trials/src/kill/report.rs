@@ -8,7 +8,7 @@ use std::time::Duration;
 use punctual_core::state::State;
 
 use crate::checker::{Law, Violation};
-use crate::history::{Answer, Dumped, History, Op, Submission};
+use crate::history::{CallAnswer, Dumped, History, Op, Submission};
 
 /// So many violations are told in full; the history has them all.
 const TOLD: usize = 20;
@@ -59,7 +59,7 @@ impl Report {
         let acknowledged: BTreeSet<&str> = history
             .calls()
             .filter_map(|call| match (&call.op, &call.answer) {
-                (Op::Submit(submission), Answer::Ok(_)) => Some(submission.key.as_str()),
+                (Op::Submit(submission), CallAnswer::Ok(_)) => Some(submission.key.as_str()),
                 _ => None,
             })
             .collect();
@@ -67,7 +67,7 @@ impl Report {
         let runs = history.dump.iter().flat_map(|dumped| &dumped.runs);
         Self {
             acknowledged: acknowledged.len(),
-            unanswered: history.calls().filter(|call| matches!(call.answer, Answer::Unknown)).count(),
+            unanswered: history.calls().filter(|call| matches!(call.answer, CallAnswer::Unknown)).count(),
             tasks: history.dump.len(),
             completed: completed(history).count(),
             ordered: ran(history, |submission| submission.ordering_key.is_some()),

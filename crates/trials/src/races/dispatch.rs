@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use punctual_core::ids::TaskId;
 use punctual_core::time::Timestamp;
-use punctual_testkit::sink::Answer as Target;
+use punctual_testkit::sink::SinkAnswer as Target;
 use rand::RngExt;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::legal::{Legal, RoundOutcome, told};
 use super::round::Round;
 use crate::caller::Wish;
-use crate::history::{Answer, WorkerReport};
+use crate::history::{CallAnswer, WorkerReport};
 
 /// Connections that submit under one key.
 pub const CONNECTIONS: usize = 100;
@@ -79,7 +79,7 @@ async fn submit(round: &mut Round, wishes: Vec<Wish>) -> RoundOutcome {
 }
 
 /// How often each answer was given, as in `99 × 200 replayed`, by status.
-fn counted(answers: &[Answer]) -> Vec<String> {
+fn counted(answers: &[CallAnswer]) -> Vec<String> {
     let mut counts: BTreeMap<(bool, String), usize> = BTreeMap::new();
     for answer in answers {
         let replayed = answer.shown().is_some_and(|shown| shown.replayed);

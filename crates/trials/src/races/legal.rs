@@ -8,7 +8,7 @@ use std::fmt;
 
 use punctual_core::ids::TaskId;
 
-use crate::history::Answer;
+use crate::history::CallAnswer;
 
 /// One legal outcome.
 #[derive(Clone, Copy, Debug)]
@@ -85,16 +85,16 @@ impl fmt::Display for RoundOutcome {
 }
 
 /// An answer as the tables have it: `200`, `409 stale_token`.
-pub fn told(answer: &Answer) -> String {
+pub fn told(answer: &CallAnswer) -> String {
     match answer {
-        Answer::Ok(shown) => shown.status.to_string(),
-        Answer::Refused { status, code } => format!("{status} {code}"),
-        Answer::Unknown => "no answer".to_owned(),
+        CallAnswer::Ok(shown) => shown.status.to_string(),
+        CallAnswer::Refused { status, code } => format!("{status} {code}"),
+        CallAnswer::Unknown => "no answer".to_owned(),
     }
 }
 
 /// The same with the state that a 2xx showed: `202 RUNNING`.
-pub fn told_with_state(answer: &Answer) -> String {
+pub fn told_with_state(answer: &CallAnswer) -> String {
     let state = answer.shown().and_then(|shown| shown.state.as_deref()).unwrap_or("");
     format!("{} {state}", told(answer)).trim_end().to_owned()
 }

@@ -8,7 +8,7 @@ use rand::RngExt;
 use super::legal::{Legal, RoundOutcome, told, told_with_state};
 use super::round::Round;
 use crate::caller::HeldLease;
-use crate::history::{Answer, WorkerReport};
+use crate::history::{CallAnswer, WorkerReport};
 
 /// The same completion, said two or ten times.
 pub const SAME_COMPLETION: &[Legal] = &[
@@ -23,7 +23,7 @@ pub const SAYERS: usize = 10;
 pub async fn same_completion(round: &mut Round) -> RoundOutcome {
     let Some(held) = round.running().await else { return RoundOutcome::never_began() };
     let sayers = if round.dice.random_ratio(1, 3) { SAYERS } else { 2 };
-    let mut contenders: Vec<Pin<Box<dyn Future<Output = Vec<Answer>> + Send>>> = Vec::new();
+    let mut contenders: Vec<Pin<Box<dyn Future<Output = Vec<CallAnswer>> + Send>>> = Vec::new();
     for seat in 0..sayers {
         // One in four says it twice in one batch.
         if round.dice.random_ratio(1, 4) {

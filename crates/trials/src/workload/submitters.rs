@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 
 use super::{QUEUE, Scene, dawdle, recent};
 use crate::caller::Wish;
-use crate::history::Answer;
+use crate::history::CallAnswer;
 use crate::orders::NARROW;
 
 /// How many queues are pushed.
@@ -68,7 +68,7 @@ pub async fn batches(scene: Scene, mut dice: StdRng, pause: Duration) {
         let mut open: Vec<Wish> = (0..dice.random_range(2..12)).map(|_| wish(&scene, &mut dice)).collect();
         while !open.is_empty() {
             let answers = scene.caller.submit_batch(&open).await;
-            let unknown = |answer: &Answer| matches!(answer, Answer::Unknown);
+            let unknown = |answer: &CallAnswer| matches!(answer, CallAnswer::Unknown);
             open = open.into_iter().zip(answers).filter(|(_, answer)| unknown(answer)).map(|(wish, _)| wish).collect();
         }
         dawdle(&mut dice, pause).await;

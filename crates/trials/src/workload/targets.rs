@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_testkit::sink::{Answer, Hit, Sink};
+use punctual_testkit::sink::{Hit, Sink, SinkAnswer};
 use rand::RngExt;
 use rand::rngs::StdRng;
 
@@ -21,10 +21,10 @@ impl TemperTargets {
     /// Starts them.
     pub fn start() -> Self {
         let sink = Sink::start();
-        sink.answer("/slow", Answer::status(200).after(Duration::from_millis(150)));
-        let moods = (0..MOODS).map(|n| Answer::status(if n % 2 == 0 { 500 } else { 200 }));
+        sink.answer("/slow", SinkAnswer::status(200).after(Duration::from_millis(150)));
+        let moods = (0..MOODS).map(|n| SinkAnswer::status(if n % 2 == 0 { 500 } else { 200 }));
         sink.script("/moody", moods);
-        sink.answer("/gone", Answer::status(404));
+        sink.answer("/gone", SinkAnswer::status(404));
         Self { sink }
     }
 

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::{QUEUE, Scene};
 use crate::caller::{Caller, HeldLease, WorkerPoll};
-use crate::history::{Answer, WorkerReport};
+use crate::history::{CallAnswer, WorkerReport};
 use crate::orders::NARROW;
 
 /// How long a worker waits for tasks.
@@ -70,7 +70,7 @@ pub async fn sweeper(caller: Caller, queues: &'static [&'static str]) {
 async fn settle_all(caller: &Caller, done: Vec<(HeldLease, WorkerReport)>) {
     let answers = caller.settle_all(&done).await;
     for ((held, said), answer) in done.iter().zip(answers) {
-        if matches!(answer, Answer::Unknown) {
+        if matches!(answer, CallAnswer::Unknown) {
             caller.settle_surely(held, *said).await;
         }
     }

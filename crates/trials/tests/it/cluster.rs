@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::{Postgres, connect, execute};
-use punctual_trials::cluster::{self, ClusterPlan, Fault};
+use punctual_trials::cluster::{self, ClusterFault, ClusterPlan};
 use punctual_trials::planted::{Bug, Trial};
 use punctual_trials::workload::WorkloadSize;
 
-fn plan(faults: &[Fault]) -> ClusterPlan {
+fn plan(faults: &[ClusterFault]) -> ClusterPlan {
     let seed = rand::random_range(0..1_000_000);
     println!("seed {seed}");
     ClusterPlan {
@@ -28,7 +28,7 @@ fn plan(faults: &[Fault]) -> ClusterPlan {
 /// Each fault once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_keeps_its_promises_whatever_breaks() {
-    let report = cluster::run(&plan(&Fault::ALL), |_| {}).await;
+    let report = cluster::run(&plan(&ClusterFault::ALL), |_| {}).await;
     println!("{report}");
     assert!(report.is_clean());
     // A trial in which nothing happens proves nothing.
@@ -40,7 +40,7 @@ async fn a_cluster_keeps_its_promises_whatever_breaks() {
 async fn a_term_that_is_ignored_is_noticed() {
     let bugs: Vec<Bug> = Bug::ALL.iter().copied().filter(|bug| bug.shows_in() == Trial::Cluster).collect();
     assert_eq!(bugs, [Bug::TermsIgnored], "every bug has a test");
-    let (bug, faults) = (Bug::TermsIgnored, [Fault::FreezeNode, Fault::FreezeNode]);
+    let (bug, faults) = (Bug::TermsIgnored, [ClusterFault::FreezeNode, ClusterFault::FreezeNode]);
     // Each node stands still in the middle of a claim and goes on as soon as others own what it
     // claims from: none of those can have claimed it meanwhile, being as slow.
     let plan = ClusterPlan { bug: Some(bug), drain: Duration::from_secs(6), ..plan(&faults) };

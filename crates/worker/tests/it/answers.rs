@@ -3,11 +3,11 @@
 use punctual_core::json::Json;
 use punctual_core::run_end::RunOutcome;
 use punctual_core::task::limits;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 
 use crate::support::{call, failed, failure};
 
-async fn answered(answer: Answer) -> RunOutcome {
+async fn answered(answer: SinkAnswer) -> RunOutcome {
     let sink = Sink::start();
     sink.answer("/", answer);
     let outcome = call(&sink.url("/")).await;
@@ -19,7 +19,7 @@ async fn answered(answer: Answer) -> RunOutcome {
 async fn the_status_decides_the_outcome() {
     for status in [200, 201, 202, 204, 299] {
         let wanted = RunOutcome::Completed { result: None, http_status: Some(status) };
-        assert_eq!(answered(Answer::status(status)).await, wanted);
+        assert_eq!(answered(SinkAnswer::status(status)).await, wanted);
     }
     for (status, code, retryable) in [
         (300, "redirected", true),
@@ -35,7 +35,7 @@ async fn the_status_decides_the_outcome() {
         (599, "http_599", true),
         (999, "http_999", true),
     ] {
-        assert_eq!(failure(answered(Answer::status(status)).await), (code.to_owned(), Some(status), retryable));
+        assert_eq!(failure(answered(SinkAnswer::status(status)).await), (code.to_owned(), Some(status), retryable));
     }
 }
 
@@ -52,13 +52,13 @@ async fn a_json_body_is_the_result() {
     ] {
         let result = result.map(|text| Json::parse(text).unwrap());
         let wanted = RunOutcome::Completed { result, http_status: Some(200) };
-        assert!(answered(Answer::status(200).body(body)).await == wanted, "{} bytes", body.len());
+        assert!(answered(SinkAnswer::status(200).body(body)).await == wanted, "{} bytes", body.len());
     }
 }
 
 #[tokio::test]
 async fn a_refusal_keeps_the_beginning_of_its_body() {
-    let failed = failed(answered(Answer::status(422).body("no such customer\0")).await);
+    let failed = failed(answered(SinkAnswer::status(422).body("no such customer\0")).await);
     assert_eq!(failed.error.message, "the webhook answered 422");
     assert_eq!(failed.error.details.as_deref(), Some("{\"response_body\":\"no such customer\u{fffd}\"}"));
 }
@@ -76,15 +76,15 @@ async fn retry_after_is_honoured_where_it_means_something() {
         (500, "3", None),
         (404, "3", None),
     ] {
-        let failed = failed(answered(Answer::status(status).header("Retry-After", value)).await);
+        let failed = failed(answered(SinkAnswer::status(status).header("Retry-After", value)).await);
         assert_eq!(failed.retry_after_millis, millis, "{status} {value}");
     }
 }
 
 #[tokio::test]
 async fn a_202_may_accept_for_later() {
-    let going_on = Answer::status(202).header("Punctual-Completion", "async");
+    let going_on = SinkAnswer::status(202).header("Punctual-Completion", "async");
     assert_eq!(answered(going_on).await, RunOutcome::Accepted);
-    let unknown = Answer::status(202).header("Punctual-Completion", "later");
+    let unknown = SinkAnswer::status(202).header("Punctual-Completion", "later");
     assert_eq!(answered(unknown).await, RunOutcome::Completed { result: None, http_status: Some(202) });
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use punctual_core::run_end::RunOutcome;
 use punctual_core::trail::FailedHow;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
@@ -27,7 +27,7 @@ async fn times_out_after(url: &str, time: Duration, status: Option<u16>) {
 #[tokio::test]
 async fn a_target_that_never_answers_times_out() {
     let sink = Sink::start();
-    sink.answer("/", Answer::hang());
+    sink.answer("/", SinkAnswer::hang());
     times_out(&sink.url("/")).await;
 }
 
@@ -48,7 +48,7 @@ async fn headers_a_byte_at_a_time_time_out() {
 #[tokio::test]
 async fn a_body_a_byte_at_a_time_times_out() {
     let sink = Sink::start();
-    sink.answer("/", Answer::trickle());
+    sink.answer("/", SinkAnswer::trickle());
     // Long enough for the status to arrive on a busy machine.
     times_out_after(&sink.url("/"), 10 * BRIEF, Some(200)).await;
 }
@@ -68,7 +68,7 @@ async fn a_flood_of_1xx_times_out() {
 #[tokio::test]
 async fn an_endless_body_is_cut_and_the_status_stands() {
     let sink = Sink::start();
-    sink.answer("/", Answer::endless());
+    sink.answer("/", SinkAnswer::endless());
     assert_eq!(call(&sink.url("/")).await, RunOutcome::Completed { result: None, http_status: Some(200) });
 
     let server = Raw::serve(|mut stream| async move {
@@ -100,7 +100,9 @@ async fn a_refusal_is_not_waited_for_to_its_end() {
 #[tokio::test]
 async fn a_connection_that_breaks_is_a_failure_even_after_a_200() {
     let sink = Sink::start();
-    for (answer, status) in [(Answer::cut_short(), Some(200)), (Answer::reset(), None), (Answer::close(), None)] {
+    for (answer, status) in
+        [(SinkAnswer::cut_short(), Some(200)), (SinkAnswer::reset(), None), (SinkAnswer::close(), None)]
+    {
         sink.answer("/", answer);
         assert_eq!(failure(call(&sink.url("/")).await), ("connection_failed".to_owned(), status, true));
     }
@@ -148,7 +150,7 @@ async fn a_redirect_is_not_followed() {
     let location = format!("http://{}/", elsewhere.local_addr().unwrap());
     let sink = Sink::start();
     for status in [301, 302, 303, 307, 308] {
-        sink.answer("/", Answer::status(status).header("location", &location));
+        sink.answer("/", SinkAnswer::status(status).header("location", &location));
         assert_eq!(failure(call(&sink.url("/")).await), ("redirected".to_owned(), Some(status), true));
     }
     elsewhere.into_std().unwrap().accept().expect_err("no connection came");

@@ -9,7 +9,7 @@ use punctual_core::trail::{FailedHow, RunError};
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{self, json, retry_policy};
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 
 use crate::bench::{Bench, LATE};
 use crate::support::{AMPLE, Gate};
@@ -17,7 +17,7 @@ use crate::support::{AMPLE, Gate};
 #[tokio::test]
 async fn a_task_is_called_and_completed() {
     let (bench, sink) = (Bench::open(), Sink::start());
-    sink.answer("/hook", Answer::status(201).body(r#"{"done": true}"#));
+    sink.answer("/hook", SinkAnswer::status(201).body(r#"{"done": true}"#));
     let worker = bench.start();
     let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
     let task = bench.until(ids[0], State::Completed).await;
@@ -40,11 +40,11 @@ async fn a_failure_is_retried_or_dead_lettered() {
     let (bench, sink) = (Bench::open(), Sink::start());
     let worker = bench.start();
     for (answer, state, code, wait) in [
-        (Answer::status(404), State::DeadLettered, "http_404", None),
-        (Answer::status(500), State::Pending, "http_500", Some(1_000)),
-        (Answer::status(503).header("retry-after", "7"), State::Pending, "http_503", Some(7_000)),
-        (Answer::status(307), State::Pending, "redirected", Some(1_000)),
-        (Answer::reset(), State::Pending, "connection_failed", Some(1_000)),
+        (SinkAnswer::status(404), State::DeadLettered, "http_404", None),
+        (SinkAnswer::status(500), State::Pending, "http_500", Some(1_000)),
+        (SinkAnswer::status(503).header("retry-after", "7"), State::Pending, "http_503", Some(7_000)),
+        (SinkAnswer::status(307), State::Pending, "redirected", Some(1_000)),
+        (SinkAnswer::reset(), State::Pending, "connection_failed", Some(1_000)),
     ] {
         sink.answer("/hook", answer);
         let ids = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await;
@@ -64,7 +64,7 @@ async fn a_failure_is_retried_or_dead_lettered() {
 async fn concurrent_calls_are_bounded() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     bench.config.concurrency = 8;
-    sink.answer("/hook", Answer::status(200).after(Duration::from_millis(5)));
+    sink.answer("/hook", SinkAnswer::status(200).after(Duration::from_millis(5)));
     bench.submit(fixtures::task().push(&sink.url("")).times(200)).await;
     let worker = bench.start();
     all_completed(&bench, 200).await;
@@ -78,8 +78,8 @@ async fn concurrent_calls_are_bounded() {
 async fn an_accepted_run_frees_its_slot() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
     bench.config.concurrency = 1;
-    let going_on = Answer::status(202).header("punctual-completion", "async");
-    sink.script("/hook", [going_on, Answer::status(200)]);
+    let going_on = SinkAnswer::status(202).header("punctual-completion", "async");
+    sink.script("/hook", [going_on, SinkAnswer::status(200)]);
     let worker = bench.start();
     let first = bench.submit(vec![fixtures::task().push(&sink.url("")).build()]).await[0];
     sink.wait_for("/hook", 1, AMPLE).await;
@@ -148,7 +148,7 @@ async fn a_stale_outcome_changes_nothing() {
 #[tokio::test]
 async fn a_dead_target_does_not_delay_others() {
     let (mut bench, dead, healthy) = (Bench::open(), Sink::start(), Sink::start());
-    dead.answer("/hook", Answer::hang());
+    dead.answer("/hook", SinkAnswer::hang());
     bench.config.concurrency = 100;
     bench.config.drain = Duration::ZERO;
     bench.deps.targets = std::sync::Arc::new(punctual_scheduler::targets::Targets::new(4, usize::MAX));

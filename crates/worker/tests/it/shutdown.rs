@@ -7,7 +7,7 @@ use punctual_core::run_end::RunEnd;
 use punctual_core::state::State;
 use punctual_core::trail::{Actor, Step};
 use punctual_testkit::fixtures;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use punctual_worker::Report;
 
 use crate::bench::Bench;
@@ -32,7 +32,7 @@ async fn a_call_may_end_during_the_drain() {
 #[tokio::test]
 async fn a_run_that_is_cut_off_is_given_back_uncounted() {
     let (mut bench, sink) = (Bench::open(), Sink::start());
-    sink.answer("/hook", Answer::hang());
+    sink.answer("/hook", SinkAnswer::hang());
     bench.config.concurrency = 2;
     bench.config.batch = 2;
     bench.config.drain = Duration::from_millis(50);

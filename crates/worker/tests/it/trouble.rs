@@ -7,7 +7,7 @@ use punctual_core::run_end::RunEnd;
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_testkit::fixtures;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 
 use crate::bench::Bench;
 use crate::faulty::{Fate, Faulty};
@@ -77,7 +77,7 @@ async fn a_corrupt_task_does_not_block_its_batch() {
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_hanging_store() {
     let ((mut bench, faulty), sink) = (faulty(), Sink::start());
-    sink.script("/hook", [Answer::status(200), Answer::hang()]);
+    sink.script("/hook", [SinkAnswer::status(200), SinkAnswer::hang()]);
     bench.config.drain = Duration::from_millis(50);
     bench.config.flush = Duration::from_millis(50);
     bench.submit(fixtures::task().push(&sink.url("")).times(2)).await;

@@ -142,7 +142,7 @@ fn run(run: Run<'_>) -> wire::Run {
 
 /// The steps. A completion is written without looking at the task, so it does not know its worker's
 /// name; the start of the run does.
-fn events(task: &Task) -> impl Iterator<Item = wire::Event> {
+fn events(task: &Task) -> impl Iterator<Item = wire::TaskEvent> {
     let mut from = None;
     let mut runner = Cow::Borrowed("");
     task.trail.entries().map(move |entry| {
@@ -155,7 +155,7 @@ fn events(task: &Task) -> impl Iterator<Item = wire::Event> {
     })
 }
 
-fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::Event {
+fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::TaskEvent {
     let actor = match &entry.actor {
         Actor::Client => "client".to_owned(),
         Actor::Scheduler => "scheduler".to_owned(),
@@ -165,7 +165,7 @@ fn event(entry: &Entry<'_>, from: Option<wire::Status>, runner: &str) -> wire::E
         Actor::Schedule => "schedule".to_owned(),
         Actor::Resolver => "resolver".to_owned(),
     };
-    wire::Event {
+    wire::TaskEvent {
         at: entry.at,
         from,
         to: entry.to.into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::process::Serve;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::world::{
@@ -138,7 +138,7 @@ async fn all_tasks(caller: &Caller) -> BTreeMap<String, Value> {
 async fn acknowledged_tasks_finish_after_kill_9() {
     let mut world = World::start_with(watchful).await;
     let sink = Sink::start();
-    sink.answer("/hook", Answer::json(&json!("delivered")).after(Duration::from_millis(150)));
+    sink.answer("/hook", SinkAnswer::json(&json!("delivered")).after(Duration::from_millis(150)));
     let acknowledged = Arc::new(AtomicUsize::new(0));
     let submitters: Vec<_> = (0..6)
         .map(|n| {
@@ -318,7 +318,7 @@ async fn a_lease_survives_the_server_that_granted_it() {
 async fn a_webhook_in_flight_at_the_crash_is_delivered_again() {
     let mut world = World::start_with(watchful).await;
     let sink = Sink::start();
-    sink.script("/hook", [Answer::hang(), Answer::json(&json!("again"))]);
+    sink.script("/hook", [SinkAnswer::hang(), SinkAnswer::json(&json!("again"))]);
     let task = json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 60, "retry_policy": quick(5)});
     let id = world.caller().submit_id(task).await;
     sink.wait_for("/hook", 1, SOON).await;

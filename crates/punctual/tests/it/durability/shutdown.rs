@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::world::{SOON, World, id_of, quick, worker_id};
@@ -23,7 +23,7 @@ async fn an_idle_server_ends_at_once_with_code_0() {
 async fn a_shutdown_waits_for_a_webhook_in_flight() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "15")).await;
     let sink = Sink::start();
-    sink.answer("/hook", Answer::json(&json!("in time")).after(Duration::from_secs(2)));
+    sink.answer("/hook", SinkAnswer::json(&json!("in time")).after(Duration::from_secs(2)));
     let id = world.caller().submit_id(json!({"type": "t", "callback_url": sink.url("/hook")})).await;
     sink.wait_for("/hook", 1, SOON).await;
     let asked = Instant::now();
@@ -41,7 +41,7 @@ async fn a_shutdown_waits_for_a_webhook_in_flight() {
 async fn an_unfinished_run_is_given_back_uncounted_at_the_deadline() {
     let mut world = World::start_with(|serve| serve.setting("SHUTDOWN__DRAIN_SECONDS", "1")).await;
     let sink = Sink::start();
-    sink.script("/hook", [Answer::hang(), Answer::json(&json!("second"))]);
+    sink.script("/hook", [SinkAnswer::hang(), SinkAnswer::json(&json!("second"))]);
     // No retries: if the first run counted, there would be no second.
     let task =
         json!({"type": "t", "callback_url": sink.url("/hook"), "timeout_seconds": 300, "retry_policy": quick(0)});

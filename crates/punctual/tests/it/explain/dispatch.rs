@@ -3,7 +3,7 @@
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::Postgres;
 use punctual_testkit::process::Serve;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::{codes, expect_says, explained, only};
@@ -135,7 +135,7 @@ async fn until_only(caller: &Caller, id: &str, code: &str) -> Value {
 #[tokio::test]
 async fn its_target_has_no_free_slot() {
     let sink = Sink::start();
-    sink.answer("/", Answer::hang());
+    sink.answer("/", SinkAnswer::hang());
     let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "1")).await;
     let caller = world.caller();
     let hanging = webhook(&caller, &sink).await;
@@ -151,7 +151,7 @@ async fn its_target_has_no_free_slot() {
 #[tokio::test]
 async fn its_tenant_or_its_band_has_no_free_slot() {
     let sink = Sink::start();
-    sink.answer("/", Answer::hang());
+    sink.answer("/", SinkAnswer::hang());
     let settings = |serve: Serve| {
         let serve = serve.setting("WEBHOOKS__CONCURRENCY", "8").setting("WEBHOOKS__PER_TARGET", "8");
         serve.setting("WEBHOOKS__TENANT_PERCENT", "25").setting("WEBHOOKS__BAND_PERCENT", "50")
@@ -185,7 +185,7 @@ async fn its_tenant_or_its_band_has_no_free_slot() {
 /// Any node may have opened it.
 pub async fn broken(acting: &Caller, asking: &Caller) {
     let sink = Sink::start();
-    sink.answer("/", Answer::status(500));
+    sink.answer("/", SinkAnswer::status(500));
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(50)});
     // As many failures as open a breaker with default settings.
     acting.submit_all(vec![task; 20]).await;
@@ -212,7 +212,7 @@ pub async fn broken(acting: &Caller, asking: &Caller) {
         expect_says(reason, &[&sink.url(""), "at the earliest one task under it is tried", "or another"]);
         assert_eq!(reason.get("position"), None);
     }
-    sink.answer("/", Answer::status(200));
+    sink.answer("/", SinkAnswer::status(200));
     let which = json!({"tenant": open["tenant"], "target": sink.url("")});
     let reset = asking.api.post("/v1/admin/breakers/reset", &which).await;
     assert_eq!(reset.status(), 204, "{reset}");
@@ -228,7 +228,7 @@ async fn its_breaker_is_open() {
 #[tokio::test]
 async fn another_node_dispatches_it() {
     let (cluster, sink) = (Cluster::start(2).await, Sink::start());
-    sink.answer("/", Answer::hang());
+    sink.answer("/", SinkAnswer::hang());
     let callers = [cluster.caller(0), cluster.caller(1)];
     // The node that dispatches it then keeps doing so.
     eventually("both have their share of the partitions", SOON, async || {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use crate::it::world::{
@@ -183,7 +183,7 @@ async fn tokens_only_grow_and_attempts_count_up() {
 async fn a_task_with_a_webhook_is_not_for_pull_workers() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.answer("/hook", Answer::hang());
+    sink.answer("/hook", SinkAnswer::hang());
     let id = caller.submit_id(json!({"type": "t", "queue": "q", "callback_url": sink.url("/hook")})).await;
     assert_eq!(caller.lease(wanting(&["q"], 10, 1)).await, Vec::<Value>::new());
     sink.wait_for("/hook", 1, SOON).await;

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use punctual_testkit::process::Process;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ async fn worker_process() {
     let Ok(server) = std::env::var(SERVER) else { return };
     let number = |name: &str| std::env::var(name).expect("a setting").parse::<u64>().expect("a number");
     let (seconds, most_beats) = (number(LEASE_SECONDS), number(BEATS));
-    let api = Api::new(&server);
+    let api = ApiClient::new(&server);
     let wanted = json!({"worker_id": worker_id(), "queues": ["q"], "max_tasks": 1, "wait_seconds": 30});
     let wanted = merged(wanted, json!({ "lease_seconds": seconds }));
     let lease = api.post("/v1/leases", &wanted).await.expect(200)["leases"][0].clone();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::json;
 
 use super::{expect_turns, numbers};
@@ -37,8 +37,11 @@ async fn submit(cluster: &Cluster, stuck: &[usize]) -> Vec<Key> {
     let key = |number: usize| Key { name: format!("k{number}"), sink: Sink::start(), ids: Vec::new() };
     let mut keys: Vec<Key> = (0..KEYS).map(key).collect();
     for key in &keys {
-        key.sink.answer("/", Answer::status(200).after(Duration::from_millis(20)));
-        key.sink.script("/stuck", [Answer::hang(), Answer::status(200), Answer::hang(), Answer::status(200)]);
+        key.sink.answer("/", SinkAnswer::status(200).after(Duration::from_millis(20)));
+        key.sink.script(
+            "/stuck",
+            [SinkAnswer::hang(), SinkAnswer::status(200), SinkAnswer::hang(), SinkAnswer::status(200)],
+        );
     }
     // One instant for all, so that only the order of submission decides.
     let execute_at = written(Timestamp::now());

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::postgres::execute;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::{count, get, pause, resume};
@@ -98,7 +98,7 @@ async fn a_pause_with_an_end_ends_on_time() {
 #[tokio::test]
 async fn no_node_begins_a_task_after_the_pause_is_answered() {
     let (cluster, sink) = (Cluster::start(3).await, Sink::start());
-    sink.answer("/", Answer::status(200));
+    sink.answer("/", SinkAnswer::status(200));
     let task = json!({"type": "t", "queue": "q", "callback_url": sink.url("/")});
     let pulled = json!({"type": "t", "queue": "q"});
     for round in 0..4 {

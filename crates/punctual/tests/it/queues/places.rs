@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::json;
 
 use super::{count, get, put};
@@ -55,7 +55,7 @@ async fn most_at_once(caller: &Caller, ids: &[String]) -> usize {
 #[tokio::test]
 async fn a_queue_runs_exactly_as_many_as_its_limit() {
     let (caller, sink) = (shared().await, Sink::start());
-    sink.answer("/", Answer::status(200).after(Duration::from_millis(50)));
+    sink.answer("/", SinkAnswer::status(200).after(Duration::from_millis(50)));
     put(&caller, "q", json!({"max_concurrency": 4})).await;
     let tasks = caller.submit_all(vec![json!({"type": "t", "queue": "q", "callback_url": sink.url("/")}); 40]).await;
     let ids: Vec<String> = tasks.iter().map(id_of).collect();
@@ -103,7 +103,7 @@ async fn any_node_takes_a_free_place_at_once() {
 /// Fills a limited queue with twice as many tasks: webhooks (`t`) and tasks for pull workers (`u`),
 /// whose runs all call the sink.
 async fn crowd(caller: &Caller, sink: &Sink, of_each: usize) -> Vec<String> {
-    sink.answer("/", Answer::status(200).after(LASTS));
+    sink.answer("/", SinkAnswer::status(200).after(LASTS));
     put(caller, "q", json!({"max_concurrency": MOST})).await;
     let pushed = json!({"type": "t", "queue": "q", "callback_url": sink.url("/"), "retry_policy": quick(20)});
     let pulled = json!({"type": "u", "queue": "q", "payload": {"sink": sink.url("/")}, "retry_policy": quick(20)});

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::{create, every_second, occurrences, outcomes, path, read, tasks, until_outcomes};
@@ -110,7 +110,7 @@ async fn a_paused_schedule_records_what_it_skips() {
 async fn a_failure_pauses_a_schedule_that_says_so() {
     let (world, sink) = (World::start().await, Sink::start());
     let caller = world.caller();
-    sink.answer("/", Answer::status(400));
+    sink.answer("/", SinkAnswer::status(400));
     let made = create(&caller, &pushed("s", &sink, json!({"pause_on_failure": true}))).await;
     let paused = punctual_testkit::eventually::eventually("it is paused", crate::it::world::SOON, async || {
         let now = read(&caller, &made).await;
@@ -119,7 +119,7 @@ async fn a_failure_pauses_a_schedule_that_says_so() {
     .await;
     let reason = paused["pause_reason"].as_str().unwrap_or_default();
     assert!(reason.contains("DEAD_LETTERED") && reason.contains("task_"), "{reason}");
-    sink.answer("/", Answer::status(200));
+    sink.answer("/", SinkAnswer::status(200));
     let fired = paused["run_count"].as_u64().expect("a number");
     caller.api.post(&path(&made, "/resume"), &json!({})).await.expect(200);
     until_outcomes(&caller, &made, "fired", usize::try_from(fired).expect("few") + 2).await;

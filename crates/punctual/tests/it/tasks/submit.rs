@@ -1,7 +1,7 @@
 //! `POST /v1/tasks` and `GET /v1/tasks/{id}`.
 
 use jiff::Timestamp;
-use punctual_testkit::http::Api;
+use punctual_testkit::http::ApiClient;
 use serde_json::{Value, json};
 
 use crate::it::world::{
@@ -226,7 +226,7 @@ async fn the_header_says_the_tenant_and_default_is_the_default() {
     let task = named.submit(json!({"type": "t", "delay_seconds": 600})).await;
     let tenant = task["tenant"].as_str().expect("a tenant").to_owned();
     assert!(tenant.starts_with("t-"), "{task:#}");
-    let nameless = Api::new(&format!("http://{}", caller.address()));
+    let nameless = ApiClient::new(&format!("http://{}", caller.address()));
     let task = nameless.post("/v1/tasks", &json!({"type": "t", "delay_seconds": 600})).await.expect(201);
     assert_eq!(task["tenant"], "default");
 }

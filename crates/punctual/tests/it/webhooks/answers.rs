@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::hook;
@@ -16,7 +16,7 @@ async fn every_2xx_completes() {
     let mut ids = Vec::new();
     for status in statuses {
         let path = format!("/{status}");
-        sink.answer(&path, Answer::status(status));
+        sink.answer(&path, SinkAnswer::status(status));
         ids.push((status, caller.submit_id(hook(&sink, &path, json!({}))).await));
     }
     for (status, id) in ids {
@@ -39,7 +39,7 @@ async fn other_4xx_are_dead_letters_at_once() {
     let mut ids = Vec::new();
     for status in [400, 401, 403, 404, 405, 409, 410, 413, 418, 422, 426, 451, 499] {
         let path = format!("/{status}");
-        sink.answer(&path, Answer::status(status).header("retry-after", "0").body("no"));
+        sink.answer(&path, SinkAnswer::status(status).header("retry-after", "0").body("no"));
         ids.push((status, caller.submit_id(hook(&sink, &path, json!({}))).await));
     }
     for (status, id) in ids {
@@ -60,7 +60,7 @@ async fn busy_answers_are_retried_after_what_they_ask_for() {
     let mut ids = Vec::new();
     for status in [408, 425, 429, 503] {
         let path = format!("/{status}");
-        sink.script(&path, [Answer::status(status).header("Retry-After", "2"), Answer::json(&json!(status))]);
+        sink.script(&path, [SinkAnswer::status(status).header("Retry-After", "2"), SinkAnswer::json(&json!(status))]);
         ids.push((path.clone(), status, caller.submit_id(hook(&sink, &path, json!({}))).await));
     }
     for (path, status, id) in ids {
@@ -82,7 +82,7 @@ async fn retry_after_may_be_a_date() {
     let date = jiff::Timestamp::from_second(date.as_second()).expect("an instant");
     let formatted =
         jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date).expect("a date of HTTP");
-    sink.script("/date", [Answer::status(503).header("Retry-After", &formatted), Answer::status(200)]);
+    sink.script("/date", [SinkAnswer::status(503).header("Retry-After", &formatted), SinkAnswer::status(200)]);
     let id = caller.submit_id(hook(&sink, "/date", json!({}))).await;
     caller.until(&id, "COMPLETED").await;
     let hits = sink.hits("/date");
@@ -96,7 +96,7 @@ async fn busy_answers_without_retry_after_follow_the_policy() {
     let sink = Sink::start();
     for status in [408, 425, 429, 503] {
         let path = format!("/{status}");
-        sink.script(&path, [Answer::status(status), Answer::status(status), Answer::status(200)]);
+        sink.script(&path, [SinkAnswer::status(status), SinkAnswer::status(status), SinkAnswer::status(200)]);
         let id = caller.submit_id(hook(&sink, &path, json!({}))).await;
         caller.until(&id, "COMPLETED").await;
         assert_eq!(sink.hits(&path).len(), 3, "{path}");
@@ -111,14 +111,14 @@ async fn an_absurd_retry_after_is_clamped_or_ignored() {
         ["-5", "soon", "", "1.5x", "Sun, 06 Nov 1994 08:49:37 GMT", "99999999999999999999999"].into_iter().enumerate()
     {
         let path = format!("/{n}");
-        sink.script(&path, [Answer::status(429).header("Retry-After", absurd), Answer::status(200)]);
+        sink.script(&path, [SinkAnswer::status(429).header("Retry-After", absurd), SinkAnswer::status(200)]);
         let id = caller.submit_id(hook(&sink, &path, json!({}))).await;
         sink.wait_for(&path, 1, SOON).await;
         if n < 5 {
             caller.until(&id, "COMPLETED").await;
         }
     }
-    sink.answer("/ages", Answer::status(429).header("Retry-After", "1000000000000"));
+    sink.answer("/ages", SinkAnswer::status(429).header("Retry-After", "1000000000000"));
     let id = caller.submit_id(hook(&sink, "/ages", json!({}))).await;
     sink.wait_for("/ages", 1, SOON).await;
     let task = caller.until(&id, "PENDING").await;
@@ -133,7 +133,10 @@ async fn other_5xx_are_retried() {
     let mut ids = Vec::new();
     for status in [500, 501, 502, 504, 507, 599] {
         let path = format!("/{status}");
-        sink.script(&path, [Answer::status(status), Answer::status(status), Answer::json(&json!("at last"))]);
+        sink.script(
+            &path,
+            [SinkAnswer::status(status), SinkAnswer::status(status), SinkAnswer::json(&json!("at last"))],
+        );
         ids.push((path.clone(), status, caller.submit_id(hook(&sink, &path, json!({}))).await));
     }
     for (path, status, id) in ids {
@@ -154,7 +157,7 @@ async fn redirects_are_not_followed() {
     let mut ids = Vec::new();
     for status in [301, 302, 303, 307, 308] {
         let path = format!("/{status}");
-        sink.answer(&path, Answer::status(status).header("Location", &elsewhere.url("/inside")));
+        sink.answer(&path, SinkAnswer::status(status).header("Location", &elsewhere.url("/inside")));
         ids.push((status, caller.submit_id(hook(&sink, &path, json!({"retry_policy": quick(0)}))).await));
     }
     for (status, id) in ids {
@@ -168,14 +171,14 @@ async fn redirects_are_not_followed() {
 async fn a_target_that_does_not_answer_in_time_is_retried() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.script("/slow", [Answer::hang(), Answer::status(200)]);
+    sink.script("/slow", [SinkAnswer::hang(), SinkAnswer::status(200)]);
     let id = caller.submit_id(hook(&sink, "/slow", json!({"timeout_seconds": 1}))).await;
     caller.until(&id, "COMPLETED").await;
     let hits = sink.hits("/slow");
     assert_eq!(hits.len(), 2);
     let waited = seconds_between(hits[0].at, hits[1].at);
     assert!((0.9..15.0).contains(&waited), "tried again after {waited} s");
-    sink.answer("/never", Answer::hang());
+    sink.answer("/never", SinkAnswer::hang());
     let id = caller.submit_id(hook(&sink, "/never", json!({"timeout_seconds": 1, "retry_policy": quick(1)}))).await;
     let task = caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!(task["last_error"]["code"], "timeout", "{task:#}");
@@ -187,7 +190,7 @@ async fn a_target_that_does_not_answer_in_time_is_retried() {
 async fn a_slow_target_within_its_time_completes_once() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.answer("/slow", Answer::json(&json!("slow")).after(Duration::from_secs(3)));
+    sink.answer("/slow", SinkAnswer::json(&json!("slow")).after(Duration::from_secs(3)));
     let id = caller.submit_id(hook(&sink, "/slow", json!({"timeout_seconds": 30}))).await;
     sink.wait_for("/slow", 1, SOON).await;
     let running = caller.task(&id).await;
@@ -215,12 +218,12 @@ async fn broken_connections_are_retried() {
     let sink = Sink::start();
     let mut ids = Vec::new();
     for (path, answer) in [
-        ("/close", Answer::close()),
-        ("/reset", Answer::reset()),
-        ("/cut", Answer::cut_short()),
-        ("/garbage", Answer::garbage()),
+        ("/close", SinkAnswer::close()),
+        ("/reset", SinkAnswer::reset()),
+        ("/cut", SinkAnswer::cut_short()),
+        ("/garbage", SinkAnswer::garbage()),
     ] {
-        sink.script(path, [answer, Answer::json(&json!("whole"))]);
+        sink.script(path, [answer, SinkAnswer::json(&json!("whole"))]);
         ids.push((path, caller.submit_id(hook(&sink, path, json!({}))).await));
     }
     for (path, id) in ids {
@@ -235,7 +238,7 @@ async fn an_answer_that_is_not_json_completes_all_the_same() {
     let sink = Sink::start();
     for (n, body) in ["OK", "<html></html>", "{\"cut", "\u{0}"].into_iter().enumerate() {
         let path = format!("/{n}");
-        sink.answer(&path, Answer::status(200).body(body));
+        sink.answer(&path, SinkAnswer::status(200).body(body));
         let id = caller.submit_id(hook(&sink, &path, json!({}))).await;
         caller.until(&id, "COMPLETED").await;
         assert_eq!(sink.hits(&path).len(), 1);
@@ -247,8 +250,8 @@ async fn a_result_up_to_64_kib_is_kept() {
     let caller = shared().await;
     let sink = Sink::start();
     let longest = json!("x".repeat(64 * 1024 - 2));
-    sink.answer("/fits", Answer::json(&longest));
-    sink.answer("/over", Answer::json(&json!("x".repeat(64 * 1024))));
+    sink.answer("/fits", SinkAnswer::json(&longest));
+    sink.answer("/over", SinkAnswer::json(&json!("x".repeat(64 * 1024))));
     let fits = caller.submit_id(hook(&sink, "/fits", json!({}))).await;
     let over = caller.submit_id(hook(&sink, "/over", json!({}))).await;
     assert!(caller.until(&fits, "COMPLETED").await["result"] == longest, "the result was not kept");

@@ -1,14 +1,14 @@
 //! 202 with `Punctual-Completion: async`: the target reports the outcome later.
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Hit, Sink};
+use punctual_testkit::sink::{Hit, Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::hook;
 use crate::it::world::{Caller, SOON, boom, quick, shared};
 
-fn later() -> Answer {
-    Answer::status(202).header("Punctual-Completion", "async")
+fn later() -> SinkAnswer {
+    SinkAnswer::status(202).header("Punctual-Completion", "async")
 }
 
 /// A hit as a lease: its task and its token.
@@ -52,7 +52,7 @@ async fn it_runs_until_it_is_completed_with_the_token() {
 async fn a_failure_reported_later_is_retried() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.script("/later", [later(), Answer::json(&json!("at once"))]);
+    sink.script("/later", [later(), SinkAnswer::json(&json!("at once"))]);
     let (id, lease) = accepted(&caller, &sink, "/later", json!({})).await;
     caller.report("fail", &lease, boom()).await.expect(200);
     assert_eq!(caller.until(&id, "COMPLETED").await["result"], "at once");
@@ -64,7 +64,7 @@ async fn a_failure_reported_later_is_retried() {
 async fn a_completion_that_never_comes_is_a_timeout() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.script("/later", [later(), Answer::status(200)]);
+    sink.script("/later", [later(), SinkAnswer::status(200)]);
     let (id, lease) = accepted(&caller, &sink, "/later", json!({"timeout_seconds": 2})).await;
     caller.until(&id, "COMPLETED").await;
     assert_eq!(sink.hits("/later").len(), 2);
@@ -80,7 +80,7 @@ async fn a_completion_that_never_comes_is_a_timeout() {
 async fn a_plain_202_completes() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.answer("/plain", Answer::status(202));
+    sink.answer("/plain", SinkAnswer::status(202));
     let id = caller.submit_id(hook(&sink, "/plain", json!({}))).await;
     caller.until(&id, "COMPLETED").await;
 }

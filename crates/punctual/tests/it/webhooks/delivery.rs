@@ -1,6 +1,6 @@
 //! What a delivery looks like and when it comes.
 
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::hook;
@@ -139,7 +139,7 @@ async fn the_answer_is_the_result() {
     let results =
         [json!({"sum": 42, "list": [1, null]}), json!("text"), json!(7.5), json!([]), json!(null), json!(true)];
     for (n, result) in results.iter().enumerate() {
-        sink.answer(&format!("/{n}"), Answer::json(result));
+        sink.answer(&format!("/{n}"), SinkAnswer::json(result));
     }
     let mut ids = Vec::new();
     for n in 0..results.len() {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::json;
 
 use super::hook;
@@ -14,7 +14,7 @@ async fn a_dead_target_does_not_hold_up_the_others() {
     let world = World::start().await;
     let caller = world.caller();
     let (dead, alive) = (Sink::start(), Sink::start());
-    dead.answer("/hook", Answer::hang());
+    dead.answer("/hook", SinkAnswer::hang());
     let tasks = (0..600).map(|_| hook(&dead, "/hook", json!({"timeout_seconds": 60, "priority": 9}))).collect();
     caller.submit_all(tasks).await;
     dead.wait_for("/hook", 1, SOON).await;
@@ -35,7 +35,7 @@ async fn a_slot_that_hung_is_free_after_the_timeout() {
     let world = World::start_with(|serve| serve.setting("WEBHOOKS__PER_TARGET", "2")).await;
     let caller = world.caller();
     let sink = Sink::start();
-    sink.script("/hook", [Answer::hang(), Answer::hang(), Answer::status(200)]);
+    sink.script("/hook", [SinkAnswer::hang(), SinkAnswer::hang(), SinkAnswer::status(200)]);
     let tasks = (0..6).map(|_| hook(&sink, "/hook", json!({"timeout_seconds": 1}))).collect();
     for task in caller.submit_all(tasks).await {
         caller.until(&id_of(&task), "COMPLETED").await;
@@ -52,13 +52,13 @@ async fn a_slot_that_hung_is_free_after_the_timeout() {
 async fn endless_answers_are_cut_off() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.answer("/endless", Answer::endless());
+    sink.answer("/endless", SinkAnswer::endless());
     let endless =
         caller.submit_id(hook(&sink, "/endless", json!({"timeout_seconds": 10, "retry_policy": quick(0)}))).await;
     // 2xx completes; no more of the body is read than a result may be long.
     let task = caller.until(&endless, "COMPLETED").await;
     assert!(task["result"].is_null());
-    sink.script("/drip", [Answer::trickle(), Answer::json(&json!("whole"))]);
+    sink.script("/drip", [SinkAnswer::trickle(), SinkAnswer::json(&json!("whole"))]);
     let drip = caller.submit_id(hook(&sink, "/drip", json!({"timeout_seconds": 1}))).await;
     caller.until(&drip, "COMPLETED").await;
     eventually("no connection is left hanging", SOON, async || match sink.waiting() {
@@ -73,7 +73,7 @@ async fn an_idle_connection_that_closed_costs_no_attempt() {
     let caller = shared().await;
     let sink = Sink::start();
     // The target closes after every answer, as if its idle timeout had passed.
-    sink.answer("/hook", Answer::status(200).header("connection", "close"));
+    sink.answer("/hook", SinkAnswer::status(200).header("connection", "close"));
     for _ in 0..10 {
         let id = caller.submit_id(hook(&sink, "/hook", json!({"retry_policy": quick(3)}))).await;
         caller.until(&id, "COMPLETED").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use punctual_testkit::eventually::eventually;
-use punctual_testkit::sink::{Answer, Sink};
+use punctual_testkit::sink::{Sink, SinkAnswer};
 use serde_json::{Value, json};
 
 use super::hook;
@@ -13,7 +13,7 @@ use crate::it::world::{SOON, World, in_seconds, quick, seconds_between, shared, 
 async fn attempts_count_up_tokens_grow_and_the_id_stays() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.script("/thrice", [Answer::status(500), Answer::status(500), Answer::status(200)]);
+    sink.script("/thrice", [SinkAnswer::status(500), SinkAnswer::status(500), SinkAnswer::status(200)]);
     let id = caller.submit_id(hook(&sink, "/thrice", json!({"payload": {"n": 1}}))).await;
     let done = caller.until(&id, "COMPLETED").await;
     assert_eq!(done["retry_count"], 2);
@@ -38,7 +38,7 @@ async fn attempts_count_up_tokens_grow_and_the_id_stays() {
 async fn a_dead_letter_keeps_its_history_and_can_be_redriven() {
     let caller = shared().await;
     let sink = Sink::start();
-    sink.answer("/broken", Answer::status(500).body("broken"));
+    sink.answer("/broken", SinkAnswer::status(500).body("broken"));
     let id =
         caller.submit_id(hook(&sink, "/broken", json!({"payload": {"version": 1}, "retry_policy": quick(2)}))).await;
     let dead = caller.until(&id, "DEAD_LETTERED").await;
@@ -59,7 +59,7 @@ async fn a_dead_letter_keeps_its_history_and_can_be_redriven() {
     caller.until(&id, "DEAD_LETTERED").await;
     assert_eq!(sink.hits("/broken").len(), 6);
 
-    sink.answer("/broken", Answer::json(&json!("repaired")));
+    sink.answer("/broken", SinkAnswer::json(&json!("repaired")));
     let answer = caller.api.post(&format!("/v1/tasks/{id}/redrive"), &json!({"payload": {"version": 2}})).await;
     assert!(answer.status() < 300, "{answer}");
     let done = caller.until(&id, "COMPLETED").await;
@@ -73,7 +73,8 @@ async fn a_dead_letter_keeps_its_history_and_can_be_redriven() {
 async fn an_answer_to_a_cancelled_run_is_discarded() {
     let caller = shared().await;
     let sink = Sink::start();
-    for (n, answer) in [Answer::json(&json!("late")), Answer::status(500), Answer::status(404)].into_iter().enumerate()
+    for (n, answer) in
+        [SinkAnswer::json(&json!("late")), SinkAnswer::status(500), SinkAnswer::status(404)].into_iter().enumerate()
     {
         let path = format!("/{n}");
         sink.answer(&path, answer.after(Duration::from_secs(2)));
@@ -101,7 +102,7 @@ async fn a_webhook_that_has_expired_is_not_sent() {
     let caller = world.caller();
     let sink = Sink::start();
     // The first task takes the target's only slot for longer than the second may wait.
-    sink.answer("/first", Answer::status(200).after(Duration::from_secs(4)));
+    sink.answer("/first", SinkAnswer::status(200).after(Duration::from_secs(4)));
     let first = caller.submit_id(hook(&sink, "/first", json!({}))).await;
     sink.wait_for("/first", 1, SOON).await;
     let second = caller.submit_id(hook(&sink, "/second", json!({"expires_at": written(in_seconds(1.0))}))).await;

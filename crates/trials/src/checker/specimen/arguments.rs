@@ -3,7 +3,7 @@
 use punctual_core::ids::TaskId;
 use punctual_core::state::State;
 
-use crate::history::{Answer, Op, Shown, WorkerReport};
+use crate::history::{CallAnswer, Op, Shown, WorkerReport};
 
 /// A fencing token.
 #[derive(Clone, Copy)]
@@ -55,11 +55,11 @@ pub fn settle(task: TaskId, token: Token, said: WorkerReport) -> Op {
 }
 
 /// A 4xx.
-pub fn refused(status: u16) -> Answer {
-    Answer::Refused { status, code: String::new() }
+pub fn refused(status: u16) -> CallAnswer {
+    CallAnswer::Refused { status, code: String::new() }
 }
 
 /// A 2xx.
-pub fn ok(status: u16, task: TaskId) -> Answer {
-    Answer::Ok(Shown { status, task: Some(task), ..Shown::default() })
+pub fn ok(status: u16, task: TaskId) -> CallAnswer {
+    CallAnswer::Ok(Shown { status, task: Some(task), ..Shown::default() })
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::arguments::{LeaseAt, Life, RunAt, StepAt, Token, ok, refused, settle};
 use super::{Specimen, at, stamp};
-use crate::history::{Arrival, Event, Occurred, Op, Scheduled, WorkerReport};
+use crate::history::{Arrival, HistoryEvent, Occurred, Op, Scheduled, WorkerReport};
 
 impl Specimen {
     /// The first worker is late, and the reaper takes the task back; the second completes it.
@@ -53,7 +53,7 @@ impl Specimen {
         let edit = Op::Edit { task, due_at: Some(at(900)), payload: Some(json!("new")), if_match: Some(1) };
         self.call_at(100, edit, ok(200, task));
         let arrival = Arrival { task, attempt: 1, token: 4, payload: json!("new"), at: stamp(903) };
-        self.history.events.push(Event::Arrival(arrival));
+        self.history.events.push(HistoryEvent::Arrival(arrival));
         let trail = [
             StepAt(10, Pending, "client", "submitted"),
             StepAt(100, Pending, "client", "edited"),

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Round;
 use crate::caller::{Caller, HeldLease, Wish, WorkerPoll};
-use crate::history::{Answer, WorkerReport};
+use crate::history::{CallAnswer, WorkerReport};
 
 /// How long a worker waits for a task that must come.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -54,7 +54,7 @@ impl Round {
         seat: usize,
         held: &HeldLease,
         said: WorkerReport,
-    ) -> Pin<Box<dyn Future<Output = Answer> + Send>> {
+    ) -> Pin<Box<dyn Future<Output = CallAnswer> + Send>> {
         let (way, caller, held) = (self.way(), self.seat(seat), held.clone());
         Box::pin(async move { way.settle(&caller, &held, said).await })
     }
@@ -179,7 +179,7 @@ enum SettleRoute {
 
 impl SettleRoute {
     /// Settles in this way.
-    async fn settle(self, caller: &Caller, held: &HeldLease, said: WorkerReport) -> Answer {
+    async fn settle(self, caller: &Caller, held: &HeldLease, said: WorkerReport) -> CallAnswer {
         match self {
             SettleRoute::Batch => caller.settle(held, said).await,
             SettleRoute::Alone => caller.settle_alone(held, said).await,
