@@ -7,7 +7,7 @@
 use punctual_core::state::State;
 
 use crate::bounds::ModelBounds;
-use crate::row::{Cause, Deed, Mark, Row, Said, Version};
+use crate::row::{Cause, Deed, Mark, ModelRow, Said, Version};
 
 /// A sentence that is true in every reachable world: [`Law::sentence`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -131,7 +131,7 @@ pub(crate) enum Author {
 }
 
 /// The laws that the write from `before` to `after` breaks.
-pub(crate) fn broken_by(bounds: &ModelBounds, before: &Row, after: &Row, author: Author) -> Laws {
+pub(crate) fn broken_by(bounds: &ModelBounds, before: &ModelRow, after: &ModelRow, author: Author) -> Laws {
     let mut broken = Laws::default();
     let newest = before.newest_token();
     if let Author::Holder(token) = author {
@@ -157,7 +157,7 @@ pub(crate) fn broken_by(bounds: &ModelBounds, before: &Row, after: &Row, author:
 }
 
 /// The laws that one more step breaks.
-fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &Row, author: Author) {
+fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &ModelRow, author: Author) {
     broken.add_unless(mark.version == last.version + 1, Law::TrailGapless);
     broken.add_unless(legal(last, mark), Law::StepsLegal);
     let redriven = last.to == State::DeadLettered && mark.deed == Deed::Redriven;
@@ -175,7 +175,7 @@ fn step(broken: &mut Laws, last: Mark, mark: Mark, before: &Row, author: Author)
 }
 
 /// The laws about how often something was done since the task was submitted or re-driven.
-fn counts(broken: &mut Laws, bounds: &ModelBounds, after: &Row) {
+fn counts(broken: &mut Laws, bounds: &ModelBounds, after: &ModelRow) {
     let generation = after.generation();
     let times = |deed: Deed| generation.iter().filter(|mark| mark.deed == deed).count();
     let spared = generation.iter().filter(|mark| matches!(mark.deed, Deed::Spared(_))).count();
@@ -211,7 +211,7 @@ fn legal(last: Mark, mark: Mark) -> bool {
 }
 
 /// Whether the trail tells of what a holder said, as it must if that was accepted.
-pub(crate) fn is_told(row: &Row, token: Version, said: Said) -> bool {
+pub(crate) fn is_told(row: &ModelRow, token: Version, said: Said) -> bool {
     let next = row.mark_at(token + 1).map(|mark| mark.deed);
     match said {
         Said::Completed(letter) => next == Some(Deed::Completed) && row.result == Some(letter),

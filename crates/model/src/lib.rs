@@ -85,5 +85,5 @@ pub use law::{Law, Laws};
 pub use liveness::{Liveness, walk};
 pub use operation::{Operation, Reaped, What};
 pub use protocol::Protocol;
-pub use row::{Cause, Deed, HoldLeft, Letter, Mark, Row, Said, Stand, Version};
+pub use row::{Cause, Deed, HoldLeft, Letter, Mark, ModelRow, Said, Stand, Version};
 pub use world::{Action, World};

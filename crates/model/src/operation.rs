@@ -9,7 +9,7 @@ use crate::bug::Bug;
 use crate::law::Author;
 use crate::machine::Happening;
 use crate::protocol::Protocol;
-use crate::row::{Cause, HoldLeft, Row, Said, Stand, Version};
+use crate::row::{Cause, HoldLeft, ModelRow, Said, Stand, Version};
 use crate::store::WriteCondition;
 
 /// What an operation is about to write.
@@ -87,7 +87,7 @@ impl Operation {
 
 impl Protocol {
     /// What an operation on a task tells the state machine.
-    pub(crate) fn happening(&self, operation: &Operation, row: &Row) -> Happening {
+    pub(crate) fn happening(&self, operation: &Operation, row: &ModelRow) -> Happening {
         match operation.what {
             What::Settle { said: Said::Completed(letter), .. } => Happening::Complete(letter),
             What::Settle { said: Said::Failed { retryable }, .. } => self.failure(row, Cause::Told { retryable }, 0),
@@ -118,7 +118,7 @@ impl Protocol {
 
     /// A breaker is open over the task until so many failures were spared. (Who has read another
     /// row than this one loses, whatever it makes of that.)
-    fn failure(&self, row: &Row, cause: Cause, poison_after: u8) -> Happening {
+    fn failure(&self, row: &ModelRow, cause: Cause, poison_after: u8) -> Happening {
         let max_retries = self.bounds.max_retries + u8::from(self.has(Bug::OneRetryTooMany));
         let is_under_breaker = row.times_spared() < self.bounds.spared;
         Happening::Fail { cause, max_retries, poison_after, is_under_breaker }
@@ -126,7 +126,7 @@ impl Protocol {
 }
 
 /// What the reaper decides about a task that it was told of, as `punctual_leader::reaper` does.
-pub(crate) fn reaped(row: &Row) -> Option<Reaped> {
+pub(crate) fn reaped(row: &ModelRow) -> Option<Reaped> {
     match (row.stand.state, row.hold) {
         (State::Pending | State::Queued, _) if row.expires_in == Some(0) => Some(Reaped::Expired),
         (State::Queued, _) => Some(Reaped::Unstarted),

@@ -7,7 +7,7 @@ use stateright::Property;
 use crate::bounds::{ModelBounds, Route};
 use crate::law::Law;
 use crate::protocol::Protocol;
-use crate::row::{Deed, Row};
+use crate::row::{Deed, ModelRow};
 use crate::world::World;
 
 /// The properties of a world of this size.
@@ -102,6 +102,6 @@ fn sights(bounds: &ModelBounds) -> Vec<Property<Protocol>> {
     sights
 }
 
-fn any(world: &World, condition: impl Fn(&Row) -> bool) -> bool {
+fn any(world: &World, condition: impl Fn(&ModelRow) -> bool) -> bool {
     world.rows.iter().any(condition)
 }

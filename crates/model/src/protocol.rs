@@ -8,7 +8,7 @@ use crate::bug::{Bug, Finding};
 use crate::law::{Author, Law, Laws, broken_by, is_told};
 use crate::machine::decide;
 use crate::operation::{Operation, What, reaped};
-use crate::row::{Deed, HoldLeft, Letter, Row, Said, Version};
+use crate::row::{Deed, HoldLeft, Letter, ModelRow, Said, Version};
 use crate::settle::{ModelDecision, WorkerAnswer};
 use crate::world::{Action, World};
 
@@ -53,7 +53,7 @@ impl Protocol {
     }
 
     /// Whether the bounds let the task go back uncounted once more.
-    fn may_go_back(&self, row: &Row) -> bool {
+    fn may_go_back(&self, row: &ModelRow) -> bool {
         row.times(Deed::GivenBack) < self.bounds.give_backs
     }
 
@@ -100,7 +100,7 @@ impl Protocol {
     }
 
     /// Whether the node that holds the task may be taken for dead, rightly or not.
-    fn may_seem_dead(&self, row: &Row) -> bool {
+    fn may_seem_dead(&self, row: &ModelRow) -> bool {
         row.hold.is_some_and(|hold| hold.of_node) && (row.stand.state == State::Running || self.may_go_back(row))
     }
 
@@ -112,7 +112,7 @@ impl Protocol {
             runs_out && !self.may_go_back(row)
         });
         let mut after = world.clone();
-        after.rows.iter_mut().for_each(Row::tick);
+        after.rows.iter_mut().for_each(ModelRow::tick);
         after.reaper.iter_mut().filter_map(|operation| operation.judged.as_mut()).for_each(HoldLeft::tick);
         (!stands_still && after != *world).then_some(after)
     }
@@ -137,7 +137,7 @@ impl Protocol {
     }
 
     /// The world after a row was written, with what that breaks; none if it is as before.
-    fn written(&self, world: &World, task: usize, row: Row, author: Author) -> Option<World> {
+    fn written(&self, world: &World, task: usize, row: ModelRow, author: Author) -> Option<World> {
         let before = &world.rows[task];
         if *before == row {
             return None;
@@ -220,7 +220,7 @@ impl Protocol {
 
 /// Whether a run's hold could be another by the time that the reaper judges it: one that a store
 /// shows late.
-fn may_be_extended(row: &Row) -> bool {
+fn may_be_extended(row: &ModelRow) -> bool {
     let runs = row.stand.state == State::Running && !row.stand.cancel_requested;
     runs && row.hold.is_some_and(|hold| hold.ticks > 0 && hold.ticks < hold.deadline)
 }
@@ -230,7 +230,7 @@ impl Model for Protocol {
     type Action = Action;
 
     fn init_states(&self) -> Vec<World> {
-        let rows = self.bounds.tasks.iter().map(|_| Row::submitted(self.bounds.expires_in)).collect();
+        let rows = self.bounds.tasks.iter().map(|_| ModelRow::submitted(self.bounds.expires_in)).collect();
         let crashes = self.bounds.crashes;
         vec![World { rows, clients: Vec::new(), reaper: None, crashes, broken: Laws::default() }]
     }

@@ -209,7 +209,7 @@ impl Said {
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Row {
+pub struct ModelRow {
     /// Where the task stands.
     pub stand: Stand,
     /// Ticks until it is due.
@@ -230,7 +230,7 @@ pub struct Row {
     pub accepted: Vec<(Version, Said)>,
 }
 
-impl Row {
+impl ModelRow {
     /// A task that was just submitted, due now.
     pub fn submitted(expires_in: Option<u8>) -> Self {
         Self {
@@ -293,7 +293,7 @@ impl Row {
     }
 }
 
-impl fmt::Display for Row {
+impl fmt::Display for ModelRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Stand { state, version, attempts, cancel_requested, .. } = self.stand;
         write!(f, "{} v{version}, {attempts} attempts", state.as_str())?;

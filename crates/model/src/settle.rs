@@ -11,7 +11,7 @@ use crate::law::is_told;
 use crate::machine::complete_held;
 use crate::operation::What;
 use crate::protocol::Protocol;
-use crate::row::{Cause, Deed, Letter, Row, Said, Version};
+use crate::row::{Cause, Deed, Letter, ModelRow, Said, Version};
 use crate::store::WriteCondition;
 
 /// What a worker is answered.
@@ -36,7 +36,7 @@ pub(crate) enum ModelDecision {
 
 impl Protocol {
     /// A completion, written without reading the task first.
-    pub(crate) fn complete(&self, row: &Row, token: Version, letter: Letter) -> Option<Row> {
+    pub(crate) fn complete(&self, row: &ModelRow, token: Version, letter: Letter) -> Option<ModelRow> {
         let condition = self.completion_condition(row, token);
         if condition == WriteCondition::Full && row.stand.version != token {
             return None; // What `apply` would find; most of what is said is stale, and asking for it takes time.
@@ -44,7 +44,7 @@ impl Protocol {
         self.apply(row, &complete_held(token, letter), condition)
     }
 
-    fn completion_condition(&self, row: &Row, token: Version) -> WriteCondition {
+    fn completion_condition(&self, row: &ModelRow, token: Version) -> WriteCondition {
         let newest = row.newest_token() == token;
         let waived = newest
             && match row.stand.state {
@@ -62,7 +62,7 @@ impl Protocol {
     }
 
     /// What to do about one item, given its task as it was read.
-    pub(crate) fn judge(&self, row: &Row, token: Version, said: Said) -> ModelDecision {
+    pub(crate) fn judge(&self, row: &ModelRow, token: Version, said: Said) -> ModelDecision {
         let position = Position::from(row.stand);
         if position.is_asked_to_stop(u64::from(token)) {
             return ModelDecision::Write(What::Stop { token });
@@ -77,7 +77,7 @@ impl Protocol {
     }
 
     /// The token does not hold the task any more: was this very settlement accepted before?
-    fn answer_from_history(&self, row: &Row, token: Version, said: Said) -> WorkerAnswer {
+    fn answer_from_history(&self, row: &ModelRow, token: Version, said: Said) -> WorkerAnswer {
         let held = row.mark_at(token).is_some_and(|mark| matches!(mark.deed, Deed::Started(_)));
         let Some(next) = row.mark_at(token + 1).filter(|_| held) else { return WorkerAnswer::Stale };
         match (next.deed, said) {
@@ -99,7 +99,7 @@ impl Protocol {
     }
 
     /// Whether everything that was accepted would be accepted again now, and change nothing.
-    pub(crate) fn repeats_are_accepted(&self, row: &Row) -> bool {
+    pub(crate) fn repeats_are_accepted(&self, row: &ModelRow) -> bool {
         row.accepted.iter().all(|&(token, said)| {
             let writes = matches!(said, Said::Completed(letter) if self.complete(row, token, letter).is_some());
             !writes

@@ -9,7 +9,7 @@ use crate::bounds::{ModelBounds, Route};
 use crate::bug::Bug;
 use crate::machine::{Happening, Write, decide};
 use crate::protocol::Protocol;
-use crate::row::{Deed, HoldLeft, Mark, Row, Stand, Version};
+use crate::row::{Deed, HoldLeft, Mark, ModelRow, Stand, Version};
 
 /// What a write compares; only bugs compare less than all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum WriteCondition {
 
 impl Protocol {
     /// `claim`: a due task is given to the taker; one that has expired fails instead.
-    pub(crate) fn claim(&self, row: &Row, route: Route) -> Option<Row> {
+    pub(crate) fn claim(&self, row: &ModelRow, route: Route) -> Option<ModelRow> {
         let spoilt = self.has(Bug::CancelledIsClaimed) && row.stand.state == State::Cancelled;
         let stand = if spoilt { Stand { state: State::Pending, ..row.stand } } else { row.stand };
         if stand.state != State::Pending || row.due_in > 0 {
@@ -43,7 +43,7 @@ impl Protocol {
     }
 
     /// `start`: what is queued at that version begins.
-    pub(crate) fn start(&self, row: &Row, version: Version) -> Option<Row> {
+    pub(crate) fn start(&self, row: &ModelRow, version: Version) -> Option<ModelRow> {
         let spoilt =
             self.has(Bug::StartsTwice) && row.stand.state == State::Running && row.stand.version == version + 1;
         let fits = row.stand.state == State::Queued && row.stand.version == version;
@@ -58,7 +58,7 @@ impl Protocol {
 
     /// `extend`: a sign of life of the holder, which may detach the run from its node. The answer
     /// tells it the new end of its lease. A hold that has run out stays so.
-    pub(crate) fn extend(&self, row: &Row, token: Version, detach: bool) -> Option<Row> {
+    pub(crate) fn extend(&self, row: &ModelRow, token: Version, detach: bool) -> Option<ModelRow> {
         let Stand { state, version, cancel_requested, .. } = row.stand;
         let fits = version == token || self.has(Bug::HeartbeatIgnoresToken);
         if state != State::Running || cancel_requested || !fits {
@@ -80,7 +80,7 @@ impl Protocol {
     }
 
     /// `apply`: one conditional write; none if it was lost.
-    pub(crate) fn apply(&self, row: &Row, write: &Write, condition: WriteCondition) -> Option<Row> {
+    pub(crate) fn apply(&self, row: &ModelRow, write: &Write, condition: WriteCondition) -> Option<ModelRow> {
         let fits = match condition {
             WriteCondition::Full => row.stand.state == write.from && row.stand.version == write.expected_version,
             WriteCondition::StateOnly => row.stand.state == write.from,
@@ -112,7 +112,7 @@ impl Protocol {
     }
 
     /// Whether `overdue` tells this row: its hold has run out, or it has expired waiting.
-    pub(crate) fn is_overdue(&self, row: &Row) -> bool {
+    pub(crate) fn is_overdue(&self, row: &ModelRow) -> bool {
         match row.stand.state {
             _ if self.has(Bug::ReaperOff) => false,
             State::Pending => row.expires_in == Some(0),
@@ -128,7 +128,7 @@ impl Protocol {
     }
 
     /// Whether the hold is still the one that was judged, where one was.
-    pub(crate) fn is_still_held(&self, row: &Row, judged: Option<HoldLeft>) -> bool {
+    pub(crate) fn is_still_held(&self, row: &ModelRow, judged: Option<HoldLeft>) -> bool {
         let same = judged.is_none_or(|judged| row.hold.is_some_and(|hold| hold.is_as(judged)));
         same || self.has(Bug::ReaperJudgesStaleHold)
     }
@@ -145,13 +145,13 @@ impl Protocol {
 
     /// Remembers the token that a run was given, and what its worker was promised: a hold of one of
     /// our own nodes is good only while the others take that node for alive, which is no promise.
-    fn hand_out(&self, row: &mut Row) {
+    fn hand_out(&self, row: &mut ModelRow) {
         row.handed = if self.has(Bug::TokenIsAttempt) { row.stand.attempts } else { row.stand.version };
         row.promised = row.hold.filter(|hold| !hold.of_node).map_or(0, |hold| hold.ticks);
     }
 
     /// The write as a planted bug makes it.
-    fn spoilt(&self, row: &Row, write: &Write) -> Write {
+    fn spoilt(&self, row: &ModelRow, write: &Write) -> Write {
         let mut write = write.clone();
         // Where the version was not compared the row counts on from its own.
         let base = row.stand.version;

@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::law::Laws;
 use crate::operation::Operation;
-use crate::row::{Letter, Row, Said, Version};
+use crate::row::{Letter, ModelRow, Said, Version};
 
 /// Everything at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct World {
     /// The tasks, as they are stored.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ModelRow>,
     /// What workers, clients and the dispatcher have read and not yet written, in order.
     pub clients: Vec<Operation>,
     /// What the reaper has read and not yet written.
