@@ -46,7 +46,7 @@ pub struct Config {
 }
 
 /// Who is told what became of how many instants.
-pub type Counted = Arc<dyn Fn(OccurrenceOutcome, u64) + Send + Sync>;
+pub type OccurrenceCounter = Arc<dyn Fn(OccurrenceOutcome, u64) + Send + Sync>;
 
 /// What the cron loop works with.
 pub struct Deps {
@@ -62,11 +62,11 @@ pub struct Deps {
     /// wait for.
     pub call: Arc<CronCall>,
     /// Who counts.
-    pub counted: Counted,
+    pub count_occurrences: OccurrenceCounter,
 }
 
 /// See the module.
-pub struct Cron {
+pub struct CronLoop {
     deps: Deps,
     config: Config,
 }
@@ -90,7 +90,7 @@ pub struct Report {
     pub next_at: Option<Timestamp>,
 }
 
-impl Cron {
+impl CronLoop {
     /// A cron loop over these.
     pub fn new(deps: Deps, config: Config) -> Self {
         Self { deps, config }
@@ -213,7 +213,7 @@ impl Cron {
             for record in advance.records.iter().filter(|record| recorded.contains(&record.instant)) {
                 let outcome = record.outcome;
                 report.fired += usize::from(outcome == OccurrenceOutcome::Fired);
-                (self.deps.counted)(outcome, record.covers.map_or(1, |covers| covers.at_least));
+                (self.deps.count_occurrences)(outcome, record.covers.map_or(1, |covers| covers.at_least));
             }
         }
     }

@@ -20,7 +20,7 @@ mod owner;
 #[cfg(test)]
 mod tests;
 
-pub use owner::{Config, PartitionOwner, another_count};
+pub use owner::{Config, OwnershipLoop, another_count};
 
 /// The partitions of this node.
 #[derive(Debug)]

@@ -49,14 +49,14 @@ pub enum RunReport {
 
 /// An accepted report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct SettleEffect {
     /// How the run ended. None if it goes on, or if this very outcome was recorded before.
     pub end: Option<RunEnd>,
     /// The new end of the lease, after a heartbeat.
     pub lease_expires_at: Option<Timestamp>,
 }
 
-impl Settled {
+impl SettleEffect {
     /// The outcome was recorded before; nothing has changed.
     pub const REPEATED: Self = Self { end: None, lease_expires_at: None };
 
@@ -86,7 +86,7 @@ pub enum SettleRefusal {
 }
 
 /// The answer to one settlement.
-pub type SettleResult = Result<Settled, SettleRefusal>;
+pub type SettleResult = Result<SettleEffect, SettleRefusal>;
 
 /// Settles the runs of pull workers (see the module).
 #[derive(Clone)]
@@ -175,7 +175,7 @@ impl LeaseSettler {
         let now = self.clock.now();
         for (at, task) in flood.into_iter().zip(tasks) {
             let lease_end = task.and_then(|task| lease_end(&task, items[at].token, now));
-            answers[at] = lease_end.map(|lease_end| Ok(Settled::extended(lease_end)));
+            answers[at] = lease_end.map(|lease_end| Ok(SettleEffect::extended(lease_end)));
         }
         Ok(())
     }
@@ -197,7 +197,7 @@ impl LeaseSettler {
         for (at, hold) in indexes.into_iter().zip(holds) {
             if let Some(hold) = hold {
                 self.heartbeats.written(items[at].id, items[at].token);
-                answers[at] = Some(Ok(Settled::extended(hold.expires_at)));
+                answers[at] = Some(Ok(SettleEffect::extended(hold.expires_at)));
             }
         }
         Ok(())
@@ -259,7 +259,7 @@ impl LeaseSettler {
         let applied = self.store.apply(changes).await?;
         for ((at, end), applied) in ends.into_iter().zip(applied) {
             if let Applied::Done(_) = applied {
-                answers[at] = Some(Ok(Settled::ended(end)));
+                answers[at] = Some(Ok(SettleEffect::ended(end)));
             }
         }
         Ok(())
@@ -367,15 +367,17 @@ fn answer_from_trail(item: &Settlement, task: &Task) -> SettleResult {
     };
     match (&next.step, outcome) {
         (Step::Completed { .. }, RunOutcome::Completed { result, .. }) if task.result == *result => {
-            Ok(Settled::REPEATED)
+            Ok(SettleEffect::REPEATED)
         }
         // A failure for good does not repeat one after which the task was retried.
         (
             Step::Failed { outcome: FailedHow::Failed, error, .. }
             | Step::FailedUncounted { outcome: FailedHow::Failed, error, .. },
             RunOutcome::Failed(failure),
-        ) if *error == failure.error && (failure.retryable || next.to == State::DeadLettered) => Ok(Settled::REPEATED),
-        (Step::GivenBack, RunOutcome::Released) => Ok(Settled::REPEATED),
+        ) if *error == failure.error && (failure.retryable || next.to == State::DeadLettered) => {
+            Ok(SettleEffect::REPEATED)
+        }
+        (Step::GivenBack, RunOutcome::Released) => Ok(SettleEffect::REPEATED),
         (Step::CancelRequested, _) => Err(SettleRefusal::Cancelled),
         _ => stale,
     }

@@ -19,7 +19,7 @@ const ADDRESSES_MAX: usize = 16;
 
 /// Checks targets (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Guard {
+pub struct NetworkGuard {
     allowed: Arc<AllowedNetworks>,
 }
 
@@ -34,7 +34,7 @@ pub enum ResolveError {
     Unresolved(io::Error),
 }
 
-impl Guard {
+impl NetworkGuard {
     /// Allows the public internet and these networks.
     pub fn new(allowed: AllowedNetworks) -> Self {
         Self { allowed: Arc::new(allowed) }
@@ -57,7 +57,7 @@ impl Guard {
     }
 }
 
-impl Resolve for Guard {
+impl Resolve for NetworkGuard {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.clone();
         Box::pin(async move {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_literal_address_is_checked_however_it_is_written() {
-        let guard = Guard::new(AllowedNetworks::none());
+        let guard = NetworkGuard::new(AllowedNetworks::none());
         for text in [
             "http://127.0.0.1/",
             "http://2130706433/",
@@ -103,12 +103,12 @@ mod tests {
         for text in ["http://1.1.1.1/", "http://[2606:4700::1111]/", "http://localhost/"] {
             assert!(!guard.blocks(&url(text)), "{text}");
         }
-        assert!(!Guard::new(AllowedNetworks::loopback()).blocks(&url("http://127.0.0.1/")));
+        assert!(!NetworkGuard::new(AllowedNetworks::loopback()).blocks(&url("http://127.0.0.1/")));
     }
 
     #[test]
     fn only_addresses_that_may_be_called_pass() {
-        let guard = Guard::new(AllowedNetworks::none());
+        let guard = NetworkGuard::new(AllowedNetworks::none());
         let addresses = |texts: &[&str]| -> Vec<SocketAddr> {
             texts.iter().map(|text| SocketAddr::new(text.parse().unwrap(), 0)).collect()
         };
@@ -122,13 +122,14 @@ mod tests {
 
     #[tokio::test]
     async fn the_resolver_hands_out_nothing_forbidden() {
-        let refused = Guard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
+        let refused = NetworkGuard::new(AllowedNetworks::none()).resolve("localhost".parse().unwrap()).await;
         assert!(matches!(refused.err().unwrap().downcast_ref(), Some(ResolveError::Blocked)));
         // Machines resolve a name with a final dot differently; none of its addresses may be
         // forbidden.
-        let dotted = Guard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
+        let dotted = NetworkGuard::new(AllowedNetworks::none()).resolve("localhost.".parse().unwrap()).await;
         assert!(dotted.into_iter().flatten().all(|address| !address.ip().is_loopback()));
-        let passed = Guard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
+        let passed =
+            NetworkGuard::new(AllowedNetworks::loopback()).resolve("localhost".parse().unwrap()).await.unwrap();
         assert!(passed.map(|address| address.ip()).all(|ip| ip.is_loopback()));
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 
 use crate::answer::{CallFault, WebhookAnswer, WebhookResult};
 use crate::fault::classify;
-use crate::guard::Guard;
+use crate::guard::NetworkGuard;
 use crate::request;
 
 /// How webhooks are called.
@@ -50,7 +50,7 @@ impl Default for WebhookConfig {
 #[derive(Clone)]
 pub struct Webhooks {
     client: Client,
-    guard: Guard,
+    guard: NetworkGuard,
     response_bytes: usize,
 }
 
@@ -67,7 +67,7 @@ impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
     pub fn new(config: WebhookConfig) -> Result<Self, NoClient> {
         let response_bytes = config.response_bytes.min(limits::RESULT);
-        let guard = Guard::new(config.allowed);
+        let guard = NetworkGuard::new(config.allowed);
         let builder = || {
             Client::builder()
                 .redirect(redirect::Policy::none())

@@ -17,7 +17,7 @@ use punctual_core::store::{Applied, Claim, Claimant, Store};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_leader::cron::{Config, Cron, Deps, Report};
+use punctual_leader::cron::{Config, CronLoop, Deps, Report};
 use punctual_scheduler::cron_call::CronCall;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_submission::occurrences::Occurrences;
@@ -33,7 +33,7 @@ const MINUTE: i64 = 60_000;
 struct Bench {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
-    cron: Arc<Cron>,
+    cron: Arc<CronLoop>,
     call: Arc<CronCall>,
     _directory: TempDir,
 }
@@ -55,10 +55,10 @@ impl Bench {
             occurrences: Occurrences::new(Arc::clone(&store) as _, factory, NODE),
             clock: Arc::clone(&clock) as _,
             call: Arc::clone(&call),
-            counted: Arc::new(|_, _| {}),
+            count_occurrences: Arc::new(|_, _| {}),
         };
         let config = Config { interval, waiting: interval / 4, kept: None, prune_interval: Duration::from_mins(1) };
-        Self { store, clock, cron: Arc::new(Cron::new(deps, config)), call, _directory: directory }
+        Self { store, clock, cron: Arc::new(CronLoop::new(deps, config)), call, _directory: directory }
     }
 
     /// A schedule of every minute, whose first instant is a minute after the start.

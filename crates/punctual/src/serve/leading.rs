@@ -7,7 +7,7 @@ use std::time::Duration;
 use punctual_api::metrics::Metrics;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
-use punctual_leader::cron::{self, Cron};
+use punctual_leader::cron::{self, CronLoop};
 use punctual_leader::membership::OwnPresence;
 use punctual_leader::pruner::{self, Pruner};
 use punctual_leader::reaper::{self, Reaper};
@@ -37,7 +37,7 @@ const KEYS_INTERVAL: Duration = Duration::from_hours(6);
 /// The work of a leader.
 pub struct Leading {
     reaper: Reaper,
-    cron: Cron,
+    cron: CronLoop,
     pruner: Pruner,
     shared: Option<PostgresStore>,
     clock: Arc<dyn Clock>,
@@ -93,7 +93,7 @@ fn reaper(config: &Config, parts: &Parts, presence: Arc<OwnPresence>) -> Reaper 
     Reaper::new(store, parts.database.clone(), clock, parts.node, config).with_circuits(Arc::clone(&parts.circuits))
 }
 
-fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
+fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> CronLoop {
     let metrics = parts.metrics.clone();
     let deps = cron::Deps {
         schedules: Arc::clone(&parts.schedules),
@@ -101,7 +101,7 @@ fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
         occurrences,
         clock: Arc::clone(&parts.clock),
         call: Arc::clone(&parts.cron_call),
-        counted: Arc::new(move |outcome, instants| metrics.occurrences(outcome, instants)),
+        count_occurrences: Arc::new(move |outcome, instants| metrics.occurrences(outcome, instants)),
     };
     let config = cron::Config {
         interval: CRON_INTERVAL,
@@ -109,7 +109,7 @@ fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> Cron {
         kept: config.retention.history,
         prune_interval: PRUNE_INTERVAL,
     };
-    Cron::new(deps, config)
+    CronLoop::new(deps, config)
 }
 
 fn pruner(config: &Config, parts: &Parts) -> Pruner {

@@ -18,7 +18,7 @@ use punctual_scheduler::breakers::{self, BreakerWatch};
 use punctual_scheduler::dispatch_status::DispatchStatus;
 use punctual_scheduler::dispatcher::{self, Dispatcher};
 use punctual_scheduler::fairness::Aging;
-use punctual_scheduler::ownership::{self, PartitionOwner};
+use punctual_scheduler::ownership::{self, OwnershipLoop};
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::queue_watch::QueueWatch;
 use punctual_scheduler::resolver_loop::ResolverLoop;
@@ -253,14 +253,14 @@ fn machine_name() -> String {
     if name.is_empty() { NAMELESS.to_owned() } else { name }
 }
 
-fn owner(config: &Config, parts: &Parts) -> PartitionOwner {
+fn owner(config: &Config, parts: &Parts) -> OwnershipLoop {
     let config = ownership::Config {
         count: config.scheduler.partitions,
         lease: config.leader.lease,
         renewal: config.leader.renewal,
     };
     let (coordinator, owned) = (Arc::clone(&parts.coordinator), Arc::clone(&parts.owned));
-    PartitionOwner::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
+    OwnershipLoop::new(coordinator, owned, Arc::clone(&parts.clock), parts.node, config)
 }
 
 /// How long it must be seen that a breaker has to open, where several nodes count: each tells what

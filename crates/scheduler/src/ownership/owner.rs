@@ -30,7 +30,7 @@ pub struct Config {
 }
 
 /// Keeps this node's share of the partitions (see the module).
-pub struct PartitionOwner {
+pub struct OwnershipLoop {
     coordinator: Arc<dyn Coordinator>,
     owned: Arc<Owned>,
     clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a node that shuts down tries to give up its partitions.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(2);
 
-impl PartitionOwner {
+impl OwnershipLoop {
     /// An owner loop for this node, which records what it owns in `owned`.
     pub fn new(
         coordinator: Arc<dyn Coordinator>,

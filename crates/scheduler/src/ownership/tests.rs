@@ -84,10 +84,10 @@ impl Coordinator for Table {
     }
 }
 
-fn owner(table: &Arc<Table>, number: u64) -> (PartitionOwner, Arc<Owned>) {
+fn owner(table: &Arc<Table>, number: u64) -> (OwnershipLoop, Arc<Owned>) {
     let owned = Arc::new(Owned::nothing(CONFIG.count));
     let clock = Arc::new(ManualClock::new(START));
-    (PartitionOwner::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
+    (OwnershipLoop::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
 }
 
 fn lane(queue: usize, route: Route) -> LaneKey {

@@ -15,7 +15,7 @@ use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_scheduler::breakers::{BreakerWatch, Circuits, Config, EndedRun};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::polls::PollFilter;
-use punctual_scheduler::settle::{RunReport, SettleRefusal, Settled, Settlement};
+use punctual_scheduler::settle::{RunReport, SettleEffect, SettleRefusal, Settlement};
 use punctual_testkit::fixtures::{START, TENANT, retry_policy, task};
 
 use crate::harness::{BREAKERS, Harness, PROBE_MILLIS, poll_once, request};
@@ -345,11 +345,11 @@ async fn a_failure_under_a_breaker_uses_up_no_attempt() {
         harness.settler.settle(TENANT, vec![settlement(task, outcome)]).await.unwrap().remove(0)
     };
     let before = settle(&held[0], failed(true, None)).await;
-    assert_eq!(before, Ok(Settled::ended(RunEnd::Retried)));
+    assert_eq!(before, Ok(SettleEffect::ended(RunEnd::Retried)));
     assert_eq!(harness.task(held[0].id).await.position.attempts, 1, "no breaker is open yet");
     count(&harness.circuits, "", RunEnd::Retried, 20);
     harness.watch.run_once().await.unwrap();
-    for wanted in [Settled::ended(RunEnd::Retried), Settled::REPEATED] {
+    for wanted in [SettleEffect::ended(RunEnd::Retried), SettleEffect::REPEATED] {
         assert_eq!(settle(&held[1], failed(true, None)).await, Ok(wanted));
     }
     let spared = harness.task(held[1].id).await;
@@ -357,7 +357,7 @@ async fn a_failure_under_a_breaker_uses_up_no_attempt() {
     let last = spared.trail.last().unwrap();
     assert_eq!((last.uncounted(), last.reason().as_ref()), (Some("breaker_open"), "e"));
     for (task, outcome) in [(&held[2], failed(false, None)), (&held[3], failed(true, None))] {
-        assert_eq!(settle(task, outcome).await, Ok(Settled::ended(RunEnd::DeadLettered)));
+        assert_eq!(settle(task, outcome).await, Ok(SettleEffect::ended(RunEnd::DeadLettered)));
         assert_eq!(harness.task(task.id).await.trail.last().unwrap().uncounted(), None);
     }
 }

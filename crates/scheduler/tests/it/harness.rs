@@ -16,7 +16,7 @@ use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
-use punctual_scheduler::ownership::{self, Owned, PartitionOwner};
+use punctual_scheduler::ownership::{self, Owned, OwnershipLoop};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::{Slot, Targets};
@@ -47,7 +47,7 @@ pub struct Harness {
     pub store: Arc<dyn Store>,
     pub sqlite: Arc<SqliteStore>,
     pub spy: Arc<Spy>,
-    pub owner: PartitionOwner,
+    pub owner: OwnershipLoop,
     pub clock: Arc<ManualClock>,
     pub broker: Arc<EmbeddedBroker>,
     pub targets: Arc<Targets>,
@@ -99,7 +99,7 @@ impl Harness {
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner =
-            PartitionOwner::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
+            OwnershipLoop::new(Arc::clone(&sqlite) as _, Arc::clone(&owned), Arc::clone(&clock) as _, NODE, owning);
         let mut config = Config {
             prefetch_window: Duration::from_secs(30),
             // Long, so that only hints and the first sweep find tasks.

@@ -7,15 +7,15 @@ use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::Applied;
 use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_scheduler::settle::{RunReport, SettleRefusal, SettleResult, Settled, Settlement};
+use punctual_scheduler::settle::{RunReport, SettleEffect, SettleRefusal, SettleResult, Settlement};
 use punctual_testkit::fixtures::{TENANT, json, task};
 
 use crate::harness::{Harness, NODE};
 
-const COMPLETED: SettleResult = Ok(Settled::ended(RunEnd::Completed));
-const RETRIED: SettleResult = Ok(Settled::ended(RunEnd::Retried));
+const COMPLETED: SettleResult = Ok(SettleEffect::ended(RunEnd::Completed));
+const RETRIED: SettleResult = Ok(SettleEffect::ended(RunEnd::Retried));
 const RELEASED: RunReport = RunReport::Ended(RunOutcome::Released);
-const REPEATED: SettleResult = Ok(Settled::REPEATED);
+const REPEATED: SettleResult = Ok(SettleEffect::REPEATED);
 const CANCELLED: SettleResult = Err(SettleRefusal::Cancelled);
 const NOT_FOUND: SettleResult = Err(SettleRefusal::NotFound);
 
@@ -108,7 +108,7 @@ async fn a_failure_is_retried_and_its_repetition_changes_nothing() {
 async fn a_failure_not_worth_retrying_is_a_dead_letter() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
-    assert_eq!(harness.say(id, token, failed(false)).await, Ok(Settled::ended(RunEnd::DeadLettered)));
+    assert_eq!(harness.say(id, token, failed(false)).await, Ok(SettleEffect::ended(RunEnd::DeadLettered)));
     assert_eq!(harness.task(id).await.state(), State::DeadLettered);
 }
 
@@ -116,7 +116,7 @@ async fn a_failure_not_worth_retrying_is_a_dead_letter() {
 async fn a_release_is_not_counted() {
     let mut harness = Harness::new();
     let (id, token) = harness.running().await;
-    assert_eq!(harness.say(id, token, RELEASED).await, Ok(Settled::ended(RunEnd::Released)));
+    assert_eq!(harness.say(id, token, RELEASED).await, Ok(SettleEffect::ended(RunEnd::Released)));
     assert_eq!(harness.say(id, token, RELEASED).await, REPEATED);
     let task = harness.task(id).await;
     assert_eq!((task.state(), task.position.attempts), (State::Pending, 0));
@@ -129,7 +129,7 @@ async fn a_heartbeat_extends_and_a_stale_one_does_not() {
     harness.clock.advance_millis(30_000);
     let beat = || RunReport::Heartbeat { progress: Some(json("0.5")), checkpoint: Some(json(r#"{"at":7}"#)) };
     let expires = punctual_testkit::fixtures::at(90_000);
-    assert_eq!(harness.say(id, token, beat()).await, Ok(Settled::extended(expires)));
+    assert_eq!(harness.say(id, token, beat()).await, Ok(SettleEffect::extended(expires)));
     assert_eq!(harness.say(id, token - 1, beat()).await, stale(State::Running));
     assert_eq!(harness.say(TaskId::new(), token, beat()).await, NOT_FOUND);
     let task = harness.task(id).await;
