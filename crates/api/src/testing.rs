@@ -19,7 +19,7 @@ use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::Aging;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::polls::PollQueue;
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::Targets;
@@ -73,7 +73,7 @@ impl World {
             coordinator: sqlite.clone(),
             database: sqlite.clone(),
             dispatch_status: DispatchStatus::new(
-                Arc::new(Owned::nothing(1)),
+                Arc::new(OwnedPartitions::nothing(1)),
                 Arc::new(Targets::new(1, 1_000)),
                 0,
                 Aging::new(Duration::ZERO),
@@ -116,7 +116,7 @@ fn polls(store: Arc<dyn Store>, clock: Arc<dyn Clock>, hints: Arc<Hints>, shutdo
         clock,
         hints,
         targets: Arc::new(Targets::new(1, 1_000)),
-        owned: Arc::new(Owned::nothing(1)),
+        owned: Arc::new(OwnedPartitions::nothing(1)),
         circuits: Arc::default(),
         waits: Arc::default(),
         node: NODE,

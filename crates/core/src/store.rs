@@ -187,7 +187,7 @@ pub struct Claimed {
     pub expired: usize,
     /// Partitions that the claimant does not own any more in the term it named; nothing was taken
     /// then.
-    pub lost: Vec<Partition>,
+    pub not_owned: Vec<Partition>,
     /// Lanes of which nothing more may be taken now, because of their queues (see
     /// [`queues`](crate::queues)).
     pub limited: Vec<LimitedLane>,

@@ -15,22 +15,22 @@ use punctual_core::schedules::{Advance, Advanced, EVERY_PASS, OccurrenceOutcome,
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::{Prunable, Upkeep};
-use punctual_scheduler::cron_call::CronCall;
+use punctual_scheduler::cron_waker::CronWaker;
 use punctual_submission::occurrences::{Occurrences, Prepared};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Schedules that are read, and written, at once.
-const PAGE: usize = 100;
+const PAGE_SCHEDULES: usize = 100;
 
 /// Pages of one round at the most; the rest comes in the next.
-const PAGES: usize = 1_000;
+const PASS_PAGES_MAX: usize = 1_000;
 
 /// The shortest time between two passes, however often it is woken.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+const PASS_PAUSE_MIN: Duration = Duration::from_millis(10);
 
 /// Records that are removed at once.
-const PRUNED: usize = 1_000;
+const PRUNE_RECORDS_MAX: usize = 1_000;
 
 /// How the cron loop works.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ pub struct Deps {
     pub clock: Arc<dyn Clock>,
     /// Wakes it when a schedule was written on this node, or a task came to rest here that one may
     /// wait for.
-    pub call: Arc<CronCall>,
+    pub waker: Arc<CronWaker>,
     /// Who counts.
     pub count_occurrences: OccurrenceCounter,
 }
@@ -100,10 +100,10 @@ impl CronLoop {
     pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
         let mut prune_at = Instant::now();
         while !shutdown.is_cancelled() {
-            let look_again_at = Instant::now() + BETWEEN_LOOKS;
+            let next_pass_at = Instant::now() + PASS_PAUSE_MIN;
             let pause = match self.run_once(lease).await {
                 Ok(Some(report)) => {
-                    self.deps.call.set_waits(report.waits);
+                    self.deps.waker.set_waiting(report.waits);
                     self.pause_after(&report)
                 }
                 Ok(None) => return,
@@ -118,14 +118,14 @@ impl CronLoop {
             tokio::select! {
                 () = shutdown.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
-                () = self.called(look_again_at) => {}
+                () = self.woken(next_pass_at) => {}
             }
         }
     }
 
     /// Returns once it is called, and not before `earliest`.
-    async fn called(&self, earliest: Instant) {
-        self.deps.call.called().await;
+    async fn woken(&self, earliest: Instant) {
+        self.deps.waker.wait().await;
         tokio::time::sleep_until(earliest).await;
     }
 
@@ -133,9 +133,9 @@ impl CronLoop {
     pub async fn run_once(&self, lease: &Lease) -> Result<Option<Report>, StoreError> {
         let mut report = Report::default();
         let mut after = None;
-        for _ in 0..PAGES {
+        for _ in 0..PASS_PAGES_MAX {
             let now = self.deps.clock.now();
-            let page = self.deps.schedules.due(now, after, PAGE).await?;
+            let page = self.deps.schedules.due(now, after, PAGE_SCHEDULES).await?;
             let mut advances = Vec::with_capacity(page.snapshots.len());
             for snapshot in &page.snapshots {
                 match self.deps.occurrences.check(Some(lease), snapshot, now).await? {
@@ -232,7 +232,7 @@ impl CronLoop {
         let Some(kept) = self.config.kept else { return false };
         let kept = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
         let before = self.deps.clock.now().plus_millis(kept.saturating_neg());
-        match self.deps.upkeep.prune(Prunable::Occurrences, before, PRUNED).await {
+        match self.deps.upkeep.prune(Prunable::Occurrences, before, PRUNE_RECORDS_MAX).await {
             Ok(pruned) => pruned.more,
             Err(error) => {
                 tracing::warn!(error = %error, "records of schedules that are over could not be removed");

@@ -84,7 +84,7 @@ impl Membership {
 
     /// Records until `shutdown` is cancelled. The first record comes before anything else.
     pub async fn run(self, shutdown: CancellationToken) {
-        let mut others = Others::default();
+        let mut others = OtherNodes::default();
         while !shutdown.is_cancelled() {
             let sighting = NodeSighting { skew_millis: (self.skew)(), ..self.me.clone() };
             let mut pause = self.interval;
@@ -111,9 +111,9 @@ impl Membership {
 
 /// The other nodes, as of the last read.
 #[derive(Default)]
-struct Others(Option<HashMap<NodeId, String>>);
+struct OtherNodes(Option<HashMap<NodeId, String>>);
 
-impl Others {
+impl OtherNodes {
     /// Logs which nodes joined and left since the last read; returns how many of each. The first
     /// read logs nothing.
     fn take_in(&mut self, nodes: impl Iterator<Item = NodeSighting>) -> (usize, usize) {
@@ -171,7 +171,7 @@ mod tests {
             first_seen_at: Timestamp::from_millis(0),
             last_seen_at: Timestamp::from_millis(0),
         };
-        let mut others = Others::default();
+        let mut others = OtherNodes::default();
         let mut logged = |numbers: &[u64]| others.take_in(numbers.iter().copied().map(node));
         assert_eq!(logged(&[1, 2]), (0, 0), "they were there before");
         assert_eq!(logged(&[1, 2]), (0, 0));

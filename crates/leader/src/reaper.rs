@@ -56,11 +56,11 @@ pub struct Report {
     /// Tasks that somebody else changed first.
     pub lost_races: usize,
     /// Dead nodes that hold nothing any more.
-    pub buried: usize,
+    pub removed_nodes: usize,
 }
 
 /// Tasks handled in one step.
-const PAGE: usize = 500;
+const PAGE_TASKS: usize = 500;
 
 impl Reaper {
     /// A reaper for this node.
@@ -106,7 +106,7 @@ impl Reaper {
         let dead = self.dead_nodes().await?;
         let mut report = Report::default();
         let all_seen = loop {
-            let tasks = self.store.overdue(dead.clone(), PAGE).await?;
+            let tasks = self.store.overdue(dead.clone(), PAGE_TASKS).await?;
             let found = tasks.len();
             let decided = tasks.iter().filter_map(|task| Some((task, self.decide(task)?)));
             let decided = decided.map(|(task, (id, change))| (lost_run(task, &change), (id, change)));
@@ -115,7 +115,7 @@ impl Reaper {
             if tried == 0 && dead.is_empty() {
                 break true;
             }
-            // Also with nothing to change, before anybody is buried: that is for the leader to do.
+            // Also with nothing to change, before anybody is removed_nodes: that is for the leader to do.
             let Some(applied) = self.store.apply_as(lease, changes).await? else { return Ok(None) };
             let lost = runs.into_iter().zip(&applied).filter(|(_, applied)| matches!(applied, Applied::Done(_)));
             self.circuits.count(lost.filter_map(|(run, _)| run));
@@ -124,14 +124,14 @@ impl Reaper {
             report.lost_races += tried - done;
             // A page of nothing but lost races would come again for ever; the next round is soon
             // enough for it.
-            if found < PAGE || done == 0 {
-                break found < PAGE;
+            if found < PAGE_TASKS || done == 0 {
+                break found < PAGE_TASKS;
             }
         };
         // With a page still full of lost races a dead node may hold more: bury it in a later round.
         for node in dead.into_iter().filter(|_| all_seen) {
             self.registry.remove_node(node).await?;
-            report.buried += 1;
+            report.removed_nodes += 1;
         }
         Ok(Some(report))
     }

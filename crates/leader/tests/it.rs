@@ -257,16 +257,16 @@ async fn a_cancelled_run_whose_worker_is_lost_is_cancelled() {
 
 #[tokio::test]
 async fn silent_nodes_are_buried_at_once_by_whoever_is_alone_and_later_by_the_others() {
-    for (alone, buried) in [(true, 1), (false, 0)] {
+    for (alone, removed) in [(true, 1), (false, 0)] {
         let bench = Bench::new(alone);
         bench.saw(NODE).await;
         bench.saw(DEAD).await;
-        assert_eq!(bench.reap().await.buried, buried);
+        assert_eq!(bench.reap().await.removed_nodes, removed);
         bench.saw(DEAD).await;
         bench.clock.advance_millis(60_001);
         bench.saw(NODE).await;
-        assert_eq!(bench.reap().await.buried, 1);
-        assert_eq!(bench.reap().await.buried, 0);
+        assert_eq!(bench.reap().await.removed_nodes, 1);
+        assert_eq!(bench.reap().await.removed_nodes, 0);
     }
 }
 
@@ -277,7 +277,7 @@ async fn whoever_was_not_seen_itself_takes_nobody_for_dead() {
     bench.clock.advance_millis(60_001);
     assert_eq!(bench.reap().await, Report::default());
     bench.saw(NODE).await;
-    assert_eq!(bench.reap().await.buried, 1);
+    assert_eq!(bench.reap().await.removed_nodes, 1);
 }
 
 #[tokio::test]

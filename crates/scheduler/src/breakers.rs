@@ -24,18 +24,18 @@ use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 
-pub use open::OpenSet;
+pub use open::OpenBreakers;
 pub use watch::{BreakerWatch, Config};
 
 /// Runs under open breakers that are kept in mind until the next look; those beyond are not, and a
 /// probe among them is followed by the next one.
-const MOST_ENDED: usize = 4_096;
+const ENDED_RUNS_MAX: usize = 4_096;
 /// What is longer is no host that anybody could reach, and too long for a key of the store.
-const LONGEST_TARGET: usize = 512;
+const TARGET_BYTES_MAX: usize = 512;
 /// When nothing was there to be a probe, or it was given back, another may be made after this.
 /// Where only its queue let nothing through another lane may be tried at once: whoever asks leaves
 /// that queue alone.
-const LOOK_AGAIN_MILLIS: i64 = 1_000;
+const PROBE_RETRY_MILLIS: i64 = 1_000;
 
 /// A run that ended.
 #[derive(Clone, Debug)]
@@ -65,9 +65,9 @@ impl<'a> EndedRun<'a> {
 pub struct Circuits {
     store: Option<Arc<dyn Breakers>>,
     probe_millis: i64,
-    open: RwLock<Arc<OpenSet>>,
+    open: RwLock<Arc<OpenBreakers>>,
     is_any_open: AtomicBool,
-    fresh: Mutex<Fresh>,
+    new_counts: Mutex<NewCounts>,
     /// A probe that this node has made has ended.
     probe_ended: Notify,
     opened: AtomicU64,
@@ -75,14 +75,14 @@ pub struct Circuits {
 
 /// What was counted since the watch looked last.
 #[derive(Debug, Default)]
-struct Fresh {
+struct NewCounts {
     runs: HashMap<String, HashMap<String, Runs>>,
-    ended: VecDeque<UnderOpen>,
+    ended: VecDeque<RunUnderBreaker>,
 }
 
 /// A run that ended under an open breaker, and may have been its probe.
 #[derive(Debug)]
-struct UnderOpen {
+struct RunUnderBreaker {
     key: Key,
     task: TaskId,
     end: RunEnd,
@@ -108,7 +108,7 @@ impl Circuits {
         }
         let open = self.is_any_open.load(Ordering::Relaxed).then(|| self.open());
         let mut is_probe = false;
-        let mut fresh = self.fresh.lock();
+        let mut counts = self.new_counts.lock();
         for run in ended {
             if let Some(open) = &open {
                 let mut is_under_open = false;
@@ -120,8 +120,8 @@ impl Circuits {
                         continue;
                     }
                     is_probe |= breaker.is_probe(run.task);
-                    if fresh.ended.len() < MOST_ENDED {
-                        fresh.ended.push_back(UnderOpen {
+                    if counts.ended.len() < ENDED_RUNS_MAX {
+                        counts.ended.push_back(RunUnderBreaker {
                             key: breaker.key.clone(),
                             task: run.task,
                             end: run.end,
@@ -134,12 +134,12 @@ impl Circuits {
                 }
             }
             match run.end {
-                RunEnd::Completed | RunEnd::Accepted => fresh.add(run.tenant, run.target, true),
-                RunEnd::Retried | RunEnd::DeadLettered => fresh.add(run.tenant, run.target, false),
+                RunEnd::Completed | RunEnd::Accepted => counts.add(run.tenant, run.target, true),
+                RunEnd::Retried | RunEnd::DeadLettered => counts.add(run.tenant, run.target, false),
                 RunEnd::GivenBack | RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {}
             }
         }
-        drop(fresh);
+        drop(counts);
         if is_probe {
             self.probe_ended.notify_one();
         }
@@ -152,7 +152,7 @@ impl Circuits {
     }
 
     /// The breakers that are open.
-    pub fn open(&self) -> Arc<OpenSet> {
+    pub fn open(&self) -> Arc<OpenBreakers> {
         Arc::clone(&self.open.read())
     }
 
@@ -178,7 +178,7 @@ impl Circuits {
                 // The lane is not under it any more.
                 BreakerChange::NotOpen | BreakerChange::Closed => {}
                 BreakerChange::Kept => {
-                    self.name(store, &permitted, next, Err(now)).await;
+                    self.name_probe(store, &permitted, next, Err(now)).await;
                     return Ok(Vec::new());
                 }
             }
@@ -186,14 +186,20 @@ impl Circuits {
         let claimed = claim.await?;
         let probe = claimed.iter().flat_map(|answer| &answer.tasks).map(|task| task.id).next();
         let is_held_back = claimed.iter().any(|answer| !answer.limited.is_empty());
-        let again_at = if is_held_back { now } else { now.plus_millis(LOOK_AGAIN_MILLIS) };
-        self.name(store, &permitted, next, probe.ok_or(again_at)).await;
+        let again_at = if is_held_back { now } else { now.plus_millis(PROBE_RETRY_MILLIS) };
+        self.name_probe(store, &permitted, next, probe.ok_or(again_at)).await;
         Ok(claimed)
     }
 
     /// Tells which task the probe is, before anybody runs it. If that fails, nobody will know it
     /// for the probe, and the next one follows.
-    async fn name(&self, store: &Arc<dyn Breakers>, keys: &[&Key], next: Timestamp, probe: Result<TaskId, Timestamp>) {
+    async fn name_probe(
+        &self,
+        store: &Arc<dyn Breakers>,
+        keys: &[&Key],
+        next: Timestamp,
+        probe: Result<TaskId, Timestamp>,
+    ) {
         for key in keys {
             let event = match probe {
                 Ok(task) => BreakerEvent::NameProbe { next, task },
@@ -218,7 +224,7 @@ impl Circuits {
     }
 
     /// These are open now; whether that is news.
-    fn know(&self, open: OpenSet) -> bool {
+    fn set_open(&self, open: OpenBreakers) -> bool {
         let mut known = self.open.write();
         let is_news = **known != open;
         if is_news {
@@ -228,8 +234,8 @@ impl Circuits {
         is_news
     }
 
-    fn take(&self) -> Fresh {
-        std::mem::take(&mut *self.fresh.lock())
+    fn take_new_counts(&self) -> NewCounts {
+        std::mem::take(&mut *self.new_counts.lock())
     }
 }
 
@@ -238,9 +244,9 @@ fn bounded(error: &str) -> String {
     error[..error.floor_char_boundary(FailedProbe::LONGEST_ERROR)].to_owned()
 }
 
-impl Fresh {
+impl NewCounts {
     fn add(&mut self, tenant: &str, target: &str, is_success: bool) {
-        if target.len() > LONGEST_TARGET {
+        if target.len() > TARGET_BYTES_MAX {
             return;
         }
         let runs = match self.runs.get_mut(tenant).and_then(|targets| targets.get_mut(target)) {

@@ -10,13 +10,13 @@ use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
 
 use crate::fairness::{Aging, Band};
-use crate::ownership::Owned;
+use crate::ownership::OwnedPartitions;
 use crate::targets::Targets;
 
 /// Reports how tasks fare on this node (see the module). Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct DispatchStatus {
-    owned: Arc<Owned>,
+    owned: Arc<OwnedPartitions>,
     targets: Arc<Targets>,
     backlog_per_second: u32,
     aging: Aging,
@@ -29,7 +29,7 @@ pub struct WebhookStatus {
     /// How fast the backlog is dispatched, if the webhook is part of it.
     pub backlog: Option<BacklogPace>,
     /// What has no free slot for it.
-    pub crowded: Vec<Crowded>,
+    pub crowded: Vec<SlotOwner>,
 }
 
 /// How fast a node dispatches the tasks that were due before it owned their partition.
@@ -43,7 +43,7 @@ pub struct BacklogPace {
 
 /// Whose slots for webhooks are all taken on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Crowded {
+pub enum SlotOwner {
     /// The target's.
     Target,
     /// The tenant's.
@@ -55,7 +55,7 @@ pub enum Crowded {
 impl DispatchStatus {
     /// The status that follows from these. `backlog_per_second` tasks of the backlog are dispatched
     /// in a second; zero means any number.
-    pub fn new(owned: Arc<Owned>, targets: Arc<Targets>, backlog_per_second: u32, aging: Aging) -> Self {
+    pub fn new(owned: Arc<OwnedPartitions>, targets: Arc<Targets>, backlog_per_second: u32, aging: Aging) -> Self {
         Self { owned, targets, backlog_per_second, aging, has_breakers: true }
     }
 
@@ -89,9 +89,9 @@ impl DispatchStatus {
         let backlog = is_backlog.then_some(BacklogPace { since, per_second: self.backlog_per_second });
         let band = Band::of(self.aging.priority(lane.priority, due_at, now));
         let crowded = [
-            (self.targets.free(target) == 0).then_some(Crowded::Target),
-            (self.targets.free_of_tenant(&lane.tenant) == 0).then_some(Crowded::Tenant),
-            (self.targets.free_of_band(band) == 0).then_some(Crowded::Band(band)),
+            (self.targets.free(target) == 0).then_some(SlotOwner::Target),
+            (self.targets.free_of_tenant(&lane.tenant) == 0).then_some(SlotOwner::Tenant),
+            (self.targets.free_of_band(band) == 0).then_some(SlotOwner::Band(band)),
         ];
         Some(WebhookStatus { backlog, crowded: crowded.into_iter().flatten().collect() })
     }
@@ -127,15 +127,15 @@ mod tests {
         targets.take(&Slot::of(&message));
     }
 
-    fn status(owned: Owned, targets: &Arc<Targets>) -> DispatchStatus {
+    fn status(owned: OwnedPartitions, targets: &Arc<Targets>) -> DispatchStatus {
         DispatchStatus::new(Arc::new(owned), Arc::clone(targets), 7, Aging::new(Duration::ZERO))
     }
 
     #[test]
     fn only_webhooks_of_owned_partitions_have_a_status() {
         let (targets, now) = (Arc::new(Targets::new(1, 8)), Timestamp::from_millis(10));
-        assert_eq!(status(Owned::nothing(4), &targets).webhook(&pushed(), now, now), None);
-        let own = status(Owned::everything(), &targets);
+        assert_eq!(status(OwnedPartitions::nothing(4), &targets).webhook(&pushed(), now, now), None);
+        let own = status(OwnedPartitions::everything(), &targets);
         assert_eq!(own.webhook(&lane(Route::Pull), now, now), None);
         assert_eq!(own.webhook(&pushed(), now, now), Some(WebhookStatus { backlog: None, crowded: Vec::new() }));
     }
@@ -143,15 +143,15 @@ mod tests {
     #[test]
     fn the_status_names_what_has_no_free_slot() {
         let (targets, now) = (Arc::new(Targets::new(1, 8).with_pools(25, 100)), Timestamp::from_millis(10));
-        let own = status(Owned::everything(), &targets);
+        let own = status(OwnedPartitions::everything(), &targets);
         let crowded = || own.webhook(&pushed(), now, now).map(|webhook| webhook.crowded);
         take_a_slot(&targets, "http://127.0.0.1:1");
-        assert_eq!(crowded(), Some(vec![Crowded::Target]));
+        assert_eq!(crowded(), Some(vec![SlotOwner::Target]));
         take_a_slot(&targets, "http://127.0.0.1:2");
-        assert_eq!(crowded(), Some(vec![Crowded::Target, Crowded::Tenant]));
+        assert_eq!(crowded(), Some(vec![SlotOwner::Target, SlotOwner::Tenant]));
         for target in 3..9 {
             take_a_slot(&targets, &format!("http://127.0.0.1:{target}"));
         }
-        assert_eq!(crowded(), Some(vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)]));
+        assert_eq!(crowded(), Some(vec![SlotOwner::Target, SlotOwner::Tenant, SlotOwner::Band(Band::Normal)]));
     }
 }

@@ -24,7 +24,7 @@ use crate::breakers::Circuits;
 use crate::fairness::{self, Band, LongestWaits};
 use crate::hints::Hints;
 use crate::lanes::ClaimScope;
-use crate::ownership::Owned;
+use crate::ownership::OwnedPartitions;
 use crate::polls::PollQueue;
 use crate::targets::Targets;
 
@@ -80,7 +80,7 @@ pub struct Deps {
     /// The slots of webhook targets.
     pub targets: Arc<Targets>,
     /// The partitions whose webhooks this node dispatches.
-    pub owned: Arc<Owned>,
+    pub owned: Arc<OwnedPartitions>,
     /// The breakers.
     pub circuits: Arc<Circuits>,
     /// Where it reports for how long each band has waited.
@@ -177,7 +177,7 @@ impl Dispatcher {
     async fn pass(&mut self) -> Result<Report, StoreError> {
         let mut report = Report::default();
         loop {
-            self.take_in_news().await?;
+            self.take_input().await?;
             self.pull.launch(&mut self.core);
             self.push.launch(&mut self.core).await;
             self.probes.launch(&mut self.core, &mut self.pull, &self.push).await;
@@ -191,22 +191,22 @@ impl Dispatcher {
                 break;
             }
         }
-        report.more |= !self.core.calls.is_empty() || self.push.is_half_done();
+        report.more |= !self.core.calls.is_empty() || self.push.is_backlog_next();
         Ok(report)
     }
 
     /// Takes in what has happened since the last time.
-    async fn take_in_news(&mut self) -> Result<(), StoreError> {
+    async fn take_input(&mut self) -> Result<(), StoreError> {
         // Polls before hints: a worker that knows that a task is stored must find it.
         self.pull.take_polls(|tenant| self.probes.poll_arrived(tenant, self.core.lanes.breakers()));
         self.pull.give_back_abandoned(&self.core).await;
         self.sweep.follow_ownership(&mut self.core);
         self.core.lanes.set_breakers(self.core.deps.circuits.open(), self.core.now());
         for (lane, due_at) in self.core.deps.hints.take() {
-            self.core.hear(&lane, due_at);
+            self.core.take_hint(&lane, due_at);
         }
         self.release_limited();
-        if self.core.deps.hints.take_everywhere() {
+        if self.core.deps.hints.take_sweep_request() {
             self.sweep.restart();
         }
         if self.sweep.is_due() {
@@ -214,7 +214,7 @@ impl Dispatcher {
             self.sweep.run(&mut self.core).await?;
         }
         self.core.retry();
-        self.core.lanes.advance(self.core.now());
+        self.core.lanes.make_due_ready(self.core.now());
         self.pull.open(self.core.lanes.take_newly_ready());
         Ok(())
     }
@@ -246,12 +246,12 @@ impl Dispatcher {
                 (ClaimPurpose::Probe { poll }, Some(answers)) => {
                     let ClaimScope::Probe(lane) = call.scope else { continue };
                     for answer in answers {
-                        self.probes.learn(core, &lane, &answer);
+                        self.probes.take_answer(core, &lane, &answer);
                         if let Some(poll) = poll {
                             report.pulled += answer.tasks.len();
                             self.pull.grant(core, poll, answer.tasks);
                         } else {
-                            report.pushed += push::publish(core, self.push.accept(core, answer)).await;
+                            report.pushed += push::publish(core, self.push.tasks_of(core, answer)).await;
                         }
                     }
                 }
@@ -262,7 +262,7 @@ impl Dispatcher {
             }
         }
         for (lane, due_at) in self.core.lanes.take_deferred() {
-            self.core.hear(&lane, due_at);
+            self.core.take_hint(&lane, due_at);
         }
         failure.map_or(Ok(()), Err)
     }

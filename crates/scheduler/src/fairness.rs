@@ -1,8 +1,8 @@
 //! Who goes first when not everybody can be served at once. Pure; the dispatcher is the main
 //! caller.
 //!
-//! Tenants share by their weights: for pull workers what a pass can claim ([`Tenants`]), for
-//! webhooks the slots as they become free ([`TenantRounds`]). The bands of a tenant share what it
+//! Tenants share by their weights: for pull workers what a pass can claim ([`TenantDeficits`]), for
+//! webhooks the slots as they become free ([`TenantClocks`]). The bands of a tenant share what it
 //! may claim ([`Credits`]). Within a band the effective priority decides, which waiting raises
 //! ([`Aging`]).
 //!
@@ -13,14 +13,14 @@ use std::time::Duration;
 
 mod aging;
 mod bands;
-mod rounds;
-mod tenants;
+mod clocks;
+mod deficits;
 mod waits;
 
 pub use aging::Aging;
 pub use bands::{Band, BandWeights, Credits};
-pub use rounds::TenantRounds;
-pub use tenants::{Contender, Tenants};
+pub use clocks::TenantClocks;
+pub use deficits::{Contender, TenantDeficits};
 pub use waits::LongestWaits;
 
 /// How what can be claimed is shared.

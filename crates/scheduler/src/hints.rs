@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub struct Hints {
     earliest: Mutex<HashMap<LaneId, (Arc<Lane>, Timestamp)>>,
-    everywhere: AtomicBool,
+    sweep_requested: AtomicBool,
     freed: Mutex<FreedQueues>,
     added: Notify,
 }
@@ -47,14 +47,14 @@ impl Hints {
     }
 
     /// Has the dispatcher sweep: tasks may wait anywhere.
-    pub fn look_everywhere(&self) {
-        self.everywhere.store(true, Ordering::Relaxed);
+    pub fn request_sweep(&self) {
+        self.sweep_requested.store(true, Ordering::Relaxed);
         self.added.notify_one();
     }
 
     /// Whether a sweep was requested since the last call.
-    pub fn take_everywhere(&self) -> bool {
-        self.everywhere.swap(false, Ordering::Relaxed)
+    pub fn take_sweep_request(&self) -> bool {
+        self.sweep_requested.swap(false, Ordering::Relaxed)
     }
 
     /// Notifies the dispatcher that a queue may let tasks through again.
@@ -76,7 +76,7 @@ impl Hints {
     }
 
     /// Wakes the dispatcher up.
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         self.added.notify_one();
     }
 

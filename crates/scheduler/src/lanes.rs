@@ -18,7 +18,7 @@ use std::sync::Arc;
 use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
 use punctual_core::time::Timestamp;
 
-use crate::breakers::OpenSet;
+use crate::breakers::OpenBreakers;
 use crate::fairness::Band;
 
 mod backlog;
@@ -84,7 +84,7 @@ pub(crate) struct Lanes {
     ahead_millis: i64,
     entries: HashMap<LaneId, LaneEntry>,
     index: HomeIndex,
-    breakers: Arc<OpenSet>,
+    breakers: Arc<OpenBreakers>,
     claims: LaneClaims,
     /// Limits that changed while claims were under way, whose answers may be older.
     changed_limits: ChangedLimits,
@@ -141,7 +141,7 @@ impl Lanes {
     }
 
     /// The open breakers that the lanes are sorted by.
-    pub fn breakers(&self) -> &Arc<OpenSet> {
+    pub fn breakers(&self) -> &Arc<OpenBreakers> {
         &self.breakers
     }
 
@@ -157,7 +157,7 @@ impl Lanes {
         self.index.ready.waits_since(band).into_iter().chain(firsts.map(|rank| rank.due_at)).min()
     }
 
-    /// When to call [`Lanes::advance`] and [`Lanes::release_limited`] next, at the latest.
+    /// When to call [`Lanes::make_due_ready`] and [`Lanes::release_limited`] next, at the latest.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.index.next_wakeup()
     }
@@ -188,7 +188,7 @@ impl Lanes {
     }
 
     /// The sweep found this head. Unlike a hint it may make the head of a ready lane later.
-    pub fn found(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
+    pub fn note_swept(&mut self, lane: &Arc<Lane>, head: Timestamp, now: Timestamp) {
         match self.home(lane.id) {
             Some(Home::Ready { head: known }) if known < head => self.place(lane, head, now),
             _ => self.note(lane, head, now),
@@ -197,7 +197,7 @@ impl Lanes {
 
     /// The sweep has read all lanes and found only these: forgets ready lanes without tasks. Lanes
     /// in a claim are spared, since they may have changed meanwhile.
-    pub fn found_no_others(&mut self, found: &HashSet<LaneId>) {
+    pub fn forget_unswept(&mut self, found: &HashSet<LaneId>) {
         let is_gone = |entry: &LaneEntry| {
             matches!(entry.home, Home::Ready { .. })
                 && !found.contains(&entry.lane.id)
@@ -232,7 +232,7 @@ impl Lanes {
     }
 
     /// Makes every lane ready whose time has come.
-    pub fn advance(&mut self, now: Timestamp) {
+    pub fn make_due_ready(&mut self, now: Timestamp) {
         while let Some(id) = self.index.first_waiting(now) {
             let Some(entry) = self.entries.get(&id) else { break };
             let Home::Waiting { head, .. } = entry.home else { break };

@@ -5,7 +5,7 @@
 
 mod backlog_rate;
 pub mod breakers;
-pub mod cron_call;
+pub mod cron_waker;
 pub mod dispatch_status;
 pub mod dispatcher;
 pub mod fairness;

@@ -15,19 +15,19 @@ use punctual_core::schedules::{
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
 
-use crate::cron_call::CronCall;
+use crate::cron_waker::CronWaker;
 use crate::hints::Hints;
 
 /// Schedules that notify after each write (see the module).
 pub struct NotifyingSchedules {
     inner: Arc<dyn Schedules>,
     hints: Arc<Hints>,
-    cron: Arc<CronCall>,
+    cron: Arc<CronWaker>,
 }
 
 impl NotifyingSchedules {
     /// Writes to `inner`; notifies `hints` of tasks and `cron` of schedules.
-    pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
+    pub fn new(inner: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronWaker>) -> Self {
         Self { inner, hints, cron }
     }
 }
@@ -36,13 +36,13 @@ impl NotifyingSchedules {
 impl Schedules for NotifyingSchedules {
     async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
         let inserted = self.inner.insert(schedule).await?;
-        self.cron.written();
+        self.cron.schedule_written();
         Ok(inserted)
     }
 
     async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
         let replaced = self.inner.replace(schedule).await?;
-        self.cron.written();
+        self.cron.schedule_written();
         Ok(replaced)
     }
 
@@ -59,7 +59,7 @@ impl Schedules for NotifyingSchedules {
         }
         // The cron loop knows what it wrote itself.
         if lease.is_none() {
-            self.cron.written();
+            self.cron.schedule_written();
         }
         Ok(advanced)
     }

@@ -13,19 +13,19 @@ use punctual_core::state::{Change, State};
 use punctual_core::store::{Applied, Inserted, Store, StoreError};
 use punctual_core::task::NewTask;
 
-use crate::cron_call::CronCall;
+use crate::cron_waker::CronWaker;
 use crate::hints::Hints;
 
 /// A store that notifies after each write (see the module).
 pub struct NotifyingStore {
     inner: Arc<dyn Store>,
     hints: Arc<Hints>,
-    cron: Arc<CronCall>,
+    cron: Arc<CronWaker>,
 }
 
 impl NotifyingStore {
     /// Writes to `inner` and notifies `hints` and `cron`.
-    pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>, cron: Arc<CronCall>) -> Self {
+    pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>, cron: Arc<CronWaker>) -> Self {
         Self { inner, hints, cron }
     }
 

@@ -1,6 +1,6 @@
 //! Which partitions this node owns, and the loop that keeps them.
 //!
-//! The dispatcher asks [`Owned`] before it claims pushed tasks, and names the terms of its
+//! The dispatcher asks [`OwnedPartitions`] before it claims pushed tasks, and names the terms of its
 //! partitions to the store, which refuses claims in an older term.
 //!
 //! Invariant: a node that cannot renew stops after two thirds of the lease, by its own monotonic
@@ -16,26 +16,26 @@ use punctual_core::time::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-mod owner;
+mod ownership_loop;
 #[cfg(test)]
 mod tests;
 
-pub use owner::{Config, OwnershipLoop, another_count};
+pub use ownership_loop::{Config, OwnershipLoop, another_count};
 
 /// The partitions of this node.
 #[derive(Debug)]
-pub struct Owned {
+pub struct OwnedPartitions {
     count: u16,
     /// Whether other nodes may own partitions.
     is_shared: bool,
-    state: RwLock<OwnedState>,
+    state: RwLock<OwnershipState>,
     changed: Notify,
-    asked: Notify,
+    pass_requested: Notify,
 }
 
 /// The term in which this node owns the partition of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnedTerm {
+pub struct OwnershipTerm {
     /// The partition and the number of the term, for the store to check; none where no other node
     /// can own anything.
     pub fence: Option<(Partition, u64)>,
@@ -44,14 +44,14 @@ pub struct OwnedTerm {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct KnownTerm {
+struct TermRecord {
     term: u64,
     since: Timestamp,
 }
 
 #[derive(Debug)]
-struct OwnedState {
-    terms: HashMap<Partition, KnownTerm>,
+struct OwnershipState {
+    terms: HashMap<Partition, TermRecord>,
     good_until: Instant,
     /// The terms were not renewed in time, and that was logged.
     is_over: bool,
@@ -59,7 +59,7 @@ struct OwnedState {
     generation: u64,
 }
 
-impl Owned {
+impl OwnedPartitions {
     /// None of `count` partitions.
     pub fn nothing(count: u16) -> Self {
         Self::new(count, true, HashMap::new(), Instant::now())
@@ -67,14 +67,14 @@ impl Owned {
 
     /// Everything, always: for a node that does not share its store.
     pub fn everything() -> Self {
-        let always = KnownTerm { term: 0, since: Timestamp::from_millis(i64::MIN) };
+        let always = TermRecord { term: 0, since: Timestamp::from_millis(i64::MIN) };
         let good_until = Instant::now() + Duration::from_hours(100 * 366 * 24);
         Self::new(1, false, HashMap::from([(Partition::new(0), always)]), good_until)
     }
 
-    fn new(count: u16, is_shared: bool, terms: HashMap<Partition, KnownTerm>, good_until: Instant) -> Self {
-        let state = OwnedState { terms, good_until, is_over: false, generation: 0 };
-        Self { count, is_shared, state: RwLock::new(state), changed: Notify::new(), asked: Notify::new() }
+    fn new(count: u16, is_shared: bool, terms: HashMap<Partition, TermRecord>, good_until: Instant) -> Self {
+        let state = OwnershipState { terms, good_until, is_over: false, generation: 0 };
+        Self { count, is_shared, state: RwLock::new(state), changed: Notify::new(), pass_requested: Notify::new() }
     }
 
     /// The partition of a lane.
@@ -83,12 +83,12 @@ impl Owned {
     }
 
     /// The term in which this node owns the partition of a lane, if it does.
-    pub fn term_of(&self, lane: &LaneKey) -> Option<OwnedTerm> {
+    pub fn term_of(&self, lane: &LaneKey) -> Option<OwnershipTerm> {
         let partition = self.partition(lane);
         let state = self.state.read();
         let known = state.terms.get(&partition).filter(|_| Instant::now() < state.good_until)?;
         let fence = self.is_shared.then_some((partition, known.term));
-        Some(OwnedTerm { fence, since: known.since })
+        Some(OwnershipTerm { fence, since: known.since })
     }
 
     /// Whether this node claims tasks of this lane: because workers pull them, or because it owns
@@ -124,13 +124,13 @@ impl Owned {
     }
 
     /// Has the owner loop run at once: partitions may be free, or this node may have too many.
-    pub fn nudge(&self) {
-        self.asked.notify_one();
+    pub fn request_pass(&self) {
+        self.pass_requested.notify_one();
     }
 
     /// Forgets partitions that the store says are not this node's, and has the owner loop run at
     /// once.
-    pub fn lost(&self, partitions: &[Partition]) {
+    pub fn forget(&self, partitions: &[Partition]) {
         let mut state = self.state.write();
         let before = state.terms.len();
         for partition in partitions {
@@ -146,7 +146,7 @@ impl Owned {
                 "other nodes own partitions of this node by now; forgetting them"
             );
         }
-        self.nudge();
+        self.request_pass();
     }
 
     /// Takes in what the store says this node owns. A known term began when it was first seen, even
@@ -159,10 +159,10 @@ impl Owned {
             // It was taken or renewed just now, so it ends a lease from now.
             let now = row.expires_at.plus_millis(lease.saturating_neg());
             let known = state.terms.get(&row.partition).filter(|known| known.term == row.term);
-            KnownTerm { term: row.term, since: known.map_or(now, |known| known.since.min(now)) }
+            TermRecord { term: row.term, since: known.map_or(now, |known| known.since.min(now)) }
         };
-        let terms: HashMap<Partition, KnownTerm> = owned.iter().map(|row| (row.partition, term(row))).collect();
-        let is_same = |(partition, term): &(&Partition, &KnownTerm)| {
+        let terms: HashMap<Partition, TermRecord> = owned.iter().map(|row| (row.partition, term(row))).collect();
+        let is_same = |(partition, term): &(&Partition, &TermRecord)| {
             !state.is_over && state.terms.get(partition).is_some_and(|known| known.term == term.term)
         };
         let kept = terms.iter().filter(is_same).count();

@@ -27,7 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::executor::{Executor, RUN_MAX, StartedRun};
 use crate::give_back::give_back;
-use crate::retry::{GaveUp, PAUSES, retry};
+use crate::retry::{PAUSES, RetryError, retry};
 use crate::settler::{FinishedRun, WebhookSettler};
 use crate::slots::TargetSlot;
 use crate::stats::WorkerStats;
@@ -206,10 +206,10 @@ impl Consumer {
                     }
                 }
                 // One task that cannot be read must not hold up the others of its batch.
-                Err(GaveUp::Permanent(_)) if received.len() > 1 => {
+                Err(RetryError::Permanent(_)) if received.len() > 1 => {
                     batches.extend(received.into_iter().map(|one| vec![one]));
                 }
-                Err(GaveUp::Permanent(error)) => {
+                Err(RetryError::Permanent(error)) => {
                     for one in received {
                         let id = one.delivery.message.task_id;
                         tracing::error!(error = %error, task.id = %id, "cannot start a run; the reaper will take it back");
@@ -218,7 +218,7 @@ impl Consumer {
                 }
                 // Neither the store nor this process is there any more: the reaper takes the tasks
                 // back.
-                Err(GaveUp::OutOfTime) => {}
+                Err(RetryError::OutOfTime) => {}
             }
         }
         started

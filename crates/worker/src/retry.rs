@@ -15,7 +15,7 @@ pub(crate) const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Durat
 
 /// Why a call is not tried again.
 #[derive(Debug)]
-pub(crate) enum GaveUp {
+pub(crate) enum RetryError {
     /// The deadline would pass before the next try, or the worker must end now.
     OutOfTime,
     /// The error would be the same next time.
@@ -29,7 +29,7 @@ pub(crate) async fn retry<T, F>(
     deadline: Option<Instant>,
     stop: &CancellationToken,
     mut call: impl FnMut() -> F,
-) -> Result<T, GaveUp>
+) -> Result<T, RetryError>
 where
     F: Future<Output = Result<T, StoreError>>,
 {
@@ -38,11 +38,11 @@ where
         let answer = tokio::select! {
             biased;
             answer = call() => answer,
-            () = stop.cancelled() => return Err(GaveUp::OutOfTime),
+            () = stop.cancelled() => return Err(RetryError::OutOfTime),
         };
         let error = match answer {
             Ok(answer) => return Ok(answer),
-            Err(error) if !error.is_retryable() => return Err(GaveUp::Permanent(error)),
+            Err(error) if !error.is_retryable() => return Err(RetryError::Permanent(error)),
             Err(error) => error,
         };
         failures += 1;
@@ -51,11 +51,11 @@ where
         }
         let wake_at = Instant::now() + PAUSES.pause(failures, rand::random());
         if deadline.is_some_and(|deadline| wake_at >= deadline) {
-            return Err(GaveUp::OutOfTime);
+            return Err(RetryError::OutOfTime);
         }
         tokio::select! {
             () = tokio::time::sleep_until(wake_at) => {}
-            () = stop.cancelled() => return Err(GaveUp::OutOfTime),
+            () = stop.cancelled() => return Err(RetryError::OutOfTime),
         }
     }
 }
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    async fn always(error: StoreError, deadline: Option<Instant>) -> Result<(), GaveUp> {
+    async fn always(error: StoreError, deadline: Option<Instant>) -> Result<(), RetryError> {
         retry("cannot ask", deadline, &CancellationToken::new(), || ready(Err(error.clone()))).await
     }
 
@@ -84,7 +84,7 @@ mod tests {
     async fn no_call_is_made_after_the_deadline() {
         let deadline = Instant::now() + Duration::from_secs(30);
         let late = always(StoreError::Overloaded, Some(deadline)).await;
-        assert!(matches!(late, Err(GaveUp::OutOfTime)));
+        assert!(matches!(late, Err(RetryError::OutOfTime)));
         let longest = PAUSES.longest_pause(u32::MAX);
         assert!(Instant::now() <= deadline && Instant::now() + longest >= deadline);
     }
@@ -94,12 +94,12 @@ mod tests {
         let stop = CancellationToken::new();
         stop.cancel();
         let stuck = retry("cannot ask", None, &stop, pending::<Result<(), _>>).await;
-        assert!(matches!(stuck, Err(GaveUp::OutOfTime)));
+        assert!(matches!(stuck, Err(RetryError::OutOfTime)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_permanent_error_is_not_retried() {
         let corrupt = always(StoreError::Corrupt("a row".to_owned()), None).await;
-        assert!(matches!(corrupt, Err(GaveUp::Permanent(_))));
+        assert!(matches!(corrupt, Err(RetryError::Permanent(_))));
     }
 }

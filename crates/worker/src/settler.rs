@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::retry::{GaveUp, retry};
+use crate::retry::{RetryError, retry};
 use crate::stats::WorkerStats;
 
 /// A run that is over, to be written.
@@ -79,7 +79,7 @@ impl WebhookSettler {
     async fn settle(&self, batch: Vec<FinishedRun>, give_up: &CancellationToken) -> usize {
         let (accepted, ended) = batch.into_iter().partition(|finished| finished.outcome == RunOutcome::Accepted);
         self.detach(accepted, give_up).await;
-        let writes = ended.into_iter().filter_map(|finished| self.write(finished)).collect();
+        let writes = ended.into_iter().filter_map(|finished| self.end_write(finished)).collect();
         let (ends, lost) = self.apply(writes, give_up).await;
         if !lost.is_empty() {
             self.stop_cancelled(lost, give_up).await;
@@ -113,7 +113,7 @@ impl WebhookSettler {
     }
 
     /// The write that ends a run; none if its task cannot take the outcome.
-    fn write(&self, finished: FinishedRun) -> Option<EndWrite> {
+    fn end_write(&self, finished: FinishedRun) -> Option<EndWrite> {
         let actor = match finished.outcome {
             RunOutcome::GivenBack => Actor::Node,
             _ => self.worker(),
@@ -152,13 +152,13 @@ impl WebhookSettler {
                     }
                 }
                 // One task that cannot be read must not hold up the others of its batch.
-                Err(GaveUp::Permanent(_)) if writes.len() > 1 => {
+                Err(RetryError::Permanent(_)) if writes.len() > 1 => {
                     batches.extend(writes.into_iter().map(|write| vec![write]));
                 }
-                Err(GaveUp::Permanent(error)) => {
+                Err(RetryError::Permanent(error)) => {
                     tracing::error!(error = %error, task.id = %writes[0].id, "cannot settle a run; the reaper will take it back");
                 }
-                Err(GaveUp::OutOfTime) => {
+                Err(RetryError::OutOfTime) => {
                     tracing::warn!(
                         runs = writes.len(),
                         "could not settle runs in time; the reaper will take them back"

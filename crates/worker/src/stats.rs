@@ -35,10 +35,10 @@ impl WorkerStats {
     }
 
     /// A call begins; it is in flight until the returned value is dropped.
-    pub(crate) fn start(&self, lateness_millis: u64) -> InFlight<'_> {
+    pub(crate) fn start(&self, lateness_millis: u64) -> InFlightCall<'_> {
         (self.on_started)(lateness_millis);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        InFlight(self)
+        InFlightCall(self)
     }
 }
 
@@ -60,9 +60,9 @@ impl fmt::Debug for WorkerStats {
 }
 
 /// A call in flight.
-pub(crate) struct InFlight<'a>(&'a WorkerStats);
+pub(crate) struct InFlightCall<'a>(&'a WorkerStats);
 
-impl Drop for InFlight<'_> {
+impl Drop for InFlightCall<'_> {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }

@@ -57,7 +57,7 @@ pub struct Webhooks {
 /// The client could not be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the webhook client cannot be built: {0}")]
-pub struct NoClient(#[from] reqwest::Error);
+pub struct WebhookClientError(#[from] reqwest::Error);
 
 const COMPLETION: HeaderName = HeaderName::from_static("punctual-completion");
 /// The longest wait for the body of a refusal, which explains but decides nothing.
@@ -65,7 +65,7 @@ const EXPLANATION_WAIT: Duration = Duration::from_secs(2);
 
 impl Webhooks {
     /// A client. The process must have installed a `rustls` provider.
-    pub fn new(config: WebhookConfig) -> Result<Self, NoClient> {
+    pub fn new(config: WebhookConfig) -> Result<Self, WebhookClientError> {
         let response_bytes = config.response_bytes.min(limits::RESULT);
         let guard = NetworkGuard::new(config.allowed);
         let builder = || {
@@ -108,39 +108,39 @@ impl Webhooks {
         let answered = |body| WebhookResult::Answered(WebhookAnswer { status, asynchronous, retry_after, body });
         if (200..300).contains(&status) && !asynchronous {
             return match timeout_at(deadline, self.read(response)).await {
-                Ok(BodyRead::Whole(body)) => answered(Some(body)),
-                Ok(BodyRead::TooLarge(_)) => answered(None),
-                Ok(BodyRead::Broken(fault)) => broken(Some(status), fault),
+                Ok(ResponseBody::Whole(body)) => answered(Some(body)),
+                Ok(ResponseBody::TooLarge(_)) => answered(None),
+                Ok(ResponseBody::Broken(fault)) => broken(Some(status), fault),
                 Err(_) => broken(Some(status), CallFault::Timeout),
             };
         }
         match timeout_at(deadline.min(Instant::now() + EXPLANATION_WAIT), self.read(response)).await {
-            Ok(BodyRead::Whole(body) | BodyRead::TooLarge(body)) => answered(Some(body)),
-            Ok(BodyRead::Broken(_)) | Err(_) => answered(None),
+            Ok(ResponseBody::Whole(body) | ResponseBody::TooLarge(body)) => answered(Some(body)),
+            Ok(ResponseBody::Broken(_)) | Err(_) => answered(None),
         }
     }
 
-    async fn read(&self, mut response: Response) -> BodyRead {
+    async fn read(&self, mut response: Response) -> ResponseBody {
         let mut body = Vec::new();
         loop {
             match response.chunk().await {
-                Ok(None) => return BodyRead::Whole(body),
+                Ok(None) => return ResponseBody::Whole(body),
                 Ok(Some(chunk)) => {
                     let room = self.response_bytes - body.len();
                     body.extend_from_slice(&chunk[..chunk.len().min(room)]);
                     // Dropping the rest closes the connection: an endless body ends here.
                     if chunk.len() > room {
-                        return BodyRead::TooLarge(body);
+                        return ResponseBody::TooLarge(body);
                     }
                 }
-                Err(error) => return BodyRead::Broken(classify(&error)),
+                Err(error) => return ResponseBody::Broken(classify(&error)),
             }
         }
     }
 }
 
 /// A body, read up to the bound.
-enum BodyRead {
+enum ResponseBody {
     Whole(Vec<u8>),
     TooLarge(Vec<u8>),
     Broken(CallFault),

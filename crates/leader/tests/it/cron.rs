@@ -18,7 +18,7 @@ use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
 use punctual_leader::cron::{Config, CronLoop, Deps, Report};
-use punctual_scheduler::cron_call::CronCall;
+use punctual_scheduler::cron_waker::CronWaker;
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_submission::occurrences::Occurrences;
 use punctual_submission::{SubmissionRules, TaskFactory};
@@ -34,7 +34,7 @@ struct Bench {
     store: Arc<SqliteStore>,
     clock: Arc<ManualClock>,
     cron: Arc<CronLoop>,
-    call: Arc<CronCall>,
+    waker: Arc<CronWaker>,
     _directory: TempDir,
 }
 
@@ -48,17 +48,17 @@ impl Bench {
         let clock = Arc::new(ManualClock::new(START));
         let store = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let factory = TaskFactory::new(SubmissionRules::default(), NODE);
-        let (store, call) = (Arc::new(store.unwrap()), Arc::<CronCall>::default());
+        let (store, waker) = (Arc::new(store.unwrap()), Arc::<CronWaker>::default());
         let deps = Deps {
             schedules: Arc::clone(&store) as _,
             upkeep: Arc::clone(&store) as _,
             occurrences: Occurrences::new(Arc::clone(&store) as _, factory, NODE),
             clock: Arc::clone(&clock) as _,
-            call: Arc::clone(&call),
+            waker: Arc::clone(&waker),
             count_occurrences: Arc::new(|_, _| {}),
         };
         let config = Config { interval, waiting: interval / 4, kept: None, prune_interval: Duration::from_mins(1) };
-        Self { store, clock, cron: Arc::new(CronLoop::new(deps, config)), call, _directory: directory }
+        Self { store, clock, cron: Arc::new(CronLoop::new(deps, config)), waker, _directory: directory }
     }
 
     /// A schedule of every minute, whose first instant is a minute after the start.
@@ -446,7 +446,7 @@ async fn it_runs_until_told_to_stop_and_hears_of_new_schedules() {
     let running = tokio::spawn(async move { cron.run(&lease, token).await });
     let id = bench.schedule("s", |_| {}).await;
     bench.clock.advance_millis(MINUTE);
-    bench.call.written();
+    bench.waker.schedule_written();
     eventually("it fires", Duration::from_secs(20), async || {
         let told = bench.told(id).await;
         if told.is_empty() { Err("nothing yet".to_owned()) } else { Ok(()) }
@@ -464,15 +464,15 @@ async fn it_hears_of_tasks_that_come_to_rest_while_a_schedule_waits_for_one() {
     let running = bench.begin_first(id).await;
     bench.pass(MINUTE).await;
     assert_eq!(bench.outcomes(id).await, [Fired, Buffered]);
-    bench.call.task_finished();
-    let early = tokio::time::timeout(Duration::from_millis(1), bench.call.called());
+    bench.waker.task_finished();
+    let early = tokio::time::timeout(Duration::from_millis(1), bench.waker.wait());
     assert!(early.await.is_err(), "nobody is called while it is not known that one waits");
     let (lease, stop) = (bench.lead(NODE).await, CancellationToken::new());
     let (cron, token) = (Arc::clone(&bench.cron), stop.clone());
     let cron = tokio::spawn(async move { cron.run(&lease, token).await });
     assert!(bench.complete(&running).await);
     eventually("the next one fires", Duration::from_secs(20), async || {
-        bench.call.task_finished();
+        bench.waker.task_finished();
         let outcomes = bench.outcomes(id).await;
         if outcomes == [Fired, Fired] { Ok(()) } else { Err(format!("{outcomes:?}")) }
     })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_store::postgres::{PostgresStore, Wake};
 use tokio_util::sync::CancellationToken;
 
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 const UPKEEP_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Passes on other nodes' notifications of waiting tasks and free partitions, until told to stop.
-pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<Owned>, stop: CancellationToken) {
+pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPartitions>, stop: CancellationToken) {
     let mut wakes = store.wakes();
     loop {
         let wake = tokio::select! {
@@ -23,10 +23,10 @@ pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<Owned>, 
         };
         match wake {
             Some(Wake::Lane(lane, due_at)) => hints.add([(&lane, due_at)]),
-            Some(Wake::Partitions) => owned.nudge(),
+            Some(Wake::Partitions) => owned.request_pass(),
             Some(Wake::Everything) => {
-                hints.look_everywhere();
-                owned.nudge();
+                hints.request_sweep();
+                owned.request_pass();
             }
             None => return stop.cancelled().await,
         }

@@ -100,7 +100,7 @@ fn cron(config: &Config, parts: &Parts, occurrences: Occurrences) -> CronLoop {
         upkeep: parts.database.clone(),
         occurrences,
         clock: Arc::clone(&parts.clock),
-        call: Arc::clone(&parts.cron_call),
+        waker: Arc::clone(&parts.cron_waker),
         count_occurrences: Arc::new(move |outcome, instants| metrics.occurrences(outcome, instants)),
     };
     let config = cron::Config {

@@ -14,12 +14,12 @@ use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
 use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
-use punctual_scheduler::cron_call::CronCall;
+use punctual_scheduler::cron_waker::CronWaker;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_schedules::NotifyingSchedules;
 use punctual_scheduler::notifying_store::NotifyingStore;
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::targets::Targets;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::KnownQueues;
@@ -45,11 +45,11 @@ pub struct Parts {
     pub circuits: Arc<Circuits>,
     pub known_queues: KnownQueues,
     /// Calls the cron loop of this node.
-    pub cron_call: Arc<CronCall>,
+    pub cron_waker: Arc<CronWaker>,
     pub shared: Option<PostgresStore>,
     pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
-    pub owned: Arc<Owned>,
+    pub owned: Arc<OwnedPartitions>,
     pub targets: Arc<Targets>,
     pub waits: Arc<LongestWaits>,
     pub webhooks: Webhooks,
@@ -66,27 +66,27 @@ impl Parts {
         };
         let hints = Arc::new(Hints::default());
         let inner = around(database.clone());
-        let cron_call = Arc::<CronCall>::default();
-        let schedules = NotifyingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_call));
+        let cron_waker = Arc::<CronWaker>::default();
+        let schedules = NotifyingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
-            store: Arc::new(NotifyingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_call))),
+            store: Arc::new(NotifyingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_waker))),
             skew,
             coordinator,
             circuits: Arc::new(circuits(config, database.clone())),
             database,
             known_queues: KnownQueues::default(),
             schedules: Arc::new(schedules),
-            cron_call,
+            cron_waker,
             shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the
             // free slots.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
             hints,
-            owned: Arc::new(Owned::nothing(config.scheduler.partitions)),
+            owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
             targets: Arc::new(targets(config)),
             waits: Arc::default(),
             webhooks: Webhooks::new(WebhookConfig {

@@ -12,7 +12,7 @@ use punctual_core::run_end::RunEnd;
 use punctual_leader::membership::Skew;
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::fairness::{Band, LongestWaits};
-use punctual_scheduler::ownership::Owned;
+use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_store::postgres::PostgresStore;
 use punctual_submission::KnownQueues;
 use punctual_worker::WorkerStats;
@@ -27,7 +27,7 @@ const NOTABLE_SKEW_MILLIS: u64 = 1_000;
 pub struct Tally {
     metrics: Metrics,
     stats: Arc<WorkerStats>,
-    owned: Arc<Owned>,
+    owned: Arc<OwnedPartitions>,
     queues: KnownQueues,
     circuits: Arc<Circuits>,
     waits: Arc<LongestWaits>,

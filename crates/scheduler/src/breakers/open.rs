@@ -8,11 +8,11 @@ use punctual_core::time::Timestamp;
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenSet {
+pub struct OpenBreakers {
     tenants: HashMap<String, BTreeMap<String, OpenBreaker>>,
 }
 
-impl OpenSet {
+impl OpenBreakers {
     /// Whether none is open.
     pub fn is_empty(&self) -> bool {
         self.tenants.is_empty()
@@ -52,7 +52,7 @@ impl OpenSet {
     }
 
     /// Whether the same breakers are open in both, whatever their probes.
-    pub fn has_keys_of(&self, other: &OpenSet) -> bool {
+    pub fn has_keys_of(&self, other: &OpenBreakers) -> bool {
         self.len() == other.len() && other.iter().all(|breaker| self.get(&breaker.key).is_some())
     }
 

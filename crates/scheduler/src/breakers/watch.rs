@@ -21,13 +21,13 @@ use punctual_core::upkeep::Prunable;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Circuits, LOOK_AGAIN_MILLIS, OpenSet, UnderOpen};
+use super::{Circuits, OpenBreakers, PROBE_RETRY_MILLIS, RunUnderBreaker};
 use crate::hints::Hints;
 
 /// How often it looks.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Open breakers that a node keeps in mind; beyond them none is opened.
-const MOST_OPEN: usize = 10_000;
+const OPEN_MAX: usize = 10_000;
 /// Read or written in one call.
 const PAGE: usize = 1_000;
 
@@ -54,7 +54,7 @@ pub struct BreakerWatch {
     config: Config,
     windows: Windows,
     /// Runs that ended under open breakers, and were not looked at yet.
-    ended: VecDeque<UnderOpen>,
+    ended: VecDeque<RunUnderBreaker>,
     /// Keys of which any node has told counts.
     known: BTreeSet<Key>,
     /// Breakers that have to open, and since when that is seen.
@@ -119,39 +119,39 @@ impl BreakerWatch {
         let now = self.clock.now();
         // Taken before the breakers are read: a probe is named before it runs, so that what has
         // ended is named there.
-        let fresh = self.circuits.take();
-        self.ended.extend(fresh.ended);
-        self.ended.truncate(super::MOST_ENDED);
-        for (tenant, targets) in fresh.runs {
+        let counts = self.circuits.take_new_counts();
+        self.ended.extend(counts.ended);
+        self.ended.truncate(super::ENDED_RUNS_MAX);
+        for (tenant, targets) in counts.runs {
             for (target, runs) in targets {
                 self.windows.add(&tenant, &target, runs, now);
             }
         }
         let mut open = self.read().await?;
-        self.settle_probes(now, &mut open).await?;
+        self.end_probes(now, &mut open).await?;
         self.close_idle(now, &mut open).await?;
         for breaker in self.circuits.open().iter().filter(|breaker| open.get(&breaker.key).is_none()) {
             self.windows.forget(&breaker.key);
         }
         // Known before anything else is tried: what has closed must not stay shut because of a
         // count.
-        self.know(open.clone());
-        self.tell(now).await?;
-        self.judge(now, &mut open).await?;
-        self.know(open);
+        self.publish(open.clone());
+        self.record_counts(now).await?;
+        self.open_failing(now, &mut open).await?;
+        self.publish(open);
         self.prune(now).await
     }
 
-    fn know(&self, open: OpenSet) {
-        if self.circuits.know(open) {
-            self.hints.nudge();
+    fn publish(&self, open: OpenBreakers) {
+        if self.circuits.set_open(open) {
+            self.hints.wake();
         }
     }
 
-    async fn read(&self) -> Result<OpenSet, StoreError> {
-        let mut open = OpenSet::default();
+    async fn read(&self) -> Result<OpenBreakers, StoreError> {
+        let mut open = OpenBreakers::default();
         let mut after = None;
-        while open.len() < MOST_OPEN {
+        while open.len() < OPEN_MAX {
             let page = self.store.list_breakers(after, PAGE).await?;
             after = page.last().map(|breaker| breaker.key.clone());
             let is_last = page.len() < PAGE;
@@ -167,14 +167,16 @@ impl BreakerWatch {
 
     /// Closes breakers of which a probe succeeded, also one that the next has overtaken; what
     /// happened first goes first.
-    async fn settle_probes(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
-        while let Some(UnderOpen { key, task, end, error }) = self.ended.front() {
+    async fn end_probes(&mut self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
+        while let Some(RunUnderBreaker { key, task, end, error }) = self.ended.front() {
             if open.get(key).is_some_and(|breaker| breaker.is_probe(*task)) {
                 let task = *task;
                 let event = match end {
                     RunEnd::Completed | RunEnd::Accepted => BreakerEvent::Succeeded(task),
                     RunEnd::Retried | RunEnd::DeadLettered => BreakerEvent::Failed(task, FailedProbe::new(now, error)),
-                    RunEnd::GivenBack => BreakerEvent::GivenBack { task, again_at: now.plus_millis(LOOK_AGAIN_MILLIS) },
+                    RunEnd::GivenBack => {
+                        BreakerEvent::GivenBack { task, again_at: now.plus_millis(PROBE_RETRY_MILLIS) }
+                    }
                     // The next one comes in its time. Otherwise a worker that gives back all it
                     // gets would get one a second.
                     RunEnd::Released | RunEnd::Cancelled | RunEnd::Stale => {
@@ -197,7 +199,7 @@ impl BreakerWatch {
 
     /// Closes breakers that nobody had anything to probe with for a whole window: they hold nothing
     /// back, and would stay for ever. Should what was under them still fail, it is counted anew.
-    async fn close_idle(&self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
+    async fn close_idle(&self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
         let before = now.plus_millis(-self.config.rules.window_millis);
         let idle: Vec<Key> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();
         for key in idle {
@@ -214,7 +216,7 @@ impl BreakerWatch {
     }
 
     /// Tells what was counted of tenants at which something fails.
-    async fn tell(&mut self, now: Timestamp) -> Result<(), StoreError> {
+    async fn record_counts(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let counts = self.windows.to_tell(now, &self.known);
         for page in counts.chunks(PAGE) {
             self.store.record_counts(self.node, page.to_vec()).await?;
@@ -224,7 +226,7 @@ impl BreakerWatch {
     }
 
     /// Opens breakers by what all nodes have told.
-    async fn judge(&mut self, now: Timestamp, open: &mut OpenSet) -> Result<(), StoreError> {
+    async fn open_failing(&mut self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
         if self.windows.is_empty() {
             self.known.clear();
             self.suspects.clear();
@@ -238,7 +240,7 @@ impl BreakerWatch {
         let seen_at = Instant::now();
         for (key, runs) in opening {
             let since = *self.suspects.entry(key.clone()).or_insert(seen_at);
-            if seen_at.duration_since(since) < self.config.confirm || open.len() >= MOST_OPEN {
+            if seen_at.duration_since(since) < self.config.confirm || open.len() >= OPEN_MAX {
                 continue;
             }
             self.suspects.remove(&key);

@@ -80,14 +80,14 @@ impl BandShares {
     }
 
     /// Claims failed: nothing was taken.
-    pub fn settle_failed(&mut self, splits: &[BandSplit], lanes: &Lanes) {
+    pub fn reconcile_failed(&mut self, splits: &[BandSplit], lanes: &Lanes) {
         for split in splits {
-            self.settle(split, None, lanes);
+            self.reconcile(split, None, lanes);
         }
     }
 
     /// Settles what a claim took against its shares. The lanes have taken in its answer already.
-    pub fn settle(&mut self, split: &BandSplit, claimed: Option<&Claimed>, lanes: &Lanes) {
+    pub fn reconcile(&mut self, split: &BandSplit, claimed: Option<&Claimed>, lanes: &Lanes) {
         let Some(shares) = split.shares else { return };
         let Some(credits) = self.credits.get_mut(&split.tenant) else { return };
         let (mut taken, mut waiting) = ([0; 3], [false; 3]);
@@ -99,7 +99,7 @@ impl BandShares {
         for (lane, band) in &split.bands {
             waiting[*band as usize] |= lanes.is_ready(*lane);
         }
-        credits.settle(shares, taken, waiting);
+        credits.reconcile(shares, taken, waiting);
         if credits.is_even() {
             self.credits.remove(&split.tenant);
         }

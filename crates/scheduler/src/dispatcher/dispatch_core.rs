@@ -74,14 +74,14 @@ impl DispatchCore {
 
     /// A task of this lane waits and is due then. While a claim is at the lane the hint waits: the
     /// claim's answer may be older.
-    pub fn hear(&mut self, lane: &Arc<Lane>, due_at: Timestamp) {
+    pub fn take_hint(&mut self, lane: &Arc<Lane>, due_at: Timestamp) {
         if !self.lanes.defer(lane, due_at) && self.deps.owned.concerns(&lane.key) {
             self.lanes.note(lane, due_at, self.deps.clock.now());
         }
     }
 
     /// Takes in what a claim's answer says about its lanes; returns whether anything moved.
-    pub fn learn(&mut self, answer: &Claimed) -> bool {
+    pub fn correct_lanes(&mut self, answer: &Claimed) -> bool {
         let now = self.now();
         let mut moved = !answer.tasks.is_empty();
         for (lane, head) in &answer.next_due {

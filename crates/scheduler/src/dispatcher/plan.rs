@@ -15,8 +15,8 @@ use punctual_core::store::{Claim, Claimant};
 use punctual_core::time::Timestamp;
 
 use super::bands::{BandShares, BandSplit, LaneCandidate};
-use crate::fairness::{Band, TenantRounds};
-use crate::ownership::OwnedTerm;
+use crate::fairness::{Band, TenantClocks};
+use crate::ownership::OwnershipTerm;
 use crate::targets::{Targets, TenantSlots};
 
 /// Lanes that a pass takes from.
@@ -26,7 +26,7 @@ pub(super) const PLAN_LANES_MAX: usize = 256;
 /// one tenant and target share a claim.
 pub(super) struct PushPlan<'a> {
     targets: &'a Targets,
-    rounds: &'a TenantRounds,
+    clocks: &'a TenantClocks,
     room: usize,
     /// The slots that are free.
     free: usize,
@@ -65,10 +65,10 @@ struct SlotOrder {
 }
 
 impl<'a> PushPlan<'a> {
-    pub fn new(targets: &'a Targets, rounds: &'a TenantRounds, room: usize) -> Self {
+    pub fn new(targets: &'a Targets, clocks: &'a TenantClocks, room: usize) -> Self {
         Self {
             targets,
-            rounds,
+            clocks,
             room,
             free: targets.free_in_all(),
             free_of_band: Band::ALL.map(|band| targets.free_of_band(band)),
@@ -87,7 +87,13 @@ impl<'a> PushPlan<'a> {
 
     /// Adds what is due from `from` on of a lane; false if its tenant, its band or its target has
     /// no slot.
-    pub fn add(&mut self, lane: &'a Lane, candidate: LaneCandidate, term: OwnedTerm, from: Option<Timestamp>) -> bool {
+    pub fn add(
+        &mut self,
+        lane: &'a Lane,
+        candidate: LaneCandidate,
+        term: OwnershipTerm,
+        from: Option<Timestamp>,
+    ) -> bool {
         let (Route::Push(target), tenant) = (&lane.key.route, lane.key.tenant.as_str()) else { return false };
         let TenantSlots { at_target, in_all } = self.targets.slots_of(tenant, target);
         self.taken_at.entry(target).or_insert_with(|| self.targets.taken_at(target));
@@ -144,8 +150,8 @@ impl<'a> PushPlan<'a> {
         let PlanPart { tenant, target, limit, .. } = self.parts[at];
         let at_target = self.at_target.get(&(tenant, target)).copied().unwrap_or(0);
         let (in_all, planned) = self.in_all.get(tenant).copied().unwrap_or((0, 0));
-        let level = self.targets.level(TenantSlots { at_target, in_all }, self.rounds.weight(tenant));
-        SlotOrder { level, clock: self.rounds.after(tenant, planned), limit, part: at }
+        let level = self.targets.level(TenantSlots { at_target, in_all }, self.clocks.weight(tenant));
+        SlotOrder { level, clock: self.clocks.after(tenant, planned), limit, part: at }
     }
 
     /// Whether a tenant and a target may have another slot.
@@ -195,8 +201,8 @@ mod tests {
         lane_of("t", number, target, 5)
     }
 
-    fn term(partition: u16) -> OwnedTerm {
-        OwnedTerm { fence: Some((Partition::new(partition), 7)), since: Timestamp::from_millis(100) }
+    fn term(partition: u16) -> OwnershipTerm {
+        OwnershipTerm { fence: Some((Partition::new(partition), 7)), since: Timestamp::from_millis(100) }
     }
 
     fn candidate(lane: &Lane) -> LaneCandidate {
@@ -226,8 +232,8 @@ mod tests {
     fn lanes_of_a_target_share_its_slots() {
         let targets = Targets::new(10, 1_000);
         let lanes = [lane(1, "a"), lane(2, "b"), lane(3, "a"), lane(4, "a")];
-        let rounds = TenantRounds::default();
-        let mut plan = PushPlan::new(&targets, &rounds, 100);
+        let clocks = TenantClocks::default();
+        let mut plan = PushPlan::new(&targets, &clocks, 100);
         for (lane, partition) in lanes.iter().zip([5, 6, 5, 4]) {
             assert!(plan.add(lane, candidate(lane), term(partition), None));
         }
@@ -240,8 +246,8 @@ mod tests {
         let targets = Targets::new(5, 1_000);
         let lanes = [lane(1, "a"), lane(2, "a"), lane(3, "a")];
         let since = Some(term(0).since);
-        let rounds = TenantRounds::default();
-        let mut plan = PushPlan::new(&targets, &rounds, 100);
+        let clocks = TenantClocks::default();
+        let mut plan = PushPlan::new(&targets, &clocks, 100);
         for (lane, from) in lanes.iter().zip([None, since, None]) {
             plan.add(lane, candidate(lane), term(0), from);
         }
@@ -256,20 +262,20 @@ mod tests {
             targets.take(&slot(&message));
         }
         let lanes = [lane(1, "crowded"), lane(2, "a"), lane(3, "b"), lane(4, "c")];
-        let rounds = TenantRounds::default();
-        let mut full = PushPlan::new(&targets, &rounds, 6);
+        let clocks = TenantClocks::default();
+        let mut full = PushPlan::new(&targets, &clocks, 6);
         let added: Vec<bool> = lanes.iter().map(|lane| full.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true, true, true]);
         let claimed: Vec<_> = summaries(&claims(full)).into_iter().map(|(lanes, limit, ..)| (lanes, limit)).collect();
         assert_eq!(claimed, [(vec![2], 2), (vec![3], 2), (vec![4], 2)]);
-        assert!(!PushPlan::new(&targets, &rounds, 0).add(&lanes[1], candidate(&lanes[1]), term(0), None));
+        assert!(!PushPlan::new(&targets, &clocks, 0).add(&lanes[1], candidate(&lanes[1]), term(0), None));
     }
 
     /// What each tenant gets when all want as much as they can have of one target. Takes the slots.
-    fn planned(targets: &Targets, rounds: &mut TenantRounds, tenants: &[&str]) -> Vec<usize> {
+    fn planned(targets: &Targets, clocks: &mut TenantClocks, tenants: &[&str]) -> Vec<usize> {
         let lanes: Vec<Lane> =
             tenants.iter().zip(1..).map(|(tenant, number)| lane_of(tenant, number, "a", 5)).collect();
-        let mut plan = PushPlan::new(targets, rounds, 100);
+        let mut plan = PushPlan::new(targets, clocks, 100);
         for lane in &lanes {
             plan.add(lane, candidate(lane), term(0), None);
         }
@@ -280,7 +286,7 @@ mod tests {
         for (lane, got) in lanes.iter().zip(&got) {
             (0..*got).for_each(|_| targets.take(&slot(lane)));
         }
-        rounds.serve(tenants.iter().copied().zip(got.iter().copied()));
+        clocks.serve(tenants.iter().copied().zip(got.iter().copied()));
         got
     }
 
@@ -291,25 +297,25 @@ mod tests {
     #[test]
     fn tenants_share_the_slots_of_a_target_by_weight() {
         let targets = Targets::new(30, 1_000);
-        let mut rounds = TenantRounds::new(HashMap::from([("heavy".to_owned(), 2)]));
+        let mut clocks = TenantClocks::new(HashMap::from([("heavy".to_owned(), 2)]));
         let tenants = ["a", "b", "heavy"];
-        assert_eq!(planned(&targets, &mut rounds, &tenants), [8, 8, 14]);
+        assert_eq!(planned(&targets, &mut clocks, &tenants), [8, 8, 14]);
         // A tenant with less than its part gets what becomes free, whichever tenant gave it back.
         give_back(&targets, "heavy", 10);
         give_back(&targets, "a", 2);
-        assert_eq!(planned(&targets, &mut rounds, &tenants), [2, 0, 10]);
+        assert_eq!(planned(&targets, &mut clocks, &tenants), [2, 0, 10]);
     }
 
     #[test]
     fn slots_that_become_free_one_by_one_go_round() {
         for (per_target, tenants) in [(4, 8), (1, 3), (20, 3)] {
             let targets = Targets::new(per_target, 1_000);
-            let (mut rounds, mut got) = (TenantRounds::default(), vec![0; tenants]);
+            let (mut clocks, mut got) = (TenantClocks::default(), vec![0; tenants]);
             let names: Vec<String> = (0..tenants).map(|number| number.to_string()).collect();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let mut under_way = std::collections::VecDeque::new();
             for _ in 0..tenants * 100 {
-                for (at, planned) in planned(&targets, &mut rounds, &names).into_iter().enumerate() {
+                for (at, planned) in planned(&targets, &mut clocks, &names).into_iter().enumerate() {
                     got[at] += planned;
                     under_way.extend((0..planned).map(|_| at));
                 }
@@ -324,18 +330,18 @@ mod tests {
     fn scarce_slots_are_shared_by_weight_across_targets() {
         let weights = HashMap::from([("heavy".to_owned(), 4)]);
         let targets = Targets::new(20, 20).with_pools(75, 100).with_weights(weights.clone());
-        let mut rounds = TenantRounds::new(weights);
+        let mut clocks = TenantClocks::new(weights);
         let lanes = [lane_of("heavy", 1, "a", 5), lane_of("light", 2, "b", 5)];
         let (mut got, mut under_way) = ([0, 0], std::collections::VecDeque::new());
         for _ in 0..1_000 {
-            let mut plan = PushPlan::new(&targets, &rounds, 100);
+            let mut plan = PushPlan::new(&targets, &clocks, 100);
             for lane in &lanes {
                 plan.add(lane, candidate(lane), term(0), None);
             }
             for (numbers, limit, ..) in summaries(&claims(plan)) {
                 let at = usize::try_from(numbers[0]).unwrap() - 1;
                 (0..limit).for_each(|_| targets.take(&slot(&lanes[at])));
-                rounds.serve([(lanes[at].key.tenant.as_str(), limit)]);
+                clocks.serve([(lanes[at].key.tenant.as_str(), limit)]);
                 under_way.extend((0..limit).map(|_| at));
                 got[at] += limit;
             }
@@ -347,10 +353,10 @@ mod tests {
     #[test]
     fn one_slot_is_shared_by_weight_over_time() {
         let targets = Targets::new(1, 1_000);
-        let mut rounds = TenantRounds::new(HashMap::from([("heavy".to_owned(), 10)]));
+        let mut clocks = TenantClocks::new(HashMap::from([("heavy".to_owned(), 10)]));
         let (tenants, mut got) = (["heavy", "light"], [0, 0]);
         for _ in 0..1_100 {
-            let planned = planned(&targets, &mut rounds, &tenants);
+            let planned = planned(&targets, &mut clocks, &tenants);
             let at = planned.iter().position(|planned| *planned == 1).unwrap();
             got[at] += 1;
             give_back(&targets, tenants[at], 1);
@@ -361,10 +367,10 @@ mod tests {
     #[test]
     fn a_tenant_without_a_slot_gets_the_next_one() {
         let targets = Targets::new(10, 1_000);
-        let mut rounds = TenantRounds::default();
-        planned(&targets, &mut rounds, &["a", "b"]);
+        let mut clocks = TenantClocks::default();
+        planned(&targets, &mut clocks, &["a", "b"]);
         give_back(&targets, "a", 1);
-        assert_eq!(planned(&targets, &mut rounds, &["a", "b", "quiet"]), [0, 0, 1]);
+        assert_eq!(planned(&targets, &mut clocks, &["a", "b", "quiet"]), [0, 0, 1]);
     }
 
     #[test]
@@ -374,8 +380,8 @@ mod tests {
             targets.take(&slot(&lane_of("greedy", 1, "a", 5)));
         }
         let lanes = [lane_of("greedy", 1, "a", 5), lane_of("other", 2, "a", 5)];
-        let rounds = TenantRounds::default();
-        let mut tenants = PushPlan::new(&targets, &rounds, 100);
+        let clocks = TenantClocks::default();
+        let mut tenants = PushPlan::new(&targets, &clocks, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| tenants.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true]);
         for tenant in ["b", "c", "d", "e"] {
@@ -384,7 +390,7 @@ mod tests {
             }
         }
         let lanes = [lane_of("new", 1, "b", 5), lane_of("new", 2, "b", 2)];
-        let mut bands = PushPlan::new(&targets, &rounds, 100);
+        let mut bands = PushPlan::new(&targets, &clocks, 100);
         let added: Vec<bool> = lanes.iter().map(|lane| bands.add(lane, candidate(lane), term(0), None)).collect();
         assert_eq!(added, [false, true]);
     }

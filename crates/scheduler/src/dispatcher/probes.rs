@@ -18,7 +18,7 @@ use super::calls::ClaimPurpose;
 use super::dispatch_core::{DispatchCore, FUTILE_CLAIMS};
 use super::pull::Pull;
 use super::push::Push;
-use crate::breakers::OpenSet;
+use crate::breakers::OpenBreakers;
 use crate::lanes::{ClaimScope, PollKey};
 
 /// How often to look whether a probe can be made.
@@ -39,7 +39,7 @@ impl BreakerProbes {
     }
 
     /// A poll has arrived: it may take a probe.
-    pub fn poll_arrived(&mut self, tenant: &str, breakers: &OpenSet) {
+    pub fn poll_arrived(&mut self, tenant: &str, breakers: &OpenBreakers) {
         if breakers.is_over_tenant(tenant) {
             self.hurry();
         }
@@ -76,7 +76,7 @@ impl BreakerProbes {
     }
 
     /// Takes in what the answer of a probe at `lane` says about the lanes.
-    pub fn learn(&mut self, core: &mut DispatchCore, lane: &Lane, answer: &Claimed) {
+    pub fn take_answer(&mut self, core: &mut DispatchCore, lane: &Lane, answer: &Claimed) {
         let now = core.now();
         for limited in &answer.limited {
             core.lanes.avoid_in_probes(&lane.key, limited.until, now);

@@ -15,7 +15,7 @@ use super::Report;
 use super::bands::{BandShares, BandSplit, LaneCandidate};
 use super::calls::ClaimPurpose;
 use super::dispatch_core::DispatchCore;
-use crate::fairness::{self, Band, Contender, Tenants};
+use crate::fairness::{self, Band, Contender, TenantDeficits};
 use crate::lanes::{ClaimScope, Lanes, PollKey, by_priority};
 use crate::polls::{Grant, PollError, PollReceiver, WaitingPoll};
 use crate::waiting_polls::{PollNumber, WaitingPolls, poll_keys};
@@ -39,7 +39,7 @@ pub(super) struct Pull {
     impatient: Vec<PollNumber>,
     /// Keys under which a ready lane and a poll may meet.
     open_keys: HashSet<PollKey>,
-    tenants: Tenants,
+    tenants: TenantDeficits,
     bands: BandShares,
     /// Tasks that were claimed for workers which have disconnected: on their way back, and arrived.
     returns: mpsc::UnboundedSender<Vec<Task>>,
@@ -66,7 +66,7 @@ impl Pull {
             waiting_max,
             impatient: Vec::new(),
             open_keys: HashSet::new(),
-            tenants: Tenants::new(fairness.tenants.clone()),
+            tenants: TenantDeficits::new(fairness.tenants.clone()),
             bands: BandShares::new(fairness.bands),
             returns,
             returned,
@@ -212,8 +212,8 @@ impl Pull {
         report: &mut Report,
     ) {
         for ((poll, split), answer) in polls.into_iter().zip(splits).zip(answers) {
-            report.more |= core.learn(&answer);
-            self.bands.settle(split, Some(&answer), &core.lanes);
+            report.more |= core.correct_lanes(&answer);
+            self.bands.reconcile(split, Some(&answer), &core.lanes);
             report.pulled += answer.tasks.len();
             self.grant(core, poll, answer.tasks);
         }
@@ -221,7 +221,7 @@ impl Pull {
 
     /// A claim for polls failed. They keep waiting, and a later pass serves them.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
-        self.bands.settle_failed(splits, &core.lanes);
+        self.bands.reconcile_failed(splits, &core.lanes);
     }
 
     /// Answers a poll with the tasks that were claimed for it.

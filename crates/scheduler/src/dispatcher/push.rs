@@ -23,7 +23,7 @@ use super::dispatch_core::DispatchCore;
 use super::plan::{PLAN_LANES_MAX, PushPlan};
 use super::{Config, Report};
 use crate::backlog_rate::BacklogRate;
-use crate::fairness::TenantRounds;
+use crate::fairness::TenantClocks;
 use crate::lanes::{ClaimScope, Ranks, by_priority};
 use crate::targets::Slot;
 
@@ -40,7 +40,7 @@ const BROKER_RETRY_MILLIS: i64 = 1_000;
 
 /// How webhooks are shared between tenants and bands, and what the last claims left.
 pub(super) struct Push {
-    rounds: TenantRounds,
+    clocks: TenantClocks,
     bands: BandShares,
     backlog_bands: BandShares,
     backlog_rate: BacklogRate,
@@ -48,7 +48,7 @@ pub(super) struct Push {
     last_tenant: String,
     last_backlog_tenant: String,
     /// What a pass has left for the backlog, once its live part has been answered.
-    after_live: Option<AfterLive>,
+    live_remainder: Option<LiveRemainder>,
     /// Ready lanes found no slot or no room in the last pass.
     is_blocked: bool,
     /// It was for want of slots, not of room.
@@ -58,7 +58,7 @@ pub(super) struct Push {
 
 /// The live part of a pass has been answered.
 #[derive(Clone, Copy, Debug)]
-struct AfterLive {
+struct LiveRemainder {
     /// How many tasks it left for the backlog.
     left: usize,
     /// Whether it moved anything, so that there may be more.
@@ -68,13 +68,13 @@ struct AfterLive {
 impl Push {
     pub fn new(config: &Config) -> Self {
         Self {
-            rounds: TenantRounds::new(config.fairness.tenants.clone()),
+            clocks: TenantClocks::new(config.fairness.tenants.clone()),
             bands: BandShares::new(config.fairness.bands),
             backlog_bands: BandShares::new(config.fairness.bands),
             backlog_rate: BacklogRate::new(config.backlog_per_second, Instant::now()),
             last_tenant: String::new(),
             last_backlog_tenant: String::new(),
-            after_live: None,
+            live_remainder: None,
             is_blocked: false,
             are_slots_full: false,
             visibility_millis: millis(config.visibility),
@@ -92,8 +92,8 @@ impl Push {
     }
 
     /// Whether the live part has been answered and the backlog is next.
-    pub fn is_half_done(&self) -> bool {
-        self.after_live.is_some()
+    pub fn is_backlog_next(&self) -> bool {
+        self.live_remainder.is_some()
     }
 
     /// How long until there are tokens for the backlog; none if there are some, or no backlog is
@@ -114,11 +114,11 @@ impl Push {
         if core.lanes.claims().is_pushing() {
             return;
         }
-        if let Some(AfterLive { left, moved }) = self.after_live {
+        if let Some(LiveRemainder { left, moved }) = self.live_remainder {
             if self.launch_backlog(core, left).await {
                 return;
             }
-            self.after_live = None;
+            self.live_remainder = None;
             // There was nothing live a moment ago: do not ask again.
             if !moved {
                 return;
@@ -151,9 +151,9 @@ impl Push {
         }
         let room = self.room(core, tasks_max).await;
         let (now, lanes, owned) = (core.now(), &core.lanes, &core.deps.owned);
-        let tenants = next_tenants(lanes.ready().pushed().tenants(), &mut self.last_tenant, &self.rounds);
+        let tenants = next_tenants(lanes.ready().pushed().tenants(), &mut self.last_tenant, &self.clocks);
         let lanes_max = lanes_of_each(tenants.len());
-        let mut plan = PushPlan::new(&core.deps.targets, &self.rounds, room);
+        let mut plan = PushPlan::new(&core.deps.targets, &self.clocks, room);
         let mut overdue = Vec::new();
         for ranks in tenants {
             for level in by_priority(ranks) {
@@ -195,9 +195,9 @@ impl Push {
         }
         self.is_blocked = true;
         let (room, now) = (self.room(core, tasks_max).await, core.now());
-        let tenants = next_tenants(lanes.backlog().tenants(), &mut self.last_backlog_tenant, &self.rounds);
+        let tenants = next_tenants(lanes.backlog().tenants(), &mut self.last_backlog_tenant, &self.clocks);
         let lanes_max = lanes_of_each(tenants.len());
-        let mut plan = PushPlan::new(&core.deps.targets, &self.rounds, room);
+        let mut plan = PushPlan::new(&core.deps.targets, &self.clocks, room);
         for ranks in tenants {
             for level in by_priority(ranks) {
                 // A lane that is still ready has live work, which goes first.
@@ -225,14 +225,14 @@ impl Push {
         report: &mut Report,
     ) {
         let (mut tasks, mut moved) = (Vec::new(), false);
-        self.rounds.serve(served(splits, &answers));
+        self.clocks.serve(served(splits, &answers));
         for (answer, split) in answers.into_iter().zip(splits) {
-            moved |= core.learn(&answer) || !answer.lost.is_empty();
-            self.bands.settle(split, Some(&answer), &core.lanes);
-            tasks.extend(self.accept(core, answer));
+            moved |= core.correct_lanes(&answer) || !answer.not_owned.is_empty();
+            self.bands.reconcile(split, Some(&answer), &core.lanes);
+            tasks.extend(self.tasks_of(core, answer));
         }
         report.more |= moved;
-        self.after_live = Some(AfterLive { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
+        self.live_remainder = Some(LiveRemainder { left: core.config.claim_batch.saturating_sub(tasks.len()), moved });
         report.pushed += publish(core, tasks).await;
     }
 
@@ -245,34 +245,34 @@ impl Push {
         report: &mut Report,
     ) {
         let mut tasks = Vec::new();
-        self.rounds.serve(served(splits, &answers));
-        report.more |= self.after_live.take().is_some_and(|after| after.moved);
+        self.clocks.serve(served(splits, &answers));
+        report.more |= self.live_remainder.take().is_some_and(|after| after.moved);
         for (answer, split) in answers.into_iter().zip(splits) {
-            report.more |= !answer.tasks.is_empty() || !answer.lost.is_empty();
-            learn_of_backlog(core, &answer);
-            self.backlog_bands.settle(split, Some(&answer), &core.lanes);
-            tasks.extend(self.accept(core, answer));
+            report.more |= !answer.tasks.is_empty() || !answer.not_owned.is_empty();
+            correct_backlogs(core, &answer);
+            self.backlog_bands.reconcile(split, Some(&answer), &core.lanes);
+            tasks.extend(self.tasks_of(core, answer));
         }
         report.pushed += publish(core, tasks).await;
     }
 
     /// A live claim failed. Its lanes stay ready for a later pass.
     pub fn fail(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
-        self.bands.settle_failed(splits, &core.lanes);
+        self.bands.reconcile_failed(splits, &core.lanes);
     }
 
     /// A claim on the backlog failed. Its lanes keep their backlogs for a later pass.
     pub fn fail_backlog(&mut self, core: &DispatchCore, splits: &[BandSplit]) {
-        self.backlog_bands.settle_failed(splits, &core.lanes);
+        self.backlog_bands.reconcile_failed(splits, &core.lanes);
     }
 
     /// The tasks of an answer. Forgets partitions that are lost, and pays for the backlog's tasks.
-    pub fn accept(&mut self, core: &DispatchCore, answer: Claimed) -> Vec<Task> {
+    pub fn tasks_of(&mut self, core: &DispatchCore, answer: Claimed) -> Vec<Task> {
         let owned = &core.deps.owned;
-        if !answer.lost.is_empty() {
-            let partitions = answer.lost.len();
+        if !answer.not_owned.is_empty() {
+            let partitions = answer.not_owned.len();
             tracing::warn!(partitions, "another node owns partitions that this node dispatched; forgetting them");
-            owned.lost(&answer.lost);
+            owned.forget(&answer.not_owned);
         }
         let is_backlog = |task: &&Task| owned.term_of(&task.lane.key).is_some_and(|term| task.due_at < term.since);
         self.backlog_rate.take(answer.tasks.iter().filter(is_backlog).count(), Instant::now());
@@ -288,7 +288,7 @@ impl Push {
 }
 
 /// Takes in what the answer of a claim on the backlog says about its lanes.
-fn learn_of_backlog(core: &mut DispatchCore, answer: &Claimed) {
+fn correct_backlogs(core: &mut DispatchCore, answer: &Claimed) {
     let now = core.now();
     for (id, head) in &answer.next_due {
         let Some(lane) = core.lanes.lane(*id) else { continue };
@@ -323,7 +323,7 @@ pub(super) async fn publish(core: &DispatchCore, tasks: Vec<Task>) -> usize {
 /// The ranks of the tenants that are next: those behind the last one, and from the beginning again.
 /// The tenant that was served least of late comes first, so that none is left out where not all
 /// fit.
-fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rounds: &TenantRounds) -> Vec<&'a Ranks> {
+fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, clocks: &TenantClocks) -> Vec<&'a Ranks> {
     let behind = tenants.range::<String, _>((Excluded(&*last), Unbounded));
     let mut chosen: Vec<(&String, &Ranks)> = if tenants.len() <= PASS_TENANTS_MAX {
         tenants.iter().collect()
@@ -333,7 +333,7 @@ fn next_tenants<'a>(tenants: &'a BTreeMap<String, Ranks>, last: &mut String, rou
     if let Some((tenant, _)) = chosen.last() {
         (*tenant).clone_into(last);
     }
-    chosen.sort_by_cached_key(|(tenant, _)| rounds.after(tenant, 0));
+    chosen.sort_by_cached_key(|(tenant, _)| clocks.after(tenant, 0));
     chosen.into_iter().map(|(_, ranks)| ranks).collect()
 }
 

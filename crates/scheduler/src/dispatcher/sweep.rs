@@ -71,7 +71,7 @@ impl Sweep {
             for head in heads.iter().filter(|head| core.deps.owned.concerns(&head.lane.key)) {
                 found.insert(head.lane.id);
                 if !core.lanes.defer(&head.lane, head.due_at) {
-                    core.lanes.found(&head.lane, head.due_at, now);
+                    core.lanes.note_swept(&head.lane, head.due_at, now);
                 }
             }
             self.after = heads.last().filter(|_| heads.len() == PAGE_LANES).map(|head| head.lane.id);
@@ -80,7 +80,7 @@ impl Sweep {
             }
         }
         if is_whole {
-            core.lanes.found_no_others(&found);
+            core.lanes.forget_unswept(&found);
         }
         Ok(())
     }

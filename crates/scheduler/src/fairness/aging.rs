@@ -5,7 +5,7 @@ use std::time::Duration;
 use punctual_core::time::Timestamp;
 
 /// The most urgent priority.
-const MOST_URGENT: u8 = 9;
+const PRIORITY_MAX: u8 = 9;
 
 /// How much waiting counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Aging {
         }
         let waited = now.as_millis().saturating_sub(due_at.as_millis()).max(0);
         let raised = u8::try_from(waited / self.millis_for_one).unwrap_or(u8::MAX);
-        priority.saturating_add(raised).min(MOST_URGENT.max(priority))
+        priority.saturating_add(raised).min(PRIORITY_MAX.max(priority))
     }
 }
 

@@ -98,7 +98,7 @@ impl Credits {
 
     /// Settles a split: so many tasks of each band were `taken` instead of its share, and these
     /// bands still have tasks `waiting`. The others are owed nothing.
-    pub fn settle(&mut self, shares: [usize; 3], taken: [usize; 3], waiting: [bool; 3]) {
+    pub fn reconcile(&mut self, shares: [usize; 3], taken: [usize; 3], waiting: [bool; 3]) {
         for at in 0..3 {
             let (share, taken) = (i64::try_from(shares[at]), i64::try_from(taken[at]));
             let owed = share.unwrap_or(0).saturating_sub(taken.unwrap_or(0)).saturating_mul(TASK);
@@ -178,10 +178,10 @@ mod tests {
         let mut credits = Credits::default();
         let shares = credits.split(BandWeights::default(), 100, ALL);
         // Of the high band there were 10 only; the low one got nothing although something waits.
-        credits.settle(shares, [10, 90, 0], [false, true, true]);
+        credits.reconcile(shares, [10, 90, 0], [false, true, true]);
         let next = credits.split(BandWeights::default(), 30, [false, true, true]);
         assert!(next[2] > 5, "{next:?}");
-        credits.settle(next, next, [false, false, true]);
+        credits.reconcile(next, next, [false, false, true]);
         assert!(credits.is_even());
     }
 
@@ -216,7 +216,7 @@ mod tests {
                 let waiting = [high, normal, true];
                 let shares = credits.split(BandWeights::default(), 1, waiting);
                 prop_assert!(shares.iter().zip(waiting).all(|(share, waits)| waits || *share == 0));
-                credits.settle(shares, shares, waiting);
+                credits.reconcile(shares, shares, waiting);
                 low += shares[2];
             }
             prop_assert!(low >= 400 / 20 - 3, "{low}");

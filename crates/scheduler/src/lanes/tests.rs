@@ -25,8 +25,8 @@ fn id(number: i64) -> LaneId {
     LaneId::new(number)
 }
 
-pub(super) fn open(keys: &[Key]) -> Arc<OpenSet> {
-    let mut open = OpenSet::default();
+pub(super) fn open(keys: &[Key]) -> Arc<OpenBreakers> {
+    let mut open = OpenBreakers::default();
     for key in keys {
         open.insert(OpenBreaker {
             key: key.clone(),
@@ -57,9 +57,9 @@ fn a_lane_is_ready_from_its_due_instant_on() {
     let mut lanes = Lanes::new(1_000, 0);
     lanes.note(&lane(1, 5), at(500), at(0));
     assert_eq!(lanes.next_wakeup(), Some(at(500)));
-    lanes.advance(at(499));
+    lanes.make_due_ready(at(499));
     assert!(ready(&lanes).is_empty());
-    lanes.advance(at(500));
+    lanes.make_due_ready(at(500));
     assert_eq!((ready(&lanes), lanes.next_wakeup()), (vec![1], None));
     assert_eq!(lanes.take_newly_ready().len(), 2);
 }
@@ -69,11 +69,11 @@ fn only_lanes_that_are_pulled_are_ready_ahead() {
     let mut lanes = Lanes::new(1_000, 20);
     lanes.note(&lane(1, 5), at(500), at(0));
     lanes.note(&lane_of(2, "q", 5, "a"), at(500), at(0));
-    lanes.advance(at(479));
+    lanes.make_due_ready(at(479));
     assert!(ready(&lanes).is_empty());
-    lanes.advance(at(480));
+    lanes.make_due_ready(at(480));
     assert_eq!((ready(&lanes), pushed(&lanes)), (vec![1], vec![]));
-    lanes.advance(at(500));
+    lanes.make_due_ready(at(500));
     assert_eq!((ready(&lanes), pushed(&lanes)), (vec![1], vec![2]));
     lanes.correct(id(1), Some(at(520)), at(500));
     assert_eq!(ready(&lanes), [1], "what is due next is nearly due as well");
@@ -100,10 +100,10 @@ fn a_hint_makes_a_head_earlier_and_a_claim_corrects_it() {
     assert_eq!(lanes.next_wakeup(), Some(at(100)));
     lanes.note(&lane(1, 5), at(50), at(0));
     assert_eq!(lanes.next_wakeup(), Some(at(50)));
-    lanes.advance(at(60));
+    lanes.make_due_ready(at(60));
     lanes.correct(id(1), Some(at(300)), at(60));
     assert_eq!(lanes.home(id(1)), Some(Home::Waiting { head: at(300), ready_at: at(300) }));
-    lanes.advance(at(300));
+    lanes.make_due_ready(at(300));
     assert_eq!(ready(&lanes), [1]);
     lanes.correct(id(1), None, at(300));
     assert_eq!(lanes.home(id(1)), None);
@@ -115,17 +115,17 @@ fn the_sweep_makes_ready_lanes_later_and_forgets_empty_ones() {
     for number in 1..=4 {
         lanes.note(&lane(number, 5), at(0), at(0));
     }
-    lanes.found(&lane(1, 5), at(500), at(0));
-    lanes.found(&lane(2, 5), at(0), at(0));
+    lanes.note_swept(&lane(1, 5), at(500), at(0));
+    lanes.note_swept(&lane(2, 5), at(0), at(0));
     assert_eq!(ready(&lanes), [2, 3, 4]);
     let (found, claim) = (HashSet::from([id(1), id(2)]), ClaimScope::Pull(vec!["t".into()]));
     lanes.begin_claim(&claim);
-    lanes.found_no_others(&found);
+    lanes.forget_unswept(&found);
     assert_eq!(ready(&lanes), [2, 3, 4], "lanes in a claim are spared");
     lanes.end_claim(&claim);
-    lanes.found_no_others(&found);
+    lanes.forget_unswept(&found);
     assert_eq!(ready(&lanes), [2]);
-    lanes.advance(at(500));
+    lanes.make_due_ready(at(500));
     assert_eq!(ready(&lanes), [2, 1]);
 }
 
@@ -143,7 +143,7 @@ fn the_oldest_head_of_each_band_is_known() {
     let mut lanes = Lanes::new(1_000, 0);
     lanes.note(&lane(1, 5), at(100), at(0));
     assert_eq!(lanes.waits_since(Band::Normal), None, "not due yet");
-    lanes.advance(at(200));
+    lanes.make_due_ready(at(200));
     lanes.note(&lane(2, 6), at(50), at(200));
     lanes.note_backlog(&lane_of(3, "q", 0, "a"), at(150));
     let since = |lanes: &Lanes| Band::ALL.map(|band| lanes.waits_since(band).map(Timestamp::as_millis));

@@ -12,14 +12,14 @@ use punctual_core::lane::{Lane, LaneId, LaneKey};
 use punctual_core::time::Timestamp;
 
 use super::{Home, LaneEntry, Lanes};
-use crate::breakers::OpenSet;
+use crate::breakers::OpenBreakers;
 
 /// Lanes, and targets, under one breaker that are considered for a probe.
 const PROBE_LANES_MAX: usize = 1_000;
 
 impl Lanes {
     /// Sorts the lanes by these open breakers, if others are open than before.
-    pub fn set_breakers(&mut self, open: Arc<OpenSet>, now: Timestamp) {
+    pub fn set_breakers(&mut self, open: Arc<OpenBreakers>, now: Timestamp) {
         if Arc::ptr_eq(&open, &self.breakers) {
             return;
         }

@@ -10,7 +10,7 @@ use punctual_core::partitions::rebalance;
 use punctual_core::store::StoreError;
 use tokio_util::sync::CancellationToken;
 
-use super::owner::{another_count, beyond};
+use super::ownership_loop::{another_count, beyond};
 use super::*;
 
 const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
@@ -84,8 +84,8 @@ impl Coordinator for Table {
     }
 }
 
-fn owner(table: &Arc<Table>, number: u64) -> (OwnershipLoop, Arc<Owned>) {
-    let owned = Arc::new(Owned::nothing(CONFIG.count));
+fn owner(table: &Arc<Table>, number: u64) -> (OwnershipLoop, Arc<OwnedPartitions>) {
+    let owned = Arc::new(OwnedPartitions::nothing(CONFIG.count));
     let clock = Arc::new(ManualClock::new(START));
     (OwnershipLoop::new(Arc::clone(table) as _, Arc::clone(&owned), clock, NodeId::new(number), CONFIG), owned)
 }
@@ -177,7 +177,7 @@ async fn a_lost_partition_is_forgotten_and_asked_for_at_once() {
     owned.wait().await;
     let (generation, asked) = (owned.generation(), *table.turns.lock());
     let (partition, _) = owned.term_of(&pushed(1)).unwrap().fence.unwrap();
-    owned.lost(&[partition]);
+    owned.forget(&[partition]);
     assert!(!owned.concerns(&pushed(1)) && owned.generation() > generation);
     assert_eq!(owned.partitions(), 63);
     let before = Instant::now();
@@ -204,7 +204,7 @@ async fn a_nudged_owner_takes_what_a_leaving_node_has_freed() {
     leaving.await.unwrap();
     assert_eq!(a.partitions(), 0);
     let before = Instant::now();
-    b.nudge();
+    b.request_pass();
     b.wait().await;
     assert_eq!(b.partitions(), 64);
     assert!(before.elapsed() < Duration::from_millis(100), "not a renewal later");
@@ -261,7 +261,7 @@ fn a_newcomer_notices_that_the_others_count_differently() {
 
 #[test]
 fn a_node_alone_owns_everything_without_a_term() {
-    let owned = Owned::everything();
+    let owned = OwnedPartitions::everything();
     let fences: HashSet<_> = (0..100).map(|queue| owned.term_of(&pushed(queue)).unwrap().fence).collect();
     assert_eq!(fences, HashSet::from([None]));
 }

@@ -11,12 +11,12 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
 use punctual_scheduler::breakers::{self, BreakerWatch, Circuits};
-use punctual_scheduler::cron_call::CronCall;
+use punctual_scheduler::cron_waker::CronWaker;
 use punctual_scheduler::dispatcher::{Config, Deps, Dispatcher};
 use punctual_scheduler::fairness::{self, LongestWaits};
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::notifying_store::NotifyingStore;
-use punctual_scheduler::ownership::{self, Owned, OwnershipLoop};
+use punctual_scheduler::ownership::{self, OwnedPartitions, OwnershipLoop};
 use punctual_scheduler::polls::{PollFilter, PollQueue, PollRequest};
 use punctual_scheduler::settle::LeaseSettler;
 use punctual_scheduler::targets::{Slot, Targets};
@@ -54,7 +54,7 @@ pub struct Harness {
     pub dispatcher: Dispatcher,
     pub polls: PollQueue,
     pub settler: LeaseSettler,
-    pub cron: Arc<CronCall>,
+    pub cron: Arc<CronWaker>,
     pub circuits: Arc<Circuits>,
     pub watch: BreakerWatch,
     pub waits: Arc<LongestWaits>,
@@ -69,17 +69,17 @@ impl Harness {
 
     /// A node that owns everything and shares it with no other; two slots for each target.
     pub fn with(configure: impl FnOnce(&mut Config)) -> Self {
-        Self::made_of(Owned::everything(), Targets::new(2, 1_000), configure)
+        Self::made_of(OwnedPartitions::everything(), Targets::new(2, 1_000), configure)
     }
 
     /// A node that owns nothing yet; as many slots for a target as the broker takes.
     pub fn of_many(configure: impl FnOnce(&mut Config)) -> Self {
-        Self::made_of(Owned::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
+        Self::made_of(OwnedPartitions::nothing(PARTITIONS), Targets::new(100, 1_000), configure)
     }
 
     /// A node that owns everything, with these slots.
     pub fn with_targets(targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
-        Self::made_of(Owned::everything(), targets, configure)
+        Self::made_of(OwnedPartitions::everything(), targets, configure)
     }
 
     /// How many webhooks were published and not taken yet.
@@ -87,13 +87,13 @@ impl Harness {
         self.broker.depth(WEBHOOK_POOL).await.unwrap()
     }
 
-    fn made_of(owned: Owned, targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
+    fn made_of(owned: OwnedPartitions, targets: Targets, configure: impl FnOnce(&mut Config)) -> Self {
         let directory = TempDir::new().unwrap();
         let clock = Arc::new(ManualClock::new(START));
         let inner = SqliteStore::open(directory.path(), Arc::clone(&clock) as Arc<dyn Clock>, NODE, Options::default());
         let (sqlite, hints) = (Arc::new(inner.unwrap()), Arc::new(Hints::default()));
         let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
-        let cron = Arc::<CronCall>::default();
+        let cron = Arc::<CronWaker>::default();
         let store: Arc<dyn Store> =
             Arc::new(NotifyingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));

@@ -63,10 +63,10 @@ async fn the_cron_loop_is_called_when_a_task_comes_to_rest_and_a_schedule_waits(
     for (waits, outcome, is_called) in
         [(false, completed("1"), false), (true, completed("1"), true), (true, failed(true), false)]
     {
-        harness.cron.set_waits(waits);
+        harness.cron.set_waiting(waits);
         let (id, token) = harness.running().await;
         harness.say(id, token, outcome).await.unwrap();
-        let called = tokio::time::timeout(Duration::from_millis(1), harness.cron.called()).await.is_ok();
+        let called = tokio::time::timeout(Duration::from_millis(1), harness.cron.wait()).await.is_ok();
         assert_eq!(called, is_called, "{waits}");
     }
 }

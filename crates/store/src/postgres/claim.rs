@@ -258,7 +258,7 @@ fn answer(claims: &[Claim], picker: Picker<'_>, written: WrittenClaims, lost: Ve
     };
     let empty = |(claim, lost): (&Claim, Vec<Partition>)| Claimed {
         limited: limited(claim, &lost),
-        lost,
+        not_owned: lost,
         ..Claimed::default()
     };
     let mut answers: Vec<Claimed> = claims.iter().zip(lost).map(empty).collect();

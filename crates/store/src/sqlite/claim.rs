@@ -32,7 +32,7 @@ pub(crate) fn claim(session: &mut Session<'_>, claims: &[Claim]) -> Result<Vec<C
 fn claim_one(session: &mut Session<'_>, claim: &Claim) -> Result<Claimed, Fault> {
     let lost = lost(session, &claim.claimant)?;
     if !lost.is_empty() {
-        return Ok(Claimed { lost, ..Claimed::default() });
+        return Ok(Claimed { not_owned: lost, ..Claimed::default() });
     }
     let now = session.now();
     let by = session.by(now, claims::actor(&claim.claimant));

@@ -115,7 +115,8 @@ impl ClaimRemainder {
         for (at, (asked, got)) in part.iter().zip(claimed).enumerate() {
             let claim = &mut self.claims[at];
             self.bytes[at] += got.tasks.iter().map(|task| task.body.payload.get().len()).sum::<usize>();
-            let is_over = got.tasks.len() < asked.limit || !got.lost.is_empty() || self.bytes[at] >= EARLIER_BYTES_MAX;
+            let is_over =
+                got.tasks.len() < asked.limit || !got.not_owned.is_empty() || self.bytes[at] >= EARLIER_BYTES_MAX;
             claim.limit = if is_over && asked.limit > 0 { 0 } else { claim.limit - got.tasks.len() };
             for task in &got.tasks {
                 // A lane may be named twice: what was taken counts for the first of them that had
@@ -151,7 +152,7 @@ fn claim_next_part(
 fn add(whole: &mut Claimed, part: Claimed) {
     whole.tasks.extend(part.tasks);
     whole.expired += part.expired;
-    whole.lost.extend(part.lost);
+    whole.not_owned.extend(part.not_owned);
     // The later one knows better.
     whole.next_due.retain(|(lane, _)| !part.next_due.iter().any(|(other, _)| other == lane));
     whole.next_due.extend(part.next_due);

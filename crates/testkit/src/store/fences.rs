@@ -60,7 +60,7 @@ pub async fn claim_is_fenced_by_the_terms_of_its_partitions(factory: &dyn StoreF
     // Run out, and not taken by anybody: nobody else dispatches them.
     fixture.advance(TTL);
     let claimed = claim(&fixture, &lanes, 1, good.clone()).await;
-    assert_eq!((claimed.lost, claimed.expired, ids(&claimed.tasks)), (vec![], 1, vec![stored[3].id]));
+    assert_eq!((claimed.not_owned, claimed.expired, ids(&claimed.tasks)), (vec![], 1, vec![stored[3].id]));
 
     let other = NodeId::random();
     let theirs = turn(&fixture, other).await;
@@ -152,7 +152,7 @@ async fn claim(fixture: &StoreFixture<'_>, lanes: &[LaneId], limit: usize, terms
 
 #[track_caller]
 fn assert_lost(claimed: &Claimed, lost: &[Partition]) {
-    assert_eq!(claimed.lost, lost);
+    assert_eq!(claimed.not_owned, lost);
     assert!(claimed.tasks.is_empty() && claimed.next_due.is_empty() && claimed.expired == 0, "{claimed:?}");
 }
 

@@ -161,7 +161,7 @@ async fn a_dead_target_does_not_delay_others() {
         clock: bench.deps.clock.clone(),
         hints: std::sync::Arc::default(),
         targets: bench.deps.targets.clone(),
-        owned: std::sync::Arc::new(punctual_scheduler::ownership::Owned::everything()),
+        owned: std::sync::Arc::new(punctual_scheduler::ownership::OwnedPartitions::everything()),
         circuits: std::sync::Arc::default(),
         waits: std::sync::Arc::default(),
         node: bench.deps.node,

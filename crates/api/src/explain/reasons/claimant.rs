@@ -4,7 +4,7 @@ use punctual_client::Reason;
 use punctual_core::lane::Route;
 use punctual_core::partitions::Partition;
 use punctual_core::time::Timestamp;
-use punctual_scheduler::dispatch_status::{BacklogPace, Crowded, WebhookStatus};
+use punctual_scheduler::dispatch_status::{BacklogPace, SlotOwner, WebhookStatus};
 
 use super::reason;
 use super::wording::{doing, later, or_more, quantity, queue_ahead, thousands, with_position};
@@ -145,21 +145,21 @@ fn found_backlog(facts: &Facts, BacklogPace { since, per_second }: BacklogPace) 
     with_position(base, facts.ahead)
 }
 
-fn no_place(facts: &Facts, crowded: &[Crowded]) -> Reason {
+fn no_place(facts: &Facts, crowded: &[SlotOwner]) -> Reason {
     let key = &facts.task.lane.key;
     let target = match &key.route {
         Route::Push(target) => Some(target.clone()),
         Route::Pull => None,
     };
-    let whose = |crowded: &Crowded| match crowded {
-        Crowded::Target => format!("target {}", target.as_deref().unwrap_or_default()),
-        Crowded::Tenant => format!("tenant {}", key.tenant),
-        Crowded::Band(band) => format!("tasks of {} priority", band.as_str()),
+    let whose = |crowded: &SlotOwner| match crowded {
+        SlotOwner::Target => format!("target {}", target.as_deref().unwrap_or_default()),
+        SlotOwner::Tenant => format!("tenant {}", key.tenant),
+        SlotOwner::Band(band) => format!("tasks of {} priority", band.as_str()),
     };
-    let word = |crowded: &Crowded| match crowded {
-        Crowded::Target => "target",
-        Crowded::Tenant => "tenant",
-        Crowded::Band(_) => "band",
+    let word = |crowded: &SlotOwner| match crowded {
+        SlotOwner::Target => "target",
+        SlotOwner::Tenant => "tenant",
+        SlotOwner::Band(_) => "band",
     };
     let all: Vec<String> = crowded.iter().map(whose).collect();
     let message = format!(

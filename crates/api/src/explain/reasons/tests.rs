@@ -18,7 +18,7 @@ use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Position};
 use punctual_core::task::{Body, Dependencies, Hold};
 use punctual_core::trail::{Actor, Entry, FailedHow, RunError, Step};
-use punctual_scheduler::dispatch_status::{BacklogPace, Crowded, WebhookStatus};
+use punctual_scheduler::dispatch_status::{BacklogPace, SlotOwner, WebhookStatus};
 use serde_json::{Value, json};
 
 use super::*;
@@ -111,7 +111,7 @@ fn shown(facts: &Facts) -> (Value, Option<i64>) {
 fn all_that_holds_at_once_is_told_in_order() {
     let pause = Pause { since: NOW, by: "client".into(), reason: None, until: Some(NOW.plus_millis(2_000)) };
     let backlog = Some(BacklogPace { since: NOW.plus_millis(5), per_second: 1 });
-    let here = WebhookStatus { backlog, crowded: vec![Crowded::Target] };
+    let here = WebhookStatus { backlog, crowded: vec![SlotOwner::Target] };
     let mut facts = Facts { claimant: Some(ExpectedClaimant::Here(here)), ahead: ahead(1), held: 1, ..pushed() };
     facts.queue.pause = Some(pause);
     facts.queue.settings.max_concurrency = Some(1);

@@ -212,7 +212,7 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
         }
         Step::Found(number, due) => {
             let due = at_offset(due);
-            lanes.found(&lane(number), at(due), now);
+            lanes.note_swept(&lane(number), at(due), now);
             if model.is_ready(number) {
                 model.place(number, due);
             } else {
@@ -220,7 +220,7 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
             }
         }
         Step::FoundOnly(found) => {
-            lanes.found_no_others(&found.iter().map(|number| id(*number)).collect());
+            lanes.forget_unswept(&found.iter().map(|number| id(*number)).collect());
             model.found_only(&found);
         }
         Step::Correct(number, head) => {
@@ -271,7 +271,7 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
         }
         Step::Advance(millis) => {
             model.now += millis;
-            lanes.advance(at(model.now));
+            lanes.make_due_ready(at(model.now));
         }
     }
 }

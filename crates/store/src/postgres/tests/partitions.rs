@@ -102,7 +102,7 @@ async fn no_claim_by_an_old_term_takes_anything() {
             for calls in 1.. {
                 tell.send_replace(calls);
                 let claimed = dispatch(&old, lane, 1, named.clone()).await;
-                if !claimed.lost.is_empty() {
+                if !claimed.not_owned.is_empty() {
                     assert!(claimed.tasks.is_empty() && claimed.next_due.is_empty());
                     break;
                 }
@@ -121,7 +121,7 @@ async fn no_claim_by_an_old_term_takes_anything() {
         let (old, taken) = claimer.await.unwrap();
         assert_eq!(waiting(&new).await, left, "a claim by an old term took something in round {rounds}");
         assert_eq!(left + taken, 60);
-        assert_eq!(dispatch(&old, lane, 60, terms).await.lost.len(), 2);
+        assert_eq!(dispatch(&old, lane, 60, terms).await.not_owned.len(), 2);
         let rest = dispatch(&new, lane, 60, theirs.clone()).await;
         assert_eq!(rest.tasks.len() as u64, left, "the new owner takes the rest");
         taken_before += taken;
@@ -177,7 +177,7 @@ async fn a_claim_sees_the_owner_that_is_just_being_written() {
         claimant.batch_execute("COMMIT").await.unwrap();
     };
     let (claimed, ()) = tokio::join!(claim, commit);
-    assert_eq!((claimed.lost, claimed.tasks.len()), (vec![terms[1].0], 0));
+    assert_eq!((claimed.not_owned, claimed.tasks.len()), (vec![terms[1].0], 0));
     assert_eq!(waiting(&fixture.store).await, 1);
 }
 
@@ -292,7 +292,7 @@ async fn the_new_owner_hears_of_what_a_late_claim_had_locked() {
     let stored = insert(&other, task().push("http://a.test:80")).await;
     eventually("it hears of the lane", SOON, async || {
         let late = dispatch(&fixture.store, stored.lane.id, 1, vec![(Partition::new(0), 7)]).await;
-        assert_eq!((late.tasks.len(), late.lost.len()), (0, 1));
+        assert_eq!((late.tasks.len(), late.not_owned.len()), (0, 1));
         loop {
             match tokio::time::timeout(Duration::from_millis(500), wakes.next()).await {
                 Ok(Some(Wake::Lane(lane, due_at))) => {

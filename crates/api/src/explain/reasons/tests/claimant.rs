@@ -86,7 +86,7 @@ fn the_found_backlog() {
 
 #[test]
 fn no_free_place_for_a_webhook() {
-    let crowded = vec![Crowded::Target, Crowded::Tenant, Crowded::Band(Band::Normal)];
+    let crowded = vec![SlotOwner::Target, SlotOwner::Tenant, SlotOwner::Band(Band::Normal)];
     let facts = Facts { claimant: Some(ExpectedClaimant::Here(WebhookStatus { backlog: None, crowded })), ..pushed() };
     let expected = json!({
         "code": "webhook_places",

@@ -15,7 +15,7 @@ const CLOCKS_KEPT: usize = 1_024;
 
 /// The virtual clocks of the tenants (see the module).
 #[derive(Debug, Default)]
-pub struct TenantRounds {
+pub struct TenantClocks {
     weights: HashMap<String, u32>,
     clocks: HashMap<String, i64>,
     now: i64,
@@ -23,7 +23,7 @@ pub struct TenantRounds {
     clean_at: usize,
 }
 
-impl TenantRounds {
+impl TenantClocks {
     /// No tenant was served yet. Tenants that are not named have weight one.
     pub fn new(weights: HashMap<String, u32>) -> Self {
         Self { weights, ..Self::default() }
@@ -66,11 +66,11 @@ mod tests {
     use super::*;
 
     /// Serves one task after the other to the next of `tenants`; returns how many each got.
-    fn serve(rounds: &mut TenantRounds, tenants: &[&str], tasks: usize) -> Vec<usize> {
+    fn serve(clocks: &mut TenantClocks, tenants: &[&str], tasks: usize) -> Vec<usize> {
         let mut got = vec![0; tenants.len()];
         for _ in 0..tasks {
-            let next = (0..tenants.len()).min_by_key(|at| rounds.after(tenants[*at], 0)).unwrap();
-            rounds.serve([(tenants[next], 1)]);
+            let next = (0..tenants.len()).min_by_key(|at| clocks.after(tenants[*at], 0)).unwrap();
+            clocks.serve([(tenants[next], 1)]);
             got[next] += 1;
         }
         got
@@ -78,46 +78,46 @@ mod tests {
 
     #[test]
     fn one_by_one_all_tenants_get_as_many() {
-        assert_eq!(serve(&mut TenantRounds::default(), &["a", "b", "c"], 300), [100, 100, 100]);
+        assert_eq!(serve(&mut TenantClocks::default(), &["a", "b", "c"], 300), [100, 100, 100]);
     }
 
     #[test]
     fn one_by_one_everybody_gets_its_weight() {
-        let mut rounds = TenantRounds::new(HashMap::from([("b".to_owned(), 10)]));
-        assert_eq!(serve(&mut rounds, &["a", "b"], 1_100), [100, 1_000]);
+        let mut clocks = TenantClocks::new(HashMap::from([("b".to_owned(), 10)]));
+        assert_eq!(serve(&mut clocks, &["a", "b"], 1_100), [100, 1_000]);
     }
 
     #[test]
     fn a_late_tenant_is_first_and_has_saved_up_nothing() {
-        let mut rounds = TenantRounds::default();
-        serve(&mut rounds, &["a", "b"], 1_000);
-        assert!(rounds.after("new", 0) < rounds.after("a", 0).min(rounds.after("b", 0)));
-        let got = serve(&mut rounds, &["a", "b", "new"], 300);
+        let mut clocks = TenantClocks::default();
+        serve(&mut clocks, &["a", "b"], 1_000);
+        assert!(clocks.after("new", 0) < clocks.after("a", 0).min(clocks.after("b", 0)));
+        let got = serve(&mut clocks, &["a", "b", "new"], 300);
         assert!(got[2] <= 102, "{got:?}");
         // A tenant that had much at once, while no other wanted anything, does not wait for it.
-        rounds.serve([("a", 500)]);
-        let got = serve(&mut rounds, &["a", "b"], 100);
+        clocks.serve([("a", 500)]);
+        let got = serve(&mut clocks, &["a", "b"], 100);
         assert!((48..=52).contains(&got[0]), "{got:?}");
     }
 
     #[test]
     fn tenants_served_at_once_are_treated_alike() {
-        let mut rounds = TenantRounds::default();
+        let mut clocks = TenantClocks::default();
         for _ in 0..10 {
-            rounds.serve([("a", 5), ("b", 5), ("c", 0)]);
-            assert_eq!(rounds.after("a", 0), rounds.after("b", 0));
+            clocks.serve([("a", 5), ("b", 5), ("c", 0)]);
+            assert_eq!(clocks.after("a", 0), clocks.after("b", 0));
         }
     }
 
     #[test]
     fn outdated_clocks_are_forgotten() {
-        let mut rounds = TenantRounds::default();
+        let mut clocks = TenantClocks::default();
         for tenant in 0..10_000 {
             // Several at once, so that no number is met for certain.
             let names = [0, 1, 2].map(|number| format!("{tenant}.{number}"));
-            rounds.serve(names.iter().map(|name| (name.as_str(), 1)));
-            rounds.serve([("busy", 10)]);
+            clocks.serve(names.iter().map(|name| (name.as_str(), 1)));
+            clocks.serve([("busy", 10)]);
         }
-        assert!(rounds.clocks.len() <= CLOCKS_KEPT, "{}", rounds.clocks.len());
+        assert!(clocks.clocks.len() <= CLOCKS_KEPT, "{}", clocks.clocks.len());
     }
 }

@@ -28,12 +28,12 @@ const TASK: i64 = 1_000_000;
 
 /// The tenants that contend, and what they are owed.
 #[derive(Debug, Default)]
-pub struct Tenants {
+pub struct TenantDeficits {
     weights: HashMap<String, u32>,
     deficits: HashMap<String, i64>,
 }
 
-impl Tenants {
+impl TenantDeficits {
     /// No tenant contends yet. Tenants that are not named have weight one.
     pub fn new(weights: HashMap<String, u32>) -> Self {
         Self { weights, deficits: HashMap::new() }
@@ -131,8 +131,8 @@ mod tests {
         of.iter().map(|(tenant, demand)| Contender { tenant, demand: *demand }).collect()
     }
 
-    fn weighing(weights: &[(&str, u32)]) -> Tenants {
-        Tenants::new(weights.iter().map(|(tenant, weight)| ((*tenant).to_owned(), *weight)).collect())
+    fn weighing(weights: &[(&str, u32)]) -> TenantDeficits {
+        TenantDeficits::new(weights.iter().map(|(tenant, weight)| ((*tenant).to_owned(), *weight)).collect())
     }
 
     #[test]

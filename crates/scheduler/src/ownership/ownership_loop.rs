@@ -1,7 +1,7 @@
 //! The loop that keeps this node's share of the partitions.
 //!
 //! It runs once every renewal, and at once when partitions may be free or this node may have too
-//! many. It records what this node owns in [`Owned`]. Invariant: only this loop adds partitions
+//! many. It records what this node owns in [`OwnedPartitions`]. Invariant: only this loop adds partitions
 //! there; the dispatcher only removes those that the store says are lost.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use punctual_core::time::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Owned;
+use super::OwnedPartitions;
 
 /// How partitions are owned.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub struct Config {
 /// Keeps this node's share of the partitions (see the module).
 pub struct OwnershipLoop {
     coordinator: Arc<dyn Coordinator>,
-    owned: Arc<Owned>,
+    owned: Arc<OwnedPartitions>,
     clock: Arc<dyn Clock>,
     node: NodeId,
     config: Config,
@@ -49,7 +49,7 @@ impl OwnershipLoop {
     /// An owner loop for this node, which records what it owns in `owned`.
     pub fn new(
         coordinator: Arc<dyn Coordinator>,
-        owned: Arc<Owned>,
+        owned: Arc<OwnedPartitions>,
         clock: Arc<dyn Clock>,
         node: NodeId,
         config: Config,
@@ -85,7 +85,7 @@ impl OwnershipLoop {
             is_due = tokio::select! {
                 () = shutdown.cancelled() => break,
                 () = tokio::time::sleep(pause) => true,
-                () = self.owned.asked.notified() => false,
+                () = self.owned.pass_requested.notified() => false,
             };
             if !is_due {
                 tokio::time::sleep(PASS_PAUSE_MIN).await;
