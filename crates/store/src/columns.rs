@@ -63,6 +63,11 @@ pub(crate) fn number_column(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
+/// The number of a column. A negative one is 0.
+pub(crate) fn number_from_column(column: i64) -> u64 {
+    u64::try_from(column).unwrap_or(0)
+}
+
 /// The column of a count, saturated to what the column can hold.
 pub(crate) fn count_column(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)

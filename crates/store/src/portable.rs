@@ -7,6 +7,8 @@
 //!
 //! Whatever needs locks, batches or the writer's memory is not here: see each store.
 
+pub(crate) mod breakers;
+pub(crate) mod lists;
 pub(crate) mod registry;
 
 use rusqlite::types::FromSql as FromSqlite;
@@ -105,6 +107,13 @@ macro_rules! portable_statements {
 }
 
 portable_statements! {
+    BreakerChange,
+    BreakerClose,
+    BreakerCountsPut,
+    BreakerCountsSum,
+    BreakerGet,
+    BreakerList,
+    BreakerOpen,
     NodeBury,
     NodeList,
     NodeSaw,

@@ -3,14 +3,14 @@
 use crate::sql::statements;
 
 statements! {
-    BreakerChange => include_str!("../sql/postgres/breaker_change.sql"),
+    BreakerChange => include_str!("../sql/portable/breaker_change.sql"),
     BreakerClose => include_str!("../sql/postgres/breaker_close.sql"),
-    BreakerCountsPrune => include_str!("../sql/postgres/breaker_counts_prune.sql"),
+    BreakerCountsPrune => include_str!("../sql/portable/breaker_counts_prune.sql"),
     BreakerCountsPut => include_str!("../sql/postgres/breaker_counts_put.sql"),
-    BreakerCountsSum => include_str!("../sql/postgres/breaker_counts_sum.sql"),
-    BreakerGet => include_str!("../sql/postgres/breaker_get.sql"),
-    BreakerList => include_str!("../sql/postgres/breaker_list.sql"),
-    BreakerOpen => include_str!("../sql/postgres/breaker_open.sql"),
+    BreakerCountsSum => include_str!("../sql/portable/breaker_counts_sum.sql"),
+    BreakerGet => include_str!("../sql/portable/breaker_get.sql"),
+    BreakerList => include_str!("../sql/portable/breaker_list.sql"),
+    BreakerOpen => include_str!("../sql/portable/breaker_open.sql"),
     BucketGet => include_str!("../sql/postgres/bucket_get.sql"),
     ChildBlockers => include_str!("../sql/postgres/child_blockers.sql"),
     ChildCount => include_str!("../sql/postgres/child_count.sql"),

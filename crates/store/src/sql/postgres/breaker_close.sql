@@ -1,4 +1,4 @@
--- Only if the row is still as it was read.
+-- Only if the row is still as it was read. The counts go with the breaker.
 WITH closed AS (
     DELETE FROM breakers
     WHERE tenant = $1 AND target = $2 AND opened_at = $3 AND next_probe_at = $4 AND half_open = $5
@@ -8,4 +8,4 @@ WITH closed AS (
     DELETE FROM breaker_counts AS counted USING closed
     WHERE counted.tenant = closed.tenant AND (closed.target = '' OR counted.target = closed.target)
 )
-SELECT count(*) FROM closed
+SELECT 1 FROM closed

@@ -1,5 +1,5 @@
 INSERT INTO breaker_counts (tenant, target, slot_at, node, ok, failed)
-SELECT tenant, target, slot_at, $6::bigint, ok, failed
-FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
-    AS counted (tenant, target, slot_at, ok, failed)
+SELECT tenant, target, slot_at, $2, ok, failed
+FROM json_to_recordset(CAST(CAST($1 AS text) AS json))
+    AS counted (tenant text, target text, slot_at bigint, ok bigint, failed bigint)
 ON CONFLICT (tenant, target, slot_at, node) DO UPDATE SET ok = excluded.ok, failed = excluded.failed

@@ -1,1 +1,0 @@
-DELETE FROM breaker_counts WHERE slot_at < ?1
