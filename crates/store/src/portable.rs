@@ -8,6 +8,7 @@
 //! Whatever needs locks, batches or the writer's memory is not here: see each store.
 
 pub(crate) mod breakers;
+pub(crate) mod leases;
 pub(crate) mod lists;
 pub(crate) mod registry;
 
@@ -114,9 +115,14 @@ portable_statements! {
     BreakerGet,
     BreakerList,
     BreakerOpen,
+    LeaseAcquire,
+    LeaseGet,
+    LeaseRelease,
+    LeaseRenew,
     NodeBury,
     NodeList,
     NodeSaw,
     NodeSilent,
     WorkerList,
+    WorkerSaw,
 }

@@ -38,7 +38,6 @@ mod ports;
 mod quarantine;
 mod queues;
 mod reads;
-mod registry;
 mod resolve;
 mod retention;
 mod row;

@@ -1,11 +1,44 @@
 //! The presence of workers and nodes.
 
+use std::collections::BTreeMap;
+
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::{NodeSighting, WorkerSighting};
+use serde_json::json;
 
+use super::lists::rows_column;
 use super::{Connection, Corrupt, Parameter, PortableSql, Row};
 use crate::columns::{count_column, names, names_column, node_column, node_from_column};
+
+/// Records that workers were seen. A worker that was seen several times is written once: one
+/// statement writes them all, in the order of their names, so that two nodes cannot deadlock.
+pub(crate) async fn record_workers<C: Connection>(
+    connection: &mut C,
+    sightings: &[WorkerSighting],
+) -> Result<(), C::Fault> {
+    let mut last: BTreeMap<(&str, &str), WorkerSighting> = BTreeMap::new();
+    for sighting in sightings {
+        let key = (sighting.tenant.as_str(), sighting.name.as_str());
+        let seen = last.get(&key).map_or_else(|| sighting.clone(), |older| sighting.clone().following(older));
+        last.insert(key, seen);
+    }
+    if last.is_empty() {
+        return Ok(());
+    }
+    let row = |worker: &WorkerSighting| {
+        json!({
+            "tenant": worker.tenant,
+            "name": worker.name,
+            "queues": names_column(&worker.queues),
+            "kinds": names_column(&worker.kinds),
+            "first_seen_at": worker.first_seen_at.as_millis(),
+            "last_seen_at": worker.last_seen_at.as_millis(),
+        })
+    };
+    connection.execute(PortableSql::WorkerSaw, &[&rows_column(last.values().map(row))]).await?;
+    Ok(())
+}
 
 /// Lists the workers of a tenant by name.
 pub(crate) async fn workers<C: Connection>(

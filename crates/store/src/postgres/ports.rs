@@ -22,9 +22,9 @@ use super::apply::LeaderChanges;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};
 use super::connection::Session;
 use super::queues::QueueWrite;
-use super::{PostgresStore, get, leases, list, overdue, partitions, quarantine, queues, reads, registry};
+use super::{PostgresStore, get, list, overdue, partitions, quarantine, queues, reads};
 use crate::partition_round::PartitionRound;
-use crate::portable::registry as portable;
+use crate::portable::{leases, registry};
 use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
@@ -135,21 +135,21 @@ impl Store for PostgresStore {
 impl Coordinator for PostgresStore {
     async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
         let now = self.now();
-        self.leases().call(async |session| leases::acquire(session, now, name, holder, ttl_millis).await).await
+        self.leases().call(async |mut session| leases::acquire(&mut session, now, name, holder, ttl_millis).await).await
     }
 
     async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
         let now = self.now();
-        self.leases().call(async |session| leases::renew(session, now, lease, ttl_millis).await).await
+        self.leases().call(async |mut session| leases::renew(&mut session, now, lease, ttl_millis).await).await
     }
 
     async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
         let now = self.now();
-        self.reads().call(async |session| leases::holder(session, now, name).await).await
+        self.reads().call(async |mut session| leases::holder(&mut session, now, name).await).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
-        self.leases().call(async |session| leases::release(session, lease).await).await
+        self.leases().call(async |mut session| leases::release(&mut session, lease).await).await
     }
 
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
@@ -180,7 +180,7 @@ impl Coordinator for PostgresStore {
 #[async_trait]
 impl Registry for PostgresStore {
     async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        self.reads().call(async |session| registry::record_workers(session, &sightings).await).await
+        self.reads().call(async |mut session| registry::record_workers(&mut session, &sightings).await).await
     }
 
     async fn workers(
@@ -190,25 +190,25 @@ impl Registry for PostgresStore {
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError> {
         self.reads()
-            .call(async |mut session| portable::workers(&mut session, tenant, after.as_deref(), limit).await)
+            .call(async |mut session| registry::workers(&mut session, tenant, after.as_deref(), limit).await)
             .await
     }
 
     async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
         let now = self.now();
-        self.leases().call(async |mut session| portable::record_node(&mut session, now, &sighting).await).await
+        self.leases().call(async |mut session| registry::record_node(&mut session, now, &sighting).await).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.reads().call(async |mut session| portable::nodes(&mut session).await).await
+        self.reads().call(async |mut session| registry::nodes(&mut session).await).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.leases().call(async |mut session| portable::dead_nodes(&mut session, before).await).await
+        self.leases().call(async |mut session| registry::dead_nodes(&mut session, before).await).await
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
-        self.leases().call(async |mut session| portable::remove_node(&mut session, node).await).await
+        self.leases().call(async |mut session| registry::remove_node(&mut session, node).await).await
     }
 }
 

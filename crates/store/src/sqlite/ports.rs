@@ -18,11 +18,10 @@ use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
 use super::job_queue::WriteClass;
 use super::session::Session;
 use super::{
-    SqliteStore, apply, counts, extend, get, heads, insert, leases, list, overdue, partitions, parts, quarantine,
-    queues, registry, start,
+    SqliteStore, apply, counts, extend, get, heads, insert, list, overdue, partitions, parts, quarantine, queues, start,
 };
 use crate::partition_round::PartitionRound;
-use crate::portable::{ready, registry as portable};
+use crate::portable::{leases, ready, registry};
 use crate::write_queue::Weight;
 
 /// What a task takes beside its texts, roughly.
@@ -112,24 +111,35 @@ impl Store for SqliteStore {
 impl Coordinator for SqliteStore {
     async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
         let name = name.to_owned();
-        let work = move |session: &mut Session<'_>| leases::acquire(session, &name, holder, ttl_millis);
+        let work = move |session: &mut Session<'_>| {
+            let now = session.now();
+            ready(leases::acquire(session, now, &name, holder, ttl_millis))
+        };
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
         let lease = lease.clone();
-        let work = move |session: &mut Session<'_>| leases::renew(session, &lease, ttl_millis);
+        let work = move |session: &mut Session<'_>| {
+            let now = session.now();
+            ready(leases::renew(session, now, &lease, ttl_millis))
+        };
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
         let name = name.to_owned();
-        self.readers().call(move |session| leases::holder(session, &name)).await
+        let work = move |session: &mut Session<'_>| {
+            let now = session.now();
+            ready(leases::holder(session, now, &name))
+        };
+        self.readers().call(work).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
         let lease = lease.clone();
-        self.writer().call(WriteClass::Urgent, Weight::SMALL, move |session| leases::release(session, &lease)).await
+        let work = move |session: &mut Session<'_>| ready(leases::release(session, &lease));
+        self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn take_share(&self, node: NodeId, count: u16, ttl_millis: u64) -> Result<Vec<Ownership>, StoreError> {
@@ -151,7 +161,7 @@ impl Coordinator for SqliteStore {
 impl Registry for SqliteStore {
     async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
         let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
-        let work = move |session: &mut Session<'_>| registry::record_workers(session, &sightings);
+        let work = move |session: &mut Session<'_>| ready(registry::record_workers(session, &sightings));
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
@@ -162,28 +172,28 @@ impl Registry for SqliteStore {
         limit: usize,
     ) -> Result<Vec<WorkerSighting>, StoreError> {
         let tenant = tenant.to_owned();
-        self.readers().call(move |session| ready(portable::workers(session, &tenant, after.as_deref(), limit))).await
+        self.readers().call(move |session| ready(registry::workers(session, &tenant, after.as_deref(), limit))).await
     }
 
     async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
-            ready(portable::record_node(session, now, &sighting))
+            ready(registry::record_node(session, now, &sighting))
         };
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
     async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
-        self.readers().call(|session| ready(portable::nodes(session))).await
+        self.readers().call(|session| ready(registry::nodes(session))).await
     }
 
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError> {
-        self.readers().call(move |session| ready(portable::dead_nodes(session, before))).await
+        self.readers().call(move |session| ready(registry::dead_nodes(session, before))).await
     }
 
     async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         self.writer()
-            .call(WriteClass::Progress, Weight::SMALL, move |session| ready(portable::remove_node(session, node)))
+            .call(WriteClass::Progress, Weight::SMALL, move |session| ready(registry::remove_node(session, node)))
             .await
     }
 }

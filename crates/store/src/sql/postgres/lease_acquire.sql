@@ -1,6 +1,6 @@
--- Its holder may ask again, having missed the answer: it gets the same term. One that has run out is not free as long as
--- its last holder writes by it (`lease_hold.sql`): whoever waited for that would hold up everything else on its
--- connection, for long if that holder is frozen.
+-- Its holder may ask again, having missed the answer: it gets the same term. An expired lease is not free while its last
+-- holder is writing by it (`lease_hold.sql`). Waiting for that write would delay everything else on this connection, for
+-- long if that holder is frozen: the locked row is skipped.
 WITH kept AS (
     UPDATE leases SET expires_at = $4 WHERE name = $1 AND holder = $2 AND expires_at > $3 RETURNING term
 ), free AS (

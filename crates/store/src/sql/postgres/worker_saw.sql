@@ -1,8 +1,8 @@
--- Whoever asks for nothing has only shown a sign of life.
+-- A worker that asks for nothing has only shown a sign of life.
 INSERT INTO workers (tenant, name, queues, kinds, first_seen_at, last_seen_at)
 SELECT tenant, name, queues, kinds, first_seen_at, last_seen_at
-FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[])
-    AS w (tenant, name, queues, kinds, first_seen_at, last_seen_at)
+FROM json_to_recordset(CAST(CAST($1 AS text) AS json))
+    AS w (tenant text, name text, queues text, kinds text, first_seen_at bigint, last_seen_at bigint)
 ON CONFLICT (tenant, name) DO UPDATE SET
     queues = CASE WHEN excluded.queues = '[]' AND excluded.kinds = '[]' THEN workers.queues ELSE excluded.queues END,
     kinds = CASE WHEN excluded.queues = '[]' AND excluded.kinds = '[]' THEN workers.kinds ELSE excluded.kinds END,

@@ -1,5 +1,10 @@
--- Whoever asks for nothing has only shown a sign of life.
-INSERT INTO workers (tenant, name, queues, kinds, first_seen_at, last_seen_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+-- A worker that asks for nothing has only shown a sign of life.
+INSERT INTO workers (tenant, name, queues, kinds, first_seen_at, last_seen_at)
+SELECT
+    value ->> 'tenant', value ->> 'name', value ->> 'queues', value ->> 'kinds', value ->> 'first_seen_at',
+    value ->> 'last_seen_at'
+FROM json_each($1)
+WHERE true
 ON CONFLICT (tenant, name) DO UPDATE SET
     queues = CASE WHEN excluded.queues = '[]' AND excluded.kinds = '[]' THEN queues ELSE excluded.queues END,
     kinds = CASE WHEN excluded.queues = '[]' AND excluded.kinds = '[]' THEN kinds ELSE excluded.kinds END,

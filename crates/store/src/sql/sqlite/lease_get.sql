@@ -1,1 +1,0 @@
-SELECT holder, term, expires_at FROM leases WHERE name = ?1
