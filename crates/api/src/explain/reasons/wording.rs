@@ -16,7 +16,7 @@ pub(super) fn with_position(reason: Reason, ahead: Ahead) -> Reason {
 pub(super) fn queue_ahead(ahead: Ahead) -> String {
     match ahead {
         ahead if is_unknown(ahead) => {
-            "how many other tasks of the queue go before it was not quantity, since those that wait are of too many \
+            "how many other tasks of the queue go before it was not counted, since those that wait are of too many \
              different types and targets"
                 .to_owned()
         }
