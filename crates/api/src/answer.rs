@@ -1,13 +1,16 @@
 //! Answers as JSON, written straight to bytes. Called by the routes.
 
-use axum::http::header::{CONTENT_TYPE, ETAG};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{CONTENT_TYPE, ETAG, LOCATION};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use punctual_core::task::Task;
 use serde::Serialize;
 
 use crate::view;
 use crate::yielding::YieldingBuffer;
+
+/// Set on the answer to a request that was made before under the same idempotency key.
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// `body` as JSON.
 pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
@@ -16,10 +19,28 @@ pub fn json(status: StatusCode, body: &impl Serialize) -> Response {
     (status, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], buffer.into_bytes()).into_response()
 }
 
+/// `body` as JSON, with its version as `ETag`.
+pub fn versioned(status: StatusCode, version: u64, body: &impl Serialize) -> Response {
+    with_header(json(status, body), ETAG, &format!("\"{version}\""))
+}
+
 /// A task, with its version as `ETag`.
 pub fn task(status: StatusCode, task: Task) -> Response {
-    let tag = HeaderValue::try_from(format!("\"{}\"", task.position.version));
-    let mut response = json(status, &view::task(task));
-    response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
+    versioned(status, task.position.version, &view::task(task))
+}
+
+/// The answer to a request that made something, which is at `path` now.
+pub fn created(response: Response, path: &str) -> Response {
+    with_header(response, LOCATION, path)
+}
+
+/// The answer to a request that was made before.
+pub fn replayed(response: Response) -> Response {
+    with_header(response, REPLAYED, "true")
+}
+
+fn with_header(mut response: Response, name: HeaderName, value: &str) -> Response {
+    let value = HeaderValue::from_str(value).expect("invariant: ids, versions and paths are visible ASCII");
+    response.headers_mut().insert(name, value);
     response
 }

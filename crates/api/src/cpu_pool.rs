@@ -29,7 +29,8 @@ impl Default for CpuPool {
 }
 
 impl CpuPool {
-    fn with_slots(count: usize) -> Self {
+    /// A pool that runs at most `count` pieces of work at once.
+    pub fn with_slots(count: usize) -> Self {
         Self { slots: Arc::new(Semaphore::new(count)) }
     }
 
@@ -39,9 +40,11 @@ impl CpuPool {
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Problem> {
-        if bytes < POOLED_BYTES {
-            return Ok(work());
-        }
+        if bytes < POOLED_BYTES { Ok(work()) } else { self.run_pooled(work).await }
+    }
+
+    /// Runs work in the pool.
+    pub async fn run_pooled<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
         let slot = Arc::clone(&self.slots).acquire_owned().await.expect("invariant: the semaphore is never closed");
         let work = move || {
             // The caller may hang up meanwhile; the slot is taken until the work is done.
@@ -49,7 +52,7 @@ impl CpuPool {
             work()
         };
         spawn_blocking(work).await.map_err(|error| {
-            tracing::error!(%error, "work on a large request panicked; answering 500");
+            tracing::error!(%error, "a piece of work in the pool panicked; answering 500");
             Problem::new(Code::Internal, "the request could not be handled")
         })
     }

@@ -4,7 +4,9 @@
 //! a cursor that was changed, cut, or taken from another listing is refused instead of returning a
 //! wrong page. It is not a secret and grants nothing: filter and tenant come with every request.
 
-use punctual_client::problem::Fault;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use punctual_client::Page;
 use punctual_core::ids::TaskId;
 use punctual_core::store::Cursor;
 use punctual_core::time::Timestamp;
@@ -30,13 +32,13 @@ impl Listing<'_> {
     pub fn seal(self, position: &[u8]) -> String {
         let mut bytes = position.to_vec();
         bytes.extend_from_slice(&self.check(position));
-        encode(&bytes)
+        BASE64_URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// The position in `cursor`.
     pub fn open(self, cursor: &str) -> Result<Vec<u8>, Problem> {
-        let mut bytes = decode(cursor).filter(|bytes| bytes.len() >= CHECKSUM_BYTES).ok_or_else(refused)?;
-        let check = bytes.split_off(bytes.len() - CHECKSUM_BYTES);
+        let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(cursor).map_err(|_| refused())?;
+        let check = bytes.split_off(bytes.len().checked_sub(CHECKSUM_BYTES).ok_or_else(refused)?);
         if check == self.check(&bytes) { Ok(bytes) } else { Err(refused()) }
     }
 
@@ -49,6 +51,16 @@ impl Listing<'_> {
         let mut check = [0; CHECKSUM_BYTES];
         check.copy_from_slice(&hash.finalize()[..CHECKSUM_BYTES]);
         check
+    }
+
+    /// The name in `cursor`, after which the next page begins.
+    pub fn open_name(self, cursor: &str) -> Result<String, Problem> {
+        String::from_utf8(self.open(cursor)?).map_err(|_| refused())
+    }
+
+    /// The `N` bytes in `cursor`.
+    pub fn open_bytes<const N: usize>(self, cursor: &str) -> Result<[u8; N], Problem> {
+        self.open(cursor)?.try_into().map_err(|_| refused())
     }
 
     /// The cursor after a task.
@@ -74,48 +86,23 @@ impl Listing<'_> {
 
     /// How many items to skip.
     pub fn open_count(self, cursor: &str) -> Result<usize, Problem> {
-        let count: [u8; 8] = self.open(cursor)?.try_into().map_err(|_| refused())?;
-        usize::try_from(u64::from_be_bytes(count)).map_err(|_| refused())
+        usize::try_from(u64::from_be_bytes(self.open_bytes(cursor)?)).map_err(|_| refused())
+    }
+
+    /// The page of the first `limit` items; one item more shows that there is a next page.
+    /// `position` is what its cursor holds of the last item.
+    pub fn page<T>(self, mut items: Vec<T>, limit: usize, position: impl FnOnce(&T) -> Vec<u8>) -> Page<T> {
+        let is_last = items.len() <= limit;
+        items.truncate(limit);
+        let next_cursor = items.last().filter(|_| !is_last).map(|last| self.seal(&position(last)));
+        Page { items, next_cursor }
     }
 }
 
-fn refused() -> Problem {
-    let detail = "the cursor must be a next_cursor of this very listing, in the same order";
-    let Fault { pointer, message } = Fault::new("?cursor", "is not a cursor of this listing");
-    Problem::new(Code::InvalidCursor, detail).at(pointer, message)
-}
-
-const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-/// base64url without padding, the alphabet that needs no escaping in a query.
-fn encode(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let group = chunk.iter().enumerate().fold(0_u32, |group, (at, byte)| group | u32::from(*byte) << (16 - 8 * at));
-        for at in 0..=chunk.len() {
-            text.push(char::from(ALPHABET[(group >> (18 - 6 * at) & 63) as usize]));
-        }
-    }
-    text
-}
-
-fn decode(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
-    for chunk in text.as_bytes().chunks(4) {
-        let mut group = 0_u32;
-        for (at, byte) in chunk.iter().enumerate() {
-            let digit = ALPHABET.iter().position(|known| known == byte)?;
-            group |= u32::try_from(digit).ok()? << (18 - 6 * at);
-        }
-        let [_, rest @ ..] = group.to_be_bytes();
-        let (kept, spare) = rest.split_at(chunk.len().checked_sub(1).filter(|kept| *kept > 0)?);
-        // A cursor has one spelling: unused bits are zero.
-        if spare.iter().any(|byte| *byte != 0) {
-            return None;
-        }
-        bytes.extend_from_slice(kept);
-    }
-    Some(bytes)
+/// The refusal of a text that is no cursor of this listing.
+pub fn refused() -> Problem {
+    Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing, in the same order")
+        .at("?cursor", "is not a cursor of this listing")
 }
 
 #[cfg(test)]
@@ -130,16 +117,17 @@ mod tests {
         #[test]
         fn a_sealed_position_is_opened(position: Vec<u8>) {
             let cursor = NEWEST.seal(&position);
-            prop_assert!(cursor.bytes().all(|b| ALPHABET.contains(&b)));
+            prop_assert!(cursor.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)));
             prop_assert_eq!(NEWEST.open(&cursor).unwrap(), position);
         }
 
         #[test]
-        fn a_changed_cursor_is_refused(position: Vec<u8>, at: prop::sample::Index, letter in 0..64_usize) {
+        fn a_changed_cursor_is_refused(position: Vec<u8>, at: prop::sample::Index, letter in "[A-Za-z0-9_-]") {
             let mut cursor = NEWEST.seal(&position).into_bytes();
             let at = at.index(cursor.len());
-            prop_assume!(cursor[at] != ALPHABET[letter]);
-            cursor[at] = ALPHABET[letter];
+            let letter = letter.as_bytes()[0];
+            prop_assume!(cursor[at] != letter);
+            cursor[at] = letter;
             prop_assert!(NEWEST.open(std::str::from_utf8(&cursor).unwrap()).is_err());
         }
 

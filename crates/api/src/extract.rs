@@ -13,6 +13,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use punctual_core::ids::TaskId;
+use punctual_core::task::Task;
 use serde::de::DeserializeOwned;
 
 pub use condition::If;
@@ -50,18 +51,37 @@ impl<T: DeserializeOwned + Default> FromRequest<Api> for MaybeJsonBody<T> {
     }
 }
 
-/// The id of the task in the path. A text that is no id names no task.
-pub struct TaskPath(pub TaskId);
+/// A request about one task.
+pub struct TaskRequest {
+    /// The interface.
+    pub api: Api,
+    /// The tenant.
+    pub tenant: String,
+    /// The id in the path.
+    pub id: TaskId,
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for TaskPath {
+impl TaskRequest {
+    /// Reads the task.
+    pub async fn find(&self) -> Result<Task, Problem> {
+        self.api.store.get(&self.tenant, vec![self.id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)
+    }
+}
+
+impl FromRequestParts<Api> for TaskRequest {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Ok(Path(text)) = Path::<String>::from_request_parts(parts, state).await else {
-            return Err(Problem::no_such_task());
-        };
-        text.parse().map(Self).map_err(|_| Problem::no_such_task())
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        // A text that is no id names no task.
+        let id = path_text(parts).await.and_then(|text| text.parse().ok()).ok_or_else(Problem::no_such_task)?;
+        Ok(Self { api: api.clone(), tenant, id })
     }
+}
+
+/// The variable part of the path; none if it is not valid UTF-8.
+pub async fn path_text(parts: &mut Parts) -> Option<String> {
+    Path::from_request_parts(parts, &()).await.ok().map(|Path(text)| text)
 }
 
 /// The tenant of a request.

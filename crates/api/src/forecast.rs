@@ -12,9 +12,9 @@ use punctual_client as wire;
 use punctual_core::forecast::{Instants, Minute, Upcoming, Window, instants};
 use punctual_core::insight::Insight;
 use punctual_core::store::StoreError;
-use tokio::sync::Semaphore;
 
-use crate::problem::{Code, Problem};
+use crate::cpu_pool::CpuPool;
+use crate::problem::Problem;
 
 /// Schedules that a forecast covers, …
 pub const SCHEDULES_MAX: usize = 1_000;
@@ -29,7 +29,7 @@ const CONCURRENT_MAX: usize = 2;
 /// Makes forecasts.
 pub struct Forecasts {
     port: Arc<dyn Insight>,
-    slots: Arc<Semaphore>,
+    pool: CpuPool,
 }
 
 /// The schedules of a tenant that a forecast covers.
@@ -42,7 +42,7 @@ struct UpcomingSchedules {
 impl Forecasts {
     /// Forecasts from this port.
     pub fn new(port: Arc<dyn Insight>) -> Self {
-        Self { port, slots: Arc::new(Semaphore::new(CONCURRENT_MAX)) }
+        Self { port, pool: CpuPool::with_slots(CONCURRENT_MAX) }
     }
 
     /// The forecast of a tenant in a window, with the `top` largest minutes.
@@ -73,17 +73,7 @@ impl Forecasts {
         if upcoming.is_empty() {
             return Ok(Instants::default());
         }
-        let failed = |error: String| {
-            tracing::error!(error, "the computation of a forecast panicked; answering 500");
-            Problem::new(Code::Internal, "the forecast could not be computed")
-        };
-        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(|error| failed(error.to_string()))?;
-        let computing = tokio::task::spawn_blocking(move || {
-            // The caller may hang up meanwhile; the slot is taken until the work is done.
-            let _slot = slot;
-            instants(&upcoming, &window, INSTANTS_MAX)
-        });
-        computing.await.map_err(|error| failed(error.to_string()))
+        self.pool.run_pooled(move || instants(&upcoming, &window, INSTANTS_MAX)).await
     }
 }
 

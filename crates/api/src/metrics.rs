@@ -19,7 +19,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 use punctual_core::cron::database_release;
 use punctual_core::schedules::OccurrenceOutcome;
 use punctual_core::time::Timestamp;
@@ -103,83 +103,63 @@ struct RouteLabels {
 impl Metrics {
     /// Nothing counted yet, in a process that began at `started_at`.
     pub fn new(started_at: Timestamp) -> Self {
+        let mut registry = Registry::default();
+        let mut register = Registrar(&mut registry);
         let metrics = Self {
             registry: Arc::default(),
-            tasks_submitted: Counter::default(),
-            leases: Counter::default(),
-            webhooks_in_flight: Gauge::default(),
-            waiting_workers: Gauge::default(),
-            partitions_owned: Gauge::default(),
-            leader: Gauge::default(),
-            queues_paused: Gauge::default(),
-            queues_limited: Gauge::default(),
-            breakers_open: Gauge::default(),
-            breaker_opened: Counter::default(),
-            clock_skew: Gauge::default(),
-            read_store_lag: Family::default(),
-            longest_wait: Family::default(),
-            settled: Family::default(),
-            enqueued: Family::default(),
-            occurrences: Family::default(),
-            lateness: Histogram::new(LATENESS_BUCKETS),
-            requests: Family::default(),
-            request_seconds: Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
-            tasks: Family::default(),
-            quarantined: Family::default(),
+            tasks_submitted: register.metric("punctual_tasks_submitted", "Tasks accepted"),
+            settled: register.metric("punctual_tasks_settled", "Runs settled, by outcome"),
+            enqueued: register.metric(
+                "punctual_enqueued",
+                "Submissions by SQL that were judged, by outcome: one that is judged again counts again",
+            ),
+            occurrences: register
+                .metric("punctual_occurrences", "Instants of schedules that this node decided, by outcome"),
+            leases: register.metric("punctual_leases", "Tasks handed to pull workers"),
+            requests: register.metric("punctual_http_requests", "Requests answered"),
+            request_seconds: register.seconds(
+                "punctual_http_request",
+                "Time from a request's head to its answer, the wait of a long poll included",
+                Family::new_with_constructor(|| Histogram::new(REQUEST_BUCKETS)),
+            ),
+            tasks: register.metric("punctual_tasks", "Live tasks, by state"),
+            quarantined: register.metric(
+                "punctual_tasks_quarantined",
+                "Tasks that were put away because their rows cannot be read; more than 0 needs an operator",
+            ),
+            lateness: register.seconds(
+                "punctual_lateness",
+                "From the instant a task was due to the instant a worker got it",
+                Histogram::new(LATENESS_BUCKETS),
+            ),
+            webhooks_in_flight: register.metric("punctual_webhooks_in_flight", "Webhook calls under way"),
+            waiting_workers: register.metric("punctual_waiting_workers", "Pull workers that wait in a long poll"),
+            partitions_owned: register
+                .metric("punctual_partitions_owned", "Partitions whose webhooks this node dispatches"),
+            leader: register.metric("punctual_leader", "1 while this node leads, else 0"),
+            queues_paused: register.metric("punctual_queues_paused", "Queues that are paused, of all tenants"),
+            queues_limited: register
+                .metric("punctual_queues_limited", "Queues with a max_concurrency or a rate_limit, of all tenants"),
+            breakers_open: register.metric("punctual_breakers_open", "Circuit breakers that are open, of all tenants"),
+            breaker_opened: register.metric("punctual_breaker_opened", "Circuit breakers that this node has opened"),
+            clock_skew: register.seconds(
+                "punctual_clock_skew",
+                "How far the wall clock of this machine is ahead of the store's; negative when it is behind",
+                Gauge::default(),
+            ),
+            longest_wait: register.seconds(
+                "punctual_longest_wait",
+                "How long the first due task that could be claimed has waited, by band of priorities",
+                Family::default(),
+            ),
+            read_store_lag: register.seconds(
+                "punctual_read_store_lag",
+                "How far the read store is behind the store; absent if there is none, or it cannot be reached",
+                Family::default(),
+            ),
         };
-        let mut registry = Registry::default();
-        metrics.register(&mut registry);
         register_process(&mut registry, started_at);
         Self { registry: Arc::new(registry), ..metrics }
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        registry.register("punctual_tasks_submitted", "Tasks accepted", self.tasks_submitted.clone());
-        registry.register("punctual_tasks_settled", "Runs settled, by outcome", self.settled.clone());
-        let help = "Submissions by SQL that were judged, by outcome: one that is judged again counts again";
-        registry.register("punctual_enqueued", help, self.enqueued.clone());
-        registry.register(
-            "punctual_occurrences",
-            "Instants of schedules that this node decided, by outcome",
-            self.occurrences.clone(),
-        );
-        registry.register("punctual_leases", "Tasks handed to pull workers", self.leases.clone());
-        registry.register("punctual_http_requests", "Requests answered", self.requests.clone());
-        registry.register_with_unit(
-            "punctual_http_request",
-            "Time from a request's head to its answer, the wait of a long poll included",
-            Unit::Seconds,
-            self.request_seconds.clone(),
-        );
-        registry.register("punctual_tasks", "Live tasks, by state", self.tasks.clone());
-        let help = "Tasks that were put away because their rows cannot be read; more than 0 needs somebody to look";
-        registry.register("punctual_tasks_quarantined", help, self.quarantined.clone());
-        registry.register_with_unit(
-            "punctual_lateness",
-            "From the instant a task was due to the instant a worker got it",
-            Unit::Seconds,
-            self.lateness.clone(),
-        );
-        registry.register("punctual_webhooks_in_flight", "Webhook calls under way", self.webhooks_in_flight.clone());
-        let help = "Pull workers that wait in a long poll";
-        registry.register("punctual_waiting_workers", help, self.waiting_workers.clone());
-        let help = "Partitions whose webhooks this node dispatches";
-        registry.register("punctual_partitions_owned", help, self.partitions_owned.clone());
-        registry.register("punctual_leader", "1 while this node leads, else 0", self.leader.clone());
-        let help = "Queues that are paused, of all tenants";
-        registry.register("punctual_queues_paused", help, self.queues_paused.clone());
-        let help = "Queues with a max_concurrency or a rate_limit, of all tenants";
-        registry.register("punctual_queues_limited", help, self.queues_limited.clone());
-        let help = "Circuit breakers that are open, of all tenants";
-        registry.register("punctual_breakers_open", help, self.breakers_open.clone());
-        let help = "Circuit breakers that this node has opened";
-        registry.register("punctual_breaker_opened", help, self.breaker_opened.clone());
-        let help = "How far the wall clock of this machine is ahead of the store's; negative when it is behind";
-        registry.register_with_unit("punctual_clock_skew", help, Unit::Seconds, self.clock_skew.clone());
-        let help = "For how long the first task has waited that is due and could be claimed, by band of priorities";
-        registry.register_with_unit("punctual_longest_wait", help, Unit::Seconds, self.longest_wait.clone());
-        let help = "How far the read store is behind the store; absent when there is none, or it is away";
-        registry.register_with_unit("punctual_read_store_lag", help, Unit::Seconds, self.read_store_lag.clone());
     }
 
     /// Sets how far this machine's clock is ahead of the store's.
@@ -253,6 +233,22 @@ impl Metrics {
     /// All metrics in the older Prometheus text format.
     pub fn prometheus(&self) -> String {
         text::prometheus(&self.openmetrics())
+    }
+}
+
+/// Makes metrics and registers them, in the order in which they are shown.
+struct Registrar<'a>(&'a mut Registry);
+
+impl Registrar<'_> {
+    fn metric<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    fn seconds<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: M) -> M {
+        self.0.register_with_unit(name, help, Unit::Seconds, metric.clone());
+        metric
     }
 }
 

@@ -154,6 +154,11 @@ impl Problem {
         Self { errors, ..Self::new(Code::InvalidRequest, detail) }
     }
 
+    /// A request with one fault.
+    pub fn invalid_at(pointer: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid(vec![Fault::new(pointer, message)])
+    }
+
     /// A task that does not exist, or not for this tenant.
     pub fn no_such_task() -> Self {
         Self::new(Code::NotFound, "there is no task with this id")

@@ -1,16 +1,31 @@
 //! Query strings. Unknown parameters are refused, and so are repeated ones unless they may repeat.
 
+use std::ops::RangeInclusive;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use punctual_client::problem::Fault;
 use url::form_urlencoded;
+use utoipa::IntoParams;
 
 use crate::problem::Problem;
 
-/// Items of a page by default.
-pub const LIMIT_DEFAULT: usize = 50;
-/// Items of a page at most.
-pub const LIMIT_MAX: usize = 1_000;
+/// The default number of items on a page.
+const LIMIT_DEFAULT: usize = 50;
+/// The maximum number of items on a page.
+const LIMIT_MAX: usize = 1_000;
+
+/// The parameters of a listing, for the OpenAPI document; [`Query::page`] reads them.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "documents what the query may say")]
+pub struct PageParams {
+    /// Items on a page, 50 if absent.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u16>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
 
 /// The parameters of a request, and the faults found so far.
 ///
@@ -65,18 +80,24 @@ impl Query {
         }
     }
 
-    /// Takes `limit`: 1 to 1000, 50 if absent.
-    pub fn limit(&mut self) -> usize {
-        self.given_limit().unwrap_or(LIMIT_DEFAULT)
+    /// Takes a whole number in `range`, if it is given.
+    pub fn number(&mut self, name: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        self.read(name, |text| {
+            let number = text.parse().ok().filter(|number| range.contains(number));
+            number.ok_or_else(|| format!("must be a whole number from {} to {}", range.start(), range.end()))
+        })
     }
 
-    /// Takes `limit`, 1 to 1000, if it is given.
-    pub fn given_limit(&mut self) -> Option<usize> {
-        let parse = |text: &str| {
-            let number = text.parse().ok().filter(|n| (1..=LIMIT_MAX).contains(n));
-            number.ok_or_else(|| format!("must be a whole number from 1 to {LIMIT_MAX}"))
-        };
-        self.read("limit", parse)
+    /// Takes `limit`, if it is given.
+    pub fn limit(&mut self) -> Option<usize> {
+        self.number("limit", 1..=LIMIT_MAX)
+    }
+
+    /// Takes `limit` and `cursor`, the last parameters that a listing takes.
+    pub fn page(mut self) -> Result<(usize, Option<String>), Problem> {
+        let (limit, cursor) = (self.limit().unwrap_or(LIMIT_DEFAULT), self.take("cursor"));
+        self.finish()?;
+        Ok((limit, cursor))
     }
 
     /// Adds a fault of a parameter.
@@ -117,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_parameter_that_is_not_taken_is_refused() {
-        assert_eq!(faults("limit=5&stauts=PENDING&x", |q| assert_eq!(q.limit(), 5)), ["?stauts", "?x"]);
+        assert_eq!(faults("limit=5&stauts=PENDING&x", |q| assert_eq!(q.limit(), Some(5))), ["?stauts", "?x"]);
     }
 
     #[test]
@@ -129,10 +150,10 @@ mod tests {
     #[test]
     fn limits_are_bounded() {
         for (raw, limit) in [("", 50), ("limit=1", 1), ("limit=1000", 1_000)] {
-            assert!(faults(raw, |q| assert_eq!(q.limit(), limit)).is_empty());
+            assert_eq!(Query::parse(raw).page().unwrap(), (limit, None));
         }
         for raw in ["limit=0", "limit=1001", "limit=1000000000", "limit=-1", "limit=", "limit=ten"] {
-            assert_eq!(faults(raw, |q| assert_eq!(q.limit(), 50)), ["?limit"], "{raw}");
+            assert_eq!(faults(raw, |q| assert_eq!(q.limit(), None)), ["?limit"], "{raw}");
         }
     }
 

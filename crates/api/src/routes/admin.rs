@@ -18,7 +18,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::json;
-use crate::extract::query::Query;
+use crate::extract::query::{PageParams, Query};
 use crate::openapi::Unavailable;
 use crate::problem::Problem;
 use crate::state::Api;
@@ -32,20 +32,12 @@ pub fn router() -> OpenApiRouter<Api> {
 
 /// List nodes.
 ///
-/// Every process that shares the store, by the instant it was first seen. A dead one is listed
-/// until the leader has taken back its runs. All are on one page, unless there is a `limit`.
+/// Every process that shares the store, in the order in which they were first seen. A dead node is
+/// listed until the leader has taken back its runs. All are on one page, unless there is a `limit`.
 #[utoipa::path(
-    get,
-    path = "/v1/admin/nodes",
-    tag = "operations",
-    params(
-        ("limit" = Option<u16>, Query, description = "Nodes on a page, all if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "The nodes", body = NodePage),
-        Unavailable,
-    )
+    get, path = "/v1/admin/nodes", tag = "operations",
+    params(PageParams),
+    responses((status = 200, description = "The nodes", body = NodePage), Unavailable),
 )]
 async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("nodes", query)?;
@@ -55,12 +47,11 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
     for owner in api.coordinator.ownership().await?.iter().filter_map(|row| row.owner_at(now)) {
         *owned.entry(owner).or_default() += 1;
     }
-    let nodes = api.database.nodes().await?;
-    let (nodes, next_cursor) = paging.page(nodes, |node| {
-        let seen = u64::try_from(node.first_seen_at.as_millis()).unwrap_or(0);
-        (seen, node.id.number())
+    let Page { items, next_cursor } = paging.page(api.database.nodes().await?, |node| {
+        let seen = u128::try_from(node.first_seen_at.as_millis()).unwrap_or(0);
+        seen << 64 | u128::from(node.id.number())
     });
-    let nodes = nodes.into_iter().map(|node| Node {
+    let nodes = items.into_iter().map(|node| Node {
         id: node.id.to_string(),
         name: node.name,
         address: Some(node.address).filter(|address| !address.is_empty()),
@@ -80,17 +71,9 @@ async fn list_nodes(State(api): State<Api>, query: Query) -> Result<Response, Pr
 /// The queues are divided into partitions; the owner of one dispatches the webhooks of its queues.
 /// Every partition that was ever owned, by number. All are on one page, unless there is a `limit`.
 #[utoipa::path(
-    get,
-    path = "/v1/admin/partitions",
-    tag = "operations",
-    params(
-        ("limit" = Option<u16>, Query, description = "Partitions on a page, all if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "The partitions", body = PartitionPage),
-        Unavailable,
-    )
+    get, path = "/v1/admin/partitions", tag = "operations",
+    params(PageParams),
+    responses((status = 200, description = "The partitions", body = PartitionPage), Unavailable),
 )]
 async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Response, Problem> {
     let paging = Paging::read("partitions", query)?;
@@ -98,8 +81,8 @@ async fn list_partitions(State(api): State<Api>, query: Query) -> Result<Respons
     let names: HashMap<NodeId, String> =
         api.database.nodes().await?.into_iter().map(|node| (node.id, node.name)).collect();
     let rows = api.coordinator.ownership().await?;
-    let (rows, next_cursor) = paging.page(rows, |row| (u64::from(row.partition.number()), 0));
-    let partitions = rows.into_iter().map(|row| {
+    let Page { items, next_cursor } = paging.page(rows, |row| u128::from(row.partition.number()) << 64);
+    let partitions = items.into_iter().map(|row| {
         let owner = row.owner_at(now);
         Partition {
             partition: row.partition.number(),

@@ -15,10 +15,12 @@ use crate::openapi::Invalid;
 use crate::problem::Problem;
 use crate::state::Api;
 
-/// How far it looks ahead by default, and at most.
-const HOURS: (u16, u16) = (24, 48);
-/// How many of the largest minutes it shows by default, and at most.
-const TOP: (u16, u16) = (10, 100);
+/// How far it looks ahead.
+const HOURS_DEFAULT: usize = 24;
+const HOURS_MAX: usize = 48;
+/// How many of the largest minutes it shows.
+const TOP_DEFAULT: usize = 10;
+const TOP_MAX: usize = 100;
 
 /// The routes of this file.
 pub fn router() -> OpenApiRouter<Api> {
@@ -44,18 +46,13 @@ pub fn router() -> OpenApiRouter<Api> {
     ),
 )]
 async fn get_forecast(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
-    let hours = query.read("hours", |text| number(text, 1, HOURS.1)).unwrap_or(HOURS.0);
-    let top = query.read("top", |text| number(text, 0, TOP.1)).unwrap_or(TOP.0);
+    let hours = query.number("hours", 1..=HOURS_MAX).unwrap_or(HOURS_DEFAULT);
+    let top = query.number("top", 0..=TOP_MAX).unwrap_or(TOP_DEFAULT);
     query.finish()?;
     let now = api.clock.now();
     let from = Minute::of(now).plus(1);
-    let window = Window { now, from, to: from.plus(i64::from(hours) * 60) };
-    Ok(json(StatusCode::OK, &api.forecasts.of(&tenant, window, usize::from(top)).await?))
-}
-
-fn number(text: &str, least: u16, most: u16) -> Result<u16, String> {
-    let number = text.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| format!("must be a whole number from {least} to {most}"))
+    let window = Window { now, from, to: from.plus(i64::try_from(hours * 60).expect("invariant: at most two days")) };
+    Ok(json(StatusCode::OK, &api.forecasts.of(&tenant, window, top).await?))
 }
 
 #[cfg(test)]

@@ -41,10 +41,7 @@ pub fn router() -> OpenApiRouter<Api> {
 /// and this worker's until its lease expires; heartbeats extend it. A worker that goes away while
 /// it waits gets nothing.
 #[utoipa::path(
-    post,
-    path = "/v1/leases",
-    tag = "workers",
-    operation_id = "lease",
+    post, path = "/v1/leases", tag = "workers", operation_id = "lease",
     request_body(
         content = LeaseRequest,
         example = json!({"worker_id": "mailer-7", "queues": ["mail"], "max_tasks": 10, "wait_seconds": 30}),

@@ -1,21 +1,20 @@
 //! The queues of a tenant: their settings, their live tasks and their pauses.
 
-use axum::extract::{FromRequestParts, Path, State};
-use axum::http::header::ETAG;
+use axum::extract::{FromRequestParts, State};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
-use punctual_client::{self as wire, Page, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
+use punctual_client::{self as wire, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
 use punctual_core::queues::{Change, Changed, Pause, QueueWithCounts, Switch, limits};
 use punctual_submission::Faults;
 use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::answer::json;
+use crate::answer::{json, versioned};
 use crate::cursor::Listing;
-use crate::extract::query::Query;
-use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant};
+use crate::extract::query::{PageParams, Query};
+use crate::extract::{If, JsonBody, MaybeJsonBody, Tenant, path_text};
 use crate::openapi::{Invalid, NotFound, Unavailable, VersionMismatch};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -33,17 +32,21 @@ pub fn router() -> OpenApiRouter<Api> {
         .routes(routes!(resume_queue))
 }
 
-/// The name of the queue in the path.
-struct QueuePath(String);
+/// A request about one queue.
+struct QueueRequest {
+    api: Api,
+    tenant: String,
+    name: String,
+}
 
-impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
+impl FromRequestParts<Api> for QueueRequest {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        match Path::<String>::from_request_parts(parts, state).await {
-            Ok(Path(name)) if is_name(&name) => Ok(Self(name)),
-            _ => Err(Problem::new(Code::InvalidRequest, format!("the name of a queue {NAME_RULE}"))),
-        }
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let Tenant(tenant) = Tenant::from_headers(&parts.headers)?;
+        let refused = || Problem::new(Code::InvalidRequest, format!("the name of a queue {NAME_RULE}"));
+        let name = path_text(parts).await.filter(|name| is_name(name)).ok_or_else(refused)?;
+        Ok(Self { api: api.clone(), tenant, name })
     }
 }
 
@@ -53,29 +56,16 @@ impl<S: Send + Sync> FromRequestParts<S> for QueuePath {
 /// tasks.
 #[utoipa::path(
     get, path = "/v1/queues", tag = "queues",
-    params(
-        ("limit" = Option<u16>, Query, description = "Queues on a page, 50 if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
-    responses((status = 200, description = "A page of queues", body = QueuePage))
+    params(PageParams),
+    responses((status = 200, description = "A page of queues", body = QueuePage)),
 )]
-async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
-    let (limit, cursor) = (query.limit(), query.take("cursor"));
-    query.finish()?;
+async fn list_queues(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
+    let (limit, cursor) = query.page()?;
     let listing = Listing { kind: "queues", scope: &tenant };
-    let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
-    // One more than the page holds shows whether there is a next page.
-    let mut queues = api.database.queues(&tenant, after, limit + 1).await?;
-    let (more, now) = (queues.len() > limit, api.clock.now());
-    queues.truncate(limit);
+    let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
+    let (queues, now) = (api.database.queues(&tenant, after, limit + 1).await?, api.clock.now());
     let items: Vec<wire::Queue> = queues.into_iter().map(|queue| view::queue(queue, now)).collect();
-    let next_cursor = items.last().filter(|_| more).map(|last| listing.seal(last.name.as_bytes()));
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
-}
-
-fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
-    let refused = |_| Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
-    String::from_utf8(listing.open(cursor)?).map_err(refused)
+    Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.name.clone().into_bytes())))
 }
 
 /// Reads a queue.
@@ -87,12 +77,8 @@ fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
         NotFound, Invalid,
     )
 )]
-async fn get_queue(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    QueuePath(name): QueuePath,
-) -> Result<Response, Problem> {
-    answer(&api, &tenant, &name).await
+async fn get_queue(request: QueueRequest) -> Result<Response, Problem> {
+    request.answer().await
 }
 
 /// Sets a queue.
@@ -105,7 +91,7 @@ async fn get_queue(
     params(
         ("name" = String, Path, description = "Its name; a slash in it as `%2F`"),
         ("If-Match" = Option<String>, Header, description = "Set it only at this version (`*`: at any), and do not make it"),
-        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not set one that is there"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: make it, and do not set an existing one"),
     ),
     request_body = QueueSettings,
     responses(
@@ -114,14 +100,13 @@ async fn get_queue(
     )
 )]
 async fn put_queue(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    QueuePath(name): QueuePath,
+    request: QueueRequest,
     condition: If,
     JsonBody(wanted): JsonBody<QueueSettings>,
 ) -> Result<Response, Problem> {
+    let api = &request.api;
     let mut faults = Faults::default();
-    if wanted.name.as_ref().is_some_and(|given| *given != name) {
+    if wanted.name.as_ref().is_some_and(|given| *given != request.name) {
         faults.add("/name", "must be the one in the path, or be left out");
     }
     let settings = faults.queue_settings(&wanted, &api.config.submission);
@@ -131,7 +116,7 @@ async fn put_queue(
         let pause = || Pause { since: now, by: CLIENT.to_owned(), reason: None, until: None };
         if paused { Switch::On(pause()) } else { Switch::Off(now) }
     });
-    change(&api, &tenant, &name, &condition, Change::Put(settings, switch)).await
+    request.change(&condition, Change::Put(settings, switch)).await
 }
 
 /// Pauses a queue.
@@ -151,27 +136,25 @@ async fn put_queue(
     )
 )]
 async fn pause_queue(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    QueuePath(name): QueuePath,
+    request: QueueRequest,
     condition: If,
-    MaybeJsonBody(wanted): MaybeJsonBody<PauseRequest>,
+    MaybeJsonBody(PauseRequest { reason, until }): MaybeJsonBody<PauseRequest>,
 ) -> Result<Response, Problem> {
-    let now = api.clock.now();
+    let now = request.api.clock.now();
     let mut faults = Faults::default();
-    if wanted.reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::REASON) {
+    if reason.as_ref().is_some_and(|reason| reason.chars().count() > limits::REASON) {
         faults.add("/reason", format!("must have at most {} characters", limits::REASON));
     }
-    if wanted.reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
+    if reason.as_ref().is_some_and(|reason| reason.contains('\0')) {
         faults.add("/reason", "must not contain the character U+0000");
     }
-    let until = wanted.until.as_deref().and_then(|text| faults.instant("/until", text));
+    let until = until.as_deref().and_then(|text| faults.instant("/until", text));
     if until.is_some_and(|until| until <= now) {
         faults.add("/until", "must be later than now");
     }
     faults.finish()?;
-    let pause = Pause { since: now, by: CLIENT.to_owned(), reason: wanted.reason, until };
-    change(&api, &tenant, &name, &condition, Change::Pause(pause)).await
+    let pause = Pause { since: now, by: CLIENT.to_owned(), reason, until };
+    request.change(&condition, Change::Pause(pause)).await
 }
 
 /// Resumes a queue.
@@ -191,15 +174,13 @@ async fn pause_queue(
     )
 )]
 async fn resume_queue(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    QueuePath(name): QueuePath,
+    request: QueueRequest,
     condition: If,
     MaybeJsonBody(ResumeRequest {}): MaybeJsonBody<ResumeRequest>,
 ) -> Result<Response, Problem> {
     // A misspelt name must not create a queue.
-    answer(&api, &tenant, &name).await?;
-    change(&api, &tenant, &name, &condition, Change::Resume).await
+    request.find().await?;
+    request.change(&condition, Change::Resume).await
 }
 
 /// Removes a queue.
@@ -218,64 +199,58 @@ async fn resume_queue(
         NotFound, VersionMismatch, Invalid, Unavailable,
     )
 )]
-async fn delete_queue(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    QueuePath(name): QueuePath,
-    condition: If,
-) -> Result<Response, Problem> {
-    let there = find(&api, &tenant, &name).await?;
+async fn delete_queue(request: QueueRequest, condition: If) -> Result<Response, Problem> {
+    let found = request.find().await?;
     // A task that is submitted meanwhile is in a queue with default settings, which is harmless.
-    if there.live.any() {
-        let (tasks, them) = if there.live.total() == 1 { ("task", "it") } else { ("tasks", "them") };
+    if found.live.any() {
+        let live = found.live;
+        let (tasks, them) = if live.total() == 1 { ("task", "it") } else { ("tasks", "them") };
         let detail = format!(
             "the queue has {} live {tasks} ({} waiting, {} blocked, {} queued, {} running); nothing was done. Cancel {them} \
              or let {them} end first",
-            there.live.total(),
-            there.live.pending,
-            there.live.blocked,
-            there.live.queued,
-            there.live.running
+            live.total(),
+            live.pending,
+            live.blocked,
+            live.queued,
+            live.running
         );
         return Err(Problem::new(Code::QueueNotEmpty, detail));
     }
-    write(&api, &tenant, &name, &condition, Change::Remove).await?;
-    Ok(answer_with(&api, there))
+    request.write(&condition, Change::Remove).await?;
+    Ok(answer_with(&request.api, found))
 }
 
-async fn change(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<Response, Problem> {
-    write(api, tenant, name, condition, change).await?;
-    answer(api, tenant, name).await
-}
+impl QueueRequest {
+    async fn find(&self) -> Result<QueueWithCounts, Problem> {
+        let missing = "there is no queue with this name: it exists from its first task or setting on";
+        let found = self.api.database.queue(&self.tenant, &self.name).await?;
+        found.ok_or_else(|| Problem::new(Code::NotFound, missing))
+    }
 
-async fn write(api: &Api, tenant: &str, name: &str, condition: &If, change: Change) -> Result<(), Problem> {
-    match api.database.change_queue_at(tenant, name, &condition.0, change).await? {
-        Changed::Done(queue) => {
-            // The next submission to this node sees the settings; a queue without any has nothing
-            // to see.
-            api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
-            Ok(())
+    async fn answer(&self) -> Result<Response, Problem> {
+        Ok(answer_with(&self.api, self.find().await?))
+    }
+
+    async fn change(&self, condition: &If, change: Change) -> Result<Response, Problem> {
+        self.write(condition, change).await?;
+        self.answer().await
+    }
+
+    async fn write(&self, condition: &If, change: Change) -> Result<(), Problem> {
+        match self.api.database.change_queue_at(&self.tenant, &self.name, &condition.0, change).await? {
+            Changed::Done(queue) => {
+                // The next submission to this node sees the settings; a queue without any has
+                // nothing to see.
+                self.api.config.submission.queues.learn(Some(queue).filter(|queue| queue.version > 0));
+                Ok(())
+            }
+            Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),
         }
-        Changed::AtAnother(there) => Err(condition.refusal("queue", there.map(|queue| queue.version))),
     }
 }
 
-async fn find(api: &Api, tenant: &str, name: &str) -> Result<QueueWithCounts, Problem> {
-    api.database.queue(tenant, name).await?.ok_or_else(|| {
-        Problem::new(Code::NotFound, "there is no queue with this name: it exists from its first task or setting on")
-    })
-}
-
-async fn answer(api: &Api, tenant: &str, name: &str) -> Result<Response, Problem> {
-    Ok(answer_with(api, find(api, tenant, name).await?))
-}
-
-/// The answer that shows a queue, with its version as `ETag`.
 fn answer_with(api: &Api, queue: QueueWithCounts) -> Response {
-    let tag = HeaderValue::try_from(format!("\"{}\"", queue.queue.version));
-    let mut response = json(StatusCode::OK, &view::queue(queue, api.clock.now()));
-    response.headers_mut().insert(ETAG, tag.expect("invariant: a number in quotes is a header value"));
-    response
+    versioned(StatusCode::OK, queue.queue.version, &view::queue(queue, api.clock.now()))
 }
 
 #[cfg(test)]

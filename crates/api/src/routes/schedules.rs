@@ -10,6 +10,7 @@ mod pause;
 mod preview;
 mod read;
 mod remove;
+mod request;
 mod sync;
 mod trigger;
 

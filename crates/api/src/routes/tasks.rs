@@ -14,7 +14,6 @@ mod run_now;
 mod submit;
 
 pub use header_key::HeaderKey;
-pub use submit::REPLAYED;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

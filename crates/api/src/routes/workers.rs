@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::{Page, Worker, WorkerPage};
+use punctual_client::{Worker, WorkerPage};
 use punctual_core::obstacles::Holder;
 use punctual_core::time::Timestamp;
 use punctual_core::workers::WorkerSighting;
@@ -15,9 +15,9 @@ use utoipa_axum::routes;
 use crate::answer::json;
 use crate::cursor::Listing;
 use crate::extract::Tenant;
-use crate::extract::query::Query;
+use crate::extract::query::{PageParams, Query};
 use crate::presence::LEASES_MAX;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::state::Api;
 
 /// The routes of this file.
@@ -30,49 +30,28 @@ pub fn router() -> OpenApiRouter<Api> {
 /// Every worker that has polled for tasks, by name. A worker that was not seen for a while and
 /// holds no task is `lost`; it is seen when it polls, sends a heartbeat or settles.
 #[utoipa::path(
-    get,
-    path = "/v1/workers",
-    tag = "workers",
-    params(
-        ("limit" = Option<u16>, Query, description = "Workers on a page, 50 if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
-    responses((status = 200, description = "A page of workers", body = WorkerPage))
+    get, path = "/v1/workers", tag = "workers",
+    params(PageParams),
+    responses((status = 200, description = "A page of workers", body = WorkerPage)),
 )]
-async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, mut query: Query) -> Result<Response, Problem> {
-    let (limit, cursor) = (query.limit(), query.take("cursor"));
-    query.finish()?;
+async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Query) -> Result<Response, Problem> {
+    let (limit, cursor) = query.page()?;
     let listing = Listing { kind: "workers", scope: &tenant };
-    let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
-
-    // One more than the page holds shows whether there is a next page.
+    let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
     let mut workers = BTreeMap::new();
     let unwritten = api.presence.of(&tenant, after.as_deref(), limit + 1);
     for sighting in api.database.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
         merge(&mut workers, sighting);
     }
-    let more = workers.len() > limit;
-    let lost_before = lost_before(&api);
-    let held: HashMap<String, Holder> = api
-        .database
-        .holders(&tenant, LEASES_MAX)
-        .await?
-        .workers
-        .into_iter()
-        .map(|holder| (holder.worker.clone(), holder))
-        .collect();
-    let shown = |sighting: WorkerSighting| {
-        let holder = held.get(&sighting.name);
-        shown(sighting, holder, lost_before)
+    let lost_before = api.clock.now().minus(api.config.worker_lost_after);
+    let holders = api.database.holders(&tenant, LEASES_MAX).await?.workers.into_iter();
+    let holders: HashMap<String, Holder> = holders.map(|holder| (holder.worker.clone(), holder)).collect();
+    let view = |sighting: WorkerSighting| {
+        let holder = holders.get(&sighting.name);
+        view(sighting, holder, lost_before)
     };
-    let items: Vec<Worker> = workers.into_values().take(limit).map(shown).collect();
-    let next_cursor = items.last().filter(|_| more).map(|last| listing.seal(last.worker_id.as_bytes()));
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
-}
-
-fn after(listing: Listing<'_>, cursor: &str) -> Result<String, Problem> {
-    let refused = |_| Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
-    String::from_utf8(listing.open(cursor)?).map_err(refused)
+    let items: Vec<Worker> = workers.into_values().map(view).collect();
+    Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
 }
 
 /// A sighting since the last flush is newer than the registry's, which knows the first one.
@@ -84,12 +63,8 @@ fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) 
     workers.insert(merged.name.clone(), merged);
 }
 
-fn lost_before(api: &Api) -> Timestamp {
-    api.clock.now().minus(api.config.worker_lost_after)
-}
-
 /// A worker that holds a task is active, however long ago it polled.
-fn shown(sighting: WorkerSighting, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
+fn view(sighting: WorkerSighting, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
     let last_seen_at = holder.map_or(sighting.last_seen_at, |holder| holder.seen_at.max(sighting.last_seen_at));
     let is_lost = holder.is_none() && last_seen_at < lost_before;
     Worker {

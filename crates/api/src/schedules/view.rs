@@ -1,8 +1,7 @@
-//! Schedules and what became of their instants, as the API shows them; and a schedule as its owner
-//! would write it.
+//! Schedules and their occurrences, as the API shows them.
 
 use punctual_client as wire;
-use punctual_client::{NewSchedule, Seconds};
+use punctual_client::Seconds;
 use punctual_core::cron::Pattern;
 use punctual_core::json::Json;
 use punctual_core::schedules::plan::Reason;
@@ -14,7 +13,10 @@ use crate::problem::{Code, Problem};
 pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
     let (spec, progress) = (&schedule.definition.spec, &schedule.progress);
     let rules = &spec.timing.rules;
-    let (cron, interval_seconds) = pattern(schedule);
+    let (cron, interval_seconds) = match &spec.timing.pattern {
+        Pattern::Cron(cron) => (Some(cron.as_str().to_owned()), None),
+        Pattern::Interval(interval) => (None, Some(Seconds::from_millis(interval.millis()))),
+    };
     Ok(wire::Schedule {
         schedule_id: schedule.id,
         tenant: schedule.tenant.clone(),
@@ -47,31 +49,6 @@ pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
     })
 }
 
-/// What would make this schedule if it was written anew.
-pub fn written(schedule: &Schedule) -> Result<NewSchedule, Problem> {
-    let spec = &schedule.definition.spec;
-    let rules = &spec.timing.rules;
-    let (cron, interval_seconds) = pattern(schedule);
-    Ok(NewSchedule {
-        name: Some(schedule.name.clone()),
-        cron,
-        interval_seconds,
-        timezone: Some(rules.zone.name().to_owned()),
-        task: Some(task(&schedule.definition.task)?),
-        overlap_policy: Some(spec.overlap.into()),
-        catchup: Some(spec.catchup.into()),
-        catchup_window_seconds: Some(Seconds::from_millis(spec.catchup_window_millis)),
-        dst_gap: Some(rules.dst_gap.into()),
-        dst_fold: Some(rules.dst_fold.into()),
-        jitter_seconds: Some(Seconds::from_millis(spec.jitter_millis)),
-        starts_at: rules.starts_at.map(|at| at.to_string()),
-        ends_at: rules.ends_at.map(|at| at.to_string()),
-        max_runs: spec.max_runs,
-        pause_on_failure: Some(schedule.definition.pause_on_failure),
-        paused: None,
-    })
-}
-
 /// What became of an instant, on the wire.
 pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
     let Occurrence { instant, origin, outcome, reason, detail, task, covers, decided_at } = occurrence;
@@ -85,13 +62,6 @@ pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
         task_id: task,
         decided_at,
         covers: covers.map(|covers| wire::Covers { until: covers.until, at_least: covers.at_least }),
-    }
-}
-
-fn pattern(schedule: &Schedule) -> (Option<String>, Option<Seconds>) {
-    match &schedule.definition.spec.timing.pattern {
-        Pattern::Cron(cron) => (Some(cron.as_str().to_owned()), None),
-        Pattern::Interval(interval) => (None, Some(Seconds::from_millis(interval.millis()))),
     }
 }
 

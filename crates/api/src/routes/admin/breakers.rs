@@ -3,8 +3,7 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use punctual_client::problem::Fault;
-use punctual_client::{Breaker, BreakerPage, BreakerState, Page, ResetBreaker};
+use punctual_client::{Breaker, BreakerPage, BreakerState, ResetBreaker};
 use punctual_core::breakers::{BreakerChange, BreakerEvent, Key, OpenBreaker};
 use punctual_core::callback;
 use punctual_core::store::StoreError;
@@ -12,9 +11,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::json;
-use crate::cursor::Listing;
+use crate::cursor::{self, Listing};
 use crate::extract::JsonBody;
-use crate::extract::query::Query;
+use crate::extract::query::{PageParams, Query};
 use crate::openapi::{Invalid, NotFound, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -31,54 +30,36 @@ pub fn router() -> OpenApiRouter<Api> {
 ///
 /// Of all tenants, or of one, by tenant and target. Closed breakers are not listed.
 #[utoipa::path(
-    get,
-    path = "/v1/admin/breakers",
-    tag = "operations",
-    params(
-        ("tenant" = Option<String>, Query, description = "Only breakers of this tenant"),
-        ("limit" = Option<u16>, Query, description = "Breakers on a page, 50 if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page of breakers", body = BreakerPage),
-        Invalid, Unavailable,
-    )
+    get, path = "/v1/admin/breakers", tag = "operations",
+    params(("tenant" = Option<String>, Query, description = "Only breakers of this tenant"), PageParams),
+    responses((status = 200, description = "A page of breakers", body = BreakerPage), Invalid, Unavailable),
 )]
 async fn list_breakers(State(api): State<Api>, mut query: Query) -> Result<Response, Problem> {
-    let (limit, cursor) = (query.limit(), query.take("cursor"));
     let tenant = query.read("tenant", |name| {
         if name.is_empty() { Err("must name a tenant; leave it out for all".to_owned()) } else { Ok(name.to_owned()) }
     });
-    query.finish()?;
+    let (limit, cursor) = query.page()?;
     let listing = Listing { kind: "breakers", scope: tenant.as_deref().unwrap_or_default() };
     let after = cursor.map(|cursor| after(listing, &cursor)).transpose()?;
-    // One more than the page holds tells whether there is a next one.
     let breakers = match &tenant {
         Some(tenant) => of_tenant(&api, tenant, after, limit + 1).await?,
         None => api.database.list_breakers(after, limit + 1).await?,
     };
-    let more = breakers.len() > limit;
-    let last = breakers.iter().take(limit).next_back().filter(|_| more).map(|breaker| &breaker.key);
-    let position = |key: &Key| format!("{}{BETWEEN}{}", key.tenant, key.target);
-    let next_cursor = last.map(|key| listing.seal(position(key).as_bytes()));
-    let items: Vec<Breaker> = breakers.into_iter().take(limit).map(shown).collect();
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
+    let page = listing.page(breakers.into_iter().map(view).collect(), limit, |last| {
+        format!("{}{BETWEEN}{}", last.tenant, last.target.as_deref().unwrap_or_default()).into_bytes()
+    });
+    Ok(json(StatusCode::OK, &page))
 }
 
 /// Reset a circuit breaker.
 ///
-/// It closes at once, and its counts are cleared; every node dispatches its tasks within about a
-/// second. If the target still fails, it opens again. `target` is any URL of the target: only
-/// scheme, host and port count.
+/// It closes at once, and its counts are cleared. Within about a second every node dispatches its
+/// tasks. If the target still fails, it opens again. `target` is any URL of the target: only scheme,
+/// host and port count.
 #[utoipa::path(
-    post,
-    path = "/v1/admin/breakers/reset",
-    tag = "operations",
+    post, path = "/v1/admin/breakers/reset", tag = "operations",
     request_body = ResetBreaker,
-    responses(
-        (status = 204, description = "It is closed"),
-        NotFound, Invalid, Unavailable,
-    )
+    responses((status = 204, description = "It is closed"), NotFound, Invalid, Unavailable),
 )]
 async fn reset_breaker(
     State(api): State<Api>,
@@ -86,7 +67,7 @@ async fn reset_breaker(
 ) -> Result<Response, Problem> {
     let target = target.map(|url| callback::target_of(&url)).transpose().map_err(|fault| {
         let advice = "write it like a callback URL, or leave it out for the breaker over all of the tenant";
-        Problem::invalid(vec![Fault::new("/target", format!("{fault}; {advice}"))])
+        Problem::invalid_at("/target", format!("{fault}; {advice}"))
     })?;
     let key = Key { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
     // What the store would refuse to read is not open either.
@@ -112,13 +93,12 @@ async fn of_tenant(api: &Api, tenant: &str, after: Option<Key>, limit: usize) ->
 }
 
 fn after(listing: Listing<'_>, cursor: &str) -> Result<Key, Problem> {
-    let refused = || Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
-    let position = String::from_utf8(listing.open(cursor)?).map_err(|_| refused())?;
-    let (tenant, target) = position.split_once(BETWEEN).ok_or_else(refused)?;
+    let position = listing.open_name(cursor)?;
+    let (tenant, target) = position.split_once(BETWEEN).ok_or_else(cursor::refused)?;
     Ok(Key::new(tenant, target))
 }
 
-fn shown(breaker: OpenBreaker) -> Breaker {
+fn view(breaker: OpenBreaker) -> Breaker {
     let (last_probe_at, last_probe_error) = breaker.last_probe.map(|failed| (failed.at, failed.error)).unzip();
     Breaker {
         tenant: breaker.key.tenant,

@@ -7,8 +7,7 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{
-    Complete, Fail, Fault, Heartbeat, HeartbeatAnswer, Release, SettleAnswer, SettleItem, SettleOutcome, SettleRequest,
-    Task,
+    Complete, Fail, Heartbeat, HeartbeatAnswer, Release, SettleAnswer, SettleItem, SettleOutcome, SettleRequest, Task,
 };
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Route;
@@ -19,7 +18,7 @@ use punctual_scheduler::settle::SettleRefusal;
 use super::settlement::settlement;
 use crate::answer::json;
 use crate::extract::json as reader;
-use crate::extract::{JsonBody, TaskPath, Tenant, body};
+use crate::extract::{JsonBody, TaskRequest, Tenant, body};
 use crate::openapi::{Cancelled, Invalid, NotFound, StaleToken, TooLarge, Unavailable};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
@@ -37,7 +36,7 @@ impl FromRequest<Api> for SettleBody {
         let request: SettleRequest = api.cpu_pool.run(bytes.len(), move || reader::read(&bytes)).await??;
         if request.items.len() > limits::LEASE_BATCH {
             let message = format!("must have at most {} entries", limits::LEASE_BATCH);
-            return Err(Problem::invalid(vec![Fault::new("/items", message)]));
+            return Err(Problem::invalid_at("/items", message));
         }
         Ok(Self(request))
     }
@@ -47,9 +46,7 @@ impl FromRequest<Api> for SettleBody {
 ///
 /// Each item is judged by itself and answered in its place; the call as a whole answers 200.
 #[utoipa::path(
-    post,
-    path = "/v1/leases/settle",
-    tag = "workers",
+    post, path = "/v1/leases/settle", tag = "workers",
     request_body(
         content = SettleRequest,
         example = json!({"items": [
@@ -86,9 +83,7 @@ fn shown(task_id: TaskId, answer: SettleResult) -> punctual_client::Settled {
 ///
 /// Repeated with the same token and result it answers 200 again and changes nothing.
 #[utoipa::path(
-    post,
-    path = "/v1/tasks/{id}/complete",
-    tag = "workers",
+    post, path = "/v1/tasks/{id}/complete", tag = "workers",
     params(("id" = String, Path, description = "The task")),
     request_body(content = Complete, example = json!({"token": 3, "result": {"sent": true}})),
     responses(
@@ -97,22 +92,18 @@ fn shown(task_id: TaskId, answer: SettleResult) -> punctual_client::Settled {
     )
 )]
 pub(super) async fn complete(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     JsonBody(Complete { token, result }): JsonBody<Complete>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { result, ..bare(id, token, SettleOutcome::Completed) };
-    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+    let item = SettleItem { result, ..bare(request.id, token, SettleOutcome::Completed) };
+    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 /// Fail a run.
 ///
 /// The task is tried again as its retry policy says, or becomes a dead letter.
 #[utoipa::path(
-    post,
-    path = "/v1/tasks/{id}/fail",
-    tag = "workers",
+    post, path = "/v1/tasks/{id}/fail", tag = "workers",
     params(("id" = String, Path, description = "The task")),
     request_body(
         content = Fail,
@@ -124,13 +115,11 @@ pub(super) async fn complete(
     )
 )]
 pub(super) async fn fail(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     JsonBody(Fail { token, error, retryable, retry_after_seconds }): JsonBody<Fail>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { error, retryable, retry_after_seconds, ..bare(id, token, SettleOutcome::Failed) };
-    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+    let item = SettleItem { error, retryable, retry_after_seconds, ..bare(request.id, token, SettleOutcome::Failed) };
+    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 /// Extend a lease.
@@ -138,9 +127,7 @@ pub(super) async fn fail(
 /// By the `lease_seconds` it was taken with, never past the task's timeout. 410 means: stop, the
 /// task was cancelled.
 #[utoipa::path(
-    post,
-    path = "/v1/tasks/{id}/heartbeat",
-    tag = "workers",
+    post, path = "/v1/tasks/{id}/heartbeat", tag = "workers",
     params(("id" = String, Path, description = "The task")),
     request_body(content = Heartbeat, example = json!({"token": 3, "progress": 0.5, "checkpoint": {"row": 1200}})),
     responses(
@@ -149,13 +136,11 @@ pub(super) async fn fail(
     )
 )]
 pub(super) async fn heartbeat(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     JsonBody(Heartbeat { token, progress, checkpoint }): JsonBody<Heartbeat>,
 ) -> Result<Response, Problem> {
-    let item = SettleItem { progress, checkpoint, ..bare(id, token, SettleOutcome::Heartbeat) };
-    let (task, lease_expires_at) = settle_one(&api, &tenant, item).await?;
+    let item = SettleItem { progress, checkpoint, ..bare(request.id, token, SettleOutcome::Heartbeat) };
+    let (task, lease_expires_at) = settle_one(&request, item).await?;
     Ok(json(StatusCode::OK, &HeartbeatAnswer { task, lease_expires_at }))
 }
 
@@ -163,9 +148,7 @@ pub(super) async fn heartbeat(
 ///
 /// It waits again at once, and the attempt is not counted.
 #[utoipa::path(
-    post,
-    path = "/v1/tasks/{id}/release",
-    tag = "workers",
+    post, path = "/v1/tasks/{id}/release", tag = "workers",
     params(("id" = String, Path, description = "The task")),
     request_body(content = Release, example = json!({"token": 3})),
     responses(
@@ -174,13 +157,11 @@ pub(super) async fn heartbeat(
     )
 )]
 pub(super) async fn release(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     JsonBody(Release { token }): JsonBody<Release>,
 ) -> Result<Response, Problem> {
-    let item = bare(id, token, SettleOutcome::Released);
-    settle_one(&api, &tenant, item).await.map(|(task, _)| json(StatusCode::OK, &task))
+    let item = bare(request.id, token, SettleOutcome::Released);
+    settle_one(&request, item).await.map(|(task, _)| json(StatusCode::OK, &task))
 }
 
 fn bare(task_id: TaskId, token: u64, outcome: SettleOutcome) -> SettleItem {
@@ -198,11 +179,11 @@ fn bare(task_id: TaskId, token: u64, outcome: SettleOutcome) -> SettleItem {
 }
 
 /// Settles one run and reads the task as it is then.
-async fn settle_one(api: &Api, tenant: &str, item: SettleItem) -> Result<(Task, Option<Timestamp>), Problem> {
-    let id = item.task_id;
+async fn settle_one(request: &TaskRequest, item: SettleItem) -> Result<(Task, Option<Timestamp>), Problem> {
+    let TaskRequest { api, tenant, .. } = request;
     let answer = settle_all(api, tenant, vec![item]).await?.pop();
     let lease_expires_at = answer.expect("invariant: one item, one answer")?;
-    let task = api.store.get(tenant, vec![id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)?;
+    let task = request.find().await?;
     if let (Route::Pull, Some(worker)) = (&task.lane.key.route, &task.worker) {
         api.presence.record_alive(tenant, worker, api.clock.now());
     }

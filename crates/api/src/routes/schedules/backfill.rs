@@ -1,21 +1,19 @@
 //! `POST /v1/schedules/{id}/backfill`, and `DELETE` to withdraw it.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::plan::{self, Origin, Plan, Reason};
-use punctual_core::schedules::{Advance, Advanced, OccurrenceOutcome, Record};
+use punctual_core::schedules::{Advance, Advanced, OccurrenceOutcome, Record, ScheduleSnapshot};
 use punctual_core::time::Timestamp;
 use punctual_submission::Faults;
 use punctual_submission::occurrences::plan_input;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_snapshot, kept_changing, lock_schedule, write};
+use super::request::{ROUNDS, ScheduleRequest, check_version, kept_changing, write};
 use crate::answer::json;
-use crate::extract::{If, JsonBody, Tenant};
+use crate::extract::{If, JsonBody};
 use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
-use crate::state::Api;
 
 /// Runs the instants of a time that is past.
 ///
@@ -36,34 +34,33 @@ use crate::state::Api;
     ),
 )]
 pub async fn backfill_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
+    request: ScheduleRequest,
     condition: If,
     JsonBody(wanted): JsonBody<wire::Backfill>,
 ) -> Result<Response, Problem> {
+    let (api, condition) = (&request.api, &condition);
     let (from, to) = range(&wanted, api.clock.now())?;
-    let _lock = lock_schedule(&api, &tenant, id).await?;
-    for _ in 0..ROUNDS {
-        let snapshot = find_snapshot(&api, &tenant, id).await?;
-        let (now, schedule) = (api.clock.now(), &snapshot.schedule);
-        check_version(&condition, schedule)?;
+    let attempt = async |snapshot: ScheduleSnapshot, now| {
+        let schedule = &snapshot.schedule;
+        check_version(condition, schedule)?;
         let instants = plan::backfill(&schedule.definition.spec, from, to).map_err(too_many)?;
         // What is not decided yet will be, by itself.
         let next = schedule.progress.next_run_at;
         let past = instants.into_iter().filter(|at| next.is_none_or(|next| *at < next));
         let records: Vec<Record> = past.map(waiting).collect();
         if records.is_empty() {
-            return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: 0 }));
+            return Ok(Some(0));
         }
         let unchanged = Plan { next_run_at: next, ..Plan::default() };
         let advance = api.occurrences.advance(&snapshot, &unchanged, now);
         let advance = Advance { records, next_check_at: schedule.next_check_at(true), ..advance };
-        if let Advanced::Done { recorded, .. } = write(&api, advance).await? {
-            return Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants: recorded.len() as u64 }));
-        }
-    }
-    Err(kept_changing())
+        Ok(match write(api, advance).await? {
+            Advanced::Done { recorded, .. } => Some(recorded.len() as u64),
+            _ => None,
+        })
+    };
+    let instants = request.change(attempt).await?;
+    Ok(json(StatusCode::ACCEPTED, &wire::BackfillAnswer { instants }))
 }
 
 /// Withdraws backfills.
@@ -82,16 +79,12 @@ pub async fn backfill_schedule(
         NotFound, VersionMismatch,
     ),
 )]
-pub async fn withdraw_backfill(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
-    condition: If,
-) -> Result<Response, Problem> {
-    let _lock = lock_schedule(&api, &tenant, id).await?;
+pub async fn withdraw_backfill(request: ScheduleRequest, condition: If) -> Result<Response, Problem> {
+    let api = &request.api;
+    let _lock = request.lock().await?;
     let (mut instants, mut lost) = (0, 0);
     while lost < ROUNDS {
-        let snapshot = find_snapshot(&api, &tenant, id).await?;
+        let snapshot = request.snapshot().await?;
         check_version(&condition, &snapshot.schedule)?;
         let plan = plan::withdraw(&plan_input(&snapshot));
         if plan.decisions.is_empty() {
@@ -100,7 +93,7 @@ pub async fn withdraw_backfill(
             }
             return Ok(json(StatusCode::OK, &wire::BackfillAnswer { instants }));
         }
-        match write(&api, api.occurrences.advance(&snapshot, &plan, api.clock.now())).await? {
+        match write(api, api.occurrences.advance(&snapshot, &plan, api.clock.now())).await? {
             Advanced::Done { recorded, .. } => instants += recorded.len() as u64,
             _ => lost += 1,
         }
@@ -131,9 +124,7 @@ fn range(wanted: &wire::Backfill, now: Timestamp) -> Result<(Timestamp, Timestam
 }
 
 fn too_many(fault: plan::TooMany) -> Problem {
-    let mut faults = Faults::default();
-    faults.add("/to", fault.to_string());
-    faults.finish().expect_err("invariant: a fault was added").into()
+    Problem::invalid_at("/to", fault.to_string())
 }
 
 fn waiting(instant: Timestamp) -> Record {

@@ -1,8 +1,7 @@
 //! `POST /v1/schedules`.
 
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::ScheduleId;
@@ -10,7 +9,8 @@ use punctual_core::schedules::plan;
 use punctual_core::schedules::{Progress, Schedule, ScheduleInserted, SchedulePause};
 use punctual_submission::CheckedSchedule;
 
-use super::change::{name_taken, shown, validator};
+use super::request::{answer, name_taken, validator};
+use crate::answer;
 use crate::extract::{JsonBody, Tenant};
 use crate::openapi::Invalid;
 use crate::problem::Problem;
@@ -71,8 +71,6 @@ pub async fn insert(api: &Api, tenant: &str, checked: CheckedSchedule) -> Result
 
 /// The answer to a schedule that was made.
 pub fn created(schedule: &Schedule) -> Result<Response, Problem> {
-    let place = HeaderValue::try_from(format!("/v1/schedules/{}", schedule.id));
-    let mut response = shown(StatusCode::CREATED, schedule)?;
-    response.headers_mut().insert(LOCATION, place.expect("invariant: an id is a header value"));
-    Ok(response)
+    let response = answer(StatusCode::CREATED, schedule)?;
+    Ok(answer::created(response, &format!("/v1/schedules/{}", schedule.id)))
 }

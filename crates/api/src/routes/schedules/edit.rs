@@ -1,19 +1,19 @@
 //! `PATCH /v1/schedules/{id}`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_client::{NewSchedule, SchedulePatch};
 use punctual_core::schedules::Schedule;
+use punctual_core::time::Timestamp;
 use punctual_submission::{CheckedSchedule, Faults};
 
-use super::change::{SchedulePath, rewrite, shown, validator};
-use crate::extract::{If, JsonBody, Tenant};
+use super::change::rewrite;
+use super::request::{ScheduleRequest, answer, validator};
+use crate::extract::{If, JsonBody};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::Problem;
 use crate::schedules::view;
-use crate::state::Api;
 
 /// Changes a schedule.
 ///
@@ -33,18 +33,16 @@ use crate::state::Api;
     ),
 )]
 pub async fn edit_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
+    request: ScheduleRequest,
     condition: If,
     JsonBody(patch): JsonBody<SchedulePatch>,
 ) -> Result<Response, Problem> {
     no_nulls(&patch)?;
     let wanted = |schedule: &Schedule| -> Result<CheckedSchedule, Problem> {
-        let new = patched(view::written(schedule)?, patch.clone());
-        Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new)?)
+        let new = patched(view::schedule(schedule)?, patch.clone());
+        Ok(validator(&request.api, &request.tenant, Some(schedule.created_at)).check(new)?)
     };
-    shown(StatusCode::OK, &rewrite(&api, &tenant, id, &condition, wanted).await?)
+    answer(StatusCode::OK, &rewrite(&request, &condition, wanted).await?)
 }
 
 /// Refuses `null` where it means nothing.
@@ -78,28 +76,30 @@ fn no_nulls(patch: &SchedulePatch) -> Result<(), Problem> {
     Ok(faults.finish()?)
 }
 
-/// The schedule with what the patch says.
-fn patched(was: NewSchedule, patch: SchedulePatch) -> NewSchedule {
+/// The schedule that the owner of `was` would write, with what the patch changes. A pause is not
+/// part of it.
+fn patched(was: wire::Schedule, patch: SchedulePatch) -> NewSchedule {
     let (cron, interval_seconds) = match (patch.cron, patch.interval_seconds) {
         (None, None) => (was.cron, was.interval_seconds),
         (cron, interval) => (cron.flatten(), interval.flatten()),
     };
+    let instant = |at: Timestamp| at.to_string();
     NewSchedule {
-        name: patch.name.flatten().or(was.name),
+        name: patch.name.flatten().or(Some(was.name)),
         cron,
         interval_seconds,
-        timezone: patch.timezone.flatten().or(was.timezone),
-        task: patch.task.flatten().or(was.task),
-        overlap_policy: patch.overlap_policy.flatten().or(was.overlap_policy),
-        catchup: patch.catchup.flatten().or(was.catchup),
-        catchup_window_seconds: patch.catchup_window_seconds.flatten().or(was.catchup_window_seconds),
-        dst_gap: patch.dst_gap.flatten().or(was.dst_gap),
-        dst_fold: patch.dst_fold.flatten().or(was.dst_fold),
-        jitter_seconds: patch.jitter_seconds.flatten().or(was.jitter_seconds),
-        starts_at: patch.starts_at.unwrap_or(was.starts_at),
-        ends_at: patch.ends_at.unwrap_or(was.ends_at),
+        timezone: patch.timezone.flatten().or(Some(was.timezone)),
+        task: patch.task.flatten().or(Some(was.task)),
+        overlap_policy: patch.overlap_policy.flatten().or(Some(was.overlap_policy)),
+        catchup: patch.catchup.flatten().or(Some(was.catchup)),
+        catchup_window_seconds: patch.catchup_window_seconds.flatten().or(Some(was.catchup_window_seconds)),
+        dst_gap: patch.dst_gap.flatten().or(Some(was.dst_gap)),
+        dst_fold: patch.dst_fold.flatten().or(Some(was.dst_fold)),
+        jitter_seconds: patch.jitter_seconds.flatten().or(Some(was.jitter_seconds)),
+        starts_at: patch.starts_at.unwrap_or_else(|| was.starts_at.map(instant)),
+        ends_at: patch.ends_at.unwrap_or_else(|| was.ends_at.map(instant)),
         max_runs: patch.max_runs.unwrap_or(was.max_runs),
-        pause_on_failure: patch.pause_on_failure.flatten().or(was.pause_on_failure),
+        pause_on_failure: patch.pause_on_failure.flatten().or(Some(was.pause_on_failure)),
         paused: patch.paused.flatten(),
     }
 }

@@ -1,20 +1,17 @@
 //! `GET /v1/schedules/{id}/occurrences`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_client::{OccurrencePage, Page};
+use punctual_client::{Occurrence, OccurrencePage};
 use punctual_core::time::Timestamp;
 
-use super::change::{SchedulePath, find};
+use super::request::ScheduleRequest;
 use crate::answer::json;
 use crate::cursor::Listing;
-use crate::extract::Tenant;
-use crate::extract::query::Query;
+use crate::extract::query::{PageParams, Query};
 use crate::openapi::NotFound;
-use crate::problem::{Code, Problem};
+use crate::problem::Problem;
 use crate::schedules::view;
-use crate::state::Api;
 
 /// Lists what became of a schedule's instants, the newest first.
 ///
@@ -24,37 +21,21 @@ use crate::state::Api;
     get, path = "/v1/schedules/{id}/occurrences", tag = "schedules", operation_id = "list_occurrences",
     params(
         ("id" = String, Path, description = "The schedule's id"),
-        ("limit" = Option<u16>, Query, description = "Occurrences on a page, 50 if absent", minimum = 1, maximum = 1000),
-        ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+        PageParams,
     ),
     responses(
         (status = 200, description = "A page of occurrences", body = OccurrencePage),
         NotFound,
     ),
 )]
-pub async fn list_occurrences(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
-    mut query: Query,
-) -> Result<Response, Problem> {
-    let (limit, cursor) = (query.limit(), query.take("cursor"));
-    query.finish()?;
-    let schedule = find(&api, &tenant, id).await?;
-    let scope = schedule.id.to_string();
+pub async fn list_occurrences(request: ScheduleRequest, query: Query) -> Result<Response, Problem> {
+    let (limit, cursor) = query.page()?;
+    let scope = request.find().await?.id.to_string();
     let listing = Listing { kind: "occurrences", scope: &scope };
-    let before = cursor.map(|cursor| before(listing, &cursor)).transpose()?;
-    // One more than the page holds tells whether there is a next one.
-    let mut found = api.schedules.occurrences(id, before, limit + 1).await?;
-    let more = found.len() > limit;
-    found.truncate(limit);
-    let next_cursor = found.last().filter(|_| more).map(|last| listing.seal(&last.instant.as_millis().to_be_bytes()));
-    let items = found.into_iter().map(view::occurrence).collect();
-    Ok(json(StatusCode::OK, &Page { items, next_cursor }))
-}
-
-fn before(listing: Listing<'_>, cursor: &str) -> Result<Timestamp, Problem> {
-    let refused = |_| Problem::new(Code::InvalidCursor, "the cursor must be a next_cursor of this very listing");
-    let millis: [u8; 8] = listing.open(cursor)?.try_into().map_err(refused)?;
-    Ok(Timestamp::from_millis(i64::from_be_bytes(millis)))
+    let before = cursor.map(|cursor| listing.open_bytes(&cursor)).transpose()?;
+    let before = before.map(|millis| Timestamp::from_millis(i64::from_be_bytes(millis)));
+    let found = request.api.schedules.occurrences(request.id, before, limit + 1).await?;
+    let items: Vec<Occurrence> = found.into_iter().map(view::occurrence).collect();
+    let page = listing.page(items, limit, |last| last.instant.as_millis().to_be_bytes().to_vec());
+    Ok(json(StatusCode::OK, &page))
 }

@@ -1,17 +1,15 @@
 //! `POST /v1/schedules/{id}/pause` and `/resume`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::PAUSE_REASON;
-use punctual_submission::Faults;
 
-use super::change::{SchedulePath, pause, resume, shown};
-use crate::extract::{If, MaybeJsonBody, Tenant};
+use super::change::{pause, resume};
+use super::request::{ScheduleRequest, answer};
+use crate::extract::{If, MaybeJsonBody};
 use crate::openapi::{Conflict, Invalid, NotFound, VersionMismatch};
 use crate::problem::Problem;
-use crate::state::Api;
 
 /// Pauses a schedule.
 ///
@@ -21,7 +19,7 @@ use crate::state::Api;
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", operation_id = "pause_schedule",
     params(
         ("id" = String, Path, description = "The schedule's id"),
-        ("If-Match" = Option<String>, Header, description = "SchedulePause it only at this version"),
+        ("If-Match" = Option<String>, Header, description = "Pause it only at this version"),
     ),
     request_body = Option<wire::PauseSchedule>,
     responses(
@@ -30,19 +28,16 @@ use crate::state::Api;
     ),
 )]
 pub async fn pause_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
+    request: ScheduleRequest,
     condition: If,
     MaybeJsonBody(wanted): MaybeJsonBody<wire::PauseSchedule>,
 ) -> Result<Response, Problem> {
     let reason = wanted.reason.as_deref();
     if reason.is_some_and(|text| text.chars().count() > PAUSE_REASON || text.chars().any(char::is_control)) {
-        let mut faults = Faults::default();
-        faults.add("/reason", format!("must have at most {PAUSE_REASON} characters, and no control characters"));
-        faults.finish()?;
+        let message = format!("must have at most {PAUSE_REASON} characters, and no control characters");
+        return Err(Problem::invalid_at("/reason", message));
     }
-    shown(StatusCode::OK, &pause(&api, &tenant, id, &condition, reason).await?)
+    answer(StatusCode::OK, &pause(&request, &condition, reason).await?)
 }
 
 /// Resumes a schedule.
@@ -62,11 +57,9 @@ pub async fn pause_schedule(
     ),
 )]
 pub async fn resume_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
+    request: ScheduleRequest,
     condition: If,
     MaybeJsonBody(wire::ResumeSchedule {}): MaybeJsonBody<wire::ResumeSchedule>,
 ) -> Result<Response, Problem> {
-    shown(StatusCode::OK, &resume(&api, &tenant, id, &condition).await?)
+    answer(StatusCode::OK, &resume(&request, &condition).await?)
 }

@@ -9,7 +9,7 @@ use punctual_core::schedules::ScheduleSnapshot;
 use punctual_core::schedules::plan::{Spec, reserved};
 use punctual_core::time::Timestamp;
 
-use super::change::{SchedulePath, find_snapshot, validator};
+use super::request::{ScheduleRequest, validator};
 use crate::answer::json;
 use crate::extract::query::Query;
 use crate::extract::{JsonBody, Tenant};
@@ -37,17 +37,12 @@ const COUNT_MAX: usize = 1_000;
         NotFound, Invalid,
     ),
 )]
-pub async fn preview_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
-    query: Query,
-) -> Result<Response, Problem> {
+pub async fn preview_schedule(request: ScheduleRequest, query: Query) -> Result<Response, Problem> {
     let count = count(query)?;
-    let ScheduleSnapshot { schedule, buffered, .. } = find_snapshot(&api, &tenant, id).await?;
+    let ScheduleSnapshot { schedule, buffered, .. } = request.snapshot().await?;
     let spec = &schedule.definition.spec;
     let left = spec.runs_left(schedule.progress.run_count, reserved(&buffered));
-    Ok(upcoming(spec, left, api.clock.now(), count))
+    Ok(upcoming(spec, left, request.api.clock.now(), count))
 }
 
 /// Tells when a schedule would run, without making it.
@@ -77,11 +72,7 @@ pub async fn preview_new_schedule(
 }
 
 fn count(mut query: Query) -> Result<usize, Problem> {
-    let parse = |text: &str| {
-        let number = text.parse().ok().filter(|number| (1..=COUNT_MAX).contains(number));
-        number.ok_or_else(|| format!("must be a whole number from 1 to {COUNT_MAX}"))
-    };
-    let count = query.read("count", parse).unwrap_or(COUNT_DEFAULT);
+    let count = query.number("count", 1..=COUNT_MAX).unwrap_or(COUNT_DEFAULT);
     query.finish()?;
     Ok(count)
 }

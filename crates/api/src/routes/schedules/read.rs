@@ -6,7 +6,7 @@ use axum::response::Response;
 use punctual_client as wire;
 use punctual_submission::fields::is_name;
 
-use super::change::{NamePath, SchedulePath, find, shown};
+use super::request::{NamePath, ScheduleRequest, answer};
 use crate::extract::Tenant;
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
@@ -21,12 +21,8 @@ use crate::state::Api;
         NotFound,
     ),
 )]
-pub async fn get_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
-) -> Result<Response, Problem> {
-    shown(StatusCode::OK, &find(&api, &tenant, id).await?)
+pub async fn get_schedule(request: ScheduleRequest) -> Result<Response, Problem> {
+    answer(StatusCode::OK, &request.find().await?)
 }
 
 /// Reads the schedule of this name.
@@ -46,5 +42,5 @@ pub async fn get_schedule_by_name(
     // What cannot be a name is not looked for: the store may not even be able to spell it.
     let found = if is_name(&name) { api.schedules.named(&tenant, &name).await? } else { None };
     let there = found.ok_or_else(|| Problem::new(Code::NotFound, "there is no schedule with this name"))?;
-    shown(StatusCode::OK, &there)
+    answer(StatusCode::OK, &there)
 }

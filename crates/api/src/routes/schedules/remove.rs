@@ -1,15 +1,13 @@
 //! `DELETE /v1/schedules/{id}`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::{ROUNDS, SchedulePath, check_version, find, kept_changing, lock_schedule, shown};
-use crate::extract::{If, Tenant};
+use super::request::{ROUNDS, ScheduleRequest, answer, check_version, kept_changing};
+use crate::extract::If;
 use crate::openapi::{Conflict, NotFound, VersionMismatch};
 use crate::problem::Problem;
-use crate::state::Api;
 
 /// Removes a schedule.
 ///
@@ -25,18 +23,13 @@ use crate::state::Api;
         NotFound, Conflict, VersionMismatch,
     ),
 )]
-pub async fn delete_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
-    condition: If,
-) -> Result<Response, Problem> {
-    let _lock = lock_schedule(&api, &tenant, id).await?;
+pub async fn delete_schedule(request: ScheduleRequest, condition: If) -> Result<Response, Problem> {
+    let _lock = request.lock().await?;
     for _ in 0..ROUNDS {
-        let schedule = find(&api, &tenant, id).await?;
+        let schedule = request.find().await?;
         check_version(&condition, &schedule)?;
-        if api.schedules.remove(id, schedule.revision).await? {
-            return shown(StatusCode::OK, &schedule);
+        if request.api.schedules.remove(request.id, schedule.revision).await? {
+            return answer(StatusCode::OK, &schedule);
         }
     }
     Err(kept_changing())

@@ -6,10 +6,10 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::schedules::Schedule;
-use punctual_submission::Faults;
 
-use super::change::{NamePath, ROUNDS, SCHEDULE, kept_changing, rewrite, shown, validator};
+use super::change::rewrite;
 use super::create::{created, insert};
+use super::request::{NamePath, ROUNDS, ScheduleRequest, answer, kept_changing, validator};
 use crate::extract::{If, JsonBody, Tenant};
 use crate::openapi::{Conflict, Invalid, VersionMismatch};
 use crate::problem::{Code, Problem};
@@ -43,13 +43,11 @@ pub async fn put_schedule(
     JsonBody(mut new): JsonBody<wire::NewSchedule>,
 ) -> Result<Response, Problem> {
     if new.name.get_or_insert_with(|| name.clone()) != &name {
-        let mut faults = Faults::default();
-        faults.add("/name", "must be the one in the path, or be left out");
-        faults.finish()?;
+        return Err(Problem::invalid_at("/name", "must be the one in the path, or be left out"));
     }
     for _ in 0..ROUNDS {
         let Some(there) = api.schedules.named(&tenant, &name).await? else {
-            condition.check(SCHEDULE, None)?;
+            condition.check("schedule", None)?;
             let checked = validator(&api, &tenant, None).check(new.clone())?;
             match insert(&api, &tenant, checked).await? {
                 Some(schedule) => return created(&schedule),
@@ -57,12 +55,12 @@ pub async fn put_schedule(
             }
         };
         let wanted = |schedule: &Schedule| Ok(validator(&api, &tenant, Some(schedule.created_at)).check(new.clone())?);
-        let rewritten = rewrite(&api, &tenant, there.id, &condition, wanted).await;
-        return match rewritten {
-            // Somebody removed it meanwhile: it is made.
-            Err(problem) if problem.code() == Code::NotFound => continue,
-            rewritten => shown(StatusCode::OK, &rewritten?),
-        };
+        let request = ScheduleRequest { api: api.clone(), tenant: tenant.clone(), id: there.id };
+        match rewrite(&request, &condition, wanted).await {
+            // It was removed meanwhile: make it.
+            Err(problem) if problem.code() == Code::NotFound => {}
+            rewritten => return answer(StatusCode::OK, &rewritten?),
+        }
     }
     Err(kept_changing())
 }

@@ -1,7 +1,6 @@
 //! `POST /v1/schedules/{id}/trigger`.
 
-use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -13,12 +12,12 @@ use punctual_core::task::Idempotency;
 use punctual_submission::occurrences::{Prepared, plan_input};
 use sha2::{Digest, Sha256};
 
-use super::change::{ROUNDS, SchedulePath, check_version, find_snapshot, kept_changing, lock_schedule, write};
-use crate::answer::json;
-use crate::extract::{If, MaybeJsonBody, Tenant};
+use super::request::{ScheduleRequest, check_version, write};
+use crate::answer::{self, json};
+use crate::extract::{If, MaybeJsonBody};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
-use crate::routes::tasks::{HeaderKey, REPLAYED};
+use crate::routes::tasks::HeaderKey;
 use crate::schedules::view;
 use crate::state::Api;
 
@@ -45,33 +44,30 @@ use crate::state::Api;
     ),
 )]
 pub async fn trigger_schedule(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    SchedulePath(id): SchedulePath,
+    request: ScheduleRequest,
     condition: If,
     HeaderKey(key): HeaderKey,
     MaybeJsonBody(wire::TriggerSchedule {}): MaybeJsonBody<wire::TriggerSchedule>,
 ) -> Result<Response, Problem> {
-    let key = key.map(|key| Idempotency { key, fingerprint: fingerprint(id) });
-    let _lock = lock_schedule(&api, &tenant, id).await?;
-    for _ in 0..ROUNDS {
-        let snapshot = find_snapshot(&api, &tenant, id).await?;
+    let (api, condition) = (&request.api, &condition);
+    let key = &key.map(|key| Idempotency { key, fingerprint: fingerprint(request.id) });
+    let attempt = async |snapshot: ScheduleSnapshot, now| {
         // Before any task is ended for it: the live task may be the one that was made under this
         // key.
-        if let Some(before) = replayed(&api, &snapshot, key.as_ref()).await? {
-            return Ok(before);
+        if let Some(before) = replayed(api, &snapshot, key.as_ref()).await? {
+            return Ok(Some(before));
         }
-        let (now, schedule) = (api.clock.now(), &snapshot.schedule);
-        check_version(&condition, schedule)?;
+        let schedule = &snapshot.schedule;
+        check_version(condition, schedule)?;
         // Read after the revision: if the advance is written, no record is newer.
-        let newest = api.schedules.occurrences(id, None, 1).await?.pop().map(|newest| newest.instant);
+        let newest = api.schedules.occurrences(schedule.id, None, 1).await?.pop().map(|newest| newest.instant);
         let plan = plan::trigger(schedule.id, &schedule.definition.spec, &plan_input(&snapshot), newest, now);
         let Prepared::Advance(mut advance, _) = api.occurrences.prepare(None, &snapshot, plan, now).await? else {
-            continue;
+            return Ok(None);
         };
         advance.asked = key.clone().and_then(|key| keyed_trigger(schedule, &mut advance, key));
-        let Some(occurrence) = triggered(&advance) else { continue };
-        if let Advanced::Done { recorded, .. } = write(&api, *advance).await?
+        let Some(occurrence) = triggered(&advance) else { return Ok(None) };
+        if let Advanced::Done { recorded, .. } = write(api, *advance).await?
             && recorded.contains(&occurrence.instant)
         {
             let status = match occurrence.outcome {
@@ -80,10 +76,11 @@ pub async fn trigger_schedule(
                 _ => StatusCode::OK,
             };
             api.metrics.occurrences(occurrence.outcome, 1);
-            return Ok(json(status, &view::occurrence(occurrence)));
+            return Ok(Some(json(status, &view::occurrence(occurrence))));
         }
-    }
-    Err(kept_changing())
+        Ok(None)
+    };
+    request.change(attempt).await
 }
 
 /// The digest of a trigger of this schedule. It never changes: earlier versions stored it with
@@ -123,9 +120,7 @@ async fn replayed(
         return Err(Problem::new(Code::IdempotencyKeyReused, detail));
     };
     let status = if record.outcome == OccurrenceOutcome::Buffered { StatusCode::ACCEPTED } else { StatusCode::OK };
-    let mut response = json(status, &view::occurrence(record));
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    Ok(Some(response))
+    Ok(Some(answer::replayed(json(status, &view::occurrence(record)))))
 }
 
 /// The trigger under a key, if its run fires or waits.

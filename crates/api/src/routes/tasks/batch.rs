@@ -90,7 +90,7 @@ fn check_all(
         MediaType::Json => {
             if body.trim_ascii_start().first() == Some(&b'[') {
                 // The derived reader of `RawBatch` would take a list by position.
-                return Err(Problem::invalid(vec![wire::Fault::new("", "must be an object with tasks")]));
+                return Err(Problem::invalid_at("", "must be an object with tasks"));
             }
             let RawBatch { tasks: RawItems(items) } = json::read(body)?;
             refuse_over(max, items.len())?;
@@ -119,7 +119,7 @@ fn refuse_over(max: usize, count: usize) -> Result<(), Problem> {
     if count <= max {
         return Ok(());
     }
-    Err(Problem::invalid(vec![wire::Fault::new("/tasks", format!("must hold at most {max} tasks"))]))
+    Err(Problem::invalid_at("/tasks", format!("must hold at most {max} tasks")))
 }
 
 /// The good tasks, and for every task of the batch its refusal or none.

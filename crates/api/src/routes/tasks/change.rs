@@ -6,16 +6,14 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use punctual_core::ids::TaskId;
 use punctual_core::state::{By, Change};
 use punctual_core::store::Applied;
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
 
 use crate::answer;
-use crate::extract::If;
+use crate::extract::{If, TaskRequest};
 use crate::problem::{Code, Problem};
-use crate::state::Api;
 
 /// How often a lost race is run again. Each loss means that somebody else has changed the task.
 const ROUNDS: usize = 16;
@@ -28,28 +26,22 @@ pub enum ChangeDecision {
     Apply(Box<Change>, StatusCode),
 }
 
-/// Reads a task of a tenant.
-pub async fn find(api: &Api, tenant: &str, id: TaskId) -> Result<Task, Problem> {
-    api.store.get(tenant, vec![id]).await?.pop().flatten().ok_or_else(Problem::no_such_task)
-}
-
 /// Changes a task as `decide` says, and answers with the task as it is then.
 pub async fn change(
-    api: &Api,
-    tenant: &str,
-    id: TaskId,
+    request: &TaskRequest,
     condition: &If,
     decide: impl Fn(&Task, &By<'_>) -> Result<ChangeDecision, Problem>,
 ) -> Result<Response, Problem> {
+    let api = &request.api;
     for _ in 0..ROUNDS {
-        let task = find(api, tenant, id).await?;
+        let task = request.find().await?;
         condition.check("task", Some(task.position.version))?;
         let by = By { now: api.clock.now(), node: api.node, actor: Actor::Client };
         match decide(&task, &by)? {
             ChangeDecision::Leave(status) => return Ok(answer::task(status, task)),
             ChangeDecision::Apply(change, status) => {
-                if let Some(Applied::Done(_)) = api.store.apply(vec![(id, *change)]).await?.pop() {
-                    return Ok(answer::task(status, find(api, tenant, id).await?));
+                if let Some(Applied::Done(_)) = api.store.apply(vec![(request.id, *change)]).await?.pop() {
+                    return Ok(answer::task(status, request.find().await?));
                 }
             }
         }

@@ -1,6 +1,5 @@
 //! `PATCH /v1/tasks/{id}`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
@@ -8,10 +7,9 @@ use punctual_core::state::{Event, State as TaskState, transition};
 use punctual_submission::patch;
 
 use super::change::{ChangeDecision, change};
-use crate::extract::{If, JsonBody, TaskPath, Tenant};
+use crate::extract::{If, JsonBody, TaskRequest};
 use crate::openapi::{Invalid, NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
-use crate::state::Api;
 
 /// Changes a task that has not begun.
 #[utoipa::path(
@@ -28,17 +26,15 @@ use crate::state::Api;
     ),
 )]
 pub async fn edit_task(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     condition: If,
     JsonBody(wanted): JsonBody<wire::TaskPatch>,
 ) -> Result<Response, Problem> {
-    change(&api, &tenant, id, &condition, |task, by| {
+    change(&request, &condition, |task, by| {
         if !matches!(task.state(), TaskState::Blocked | TaskState::Pending) {
             return Err(not_editable(task.state()));
         }
-        let Some(edit) = patch::check(&wanted, task, by.now, &api.config.submission)? else {
+        let Some(edit) = patch::check(&wanted, task, by.now, &request.api.config.submission)? else {
             return Ok(ChangeDecision::Leave(StatusCode::OK));
         };
         let change =

@@ -1,17 +1,14 @@
 //! `GET /v1/tasks/{id}/explain`: why a task has not run yet.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::find;
 use crate::answer;
 use crate::explain::{explain, gather};
-use crate::extract::{TaskPath, Tenant};
+use crate::extract::TaskRequest;
 use crate::openapi::NotFound;
 use crate::problem::Problem;
-use crate::state::Api;
 
 /// Explains why a task has not run yet.
 ///
@@ -29,12 +26,8 @@ use crate::state::Api;
         NotFound,
     ),
 )]
-pub async fn explain_task(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
-) -> Result<Response, Problem> {
-    let facts = gather(&api, find(&api, &tenant, id).await?).await?;
+pub async fn explain_task(request: TaskRequest) -> Result<Response, Problem> {
+    let facts = gather(&request.api, request.find().await?).await?;
     Ok(answer::json(StatusCode::OK, &explain(&facts)))
 }
 

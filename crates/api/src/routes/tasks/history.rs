@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
@@ -12,73 +11,63 @@ use punctual_core::json::Json;
 use punctual_core::task::Task;
 use punctual_core::trail::{Actor, Entry, Run, Step};
 use serde::Serialize;
+use utoipa::IntoParams;
 
-use super::change::find;
 use crate::answer;
 use crate::cursor::Listing;
+use crate::extract::TaskRequest;
 use crate::extract::query::Query;
-use crate::extract::{TaskPath, Tenant};
 use crate::openapi::NotFound;
 use crate::problem::{Code, Problem};
-use crate::state::Api;
+
+/// The parameters of a listing, for the OpenAPI document.
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "documents what the query may say")]
+struct TrailParams {
+    /// How many, 1 to 1000; 50 if absent.
+    limit: Option<u32>,
+    /// `next_cursor` of the previous page.
+    cursor: Option<String>,
+}
 
 /// Lists the attempts of a task, oldest first.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/runs", tag = "tasks", operation_id = "list_runs",
-    params(
-        ("id" = String, Path, description = "The task's id"),
-        ("limit" = Option<u32>, Query, description = "How many, 1 to 1000; 50 if absent"),
-        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
-    ),
+    params(("id" = String, Path, description = "The task's id"), TrailParams),
     responses(
         (status = 200, description = "A page of attempts", body = wire::RunPage),
         NotFound,
     ),
 )]
-pub async fn list_runs(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
-    query: Query,
-) -> Result<Response, Problem> {
-    let page = TrailPage::of(query, "runs", id)?;
-    let task = with_whole_trail(&api, &tenant, id).await?;
-    let runs = task.trail.runs(id);
-    Ok(page.answer(runs.into_iter().map(run)))
+pub async fn list_runs(request: TaskRequest, query: Query) -> Result<Response, Problem> {
+    let page = TrailPage::of(query, "runs", request.id)?;
+    let task = with_whole_trail(&request).await?;
+    Ok(page.answer(task.trail.runs(request.id).into_iter().map(run)))
 }
 
 /// Lists every step of a task's life, oldest first.
 #[utoipa::path(
     get, path = "/v1/tasks/{id}/events", tag = "tasks", operation_id = "list_events",
-    params(
-        ("id" = String, Path, description = "The task's id"),
-        ("limit" = Option<u32>, Query, description = "How many, 1 to 1000; 50 if absent"),
-        ("cursor" = Option<String>, Query, description = "The `next_cursor` of the page before"),
-    ),
+    params(("id" = String, Path, description = "The task's id"), TrailParams),
     responses(
         (status = 200, description = "A page of steps", body = wire::EventPage),
         NotFound,
     ),
 )]
-pub async fn list_events(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
-    query: Query,
-) -> Result<Response, Problem> {
-    let page = TrailPage::of(query, "events", id)?;
-    let task = with_whole_trail(&api, &tenant, id).await?;
-    Ok(page.answer(events(&task)))
+pub async fn list_events(request: TaskRequest, query: Query) -> Result<Response, Problem> {
+    let page = TrailPage::of(query, "events", request.id)?;
+    Ok(page.answer(events(&with_whole_trail(&request).await?)))
 }
 
 /// A task whose trail can be read to its end: what is cut short must not look like all there was.
-async fn with_whole_trail(api: &Api, tenant: &str, id: TaskId) -> Result<Task, Problem> {
-    let task = find(api, tenant, id).await?;
+async fn with_whole_trail(request: &TaskRequest) -> Result<Task, Problem> {
+    let task = request.find().await?;
     if task.trail.is_whole() {
         return Ok(task);
     }
     let steps = task.trail.entries().count();
-    tracing::error!(task.id = %id, steps, "the trail of a task is damaged behind its first steps");
+    tracing::error!(task.id = %task.id, steps, "the trail of a task is damaged behind its first steps");
     Err(Problem::new(
         Code::Internal,
         format!(
@@ -96,9 +85,8 @@ struct TrailPage {
 }
 
 impl TrailPage {
-    fn of(mut query: Query, kind: &'static str, id: TaskId) -> Result<Self, Problem> {
-        let (limit, cursor) = (query.limit(), query.take("cursor"));
-        query.finish()?;
+    fn of(query: Query, kind: &'static str, id: TaskId) -> Result<Self, Problem> {
+        let (limit, cursor) = query.page()?;
         let page = Self { kind, scope: id.to_string(), skip: 0, limit };
         let skip = cursor.map(|text| page.listing().open_count(&text)).transpose()?.unwrap_or(0);
         Ok(Self { skip, ..page })

@@ -104,8 +104,7 @@ pub async fn list_dead_letters(
 
 async fn list(api: &Api, tenant: String, states: Vec<TaskState>, mut query: Query) -> Result<Response, Problem> {
     let filter = Filter { tenant: tenant.clone(), states, ..read_filter(&mut query) };
-    let (limit, cursor) = (query.limit(), query.take("cursor"));
-    query.finish()?;
+    let (limit, cursor) = query.page()?;
     let kind = if filter.by_execute_at { "tasks by execute_at" } else { "tasks" };
     let listing = Listing { kind, scope: &tenant };
     let after = cursor.map(|text| listing.open_task(&text)).transpose()?;

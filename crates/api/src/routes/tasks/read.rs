@@ -1,16 +1,13 @@
 //! `GET /v1/tasks/{id}`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 
-use super::change::find;
 use crate::answer;
-use crate::extract::{TaskPath, Tenant};
+use crate::extract::TaskRequest;
 use crate::openapi::NotFound;
 use crate::problem::Problem;
-use crate::state::Api;
 
 /// Reads a task.
 #[utoipa::path(
@@ -21,10 +18,6 @@ use crate::state::Api;
         NotFound,
     ),
 )]
-pub async fn get_task(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
-) -> Result<Response, Problem> {
-    Ok(answer::task(StatusCode::OK, find(&api, &tenant, id).await?))
+pub async fn get_task(request: TaskRequest) -> Result<Response, Problem> {
+    Ok(answer::task(StatusCode::OK, request.find().await?))
 }

@@ -1,6 +1,5 @@
 //! `POST /v1/tasks/{id}/redrive`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
@@ -8,10 +7,9 @@ use punctual_core::state::{Event, transition};
 use punctual_submission::Faults;
 
 use super::change::{ChangeDecision, change};
-use crate::extract::{If, MaybeJsonBody, TaskPath, Tenant};
+use crate::extract::{If, MaybeJsonBody, TaskRequest};
 use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
-use crate::state::Api;
 
 /// Tries a dead letter again, its retries counted from zero.
 #[utoipa::path(
@@ -28,18 +26,16 @@ use crate::state::Api;
     ),
 )]
 pub async fn redrive_task(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
+    request: TaskRequest,
     condition: If,
     MaybeJsonBody(wanted): MaybeJsonBody<wire::Redrive>,
 ) -> Result<Response, Problem> {
     let mut faults = Faults::default();
     if let Some(payload) = &wanted.payload {
-        faults.payload(payload, api.config.submission.payload_bytes);
+        faults.payload(payload, request.api.config.submission.payload_bytes);
     }
     faults.finish()?;
-    change(&api, &tenant, id, &condition, |task, by| {
+    change(&request, &condition, |task, by| {
         let change = transition(&task.position, Event::Redrive(wanted.payload.clone()), by).map_err(|fault| {
             Problem::new(
                 Code::NotDeadLettered,

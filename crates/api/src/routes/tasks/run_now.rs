@@ -1,6 +1,5 @@
 //! `POST /v1/tasks/{id}/run`.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
@@ -8,10 +7,9 @@ use punctual_core::state::{By, Event, State as TaskState, transition};
 use punctual_core::task::Task;
 
 use super::change::{ChangeDecision, change};
-use crate::extract::{If, TaskPath, Tenant};
+use crate::extract::{If, TaskRequest};
 use crate::openapi::{NotFound, VersionMismatch};
 use crate::problem::{Code, Problem};
-use crate::state::Api;
 
 /// Makes a waiting task due now.
 #[utoipa::path(
@@ -26,13 +24,8 @@ use crate::state::Api;
         NotFound, VersionMismatch,
     ),
 )]
-pub async fn run_task(
-    State(api): State<Api>,
-    Tenant(tenant): Tenant,
-    TaskPath(id): TaskPath,
-    condition: If,
-) -> Result<Response, Problem> {
-    change(&api, &tenant, id, &condition, decide).await
+pub async fn run_task(request: TaskRequest, condition: If) -> Result<Response, Problem> {
+    change(&request, &condition, decide).await
 }
 
 fn decide(task: &Task, by: &By<'_>) -> Result<ChangeDecision, Problem> {

@@ -1,8 +1,7 @@
 //! `POST /v1/tasks`.
 
 use axum::extract::State;
-use axum::http::header::LOCATION;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
 use punctual_core::ids::TaskId;
@@ -14,9 +13,6 @@ use crate::answer;
 use crate::extract::{JsonBody, Tenant};
 use crate::problem::{Code, Problem};
 use crate::state::Api;
-
-/// Set on the answer to a submission that was made before.
-pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 /// Submits a task.
 ///
@@ -46,16 +42,10 @@ pub async fn submit_task(
     match inserted.ok_or_else(unanswered)? {
         Inserted::Created(task) => {
             api.metrics.tasks_submitted.inc();
-            let place = HeaderValue::try_from(format!("/v1/tasks/{}", task.id));
-            let mut response = answer::task(StatusCode::CREATED, task);
-            response.headers_mut().insert(LOCATION, place.expect("invariant: an id is a header value"));
-            Ok(response)
+            let path = format!("/v1/tasks/{}", task.id);
+            Ok(answer::created(answer::task(StatusCode::CREATED, task), &path))
         }
-        Inserted::Replayed(task) => {
-            let mut response = answer::task(StatusCode::OK, task);
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            Ok(response)
-        }
+        Inserted::Replayed(task) => Ok(answer::replayed(answer::task(StatusCode::OK, task))),
         Inserted::KeyReused(_) => Err(key_reused()),
         Inserted::UnknownDependency(id) => Err(unknown_dependency(id, "/depends_on")),
         Inserted::QueueFull(queue) => Err(queue_full(&queue)),
