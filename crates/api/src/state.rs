@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
-use punctual_core::database::Database;
+use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
@@ -65,7 +65,7 @@ pub struct Parts {
     /// Who leads, and who owns which partition.
     pub coordinator: Arc<dyn Coordinator>,
     /// The other ports of the store.
-    pub database: Arc<dyn Database>,
+    pub database: Arc<dyn SidePorts>,
     /// What this node knows of the dispatch of webhooks.
     pub dispatch_status: DispatchStatus,
     /// Where pull workers wait.

@@ -1,7 +1,9 @@
 //! One handle for every port that a database serves.
 //!
-//! Who opens a store holds it as an `Arc<dyn Database>` and hands each service the narrow port it
-//! needs: the compiler upcasts. A type that serves all ports is a `Database` by itself.
+//! The binary opens a store as an `Arc<dyn Database>`. It wraps the tasks and the schedules, whose
+//! writes notify the loops of the node, and passes on the other ports as [`SidePorts`]. So no
+//! service can write a task past the wrapper. The compiler upcasts a handle to the narrow port that
+//! a service needs.
 
 use crate::breakers::Breakers;
 use crate::coordinator::Coordinator;
@@ -12,7 +14,12 @@ use crate::store::Store;
 use crate::upkeep::Upkeep;
 use crate::workers::Registry;
 
-/// Every port of a store (see the module).
-pub trait Database: Store + Queues + Schedules + Breakers + Registry + Coordinator + Insight + Upkeep {}
+/// The ports of a store whose writes notify no loop: all but [`Store`] and [`Schedules`].
+pub trait SidePorts: Queues + Breakers + Registry + Coordinator + Insight + Upkeep {}
 
-impl<T: Store + Queues + Schedules + Breakers + Registry + Coordinator + Insight + Upkeep> Database for T {}
+impl<T: Queues + Breakers + Registry + Coordinator + Insight + Upkeep> SidePorts for T {}
+
+/// Every port of a store (see the module).
+pub trait Database: Store + Schedules + SidePorts {}
+
+impl<T: Store + Schedules + SidePorts> Database for T {}

@@ -8,7 +8,7 @@ use punctual_core::breakers::Breakers;
 use punctual_core::broker::Broker;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Coordinator;
-use punctual_core::database::Database;
+use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
@@ -41,7 +41,7 @@ pub struct Parts {
     /// Who leads, and who owns which partition.
     pub coordinator: Arc<dyn Coordinator>,
     /// The other ports of the store.
-    pub database: Arc<dyn Database>,
+    pub database: Arc<dyn SidePorts>,
     pub circuits: Arc<Circuits>,
     pub known_queues: KnownQueues,
     /// Calls the cron loop of this node.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use punctual_core::breakers::window::{Rules, Windows};
 use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
-use punctual_core::database::Database;
+use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
 use punctual_core::run_end::RunEnd;
 use punctual_core::store::StoreError;
@@ -46,7 +46,7 @@ pub struct Config {
 /// See the module.
 pub struct BreakerWatch {
     /// The breakers, and what prunes their counts.
-    store: Arc<dyn Database>,
+    store: Arc<dyn SidePorts>,
     circuits: Arc<Circuits>,
     hints: Arc<Hints>,
     clock: Arc<dyn Clock>,
@@ -66,7 +66,7 @@ impl BreakerWatch {
     /// Keeps `circuits` in step with `store`; those who take `hints` are told when something opens
     /// or closes.
     pub fn new(
-        store: Arc<dyn Database>,
+        store: Arc<dyn SidePorts>,
         circuits: Arc<Circuits>,
         hints: Arc<Hints>,
         clock: Arc<dyn Clock>,
