@@ -64,7 +64,7 @@ impl World {
         let sqlite = SqliteStore::open(directory.path(), clock.clone(), NODE, Options::default());
         let sqlite = Arc::new(sqlite.unwrap());
         let hints = Arc::new(Hints::default());
-        let waking = NotifyingStore::new(sqlite.clone(), hints.clone(), Arc::default());
+        let waking = NotifyingStore::new(sqlite.clone(), sqlite.clone(), hints.clone(), Arc::default());
         let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
         let polls = polls(store.clone(), clock.clone(), hints, shutdown.clone());

@@ -11,7 +11,6 @@ pub mod dispatcher;
 pub mod fairness;
 pub mod hints;
 mod lanes;
-pub mod notifying_schedules;
 pub mod notifying_store;
 pub mod ownership;
 pub mod polls;

@@ -1,32 +1,39 @@
-//! A store that notifies the dispatcher of what it wrote, and the cron loop of finished tasks.
+//! A store that notifies the loops of this node of its writes: the dispatcher of tasks that wait,
+//! the cron loop of finished tasks and of schedules.
 //!
-//! The server wraps the store of all services in it, so that a fresh task wakes a waiting worker at
-//! once. Invariant: it notifies after the write, and nothing depends on the notification.
+//! All services write through it, so a fresh task wakes a waiting worker at once. Invariant: it
+//! notifies after the write, and nothing depends on the notification.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_core::coordinator::Lease;
 use punctual_core::forward_store;
-use punctual_core::ids::TaskId;
+use punctual_core::ids::{ScheduleId, TaskId};
+use punctual_core::schedules::{
+    Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
+    ScheduleSnapshot, Schedules,
+};
 use punctual_core::state::{Change, State};
 use punctual_core::store::{Applied, Inserted, Store, StoreError};
 use punctual_core::task::NewTask;
+use punctual_core::time::Timestamp;
 
 use crate::cron_waker::CronWaker;
 use crate::hints::Hints;
 
-/// A store that notifies after each write (see the module).
+/// Tasks and schedules that notify after each write (see the module).
 pub struct NotifyingStore {
-    inner: Arc<dyn Store>,
+    tasks: Arc<dyn Store>,
+    schedules: Arc<dyn Schedules>,
     hints: Arc<Hints>,
     cron: Arc<CronWaker>,
 }
 
 impl NotifyingStore {
-    /// Writes to `inner` and notifies `hints` and `cron`.
-    pub fn new(inner: Arc<dyn Store>, hints: Arc<Hints>, cron: Arc<CronWaker>) -> Self {
-        Self { inner, hints, cron }
+    /// Writes to `tasks` and `schedules`, and notifies `hints` and `cron`.
+    pub fn new(tasks: Arc<dyn Store>, schedules: Arc<dyn Schedules>, hints: Arc<Hints>, cron: Arc<CronWaker>) -> Self {
+        Self { tasks, schedules, hints, cron }
     }
 
     fn notify(&self, applied: &[Applied], any_finished: bool) {
@@ -48,7 +55,7 @@ fn finishes_any(changes: &[(TaskId, Change)]) -> bool {
 #[async_trait]
 impl Store for NotifyingStore {
     async fn insert(&self, tasks: Vec<NewTask>) -> Result<Vec<Inserted>, StoreError> {
-        let inserted = self.inner.insert(tasks).await?;
+        let inserted = self.tasks.insert(tasks).await?;
         self.hints.add(inserted.iter().filter_map(|inserted| match inserted {
             Inserted::Created(task) if task.state() == State::Pending => Some((&task.lane, task.due_at)),
             _ => None,
@@ -58,7 +65,7 @@ impl Store for NotifyingStore {
 
     async fn apply(&self, changes: Vec<(TaskId, Change)>) -> Result<Vec<Applied>, StoreError> {
         let any_finished = finishes_any(&changes);
-        let applied = self.inner.apply(changes).await?;
+        let applied = self.tasks.apply(changes).await?;
         self.notify(&applied, any_finished);
         Ok(applied)
     }
@@ -69,10 +76,76 @@ impl Store for NotifyingStore {
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let any_finished = finishes_any(&changes);
-        let applied = self.inner.apply_as(lease, changes).await?;
+        let applied = self.tasks.apply_as(lease, changes).await?;
         self.notify(applied.as_deref().unwrap_or_default(), any_finished);
         Ok(applied)
     }
 
-    forward_store!(inner: claim, start, extend, get, list, heads, overdue, counts, quarantined, check, close);
+    forward_store!(tasks: claim, start, extend, get, list, heads, overdue, counts, quarantined, check, close);
+}
+
+#[async_trait]
+impl Schedules for NotifyingStore {
+    async fn insert(&self, schedule: Schedule) -> Result<ScheduleInserted, StoreError> {
+        let inserted = self.schedules.insert(schedule).await?;
+        self.cron.schedule_written();
+        Ok(inserted)
+    }
+
+    async fn replace(&self, schedule: Schedule) -> Result<Replaced, StoreError> {
+        let replaced = self.schedules.replace(schedule).await?;
+        self.cron.schedule_written();
+        Ok(replaced)
+    }
+
+    async fn advance(
+        &self,
+        lease: Option<&Lease>,
+        advances: Vec<Advance>,
+    ) -> Result<Option<Vec<Advanced>>, StoreError> {
+        let advanced = self.schedules.advance(lease, advances).await?;
+        for advanced in advanced.iter().flatten() {
+            if let Advanced::Done { waiting, .. } = advanced {
+                self.hints.add(waiting.iter().map(|(lane, due_at)| (lane, *due_at)));
+            }
+        }
+        // The cron loop knows what it wrote itself.
+        if lease.is_none() {
+            self.cron.schedule_written();
+        }
+        Ok(advanced)
+    }
+
+    async fn remove(&self, id: ScheduleId, revision: u64) -> Result<bool, StoreError> {
+        self.schedules.remove(id, revision).await
+    }
+    async fn get(&self, tenant: &str, id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
+        self.schedules.get(tenant, id).await
+    }
+    async fn named(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, StoreError> {
+        self.schedules.named(tenant, name).await
+    }
+    async fn list(&self, tenant: &str, after: Option<String>, limit: usize) -> Result<Vec<Schedule>, StoreError> {
+        self.schedules.list(tenant, after, limit).await
+    }
+    async fn key_owner(&self, tenant: &str, key: &str) -> Result<Option<KeyOwner>, StoreError> {
+        self.schedules.key_owner(tenant, key).await
+    }
+    async fn snapshot(&self, tenant: &str, id: ScheduleId) -> Result<Option<ScheduleSnapshot>, StoreError> {
+        self.schedules.snapshot(tenant, id).await
+    }
+    async fn due(&self, now: Timestamp, after: Option<CheckCursor>, limit: usize) -> Result<DueSchedules, StoreError> {
+        self.schedules.due(now, after, limit).await
+    }
+    async fn next_check(&self, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+        self.schedules.next_check(now).await
+    }
+    async fn occurrences(
+        &self,
+        id: ScheduleId,
+        before: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<Occurrence>, StoreError> {
+        self.schedules.occurrences(id, before, limit).await
+    }
 }

@@ -17,7 +17,6 @@ use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_waker::CronWaker;
 use punctual_scheduler::fairness::LongestWaits;
 use punctual_scheduler::hints::Hints;
-use punctual_scheduler::notifying_schedules::NotifyingSchedules;
 use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::targets::Targets;
@@ -65,21 +64,22 @@ impl Parts {
             CoordinatorChoice::Store => database.clone(),
         };
         let hints = Arc::new(Hints::default());
-        let inner = around(database.clone());
         let cron_waker = Arc::<CronWaker>::default();
-        let schedules = NotifyingSchedules::new(database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
+        let tasks = around(database.clone());
+        let store = NotifyingStore::new(tasks, database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
+        let store = Arc::new(store);
         let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
-            store: Arc::new(NotifyingStore::new(inner, Arc::clone(&hints), Arc::clone(&cron_waker))),
+            store: store.clone(),
             skew,
             coordinator,
             circuits: Arc::new(circuits(config, database.clone())),
             database,
             known_queues: KnownQueues::default(),
-            schedules: Arc::new(schedules),
+            schedules: store,
             cron_waker,
             shared,
             // A message leaves the broker when its run begins, so this is what waits ahead of the

@@ -95,7 +95,7 @@ impl Harness {
         let spy = Arc::new(Spy::new(Arc::clone(&sqlite) as _));
         let cron = Arc::<CronWaker>::default();
         let store: Arc<dyn Store> =
-            Arc::new(NotifyingStore::new(Arc::clone(&spy) as _, Arc::clone(&hints), Arc::clone(&cron)));
+            Arc::new(NotifyingStore::new(spy.clone(), sqlite.clone(), hints.clone(), cron.clone()));
         let (broker, targets, owned) = (Arc::new(EmbeddedBroker::new(100)), Arc::new(targets), Arc::new(owned));
         let owning = ownership::Config { count: PARTITIONS, lease: LEASE, renewal: LEASE / 3 };
         let owner =
