@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 use punctual_core::task::limits;
-use reqwest::Url;
+use url::Url;
 
 pub(crate) use self::scenario::{ExitMode, Scenario};
 
@@ -86,12 +86,8 @@ impl BenchArguments {
         if self.scenario.leases() && batch > most {
             bail!("a call leases and settles at most {most} tasks: this scenario cannot work with --batch {batch}");
         }
-        match (&self.scenario, &self.options.url) {
-            (Scenario::Idle { .. }, Some(_)) => bail!("idle measures a server that it starts itself: leave out --url"),
-            (Scenario::Overload { .. }, Some(url)) if url.scheme() != "http" => {
-                bail!("overload speaks plain HTTP only: give it an http:// address")
-            }
-            _ => {}
+        if matches!(self.scenario, Scenario::Idle { .. }) && self.options.url.is_some() {
+            bail!("idle measures a server that it starts itself: leave out --url");
         }
         self.check_store()
     }
@@ -138,13 +134,16 @@ fn up_to(most: usize) -> impl Fn(&str) -> Result<usize, String> + Clone + Send +
     }
 }
 
-/// The address of a server.
+/// The address of a server. The client speaks plain HTTP only.
 fn server_url(text: &str) -> Result<Url, String> {
-    let plain = |url: &Url| {
-        matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none() && url.fragment().is_none()
-    };
-    let url = Url::parse(text).ok().filter(plain);
-    url.ok_or_else(|| "must be the address of a server, such as http://127.0.0.1:7400".to_owned())
+    let plain = |url: &Url| url.has_host() && url.query().is_none() && url.fragment().is_none();
+    match Url::parse(text) {
+        Ok(url) if url.scheme() == "http" && plain(&url) => Ok(url),
+        Ok(url) if url.scheme() == "https" => {
+            Err("the benchmark speaks plain HTTP only: for TLS put a proxy on this side".to_owned())
+        }
+        _ => Err("must be the address of a server, such as http://127.0.0.1:7400".to_owned()),
+    }
 }
 
 /// A store.

@@ -1,10 +1,9 @@
-//! The calls that the scenarios make, in the wire types of `punctual-client`.
+//! The calls that the scenarios make: a layer over [`punctual_client::http`].
 //!
-//! The transport is not that of `punctual_client::http`, because its comforts would be measured. It
-//! gives every task an idempotency key, which the server has to store. It reads whole tasks where a
-//! scenario needs an id and an instant. It repeats calls that were not answered, while a
-//! measurement has to fail then. And it speaks plain HTTP to one server, while `--url` may be
-//! https.
+//! It uses the client's raw requests, so that nothing but the server's work is measured. The
+//! client's own methods give every task an idempotency key, which the server has to store. They
+//! read whole tasks where a scenario needs an id and an instant. And they repeat calls that were
+//! not answered, while a measurement has to fail then.
 //!
 //! Invariant: a call is repeated only after the server refused it with 429 or 503.
 
@@ -12,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
+use punctual_client::http::{Client, RawAnswer, RawRequest, StatusCode};
 use punctual_client::{
     BatchAnswer, LeaseRequest, NewTask, QueueSettings, Seconds, SettleAnswer, SettleItem, SettleOutcome, SettleRequest,
 };
@@ -20,9 +20,9 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
 use punctual_core::time::Timestamp;
-use reqwest::header::RETRY_AFTER;
-use reqwest::{Request, StatusCode};
 use serde::Deserialize;
+
+use crate::server::BenchServer;
 
 /// The wait after a refusal without a usable `Retry-After`, and the bounds of one with it.
 const USUAL_WAIT: Duration = Duration::from_secs(1);
@@ -30,27 +30,20 @@ const SHORTEST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 /// A call that is refused for longer than this fails.
 const REFUSED_MAX: Duration = Duration::from_mins(2);
+/// A call that is not answered within this time fails.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// A client of one of the servers, which waits when it is refused. Cheap to clone; clones share
 /// their connections.
 #[derive(Clone)]
 pub struct BenchClient {
-    urls: Arc<[String]>,
+    servers: Arc<[BenchServer]>,
+    /// A client of each server.
+    clients: Arc<[Client]>,
     /// The index of its server.
     server: usize,
     tenant: Option<&'static str>,
-    http: reqwest::Client,
     refused: Arc<AtomicUsize>,
-}
-
-/// What a server said to one request.
-enum CallResult {
-    Done(Vec<u8>),
-    /// The server is overloaded or lacks something.
-    Refused {
-        wait: Duration,
-        why: String,
-    },
 }
 
 /// A leased task, as far as the scenarios look at it. Reading all of it would slow the drain down.
@@ -77,30 +70,25 @@ struct LeasedTasks {
 }
 
 impl BenchClient {
-    /// A client of the first of the servers at `urls`, of which there is at least one.
-    pub fn new(urls: Vec<String>) -> anyhow::Result<Self> {
-        let http = reqwest::Client::builder()
-            .http1_only()
-            .no_proxy()
-            .pool_max_idle_per_host(1_024)
-            .timeout(Duration::from_mins(2))
-            .build()?;
-        Ok(Self { urls: urls.into(), server: 0, tenant: None, http, refused: Arc::default() })
+    /// A client of the first of the servers, of which there is at least one.
+    pub fn new(servers: &[BenchServer]) -> anyhow::Result<Self> {
+        let clients = clients(servers, None)?;
+        Ok(Self { servers: servers.into(), clients, server: 0, tenant: None, refused: Arc::default() })
     }
 
     /// The same client with connections of its own, for another runtime.
     pub fn apart(&self) -> anyhow::Result<Self> {
-        Ok(Self { http: Self::new(self.urls.to_vec())?.http, ..self.clone() })
+        Ok(Self { clients: clients(&self.servers, self.tenant)?, ..self.clone() })
     }
 
     /// The same client for the `number`th connection: connections are spread over the servers.
     pub fn of_number(&self, number: usize) -> Self {
-        Self { server: number % self.urls.len(), ..self.clone() }
+        Self { server: number % self.servers.len(), ..self.clone() }
     }
 
-    /// The same client, for another tenant.
-    pub fn of_tenant(&self, tenant: &'static str) -> Self {
-        Self { tenant: Some(tenant), ..self.clone() }
+    /// The same client for another tenant, with connections of its own.
+    pub fn of_tenant(&self, tenant: &'static str) -> anyhow::Result<Self> {
+        Self { tenant: Some(tenant), ..self.clone() }.apart()
     }
 
     /// How many calls of this client and its clones were refused and repeated.
@@ -111,45 +99,29 @@ impl BenchClient {
     /// Waits until all servers are ready.
     pub async fn ready(&self, within: Duration) -> anyhow::Result<()> {
         let deadline = Instant::now() + within;
-        for url in self.urls.iter() {
-            self.ready_by(url, deadline).await?;
+        for (server, client) in self.servers.iter().zip(self.clients.iter()) {
+            ready_by(server, client, deadline).await?;
         }
         Ok(())
     }
 
-    async fn ready_by(&self, url: &str, deadline: Instant) -> anyhow::Result<()> {
-        loop {
-            // The last try, too, is long enough to find out more than that the time is over.
-            let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
-            match self.http.get(format!("{url}/readyz")).timeout(left).send().await {
-                Ok(answer) if answer.status().is_success() => return Ok(()),
-                _ if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
-                Ok(answer) => bail!("{url}/readyz answers {}, so there is nothing to measure", answer.status()),
-                Err(error) => {
-                    let cause = anyhow!(error);
-                    bail!("no server answers at {url}: {}", cause.root_cause());
-                }
-            }
-        }
-    }
-
     /// Submits one task.
     pub async fn submit(&self, task: &NewTask) -> anyhow::Result<()> {
-        self.post("/v1/tasks", "application/json", serde_json::to_vec(task)?).await.map(drop)
+        self.call(RawRequest::post_json(self.path("/v1/tasks"), task)?).await.map(drop)
     }
 
     /// Submits one task; a refusal is an error.
     pub async fn submit_once(&self, task: &NewTask) -> anyhow::Result<()> {
-        match self.send(self.request("/v1/tasks", "application/json", serde_json::to_vec(task)?)?).await? {
-            CallResult::Done(_) => Ok(()),
-            CallResult::Refused { why, .. } => bail!(why),
-        }
+        let request = RawRequest::post_json(self.path("/v1/tasks"), task)?;
+        let answer = self.clients[self.server].send(&request).await?;
+        if answer.status.is_success() { Ok(()) } else { bail!("a submission was answered with {}", answer.status) }
     }
 
     /// Submits a batch.
     pub async fn submit_batch(&self, tasks: impl Iterator<Item = NewTask>) -> anyhow::Result<()> {
-        let answer = self.post("/v1/tasks/batch?return=ids", "application/x-ndjson", lines(tasks)?).await?;
-        let answer: BatchAnswer = serde_json::from_slice(&answer).context("cannot read the answer to a batch")?;
+        let path = self.path("/v1/tasks/batch?return=ids");
+        let answer = self.call(RawRequest::post(path, "application/x-ndjson", lines(tasks)?)).await?;
+        let answer: BatchAnswer = answer.read().context("cannot read the answer to a batch")?;
         match answer.items.iter().find(|item| item.status != 201) {
             Some(refused) => bail!("a task of the batch was refused with {}", refused.status),
             None => Ok(()),
@@ -158,64 +130,62 @@ impl BenchClient {
 
     /// Leases tasks, waiting for the first.
     pub async fn lease(&self, request: &LeaseRequest) -> anyhow::Result<Vec<LeasedTask>> {
-        leased(&self.post("/v1/leases", "application/json", serde_json::to_vec(request)?).await?)
+        leased(&self.call(RawRequest::post_json(self.path("/v1/leases"), request)?).await?.body)
     }
 
     /// Changes the settings of a queue.
     pub async fn set_queue(&self, queue: &str, settings: &QueueSettings) -> anyhow::Result<()> {
-        let url = format!("{}/v1/queues/{queue}", self.urls[self.server]);
-        self.http.put(url).json(settings).send().await?.error_for_status().context("cannot set the queue")?;
-        Ok(())
+        let path = self.path(&format!("/v1/queues/{queue}"));
+        self.call(RawRequest::put_json(path, settings)?).await.context("cannot set the queue").map(drop)
     }
 
     /// Completes leased tasks.
     pub async fn complete(&self, leases: &[LeasedTask]) -> anyhow::Result<()> {
-        completed(&self.post("/v1/leases/settle", "application/json", completing(leases)?).await?)
+        let path = self.path("/v1/leases/settle");
+        completed(&self.call(RawRequest::post(path, "application/json", completing(leases)?)).await?.body)
+    }
+
+    fn path(&self, path: &str) -> String {
+        format!("{}{path}", self.servers[self.server].prefix())
     }
 
     /// Repeats the call until it is not refused.
-    async fn post(&self, path: &str, content_type: &str, body: Vec<u8>) -> anyhow::Result<Vec<u8>> {
-        let request = self.request(path, content_type, body)?;
-        let began = Instant::now();
+    async fn call(&self, request: RawRequest) -> anyhow::Result<RawAnswer> {
+        let (request, began) = (request.timeout(ANSWER_TIMEOUT), Instant::now());
         loop {
-            let same = request.try_clone().expect("invariant: a body in memory can be sent again");
-            match self.send(same).await? {
-                CallResult::Done(answer) => return Ok(answer),
-                CallResult::Refused { why, .. } if began.elapsed() >= REFUSED_MAX => {
-                    bail!("refused for {} seconds: {why}", REFUSED_MAX.as_secs());
-                }
-                CallResult::Refused { wait, .. } => {
-                    self.refused.fetch_add(1, Relaxed);
-                    tokio::time::sleep(wait).await;
-                }
+            let answer = self.clients[self.server].send(&request).await.with_context(|| request.to_string())?;
+            if answer.status.is_success() {
+                return Ok(answer);
             }
+            let refused = matches!(answer.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+            if !refused || began.elapsed() >= REFUSED_MAX {
+                bail!("{request} answered {}: {}", answer.status, String::from_utf8_lossy(&answer.body));
+            }
+            self.refused.fetch_add(1, Relaxed);
+            tokio::time::sleep(wait(answer.retry_after)).await;
         }
     }
+}
 
-    fn request(&self, path: &str, content_type: &str, body: Vec<u8>) -> anyhow::Result<Request> {
-        let url = &self.urls[self.server];
-        let mut request = self.http.post(format!("{url}{path}")).header("content-type", content_type).body(body);
-        if let Some(tenant) = self.tenant {
-            request = request.header("punctual-tenant", tenant);
-        }
-        Ok(request.build()?)
-    }
+/// A client of each server.
+fn clients(servers: &[BenchServer], tenant: Option<&str>) -> anyhow::Result<Arc<[Client]>> {
+    let client = |server: &BenchServer| {
+        let client = Client::new(&format!("http://{}", server.address()))?;
+        if let Some(tenant) = tenant { client.tenant(tenant) } else { Ok(client) }
+    };
+    Ok(servers.iter().map(client).collect::<Result<_, _>>()?)
+}
 
-    async fn send(&self, request: Request) -> anyhow::Result<CallResult> {
-        let path = request.url().path().to_owned();
-        let answer = self.http.execute(request).await.with_context(|| format!("POST {path}"))?;
-        let status = answer.status();
-        let retry_after = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let body = answer.bytes().await?;
-        if status.is_success() {
-            return Ok(CallResult::Done(body.into()));
-        }
-        let why = format!("POST {path} answered {status}: {}", String::from_utf8_lossy(&body));
-        match status {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                Ok(CallResult::Refused { wait: wait(retry_after.as_deref()), why })
-            }
-            _ => bail!(why),
+async fn ready_by(server: &BenchServer, client: &Client, deadline: Instant) -> anyhow::Result<()> {
+    let (url, path) = (server.url(), format!("{}/readyz", server.prefix()));
+    loop {
+        // The last try, too, is long enough to find out more than that the time is over.
+        let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
+        match client.send(&RawRequest::get(path.as_str()).timeout(left)).await {
+            Ok(answer) if answer.status.is_success() => return Ok(()),
+            _ if Instant::now() < deadline => tokio::time::sleep(Duration::from_millis(20)).await,
+            Ok(answer) => bail!("{url}/readyz answers {}, so there is nothing to measure", answer.status),
+            Err(error) => bail!("no server answers at {url}: {error}"),
         }
     }
 }
@@ -263,9 +233,8 @@ pub fn lines(tasks: impl Iterator<Item = NewTask>) -> serde_json::Result<Vec<u8>
 }
 
 /// How long to wait for a `Retry-After`.
-fn wait(retry_after: Option<&str>) -> Duration {
-    let seconds = retry_after.and_then(|value| value.trim().parse().ok());
-    seconds.map_or(USUAL_WAIT, Duration::from_secs).clamp(SHORTEST_WAIT, LONGEST_WAIT)
+fn wait(retry_after: Option<Duration>) -> Duration {
+    retry_after.unwrap_or(USUAL_WAIT).clamp(SHORTEST_WAIT, LONGEST_WAIT)
 }
 
 /// A task with about a hundred bytes of payload, as the benchmarks of other systems use.
@@ -294,12 +263,9 @@ mod tests {
 
     #[test]
     fn a_wait_is_the_retry_after_within_bounds() {
-        assert_eq!(wait(Some("3")), Duration::from_secs(3));
-        assert_eq!(wait(Some("0")), SHORTEST_WAIT);
-        assert_eq!(wait(Some("86400")), LONGEST_WAIT);
-        for unusable in [None, Some("Fri, 31 Dec 1999 23:59:59 GMT"), Some("-1"), Some("")] {
-            assert_eq!(wait(unusable), USUAL_WAIT, "{unusable:?}");
-        }
+        assert_eq!(wait(None), USUAL_WAIT);
+        let seconds = [0, 3, 86_400].map(Duration::from_secs);
+        assert_eq!(seconds.map(|asked| wait(Some(asked))), [SHORTEST_WAIT, seconds[1], LONGEST_WAIT]);
     }
 
     #[test]

@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use reqwest::Url;
 use tokio_postgres::{Client, NoTls};
+use url::Url;
 use uuid::Uuid;
 
 /// How long a connection or a statement may take.

@@ -54,7 +54,7 @@ pub async fn run(
     let (mut watched, mut drained) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..fairness.rounds {
         alone.push(watch(client, site, fairness).await?);
-        let busy = client.of_tenant("busy");
+        let busy = client.of_tenant("busy")?;
         let drain = if fairness.webhook {
             drain_by_sink(&busy, options, fairness.backlog).await?
         } else {
@@ -157,7 +157,7 @@ async fn watch(
     site: &Site,
     Fairness { rate, seconds, webhook, .. }: Fairness,
 ) -> anyhow::Result<QuietArrivals> {
-    let (quiet, tasks) = (client.of_tenant(QUIET), rate * seconds);
+    let (quiet, tasks) = (client.of_tenant(QUIET)?, rate * seconds);
     let mut sink = if webhook { Some(WebhookSink::start().await?) } else { None };
     let first = now().plus_millis(LEAD_MILLIS);
     let due = move |number: usize| {

@@ -86,7 +86,7 @@ async fn unless_ended(
 }
 
 async fn measure(scenario: Scenario, options: &BenchOptions, site: &mut Site) -> anyhow::Result<BenchReport> {
-    let client = BenchClient::new(site.servers().iter().map(|server| server.url().to_owned()).collect())?;
+    let client = BenchClient::new(site.servers())?;
     client.ready(if site.is_ours() { STARTED_READY_TIMEOUT } else { GIVEN_READY_TIMEOUT }).await?;
     let held = if options.hold_open { Some(site.hold().await?) } else { None };
     let mut report = perform(scenario, &client, options, site).await?;

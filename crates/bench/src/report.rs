@@ -112,7 +112,7 @@ pub fn lateness_histogram() -> Histogram<u64> {
 mod tests {
     use super::*;
 
-    fn url() -> reqwest::Url {
+    fn url() -> url::Url {
         "http://127.0.0.1:7400".parse().expect("a URL")
     }
 

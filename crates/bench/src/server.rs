@@ -1,6 +1,6 @@
 //! A server that is measured: its address, and what the kernel knows of its process if it is ours.
 
-use reqwest::Url;
+use url::Url;
 
 /// A server that was started for the measurement, or one that is given.
 #[derive(Clone)]
@@ -83,7 +83,7 @@ mod tests {
         let expected = |url: &str, address: &str, prefix: &str| (url.to_owned(), address.to_owned(), prefix.to_owned());
         assert_eq!(parts("http://127.0.0.1:7400"), expected("http://127.0.0.1:7400", "127.0.0.1:7400", ""));
         assert_eq!(parts("http://a.example/"), expected("http://a.example", "a.example:80", ""));
-        assert_eq!(parts("https://[::1]/b/"), expected("https://[::1]/b", "[::1]:443", "/b"));
+        assert_eq!(parts("http://[::1]/b/"), expected("http://[::1]/b", "[::1]:80", "/b"));
     }
 
     #[test]

@@ -172,13 +172,13 @@ impl StartedServers {
 #[cfg(test)]
 impl Site {
     /// A server at this address, with the memory of this process.
-    pub fn of_this_process(url: reqwest::Url) -> Self {
+    pub fn of_this_process(url: url::Url) -> Self {
         let ours = StartedServers { count: 1, data: None, settings: &[], database: None, processes: Vec::new() };
         Self { ours: Some(ours), servers: vec![BenchServer::started(url, std::process::id())] }
     }
 
     /// A server that is given.
-    pub fn given(url: reqwest::Url) -> Self {
+    pub fn given(url: url::Url) -> Self {
         Self { ours: None, servers: vec![BenchServer::given(url)] }
     }
 }

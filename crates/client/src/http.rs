@@ -6,40 +6,36 @@
 //! plain HTTP: for TLS to a remote server put a proxy on this side.
 
 mod error;
+mod raw;
 mod retries;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::Uri;
+use hyper::header::{HeaderValue, RETRY_AFTER};
 use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use punctual_core::ids::TaskId;
 use punctual_core::json::Json;
 use punctual_core::time::Timestamp;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::lease::WorkerError;
 use crate::{
-    BatchAnswer, BatchItem, Complete, Fail, Heartbeat, Lease, LeaseAnswer, LeaseRequest, NewBatch, NewTask, Problem,
-    Release, Seconds, Task,
+    BatchAnswer, BatchItem, Complete, Fail, Heartbeat, Lease, LeaseAnswer, LeaseRequest, NewBatch, NewTask, Release,
+    Seconds, Task,
 };
 
 pub use error::ClientError;
+pub use hyper::StatusCode;
+pub use raw::{RawAnswer, RawRequest};
 pub use retries::Retries;
-
-/// How long a server may take to answer, without the wait of a long poll.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest answer that is read: more than a server sends.
 const ANSWER_BYTES_MAX: usize = 256 << 20;
-
-/// How much is shown of an answer that is no problem document.
-const SHOWN_BYTES: usize = 200;
 
 /// A client of one server. Cheap to clone; clones share their connections.
 #[derive(Clone, Debug)]
@@ -114,7 +110,7 @@ impl Client {
     /// second task.
     pub async fn submit(&self, mut new: NewTask) -> Result<Submitted, ClientError> {
         new.idempotency_key.get_or_insert_with(fresh_key);
-        let answer = self.post("/v1/tasks", &new, ANSWER_TIMEOUT).await?;
+        let answer = self.call(&RawRequest::post_json("/v1/tasks", &new)?).await?;
         Ok(Submitted { replayed: answer.status == StatusCode::OK, task: answer.read()? })
     }
 
@@ -123,20 +119,21 @@ impl Client {
         for task in &mut tasks {
             task.idempotency_key.get_or_insert_with(fresh_key);
         }
-        let answer: BatchAnswer = self.post("/v1/tasks/batch", &NewBatch { tasks }, ANSWER_TIMEOUT).await?.read()?;
-        Ok(answer.items)
+        let request = RawRequest::post_json("/v1/tasks/batch", &NewBatch { tasks })?;
+        Ok(self.call(&request).await?.read::<BatchAnswer>()?.items)
     }
 
     /// The task as it is now.
     pub async fn get(&self, id: TaskId) -> Result<Task, ClientError> {
-        self.call(&Method::GET, &format!("/v1/tasks/{id}"), Bytes::new(), ANSWER_TIMEOUT).await?.read()
+        self.call(&RawRequest::get(format!("/v1/tasks/{id}"))).await?.read()
     }
 
     /// Leases tasks, and waits for the first as long as the request says.
     pub async fn lease(&self, wanted: &LeaseRequest) -> Result<Vec<Lease>, ClientError> {
         let wait = wanted.wait_seconds.and_then(|wait| Duration::try_from_secs_f64(wait.0).ok()).unwrap_or_default();
-        let answer: LeaseAnswer = self.post("/v1/leases", wanted, ANSWER_TIMEOUT.saturating_add(wait)).await?.read()?;
-        Ok(answer.leases)
+        let request = RawRequest::post_json("/v1/leases", wanted)?;
+        let timeout = request.timeout.saturating_add(wait);
+        Ok(self.call(&request.timeout(timeout)).await?.read::<LeaseAnswer>()?.leases)
     }
 
     /// Reports that a run goes on, which extends its lease.
@@ -172,29 +169,18 @@ impl Client {
         self.settle(lease, "release", &Release { token: lease.token }).await?.read()
     }
 
-    async fn settle(&self, lease: &Lease, verb: &str, body: &impl Serialize) -> Result<HttpAnswer, ClientError> {
-        self.post(&format!("/v1/tasks/{}/{verb}", lease.task.task_id), body, ANSWER_TIMEOUT).await
-    }
-
-    async fn post(&self, path: &str, body: &impl Serialize, timeout: Duration) -> Result<HttpAnswer, ClientError> {
-        let body = serde_json::to_vec(body).map_err(|fault| ClientError::Unwritable(fault.to_string()))?;
-        self.call(&Method::POST, path, body.into(), timeout).await
+    async fn settle(&self, lease: &Lease, verb: &str, body: &impl Serialize) -> Result<RawAnswer, ClientError> {
+        self.call(&RawRequest::post_json(format!("/v1/tasks/{}/{verb}", lease.task.task_id), body)?).await
     }
 
     /// Makes a call, and repeats it where that may help.
-    async fn call(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Result<HttpAnswer, ClientError> {
+    async fn call(&self, request: &RawRequest) -> Result<RawAnswer, ClientError> {
         let mut attempt = 1;
         loop {
-            let (error, retry_after) = match self.attempt(method, path, body.clone(), timeout).await {
-                Ok(answer) => match answer.success() {
-                    Ok(answer) => return Ok(answer),
-                    Err(refused) => refused,
+            let (error, retry_after) = match self.send(request).await {
+                Ok(answer) => match answer.error() {
+                    None => return Ok(answer),
+                    Some(error) => (error, answer.retry_after),
                 },
                 Err(error) => (error, None),
             };
@@ -206,57 +192,18 @@ impl Client {
         }
     }
 
-    async fn attempt(
-        &self,
-        method: &Method,
-        path: &str,
-        body: Bytes,
-        timeout: Duration,
-    ) -> Result<HttpAnswer, ClientError> {
-        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.base));
-        request = request.header(ACCEPT, HeaderValue::from_static("application/json, application/problem+json"));
-        if *method == Method::POST {
-            request = request.header(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        }
-        if let Some(tenant) = &self.tenant {
-            request = request.header("punctual-tenant", tenant);
-        }
-        let request = request.body(Full::new(body)).map_err(|fault| ClientError::Unwritable(fault.to_string()))?;
+    /// Sends a request once and returns the answer, whatever its status. An error means that there
+    /// is none.
+    pub async fn send(&self, request: &RawRequest) -> Result<RawAnswer, ClientError> {
         let exchange = async {
-            let answer = self.pool.request(request).await.map_err(|fault| ClientError::unreachable(&fault))?;
-            let (head, body) = answer.into_parts();
+            let sent = self.pool.request(request.to_hyper(&self.base, self.tenant.as_ref())?).await;
+            let (head, body) = sent.map_err(|fault| ClientError::unreachable(&fault))?.into_parts();
             let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
             let body = body.map_err(|fault| ClientError::unreachable(fault.as_ref()))?.to_bytes();
             let retry_after = head.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
-            Ok(HttpAnswer { status: head.status, retry_after: retry_after.map(Duration::from_secs), body })
+            Ok(RawAnswer { status: head.status, retry_after: retry_after.map(Duration::from_secs), body })
         };
-        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(ClientError::TimedOut(timeout)))
-    }
-}
-
-/// An answer of a server.
-struct HttpAnswer {
-    status: StatusCode,
-    retry_after: Option<Duration>,
-    body: Bytes,
-}
-
-impl HttpAnswer {
-    /// The answer if it is a success; otherwise its error, and how long it asks to wait.
-    fn success(self) -> Result<Self, (ClientError, Option<Duration>)> {
-        if self.status.is_success() {
-            return Ok(self);
-        }
-        let shown = || String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN_BYTES)]).into_owned();
-        let error = serde_json::from_slice::<Problem>(&self.body).map_or_else(
-            |_| ClientError::Unexpected { status: self.status.as_u16(), body: shown() },
-            |problem| ClientError::Refused(Box::new(problem)),
-        );
-        Err((error, self.retry_after))
-    }
-
-    fn read<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
-        serde_json::from_slice(&self.body).map_err(|fault| ClientError::Unreadable(fault.to_string()))
+        tokio::time::timeout(request.timeout, exchange).await.unwrap_or(Err(ClientError::TimedOut(request.timeout)))
     }
 }
 

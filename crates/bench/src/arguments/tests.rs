@@ -80,7 +80,7 @@ fn connections_are_what_was_given() {
 
 #[test]
 fn a_url_is_the_address_of_a_server() {
-    for url in ["http://127.0.0.1:7400", "http://[::1]:7400/", "https://punctual.example/scheduler"] {
+    for url in ["http://127.0.0.1:7400", "http://[::1]:7400/", "http://punctual.example/scheduler"] {
         assert_eq!(check(&format!("submit --url {url}")), Ok(()));
     }
     for url in ["nonsense", "localhost:7400", "127.0.0.1:7400", "ftp://a.example", "http://", "http://a.example/?b"] {
@@ -88,7 +88,7 @@ fn a_url_is_the_address_of_a_server() {
         assert!(refusal.contains("must be the address of a server"), "{url}: {refusal}");
     }
     assert!(check("idle --url http://127.0.0.1:7400").expect_err("idle").contains("leave out --url"));
-    assert!(check("overload --url https://a.example").expect_err("https").contains("plain HTTP"));
+    assert!(check("submit --url https://a.example").expect_err("https").contains("plain HTTP only"));
 }
 
 #[test]
