@@ -5,27 +5,29 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use punctual_core::ids::{NodeId, ScheduleId};
-use punctual_core::schedules::plan::{Buffered, Covers, Origin, Overlap};
+use punctual_core::schedules::plan::{Covers, Origin, Overlap};
 use punctual_core::schedules::{
-    Advance, Advanced, CheckCursor, EVERY_PASS, FiredTask, OccurrenceOutcome, PauseSwitch, Progress, Record, Replaced,
+    Advance, Advanced, CheckCursor, EVERY_PASS, Occurrence, OccurrenceOutcome, PauseSwitch, Progress, Record, Replaced,
     Schedule, ScheduleInserted, SchedulePause,
 };
 use punctual_core::state::State;
-use punctual_core::time::Timestamp;
+use punctual_core::task::NewTask;
 use punctual_core::upkeep::Prunable;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
 use crate::fixtures::{TENANT, at, json};
-use crate::store::{StoreFactory, StoreFixture, all_of, complete};
+use crate::store::{StoreFactory, StoreFixture, all_of};
 
 mod asked;
 mod made;
+mod records;
 mod refused;
 
 pub use asked::*;
 pub(crate) use made::{advance, done, fired, of_schedule, record, schedule};
 use made::{due, get, keys, lead, lost, occurrences, replace, snapshot, stored};
+pub use records::*;
 pub use refused::*;
 
 /// A minute, in milliseconds.
@@ -60,7 +62,6 @@ macro_rules! schedules_conformance {
             an_advance_edits_in_the_same_write,
             occurrences_page_from_the_newest,
             occurrences_past_their_time_go,
-
             an_advance_switches_a_pause,
             schedules_outlive_the_process,
             many_advances_in_one_call_are_each_by_themselves,
@@ -261,7 +262,6 @@ pub async fn an_advance_is_one_write(factory: &dyn StoreFactory) {
     assert_eq!(recorded, [at(-9 * MINUTE), at(-MINUTE), at(0), at(1), at(2)]);
     let [(lane, due_at)] = waiting.as_slice() else { panic!("{waiting:?}") };
     assert_eq!((&lane.key, *due_at), (&made.lane, at(0)));
-    let read = get(&fixture, &was).await.unwrap();
     let progress = Progress {
         next_run_at: Some(at(MINUTE)),
         next_check_at: Some(at(MINUTE)),
@@ -270,23 +270,26 @@ pub async fn an_advance_is_one_write(factory: &dyn StoreFactory) {
         missed_count: 18,
         skipped_count: 1,
     };
-    assert_eq!(read, Schedule { revision: 2, progress, ..was.clone() });
-    let told = occurrences(&fixture, &was).await;
-    let outcomes: Vec<OccurrenceOutcome> = told.iter().map(|occurrence| occurrence.outcome).collect();
-    let expected = [
-        OccurrenceOutcome::Buffered,
-        OccurrenceOutcome::Skipped,
-        OccurrenceOutcome::Fired,
-        OccurrenceOutcome::Coalesced,
-        OccurrenceOutcome::Missed,
-    ];
-    assert_eq!(outcomes, expected);
-    assert_eq!((told[2].task, told[2].origin, told[2].decided_at), (Some(made.id), Origin::Due, at(0)));
-    assert_eq!(told[1].detail.as_deref(), Some("a \u{1F4A5} detail"));
-    assert_eq!((told[4].covers, told[4].reason.as_str()), (Some(many), "outside_window"));
-    let task = fixture.find(TENANT, made.id).await.expect("it was made");
-    assert_eq!((task.state(), task.body.schedule_id, task.execute_at), (State::Pending, Some(was.id), at(0)));
+    assert_eq!(get(&fixture, &was).await, Some(Schedule { revision: 2, progress, ..was.clone() }));
+    expect_records(&occurrences(&fixture, &was).await, &made, many);
+    let task = fixture.find(TENANT, made.id).await.expect("the advance made it");
+    assert_eq!(task.state(), State::Pending);
+    assert_eq!(task.body.schedule_id, Some(was.id));
+    assert_eq!(task.execute_at, at(0));
     assert_eq!(fixture.lease(lane.id, 10).await.len(), 1);
+}
+
+/// Expects the records of [`an_advance_is_one_write`], newest first.
+fn expect_records(records: &[Occurrence], task: &NewTask, many: Covers) {
+    let [buffered, skipped, fired, coalesced, missed] = records else { panic!("{records:?}") };
+    assert_eq!(buffered.outcome, OccurrenceOutcome::Buffered);
+    assert_eq!(skipped.outcome, OccurrenceOutcome::Skipped);
+    assert_eq!(skipped.detail.as_deref(), Some("a \u{1F4A5} detail"));
+    assert_eq!(fired.outcome, OccurrenceOutcome::Fired);
+    assert_eq!((fired.task, fired.origin, fired.decided_at), (Some(task.id), Origin::Due, at(0)));
+    assert_eq!(coalesced.outcome, OccurrenceOutcome::Coalesced);
+    assert_eq!(missed.outcome, OccurrenceOutcome::Missed);
+    assert_eq!((missed.covers, missed.reason.as_str()), (Some(many), "outside_window"));
 }
 
 /// However many are written at once, and nothing of the others is there: no task, no record.
@@ -337,127 +340,6 @@ pub async fn an_advance_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     assert!(matches!(advanced.as_slice(), [Advanced::Done { .. }]));
 }
 
-/// Whatever the revision says; the count of runs stays true.
-pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let first = of_schedule(&was, at(0));
-    assert_eq!(done(&fixture, advance(&was, vec![fired(at(0), &first)])).await, [at(0)]);
-    for (revision, again) in [
-        (2, fired(at(0), &of_schedule(&was, at(0)))),
-        (3, Record { waited: true, ..fired(at(0), &of_schedule(&was, at(0))) }),
-        (4, Record { origin: Origin::Backfill, ..fired(at(0), &of_schedule(&was, at(0))) }),
-        (5, Record { origin: Origin::Backfill, ..record(at(0), OccurrenceOutcome::Buffered) }),
-        (6, record(at(0), OccurrenceOutcome::Missed)),
-    ] {
-        assert_eq!(done(&fixture, Advance { revision, ..advance(&was, vec![again]) }).await, []);
-    }
-    let told = occurrences(&fixture, &was).await;
-    assert_eq!(
-        told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(),
-        [(OccurrenceOutcome::Fired, Some(first.id))]
-    );
-    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
-    assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
-}
-
-/// To what became of it; what was decided otherwise meanwhile keeps its record.
-pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let waiting = vec![record(at(0), OccurrenceOutcome::Buffered), record(at(1), OccurrenceOutcome::Buffered)];
-    assert_eq!(done(&fixture, advance(&was, waiting)).await.len(), 2);
-    let made = of_schedule(&was, at(0));
-    let not_waited =
-        Advance { revision: 2, ..advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Skipped)]) };
-    assert_eq!(done(&fixture, not_waited).await, [], "as new as they are, they have records");
-    let after = vec![
-        Record { waited: true, ..fired(at(0), &made) },
-        Record { waited: true, ..record(at(1), OccurrenceOutcome::Skipped) },
-        Record { waited: true, ..record(at(2), OccurrenceOutcome::Skipped) },
-    ];
-    assert_eq!(done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await, [at(0), at(1)]);
-    let told = occurrences(&fixture, &was).await;
-    let told: Vec<_> = told.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
-    assert_eq!(told, [(at(1), OccurrenceOutcome::Skipped, None), (at(0), OccurrenceOutcome::Fired, Some(made.id))]);
-    assert!(snapshot(&fixture, &was).await.buffered.is_empty());
-}
-
-/// Those that fired or wait are left as they are.
-pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let ran = of_schedule(&was, at(0));
-    let records = vec![
-        fired(at(0), &ran),
-        record(at(1), OccurrenceOutcome::Skipped),
-        record(at(2), OccurrenceOutcome::Missed),
-        record(at(3), OccurrenceOutcome::Coalesced),
-        record(at(4), OccurrenceOutcome::Buffered),
-    ];
-    done(&fixture, advance(&was, records)).await;
-    let filled = |instant| Record { origin: Origin::Backfill, ..record(instant, OccurrenceOutcome::Buffered) };
-    let backfill = (0..6).map(|number| filled(at(number))).collect();
-    let written = done(&fixture, Advance { revision: 2, ..advance(&was, backfill) }).await;
-    assert_eq!(written, [at(1), at(2), at(3), at(5)]);
-    let told = occurrences(&fixture, &was).await;
-    assert_eq!(told[5].task, Some(ran.id));
-    assert!(told[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
-    let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
-    assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
-}
-
-/// By origin, then by instant.
-pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let of = |instant, origin| Record { origin, ..record(at(instant), OccurrenceOutcome::Buffered) };
-    let records = vec![
-        of(1, Origin::Backfill),
-        of(9, Origin::Due),
-        of(5, Origin::Manual),
-        of(2, Origin::Backfill),
-        of(7, Origin::Due),
-    ];
-    done(&fixture, advance(&was, records)).await;
-    let expected = [
-        (at(7), Origin::Due),
-        (at(9), Origin::Due),
-        (at(5), Origin::Manual),
-        (at(1), Origin::Backfill),
-        (at(2), Origin::Backfill),
-    ];
-    let expected = expected.map(|(instant, origin)| Buffered { instant, origin });
-    assert_eq!(snapshot(&fixture, &was).await.buffered, expected);
-    let mut all = due(&fixture, at(MINUTE)).await;
-    assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
-}
-
-/// Waiting, running, asked to stop, at rest, removed: as it is at each look.
-pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
-    let unwatched = FiredTask { task: Box::new(two.clone()), watched: false };
-    let unwatched = Record { fired: Some(unwatched), ..fired(at(1), &two) };
-    done(&fixture, advance(&was, vec![fired(at(0), &one), unwatched])).await;
-    let watched = async || {
-        let watched = snapshot(&fixture, &was).await.watched;
-        watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_asked)).collect::<Vec<_>>()
-    };
-    assert_eq!(watched().await, [(at(0), one.id, Some(State::Pending), false)]);
-    let lane = fixture.find(TENANT, one.id).await.unwrap().lane.id;
-    let running = fixture.lease(lane, 1).await.remove(0);
-    assert_eq!((running.id, watched().await), (one.id, vec![(at(0), one.id, Some(State::Running), false)]));
-    let stopping = fixture.apply(&running, punctual_core::state::Event::Cancel).await;
-    assert_eq!(watched().await, [(at(0), one.id, Some(State::Running), true)]);
-    fixture.apply(&stopping, complete(None)).await;
-    assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until an advance says so");
-    done(&fixture, Advance { revision: 2, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
-    assert_eq!(watched().await, []);
-    assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
-}
-
 /// Whatever it would have done.
 pub async fn an_advance_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
@@ -466,52 +348,6 @@ pub async fn an_advance_of_a_removed_schedule_is_lost(factory: &dyn StoreFactory
     lost(&fixture, advance(&was, vec![fired(at(0), &of_schedule(&was, at(0)))])).await;
     assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 0);
     assert_eq!(occurrences(&fixture, &was).await, []);
-}
-
-/// And those of one schedule only.
-pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
-    let skipped = |number: i64| record(at(number * MINUTE), OccurrenceOutcome::Skipped);
-    done(&fixture, advance(&was, (-5..5).map(skipped).collect())).await;
-    done(&fixture, advance(&other, vec![skipped(0)])).await;
-    for limit in [1, 3, 100] {
-        let (mut seen, mut before) = (Vec::new(), None);
-        loop {
-            let page = fixture.schedules.occurrences(was.id, before, limit).await.unwrap();
-            assert!(page.len() <= limit);
-            let Some(last) = page.last() else { break };
-            before = Some(last.instant);
-            seen.extend(page.iter().map(|one| one.instant));
-        }
-        assert_eq!(seen, (-5..5).rev().map(|number| at(number * MINUTE)).collect::<Vec<_>>());
-    }
-}
-
-/// A step removes so many at the most, and what is younger stays.
-pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
-    let fixture = StoreFixture::open(factory).await;
-    let was = stored(&fixture, "nightly").await;
-    let old = vec![
-        fired(at(0), &of_schedule(&was, at(0))),
-        record(at(1), OccurrenceOutcome::Buffered),
-        record(at(2), OccurrenceOutcome::Skipped),
-        record(at(3), OccurrenceOutcome::Missed),
-        record(at(4), OccurrenceOutcome::Coalesced),
-    ];
-    done(&fixture, advance(&was, old)).await;
-    let young =
-        Advance { revision: 2, now: at(1_000), ..advance(&was, vec![record(at(5), OccurrenceOutcome::Skipped)]) };
-    done(&fixture, young).await;
-    let prune = async || fixture.database.prune(Prunable::Occurrences, at(1_000), 2).await.unwrap();
-    let first = prune().await;
-    assert_eq!((first.removed, first.more), (2, true));
-    assert_eq!(prune().await.removed, 1);
-    assert_eq!(prune().await.removed, 0);
-    let left: Vec<Timestamp> = occurrences(&fixture, &was).await.iter().map(|one| one.instant).collect();
-    assert_eq!(left, [at(5), at(1), at(0)], "one is young, one waits, one is watched");
-    done(&fixture, Advance { revision: 3, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
-    assert_eq!(prune().await.removed, 1);
 }
 
 /// With its reason, and back; every switch is a new version.

@@ -1,0 +1,179 @@
+//! Records of instants: each is decided once, waits in its order, is watched and goes in its time.
+
+use punctual_core::schedules::plan::{Buffered, Origin};
+use punctual_core::schedules::{Advance, FiredTask, OccurrenceOutcome, Record};
+use punctual_core::state::{Event, State};
+use punctual_core::time::Timestamp;
+use punctual_core::upkeep::Prunable;
+
+use super::MINUTE;
+use super::made::{advance, done, due, fired, get, occurrences, of_schedule, record, snapshot, stored};
+use crate::fixtures::{TENANT, at};
+use crate::store::{StoreFactory, StoreFixture, all_of, complete};
+
+/// Whatever the revision says; the count of runs stays true.
+pub async fn an_instant_fires_once(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let first = of_schedule(&was, at(0));
+    assert_eq!(done(&fixture, advance(&was, vec![fired(at(0), &first)])).await, [at(0)]);
+    for (revision, again) in [
+        (2, fired(at(0), &of_schedule(&was, at(0)))),
+        (3, Record { waited: true, ..fired(at(0), &of_schedule(&was, at(0))) }),
+        (4, Record { origin: Origin::Backfill, ..fired(at(0), &of_schedule(&was, at(0))) }),
+        (5, Record { origin: Origin::Backfill, ..record(at(0), OccurrenceOutcome::Buffered) }),
+        (6, record(at(0), OccurrenceOutcome::Missed)),
+    ] {
+        assert_eq!(done(&fixture, Advance { revision, ..advance(&was, vec![again]) }).await, []);
+    }
+    let told = occurrences(&fixture, &was).await;
+    assert_eq!(
+        told.iter().map(|one| (one.outcome, one.task)).collect::<Vec<_>>(),
+        [(OccurrenceOutcome::Fired, Some(first.id))]
+    );
+    assert_eq!(fixture.list(all_of(TENANT), 10).await.len(), 1);
+    assert_eq!(get(&fixture, &was).await.unwrap().progress.run_count, 1);
+}
+
+/// To what became of it; what was decided otherwise meanwhile keeps its record.
+pub async fn what_waited_changes_its_record(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let waiting = vec![record(at(0), OccurrenceOutcome::Buffered), record(at(1), OccurrenceOutcome::Buffered)];
+    assert_eq!(done(&fixture, advance(&was, waiting)).await.len(), 2);
+    let made = of_schedule(&was, at(0));
+    let not_waited =
+        Advance { revision: 2, ..advance(&was, vec![fired(at(0), &made), record(at(1), OccurrenceOutcome::Skipped)]) };
+    assert_eq!(done(&fixture, not_waited).await, [], "as new as they are, they have records");
+    let after = vec![
+        Record { waited: true, ..fired(at(0), &made) },
+        Record { waited: true, ..record(at(1), OccurrenceOutcome::Skipped) },
+        Record { waited: true, ..record(at(2), OccurrenceOutcome::Skipped) },
+    ];
+    assert_eq!(done(&fixture, Advance { revision: 3, ..advance(&was, after) }).await, [at(0), at(1)]);
+    let told = occurrences(&fixture, &was).await;
+    let told: Vec<_> = told.iter().map(|one| (one.instant, one.outcome, one.task)).collect();
+    assert_eq!(told, [(at(1), OccurrenceOutcome::Skipped, None), (at(0), OccurrenceOutcome::Fired, Some(made.id))]);
+    assert!(snapshot(&fixture, &was).await.buffered.is_empty());
+}
+
+/// Those that fired or wait are left as they are.
+pub async fn a_backfill_fires_what_did_not_run(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let ran = of_schedule(&was, at(0));
+    let records = vec![
+        fired(at(0), &ran),
+        record(at(1), OccurrenceOutcome::Skipped),
+        record(at(2), OccurrenceOutcome::Missed),
+        record(at(3), OccurrenceOutcome::Coalesced),
+        record(at(4), OccurrenceOutcome::Buffered),
+    ];
+    done(&fixture, advance(&was, records)).await;
+    let filled = |instant| Record { origin: Origin::Backfill, ..record(instant, OccurrenceOutcome::Buffered) };
+    let backfill = (0..6).map(|number| filled(at(number))).collect();
+    let written = done(&fixture, Advance { revision: 2, ..advance(&was, backfill) }).await;
+    assert_eq!(written, [at(1), at(2), at(3), at(5)]);
+    let told = occurrences(&fixture, &was).await;
+    assert_eq!(told[5].task, Some(ran.id));
+    assert!(told[..5].iter().all(|one| one.outcome == OccurrenceOutcome::Buffered));
+    let origins: Vec<Origin> = snapshot(&fixture, &was).await.buffered.iter().map(|waiting| waiting.origin).collect();
+    assert_eq!(origins, [Origin::Due, Origin::Backfill, Origin::Backfill, Origin::Backfill, Origin::Backfill]);
+}
+
+/// By origin, then by instant.
+pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let of = |instant, origin| Record { origin, ..record(at(instant), OccurrenceOutcome::Buffered) };
+    let records = vec![
+        of(1, Origin::Backfill),
+        of(9, Origin::Due),
+        of(5, Origin::Manual),
+        of(2, Origin::Backfill),
+        of(7, Origin::Due),
+    ];
+    done(&fixture, advance(&was, records)).await;
+    let expected = [
+        (at(7), Origin::Due),
+        (at(9), Origin::Due),
+        (at(5), Origin::Manual),
+        (at(1), Origin::Backfill),
+        (at(2), Origin::Backfill),
+    ];
+    let expected = expected.map(|(instant, origin)| Buffered { instant, origin });
+    assert_eq!(snapshot(&fixture, &was).await.buffered, expected);
+    let mut all = due(&fixture, at(MINUTE)).await;
+    assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
+}
+
+/// Waiting, running, asked to stop, at rest, removed: as it is at each look.
+pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let (one, two) = (of_schedule(&was, at(0)), of_schedule(&was, at(1)));
+    let unwatched = FiredTask { task: Box::new(two.clone()), watched: false };
+    let unwatched = Record { fired: Some(unwatched), ..fired(at(1), &two) };
+    done(&fixture, advance(&was, vec![fired(at(0), &one), unwatched])).await;
+    let watched = async || {
+        let watched = snapshot(&fixture, &was).await.watched;
+        watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_asked)).collect::<Vec<_>>()
+    };
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Pending), false)]);
+    let lane = fixture.find(TENANT, one.id).await.unwrap().lane.id;
+    let running = fixture.lease(lane, 1).await.remove(0);
+    assert_eq!((running.id, watched().await), (one.id, vec![(at(0), one.id, Some(State::Running), false)]));
+    let stopping = fixture.apply(&running, Event::Cancel).await;
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Running), true)]);
+    fixture.apply(&stopping, complete(None)).await;
+    assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until an advance says so");
+    done(&fixture, Advance { revision: 2, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
+    assert_eq!(watched().await, []);
+    assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
+}
+
+/// And those of one schedule only.
+pub async fn occurrences_page_from_the_newest(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let (was, other) = (stored(&fixture, "nightly").await, stored(&fixture, "other").await);
+    let skipped = |number: i64| record(at(number * MINUTE), OccurrenceOutcome::Skipped);
+    done(&fixture, advance(&was, (-5..5).map(skipped).collect())).await;
+    done(&fixture, advance(&other, vec![skipped(0)])).await;
+    for limit in [1, 3, 100] {
+        let (mut seen, mut before) = (Vec::new(), None);
+        loop {
+            let page = fixture.schedules.occurrences(was.id, before, limit).await.unwrap();
+            assert!(page.len() <= limit);
+            let Some(last) = page.last() else { break };
+            before = Some(last.instant);
+            seen.extend(page.iter().map(|one| one.instant));
+        }
+        assert_eq!(seen, (-5..5).rev().map(|number| at(number * MINUTE)).collect::<Vec<_>>());
+    }
+}
+
+/// A step removes so many at the most, and what is younger stays.
+pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
+    let fixture = StoreFixture::open(factory).await;
+    let was = stored(&fixture, "nightly").await;
+    let old = vec![
+        fired(at(0), &of_schedule(&was, at(0))),
+        record(at(1), OccurrenceOutcome::Buffered),
+        record(at(2), OccurrenceOutcome::Skipped),
+        record(at(3), OccurrenceOutcome::Missed),
+        record(at(4), OccurrenceOutcome::Coalesced),
+    ];
+    done(&fixture, advance(&was, old)).await;
+    let young =
+        Advance { revision: 2, now: at(1_000), ..advance(&was, vec![record(at(5), OccurrenceOutcome::Skipped)]) };
+    done(&fixture, young).await;
+    let prune = async || fixture.database.prune(Prunable::Occurrences, at(1_000), 2).await.unwrap();
+    let first = prune().await;
+    assert_eq!((first.removed, first.more), (2, true));
+    assert_eq!(prune().await.removed, 1);
+    assert_eq!(prune().await.removed, 0);
+    let left: Vec<Timestamp> = occurrences(&fixture, &was).await.iter().map(|one| one.instant).collect();
+    assert_eq!(left, [at(5), at(1), at(0)], "one is young, one waits, one is watched");
+    done(&fixture, Advance { revision: 3, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
+    assert_eq!(prune().await.removed, 1);
+}
