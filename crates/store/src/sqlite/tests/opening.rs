@@ -98,8 +98,9 @@ async fn commits_are_synced_and_the_log_is_written_ahead() {
     assert_eq!(fixture.number("SELECT foreign_keys FROM pragma_foreign_keys").await, 0);
 }
 
-/// A reader that stays keeps the log from being emptied, but not from being moved, and not for
-/// ever.
+/// A reader that stays keeps the log from being emptied, but not from being moved, and not forever.
+/// While the thread that moves the log waits for a processor, the log grows: on a loaded machine it
+/// may be long after any one write, so that the bound holds only after some more.
 #[tokio::test]
 async fn the_log_is_bounded() {
     let directory = TempDir::new().unwrap();
@@ -118,7 +119,11 @@ async fn the_log_is_bounded() {
     for _ in 0..200 {
         store.insert(task().times(200)).await.unwrap();
     }
-    assert!(length() <= grown.max(4 << 20), "the log grew from {grown} to {} bytes", length());
+    let written = std::time::Instant::now();
+    while length() > grown.max(4 << 20) {
+        assert!(written.elapsed().as_secs() < 30, "the log grew from {grown} to {} bytes", length());
+        store.insert(task().times(200)).await.unwrap();
+    }
     store.close().await.unwrap();
 }
 

@@ -102,7 +102,8 @@ async fn a_disk_without_a_free_byte_refuses_writes() {
 
     // Calls that write nothing continue meanwhile; that does not mean that the disk is well.
     caller.api.post(&format!("/v1/tasks/{waiting}/heartbeat"), &json!({"token": 1})).await.problem(409);
-    assert!(!server.log().contains("committed again"), "{}", server.log());
+    let reports_recovery = || server.log().contains("transactions are committed again");
+    assert!(!reports_recovery(), "{}", server.log());
 
     disk.unload();
     eventually("the waiting task is handed out without a restart", SOON, async || {
@@ -110,6 +111,14 @@ async fn a_disk_without_a_free_byte_refuses_writes() {
         let leases = if answer.status() == 200 { array(&answer.value()["leases"]) } else { Vec::new() };
         if leases.len() == 1 { Ok(()) } else { Err(answer.to_string()) }
     })
+    .await;
+    eventually(
+        "the log reports the recovery",
+        SOON,
+        async || {
+            if reports_recovery() { Ok(()) } else { Err(server.log()) }
+        },
+    )
     .await;
 
     // A server that finds no space at its start says so.
