@@ -93,7 +93,7 @@ async fn a_standby_sees_what_is_committed_and_can_be_promoted() {
 }
 
 #[tokio::test]
-async fn a_standby_that_is_waited_for_has_all_that_was_told_to_be_done() {
+async fn a_standby_that_is_waited_for_has_every_commit() {
     let mut primary = Postgres::start().await;
     primary.execute("CREATE TABLE t (n int)").await;
     let mut standby = primary.standby().await;

@@ -99,7 +99,7 @@ async fn a_connection_to_nobody_is_reset() {
 }
 
 #[tokio::test]
-async fn bytes_are_held_back_in_either_direction_until_they_flow_again() {
+async fn either_direction_can_be_held_back_for_a_while() {
     let proxy = FaultProxy::start(echo(1).await);
     let (mut client, _) = greeted(&proxy).await;
     for ways in [
