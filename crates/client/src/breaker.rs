@@ -7,20 +7,21 @@ use utoipa::ToSchema;
 
 use crate::objects::objects_only;
 
-/// A circuit breaker that is open: nothing under it is dispatched, but for a probe now and then.
+/// A circuit breaker that is open: nothing under it is dispatched, except a probe from time to
+/// time.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Breaker {
     /// Whose tasks it holds back.
     pub tenant: String,
-    /// To which webhook target (`scheme://host:port`); `null`: all of the tenant's, those of pull
-    /// workers too.
+    /// The webhook target (`scheme://host:port`); `null`: all targets and pull workers of the
+    /// tenant.
     pub target: Option<String>,
     /// Whether a probe is under way.
     pub state: BreakerState,
-    /// Since when it is open.
+    /// When it opened.
     #[schema(value_type = String, format = DateTime)]
     pub since: Timestamp,
-    /// The runs within the window when it opened.
+    /// How many runs were within the window when it opened.
     pub runs: u64,
     /// How many of them failed.
     pub failures: u64,
@@ -32,7 +33,7 @@ pub struct Breaker {
     pub probe: Option<TaskId>,
     /// Why it opened.
     pub reason: String,
-    /// When it was seen that the last probe had failed; `null`: none has yet.
+    /// When the failure of the last probe was noticed; `null`: no probe has failed yet.
     #[serde(default)]
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_probe_at: Option<Timestamp>,
@@ -51,14 +52,13 @@ pub enum BreakerState {
     HalfOpen,
 }
 
-/// Which breaker is to be closed.
+/// The breaker to close.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ResetBreaker {
-    /// Whose.
+    /// Its tenant.
     pub tenant: String,
-    /// Of which webhook target, spelled like any URL of it; that over everything of the tenant if
-    /// absent.
+    /// Its webhook target, as any URL of it. Absent: the breaker over the whole tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
 }

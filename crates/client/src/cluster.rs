@@ -7,17 +7,17 @@ use utoipa::ToSchema;
 /// A process of the cluster.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Node {
-    /// Which process: a restarted one is another.
+    /// Its id. A restarted node has another one.
     pub id: String,
-    /// What its operator calls it, or its machine is called; others may be called the same.
+    /// Its name: the one its operator has set, or that of its machine. Names need not be unique.
     pub name: String,
-    /// Where it listens; `null` when it does not speak HTTP.
+    /// Where it listens; `null` if it does not.
     pub address: Option<String>,
-    /// What it does: `api`, `scheduler`, `worker`, `leader`.
+    /// Its roles: `api`, `scheduler`, `worker`, `leader`.
     pub roles: Vec<String>,
     /// The version of the program.
     pub version: String,
-    /// Whether it leads.
+    /// Whether it is the leader.
     pub leader: bool,
     /// How many partitions it owns.
     pub partitions: usize,

@@ -7,46 +7,29 @@ use serde::de::{self, Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::words::words;
+
 /// A task that another depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Dependency {
     /// The id of a task.
     Id(String),
-    /// In a batch: the place of another task of it, from 0.
+    /// In a batch: the index of another of its tasks, from 0.
     Member(u64),
 }
 
-/// What happens to a task when a dependency does not complete.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnDependencyFailure {
-    /// It is `CANCELLED`.
-    #[default]
-    Cancel,
-    /// It runs all the same.
-    Run,
-    /// It is `FAILED`.
-    Fail,
-}
-
-impl From<OnDependencyFailure> for core::OnDependencyFailure {
-    fn from(policy: OnDependencyFailure) -> Self {
-        match policy {
-            OnDependencyFailure::Cancel => Self::Cancel,
-            OnDependencyFailure::Run => Self::Run,
-            OnDependencyFailure::Fail => Self::Fail,
-        }
-    }
-}
-
-impl From<core::OnDependencyFailure> for OnDependencyFailure {
-    fn from(policy: core::OnDependencyFailure) -> Self {
-        match policy {
-            core::OnDependencyFailure::Cancel => Self::Cancel,
-            core::OnDependencyFailure::Run => Self::Run,
-            core::OnDependencyFailure::Fail => Self::Fail,
-        }
+words! {
+    /// What happens to a task when a dependency does not complete.
+    #[derive(Default)]
+    OnDependencyFailure is core::OnDependencyFailure {
+        /// It is `CANCELLED`.
+        #[default]
+        Cancel,
+        /// It runs nevertheless.
+        Run,
+        /// It is `FAILED`.
+        Fail,
     }
 }
 
@@ -72,8 +55,7 @@ impl<'de> Deserialize<'de> for Dependency {
     }
 }
 
-/// Reads a list that is bounded while it is read: one of tiny numbers would take far more memory
-/// than its text.
+/// Bounds the list while it is read: a list of small numbers takes far more memory than its text.
 pub(crate) fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Dependency>>, D::Error> {
     struct List;
     impl<'de> Visitor<'de> for List {

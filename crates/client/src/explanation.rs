@@ -10,16 +10,15 @@ use crate::task::Status;
 /// Why a task has not run yet.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Explanation {
-    /// Where in its life it is.
+    /// Its state.
     pub state: Status,
-    /// All that it waits for, in the order in which it passes it; or what it is doing.
+    /// What it waits for, in the order in which that will end; or what it is doing.
     pub reasons: Vec<Reason>,
-    /// The earliest instant at which it can run as things stand, no promise; `null` when something
-    /// is in its way of which nobody knows for how long, and when it expires before.
+    /// The earliest instant at which it can run as things stand; no promise. `null` if a reason has
+    /// no known end, or if the task expires before.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub eta: Option<Timestamp>,
-    /// When it fails instead of running, if it was not begun before; a retry counts like the first
-    /// run.
+    /// When it fails instead of running, unless a run (a retry too) begins before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub expires_at: Option<Timestamp>,
@@ -32,15 +31,15 @@ pub struct Reason {
     pub code: String,
     /// A sentence for people.
     pub message: String,
-    /// Since when it is so.
+    /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub since: Option<Timestamp>,
-    /// Until when it stays so, at the least, if that is known.
+    /// The earliest end, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, format = DateTime)]
     pub until: Option<Timestamp>,
-    /// Who did it (`queue_paused`), or the id of the node that decides.
+    /// On whose behalf it was done (`queue_paused`), or the id of the node that decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub by: Option<String>,
@@ -52,8 +51,8 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub worker_id: Option<String>,
-    /// How many pull workers ask for such tasks: they were seen within the last minute, or hold
-    /// tasks.
+    /// How many pull workers poll for such tasks: those seen within the last minute, and those that
+    /// hold tasks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub workers: Option<u64>,
@@ -69,7 +68,7 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub ordering_key: Option<String>,
-    /// The target of webhooks it is about.
+    /// The webhook target it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub target: Option<String>,
@@ -89,11 +88,11 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub partition: Option<u16>,
-    /// The code of the error with which it failed last.
+    /// The code of its last error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub error_code: Option<String>,
-    /// The tasks it is about, the first ten of them.
+    /// The first ten of the tasks it is about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskInTheWay>,
     /// How many tasks it is about in all.
@@ -120,14 +119,13 @@ pub struct Reason {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub position: Option<u64>,
-    /// Nobody counted further: its place is `position` or a later one.
+    /// Counting stopped there: its place is `position` or a later one.
     #[serde(default, skip_serializing_if = "is_false")]
     pub position_or_later: bool,
-    /// It does not hold the task yet, and will once the reasons before it are over, as things
-    /// stand.
+    /// It does not hold the task yet, but will after the reasons before it, as things stand.
     #[serde(default, skip_serializing_if = "is_false")]
     pub comes_next: bool,
-    /// Whose places for webhooks are all taken: `target`, `tenant`, `band`.
+    /// Which webhook slots are all taken: those of the `target`, the `tenant` or the `band`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub crowded: Vec<String>,
 }
@@ -138,9 +136,9 @@ pub struct TaskInTheWay {
     /// Its id.
     #[schema(value_type = String, example = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
     pub id: TaskId,
-    /// Where in its life it is.
+    /// Its state.
     pub state: Status,
-    /// It is a dead letter, and its queue holds what waits behind it until it is driven again.
+    /// It is a dead letter, and its queue holds the tasks behind it until it is re-driven.
     #[serde(default, skip_serializing_if = "is_false")]
     pub holds: bool,
 }

@@ -1,4 +1,4 @@
-//! What will be due in which minute.
+//! How many tasks will be due, minute by minute.
 
 use punctual_core::time::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -7,25 +7,25 @@ use utoipa::ToSchema;
 /// What will be due, minute by minute.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Forecast {
-    /// The first minute that is counted: the one after the minute that lasts.
+    /// The first minute that is counted: the one after the current minute.
     #[schema(value_type = String, format = DateTime)]
     pub from: Timestamp,
-    /// Where it ends: the first minute that is not counted any more.
+    /// The end: the first minute that is not counted.
     #[schema(value_type = String, format = DateTime)]
     pub to: Timestamp,
-    /// Whether all schedules are in it, over the whole time. Waiting tasks always are.
+    /// Whether all schedules are counted over the whole time. Waiting tasks always are.
     pub complete: bool,
-    /// The instants of schedules are counted up to here, if there were too many of them to count
-    /// them to the end; else `null`.
+    /// The instants of schedules are counted up to here, if there were too many to count them all;
+    /// otherwise `null`.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub schedules_until: Option<Timestamp>,
-    /// How many schedules were not looked at, because there are too many: the last ones by name.
+    /// How many schedules are left out because there are too many: the last ones by name.
     pub schedules_missing: u64,
     /// How many waiting tasks are due in this time.
     pub tasks: u64,
     /// How many instants of schedules fall into it.
     pub schedules: u64,
-    /// The minutes in which anything is due, in order. Those in which nothing is are left out.
+    /// The minutes in which anything is due, in order. Empty minutes are left out.
     pub minutes: Vec<ForecastMinute>,
     /// The minutes in which the most is due, the largest first.
     pub herds: Vec<ForecastMinute>,

@@ -1,4 +1,4 @@
-//! Whether a node lives, and whether it can serve.
+//! Whether a node is alive, and whether it can serve.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -14,13 +14,13 @@ pub struct Health {
 /// Whether a node can serve.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Readiness {
-    /// Whether it should be sent requests.
+    /// Whether it should get requests.
     pub status: ReadinessStatus,
     /// How each part it needs is doing.
     pub checks: Checks,
 }
 
-/// Whether a node should be sent requests.
+/// Whether a node should get requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadinessStatus {

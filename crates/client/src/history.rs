@@ -14,9 +14,9 @@ pub struct Run {
     /// Its id.
     #[schema(value_type = String)]
     pub run_id: RunId,
-    /// From 1; an attempt that was given back or not counted is counted again.
+    /// The number of the attempt, from 1. It repeats after a run that was not counted.
     pub attempt: u32,
-    /// Who ran it.
+    /// The worker that ran it.
     pub worker_id: String,
     /// When it began.
     #[schema(value_type = String, format = DateTime)]
@@ -28,9 +28,9 @@ pub struct Run {
     pub outcome: Option<String>,
     /// What went wrong.
     pub error: Option<RunError>,
-    /// The status the webhook answered.
+    /// The HTTP status of the webhook.
     pub http_status: Option<u16>,
-    /// Why the run failed and yet used up no attempt: `breaker_open`. Left out where it counts.
+    /// Why the failed run used up no attempt: `breaker_open`. Left out if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub uncounted: Option<String>,
@@ -53,7 +53,7 @@ pub struct RunError {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = Event)]
 pub struct TaskEvent {
-    /// When.
+    /// When it happened.
     #[schema(value_type = String, format = DateTime)]
     pub at: Timestamp,
     /// The state before; `null` for the first step.
@@ -68,8 +68,7 @@ pub struct TaskEvent {
     pub reason: String,
     /// The version of the task after this step.
     pub version: u64,
-    /// Why the run that failed in this step used up no attempt: `breaker_open`. Left out where it
-    /// counts.
+    /// Why the run that failed in this step used up no attempt: `breaker_open`. Left out if it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub uncounted: Option<String>,

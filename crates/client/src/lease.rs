@@ -24,7 +24,7 @@ pub struct LeaseRequest {
     /// The types it knows, in any queue; not together with `queues`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub types: Option<Vec<String>>,
-    /// At most how many tasks, up to 1000; 1 if absent.
+    /// The maximum number of tasks, up to 1000; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1000)]
     pub max_tasks: Option<i64>,
@@ -51,7 +51,7 @@ pub struct Lease {
     /// The run that begins with this lease.
     #[schema(value_type = String)]
     pub run_id: RunId,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
     /// The fencing token: settle with it.
     pub token: u64,

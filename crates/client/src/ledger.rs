@@ -1,9 +1,9 @@
-//! The ledger: which tasks have had their effect, written in the transaction of the effect itself.
+//! The ledger: a record of the tasks that took effect, written in the transaction of the effect.
 //!
-//! Tasks are delivered at least once: a worker may do its work and die before it says so, and
-//! then the task comes again. A worker whose effect is a transaction in PostgreSQL records the
-//! task in the same transaction. Both are committed or neither is, so that a second delivery
-//! finds the entry and has nothing left to do but to say so.
+//! Tasks are delivered at least once: a worker may do its work and die before it reports it, and
+//! then the task comes again. A worker whose effect is a transaction in PostgreSQL records the task
+//! in the same transaction. Both are committed or neither is. A second delivery finds the entry and
+//! only completes the task.
 //!
 //! ```no_run
 //! # use punctual_client::{Task, ledger::{Ledger, LedgerError, Recorded}};
@@ -16,8 +16,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The entries are in the database in which the effect is: in Punctual's own, whose migrations
-//! make the table and whose leader prunes it ([`Ledger::of_punctual`]), or in any other
+//! The entries are in the database of the effect. In Punctual's own, migrations create the table
+//! and the leader prunes it ([`Ledger::of_punctual`]). In any other the application does so
 //! ([`Ledger::in_table`], [`Ledger::create`], [`Ledger::prune`]).
 
 use std::time::Duration;
@@ -26,16 +26,16 @@ use tokio_postgres::{Client, Transaction};
 
 use crate::Task;
 
-/// How long an entry is kept unless somebody says otherwise: 30 days.
+/// How long an entry is kept by default: 30 days.
 const LIFETIME: Duration = Duration::from_hours(30 * 24);
 
 /// The longest name of a table, so that its index can be named after it.
-const MOST_NAME: usize = 50;
+const NAME_BYTES_MAX: usize = 50;
 
 /// The longest key, in bytes.
-const MOST_KEY: usize = 512;
+const KEY_BYTES_MAX: usize = 512;
 
-/// Where the entries are, and for how long (see the module).
+/// A table of entries, and how long they are kept.
 #[derive(Clone, Debug)]
 pub struct Ledger {
     /// Quoted.
@@ -44,13 +44,13 @@ pub struct Ledger {
     lifetime: Duration,
 }
 
-/// Whether a task had its effect before.
+/// Whether a task took effect before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "an effect that was there already must not happen again"]
 pub enum Recorded {
-    /// It had not: the effect belongs into this transaction.
+    /// It did not: the effect belongs into this transaction.
     First,
-    /// It had: there is nothing left to do but to complete the task.
+    /// It did: only complete the task.
     Already,
 }
 
@@ -58,12 +58,12 @@ pub enum Recorded {
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     /// Not the name of a table.
-    #[error("{0:?} is not the name of a table: write `table` or `schema.table`, each of 1 to {MOST_NAME} bytes")]
+    #[error("{0:?} is not the name of a table: write `table` or `schema.table`, each of 1 to {NAME_BYTES_MAX} bytes")]
     Table(String),
     /// A key that is empty or too long.
-    #[error("a key has 1 to {MOST_KEY} bytes, this one has {0}")]
+    #[error("a key has 1 to {KEY_BYTES_MAX} bytes, this one has {0}")]
     Key(usize),
-    /// PostgreSQL said no, or the connection broke.
+    /// PostgreSQL refused, or the connection broke.
     #[error(transparent)]
     Postgres(#[from] tokio_postgres::Error),
 }
@@ -74,11 +74,11 @@ impl Ledger {
         Self::of("\"punctual\".\"ledger\"".to_owned(), "ledger_expiring".to_owned())
     }
 
-    /// A ledger in a table of one's own, `table` or `schema.table`, spelled as it is in the
+    /// A ledger in a table of the application, `table` or `schema.table`, spelled as in the
     /// database.
     pub fn in_table(name: &str) -> Result<Self, LedgerError> {
         let parts: Vec<&str> = name.split('.').collect();
-        let is_name = |part: &&str| (1..=MOST_NAME).contains(&part.len()) && !part.contains('\0');
+        let is_name = |part: &&str| (1..=NAME_BYTES_MAX).contains(&part.len()) && !part.contains('\0');
         if parts.len() > 2 || !parts.iter().all(is_name) {
             return Err(LedgerError::Table(name.to_owned()));
         }
@@ -91,19 +91,19 @@ impl Ledger {
         Self { table, index, lifetime: LIFETIME }
     }
 
-    /// The same ledger, whose further entries are kept for so long: longer than a task may come
-    /// again.
+    /// The same ledger, whose further entries are kept this long. It must be longer than a task may
+    /// come again.
     #[must_use]
     pub fn kept_for(self, lifetime: Duration) -> Self {
         Self { lifetime, ..self }
     }
 
-    /// Makes the table where it is missing. Punctual's own is made by its migrations.
+    /// Creates the table if it is missing. Punctual's own is created by its migrations.
     pub async fn create(&self, client: &Client) -> Result<(), LedgerError> {
         let Self { table, index, .. } = self;
         let (name, index) = (literal(table), quote(index));
-        // A table that is there is not touched: to make an index of it that is there already would
-        // wait for everybody who records, and have everybody wait.
+        // An existing table is not touched: `CREATE INDEX IF NOT EXISTS` would wait for all
+        // transactions that record, and make later ones wait.
         let block = format!(
             "BEGIN
                  PERFORM pg_advisory_xact_lock(hashtextextended('punctual ledger', 0));
@@ -122,28 +122,27 @@ impl Ledger {
         Ok(client.batch_execute(&format!("DO {}", literal(&block))).await?)
     }
 
-    /// Records that a task has its effect in this transaction. Waits for whoever is about to record
-    /// the same.
+    /// Records that a task takes effect in this transaction. Waits for other transactions that
+    /// record the same task.
     ///
-    /// With isolation above read committed PostgreSQL may refuse instead of waiting, with a
-    /// serialization failure: the transaction is then to be made again, as with every other
-    /// statement.
+    /// With isolation above read committed, PostgreSQL may fail with a serialization error instead
+    /// of waiting. Then repeat the transaction, as after any other statement.
     pub async fn record(&self, transaction: &Transaction<'_>, task: &Task) -> Result<Recorded, LedgerError> {
         self.record_key(transaction, &task.tenant, &task.task_id.to_string()).await
     }
 
-    /// The same for a key of the caller's own: the task id that a webhook carries, or that and a
-    /// step of the task.
+    /// The same for a key of the application: the task id of a webhook, perhaps with a step of the
+    /// task.
     pub async fn record_key(
         &self,
         transaction: &Transaction<'_>,
         tenant: &str,
         key: &str,
     ) -> Result<Recorded, LedgerError> {
-        if !(1..=MOST_KEY).contains(&key.len()) {
+        if !(1..=KEY_BYTES_MAX).contains(&key.len()) {
             return Err(LedgerError::Key(key.len()));
         }
-        // Nothing is read, so that the right to insert is enough.
+        // It reads nothing, so that the privilege to insert is enough.
         let sql = format!(
             "INSERT INTO {} (tenant, key, recorded_at, expires_at)
              SELECT $1, $2, now.millis, now.millis + $3
@@ -158,8 +157,8 @@ impl Ledger {
         }
     }
 
-    /// Removes at most `limit` entries whose time is over; gives how many there were. Punctual's
-    /// own are removed by its leader.
+    /// Removes at most `limit` expired entries and returns how many. In Punctual's own table the
+    /// leader does that.
     pub async fn prune(&self, client: &Client, limit: u32) -> Result<u64, LedgerError> {
         let sql = format!(
             "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
@@ -177,7 +176,7 @@ fn quote(name: &str) -> String {
 }
 
 fn literal(text: &str) -> String {
-    // Read alike whatever the session is set to.
+    // An `E` string means the same under any setting of the session.
     format!(" E'{}'", text.replace('\\', "\\\\").replace('\'', "''"))
 }
 
@@ -191,7 +190,7 @@ mod tests {
         assert_eq!(table("Done").unwrap(), "\"Done\"");
         assert_eq!(table("billing.done").unwrap(), "\"billing\".\"done\"");
         assert_eq!(table("a\"; DROP TABLE b; --").unwrap(), "\"a\"\"; DROP TABLE b; --\"");
-        let long = "x".repeat(MOST_NAME + 1);
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
         for bad in ["", ".", "a.", ".a", "a.b.c", "a\0", &long] {
             assert!(matches!(table(bad), Err(LedgerError::Table(_))), "{bad:?}");
         }

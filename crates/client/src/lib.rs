@@ -34,6 +34,7 @@ pub mod seconds;
 pub mod settle;
 pub mod task;
 mod unique;
+mod words;
 pub mod worker;
 
 pub use batch::{BatchAnswer, BatchItem, NewBatch};

@@ -29,11 +29,12 @@ pub struct NewTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$")]
     pub queue: Option<String>,
-    /// Where webhook workers push it to, http or https. Absent: it waits for a pull worker.
+    /// The URL that webhook workers push it to, http or https. Absent: it waits for a pull worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = "uri", max_length = 2048)]
     pub callback_url: Option<String>,
-    /// Extra request headers of the webhook; hop-by-hop ones and those that are ours are refused.
+    /// Extra request headers of the webhook; hop-by-hop headers and those that Punctual sets are
+    /// refused.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "unique::strings")]
     pub callback_headers: Option<BTreeMap<String, String>>,
     /// When to run it. The past means now.
@@ -46,8 +47,8 @@ pub struct NewTask {
     /// How urgent it is; 5 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// A second submission under the same key gives the first task again. The header
-    /// `Idempotency-Key` is the same.
+    /// A second submission with the same key returns the first task. The header `Idempotency-Key`
+    /// does the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub idempotency_key: Option<String>,
@@ -57,7 +58,7 @@ pub struct NewTask {
     /// How long one run may take, from 0.001 up to 86,400; 300 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Seconds>,
-    /// Not started by then, it fails with code `expired`.
+    /// It fails with code `expired` if it has not started by then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub expires_at: Option<String>,
@@ -69,8 +70,8 @@ pub struct NewTask {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255)]
     pub ordering_key: Option<String>,
-    /// Tasks that must have completed before this one runs: ids, and in a batch also the places of
-    /// other tasks of it, from 0.
+    /// Tasks that must have completed before this one runs: ids, and in a batch also the indices of
+    /// its other tasks, from 0.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "dependency::list")]
     #[schema(max_items = 10_000)]
     pub depends_on: Option<Vec<Dependency>>,
@@ -88,9 +89,8 @@ impl NewTask {
 
 /// What to change of a task that has not begun. An absent field stays as it is.
 ///
-/// The members of `retry_policy` that are given replace the task's; `metadata` replaces all the
-/// labels; `payload` may become `null`; `expires_at: null` takes the expiry away; no other field
-/// may be `null`.
+/// Given members of `retry_policy` replace the task's; `metadata` replaces all labels; `payload`
+/// may become `null`; `expires_at: null` removes the expiry; no other field may be `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct TaskPatch {

@@ -1,15 +1,14 @@
-//! What a caller sends is an object, never a list of its values in order.
+//! Requests are JSON objects, never lists of values.
 //!
-//! A derived reader of a struct takes a list as well, by position: a request that nobody
-//! meant, and whose meaning changes when a field is added. So every type that a request is
-//! read into goes through here.
+//! A derived `Deserialize` of a struct also accepts a list, by position. The meaning of such a
+//! request would change with every new field. So every type of a request uses [`objects_only!`].
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::{DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 
-/// Takes an object and hands it on.
+/// Accepts objects and passes them to `R`.
 pub(crate) struct ObjectsOnly<T, R>(pub R, pub PhantomData<T>);
 
 impl<T, R> ObjectsOnly<T, R> {
@@ -35,8 +34,7 @@ impl<'de, T, R: ReadObject<'de, T>> Visitor<'de> for ObjectsOnly<T, R> {
     }
 }
 
-/// An object without some of its members: what an answer has besides, and whoever sends it back
-/// means nothing by.
+/// An object without some of its members: read-only fields of an answer that a client sends back.
 pub(crate) struct Without<A> {
     object: A,
     names: &'static [&'static str],
@@ -67,7 +65,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Without<A> {
 }
 
 /// For types whose derives are `remote = "Self"`: reads them from objects only, and writes them as
-/// ever. Members that a type is named `without` are passed over.
+/// usual. The members after `without` are ignored.
 macro_rules! objects_only {
     ($($name:ident $(without $names:expr)?),+ $(,)?) => {
         const _: () = {
@@ -85,7 +83,7 @@ macro_rules! objects_only {
                     fn read<A: MapAccess<'de>>(self, object: A) -> Result<$name, A::Error> {
                         $(let object = $crate::objects::Without::new(object, $names);)?
                         let object = MapAccessDeserializer::new(object);
-                        // The derived, inherent function, which comes before the trait's.
+                        // The derived, inherent function, which precedes that of the trait.
                         $name::deserialize(object)
                     }
                 }

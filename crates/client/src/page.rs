@@ -15,13 +15,12 @@ use crate::schedule::{Occurrence, Schedule, UpcomingRun};
 use crate::task::Task;
 use crate::worker::Worker;
 
-/// Some of a list, and where it goes on.
+/// A page of a list.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Page<T> {
     /// The items.
     pub items: Vec<T>,
-    /// What to ask for as `cursor` to get the next page; `null` at the end. A page may be short and
-    /// still have a next one.
+    /// The `cursor` of the next page; `null` at the end. A short page may still have a next one.
     pub next_cursor: Option<String>,
 }
 
@@ -54,9 +53,9 @@ impl<T: ToSchema> PartialSchema for Page<T> {
     fn schema() -> RefOr<Schema> {
         let cursor = ObjectBuilder::new()
             .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
-            .description(Some("What to ask for as `cursor` to get the next page; `null` at the end"));
+            .description(Some("The `cursor` of the next page; `null` at the end"));
         ObjectBuilder::new()
-            .description(Some("Some of a list, and where it goes on."))
+            .description(Some("A page of a list."))
             .property("items", ArrayBuilder::new().items(Ref::from_schema_name(T::name())))
             .required("items")
             .property("next_cursor", cursor)

@@ -3,14 +3,15 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use serde::Serialize;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::{Serialize, Serializer};
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Type};
 use utoipa::openapi::{RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-/// 0 (least urgent) to 9, or `low`, `normal`, `high`; anything else is for the server to refuse.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// 0 (least urgent) to 9, or `low`, `normal`, `high`. The server refuses anything else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
 pub enum Priority {
     /// A number.
     Number(i64),
@@ -39,15 +40,6 @@ impl Priority {
 impl From<u8> for Priority {
     fn from(level: u8) -> Self {
         Priority::Number(level.into())
-    }
-}
-
-impl Serialize for Priority {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Priority::Number(number) => serializer.serialize_i64(*number),
-            Priority::Name(name) => serializer.serialize_str(name),
-        }
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Problem {
     pub kind: String,
     /// The kind of problem in words, the same each time.
     pub title: String,
-    /// The HTTP status, again.
+    /// The HTTP status.
     #[schema(minimum = 400, maximum = 599)]
     pub status: u16,
     /// What happened this time, for people.
@@ -20,7 +20,7 @@ pub struct Problem {
     /// The kind of problem as one stable word, for programs.
     #[schema(example = "invalid_request")]
     pub code: String,
-    /// What is wrong with the request, where it is the request.
+    /// What is wrong with the request, if the request is at fault.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<Fault>,
 }
@@ -41,7 +41,7 @@ impl Fault {
         Self { pointer: pointer.into(), message: message.into() }
     }
 
-    /// The place in words: what a sentence about the fault begins with.
+    /// The place in words, to begin a sentence about the fault with.
     pub fn place(&self) -> &str {
         match self.pointer.trim_start_matches(['/', '?']) {
             "" => "the body",

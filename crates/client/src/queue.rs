@@ -10,34 +10,35 @@ use utoipa::ToSchema;
 use crate::objects::objects_only;
 use crate::retry::{RetryPolicy, RetryPolicyFields};
 use crate::seconds::Seconds;
+use crate::words::words;
 
 /// A queue.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Queue {
     /// Its name.
     pub name: String,
-    /// How many of its tasks are QUEUED or RUNNING at once at most, in the whole cluster; `null`:
-    /// any number.
+    /// The maximum number of its tasks that are QUEUED or RUNNING, in the whole cluster; `null`: no
+    /// limit.
     pub max_concurrency: Option<u32>,
-    /// How fast its tasks may begin, in the whole cluster; `null`: as fast as they can.
+    /// How fast its tasks may begin, in the whole cluster; `null`: no limit.
     pub rate_limit: Option<RateLimit>,
-    /// A task is refused while this many are live; `null`: never.
+    /// A task is refused while this many are live; `null`: no limit.
     pub max_depth: Option<u64>,
     /// The default retry policy of its tasks; `null`: that of the server.
     pub retry_policy: Option<RetryPolicy>,
     /// The default time limit of a run of its tasks; `null`: that of the server.
     pub timeout_seconds: Option<Seconds>,
-    /// Each of its tasks becomes due at random up to so much after its `execute_at`.
+    /// Each of its tasks becomes due at random up to this much after its `execute_at`.
     pub dispatch_jitter_seconds: Seconds,
     /// What happens to the tasks behind a dead letter.
     pub on_dead_letter: OnDeadLetter,
     /// The default callback of its tasks; `null`: they wait for a pull worker.
     pub callback_url: Option<String>,
-    /// Extra request headers of those.
+    /// Extra request headers of those callbacks.
     pub callback_headers: BTreeMap<String, String>,
-    /// Whether it is paused: nothing of it begins.
+    /// Whether it is paused: none of its tasks begin.
     pub paused: bool,
-    /// The pause it is in; `null` when it is not paused.
+    /// The pause; `null` if it is not paused.
     pub pause: Option<Pause>,
     /// How often it was set, paused, resumed or removed; also its `ETag`.
     pub version: u64,
@@ -48,23 +49,23 @@ pub struct Queue {
 /// How fast tasks may begin.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RateLimit {
-    /// So many in a second.
+    /// How many in a second.
     pub per_second: f64,
-    /// So many at once, after a while in which none did.
+    /// How many at once, after a time without any.
     pub burst: u32,
 }
 
-/// Why nothing of a queue begins.
+/// A pause of a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Pause {
-    /// Since when.
+    /// When it was paused.
     #[schema(value_type = String, format = DateTime)]
     pub paused_at: Timestamp,
     /// On whose behalf.
     pub paused_by: String,
     /// Why.
     pub reason: Option<String>,
-    /// When it goes on by itself; `null`: when it is resumed.
+    /// When it ends by itself; `null`: only when the queue is resumed.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub until: Option<Timestamp>,
 }
@@ -73,26 +74,27 @@ pub struct Pause {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub struct QueueCounts {
-    /// Waiting for others.
+    /// Waiting for tasks they depend on.
     pub blocked: u64,
-    /// Waiting for their time, or for a taker.
+    /// Waiting for their time, a retry or a worker.
     pub pending: u64,
-    /// Claimed and on their way.
+    /// Claimed and dispatched.
     pub queued: u64,
     /// With a worker.
     pub running: u64,
 }
 
-/// What happens to the tasks behind a dead letter: those with its ordering key, and those that
-/// depend on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OnDeadLetter {
-    /// They go on, by their own policies.
-    #[default]
-    Continue,
-    /// They wait until it is re-driven.
-    Hold,
+words! {
+    /// What happens to the tasks behind a dead letter: those with its ordering key, and those that
+    /// depend on it.
+    #[derive(Default)]
+    OnDeadLetter is core::OnDeadLetter {
+        /// They continue, by their own policies.
+        #[default]
+        Continue,
+        /// They wait until it is re-driven.
+        Hold,
+    }
 }
 
 /// The settings of a queue. An absent setting gets its default again.
@@ -101,17 +103,17 @@ pub enum OnDeadLetter {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct QueueSettings {
-    /// Its name; where it is given it is the one in the path.
+    /// Its name; if given, the same as in the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// How many of its tasks run at once at most; any number if absent.
+    /// The maximum number of its tasks that run at once; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub max_concurrency: Option<i64>,
-    /// How fast its tasks may begin; as fast as they can if absent.
+    /// How fast its tasks may begin; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_limit: Option<RateLimitFields>,
-    /// A task is refused while this many are live; never if absent.
+    /// A task is refused while this many are live; no limit if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000_000)]
     pub max_depth: Option<i64>,
@@ -121,8 +123,8 @@ pub struct QueueSettings {
     /// The default time limit of a run of its tasks, up to a day; that of the server if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<Seconds>,
-    /// Each of its tasks becomes due at random up to so much after its `execute_at`, up to an hour;
-    /// 0 if absent.
+    /// Each of its tasks becomes due at random up to this much after its `execute_at`, up to an
+    /// hour; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch_jitter_seconds: Option<Seconds>,
     /// What happens to the tasks behind a dead letter; they continue if absent.
@@ -131,7 +133,7 @@ pub struct QueueSettings {
     /// The default callback of its tasks; they wait for a pull worker if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_url: Option<String>,
-    /// Extra request headers of those.
+    /// Extra request headers of those callbacks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub callback_headers: Option<BTreeMap<String, String>>,
     /// Pauses or resumes it; if absent it stays as it is.
@@ -143,10 +145,10 @@ pub struct QueueSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RateLimitFields {
-    /// So many in a second, from 0.0001 to 1000000.
+    /// How many in a second, from 0.0001 to 1000000.
     #[schema(minimum = 0.000_1, maximum = 1_000_000)]
     pub per_second: f64,
-    /// So many at once, after a while in which none did; 1 if absent.
+    /// How many at once, after a time without any; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub burst: Option<i64>,
@@ -160,7 +162,7 @@ pub struct PauseRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 1024)]
     pub reason: Option<String>,
-    /// When it goes on by itself; never if absent.
+    /// When it ends by itself; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime)]
     pub until: Option<String>,
@@ -170,24 +172,6 @@ pub struct PauseRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ResumeRequest {}
-
-impl From<core::OnDeadLetter> for OnDeadLetter {
-    fn from(policy: core::OnDeadLetter) -> Self {
-        match policy {
-            core::OnDeadLetter::Continue => OnDeadLetter::Continue,
-            core::OnDeadLetter::Hold => OnDeadLetter::Hold,
-        }
-    }
-}
-
-impl From<OnDeadLetter> for core::OnDeadLetter {
-    fn from(policy: OnDeadLetter) -> Self {
-        match policy {
-            OnDeadLetter::Continue => core::OnDeadLetter::Continue,
-            OnDeadLetter::Hold => core::OnDeadLetter::Hold,
-        }
-    }
-}
 
 /// Fields of a queue that are not settings: ignored, so that a queue that was read can be written
 /// back.

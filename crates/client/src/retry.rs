@@ -6,27 +6,28 @@ use utoipa::ToSchema;
 
 use crate::objects::objects_only;
 use crate::seconds::Seconds;
+use crate::words::words;
 
 /// How a task is retried after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RetryPolicy {
-    /// Attempts beyond the first.
+    /// The maximum number of attempts after the first.
     pub max_retries: u32,
     /// How the delay grows.
     pub backoff: Backoff,
     /// The first delay.
     pub backoff_seconds: Seconds,
-    /// No delay is longer than this.
+    /// The longest delay.
     pub max_backoff_seconds: Seconds,
     /// Whether a delay is randomised.
     pub jitter: Jitter,
 }
 
-/// A retry policy as it is submitted: what is absent keeps its default (in a patch: its value).
+/// A retry policy in a request. An absent field gets its default; in a patch it keeps its value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct RetryPolicyFields {
-    /// Attempts beyond the first; 3 if absent.
+    /// The maximum number of attempts after the first; 3 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 1000)]
     pub max_retries: Option<i64>,
@@ -36,7 +37,7 @@ pub struct RetryPolicyFields {
     /// The first delay, up to a day; 30 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_seconds: Option<Seconds>,
-    /// No delay is longer than this, up to a day; 3600 (or `backoff_seconds`, if that is more) if
+    /// The longest delay, up to a day; 3600 (or `backoff_seconds`, if that is more) if
     /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_backoff_seconds: Option<Seconds>,
@@ -45,26 +46,24 @@ pub struct RetryPolicyFields {
     pub jitter: Option<Jitter>,
 }
 
-/// How the delay grows from one attempt to the next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Backoff {
-    /// The same delay each time.
-    Fixed,
-    /// The delay times the number of the attempt that failed.
-    Linear,
-    /// The delay doubled with each attempt.
-    Exponential,
-}
+words! {
+    /// How the delay grows from one attempt to the next.
+    Backoff is core::Backoff {
+        /// The same delay each time.
+        Fixed,
+        /// The delay times the number of the attempt that failed.
+        Linear,
+        /// The delay doubled with each attempt.
+        Exponential,
+    }
 
-/// Whether a delay is randomised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Jitter {
-    /// The delay as computed.
-    None,
-    /// Drawn evenly between zero and the delay.
-    Full,
+    /// Whether a delay is randomised.
+    Jitter is core::Jitter {
+        /// The delay as computed.
+        None,
+        /// Drawn evenly between zero and the delay.
+        Full,
+    }
 }
 
 impl From<core::RetryPolicy> for RetryPolicy {
@@ -75,44 +74,6 @@ impl From<core::RetryPolicy> for RetryPolicy {
             backoff_seconds: Seconds::from_millis(policy.backoff_millis),
             max_backoff_seconds: Seconds::from_millis(policy.max_backoff_millis),
             jitter: policy.jitter.into(),
-        }
-    }
-}
-
-impl From<core::Backoff> for Backoff {
-    fn from(backoff: core::Backoff) -> Self {
-        match backoff {
-            core::Backoff::Fixed => Backoff::Fixed,
-            core::Backoff::Linear => Backoff::Linear,
-            core::Backoff::Exponential => Backoff::Exponential,
-        }
-    }
-}
-
-impl From<Backoff> for core::Backoff {
-    fn from(backoff: Backoff) -> Self {
-        match backoff {
-            Backoff::Fixed => core::Backoff::Fixed,
-            Backoff::Linear => core::Backoff::Linear,
-            Backoff::Exponential => core::Backoff::Exponential,
-        }
-    }
-}
-
-impl From<core::Jitter> for Jitter {
-    fn from(jitter: core::Jitter) -> Self {
-        match jitter {
-            core::Jitter::None => Jitter::None,
-            core::Jitter::Full => Jitter::Full,
-        }
-    }
-}
-
-impl From<Jitter> for core::Jitter {
-    fn from(jitter: Jitter) -> Self {
-        match jitter {
-            Jitter::None => core::Jitter::None,
-            Jitter::Full => core::Jitter::Full,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Recurring schedules: what their owner sends, and how the API shows them.
+//! Recurring schedules: requests of their owners, and how the API shows them.
 
 use punctual_core::cron::{DstFold as CoreFold, DstGap as CoreGap};
 use punctual_core::ids::{ScheduleId, TaskId};
@@ -11,16 +11,17 @@ use utoipa::ToSchema;
 use crate::new_task::{NewTask, given};
 use crate::objects::objects_only;
 use crate::seconds::Seconds;
+use crate::words::words;
 
 /// A schedule to make. `name`, `task` and one of `cron` and `interval_seconds` are required.
 ///
-/// What else a schedule is shown with (`schedule_id`, `tenant`, `paused_at`, `pause_reason`,
-/// `next_run_at`, `last_run_at`, its counts, `version`, `created_at`, `updated_at`) may be there
-/// and is passed over.
+/// The other fields of a schedule (`schedule_id`, `tenant`, `paused_at`, `pause_reason`,
+/// `next_run_at`, `last_run_at`, its counts, `version`, `created_at`, `updated_at`) are accepted
+/// and ignored.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct NewSchedule {
-    /// Its name, unique in its tenant. Where the path names it, it may be left out.
+    /// Its name, unique in its tenant. It may be left out if the path has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 255, pattern = "^[A-Za-z0-9._:/-]+$", example = "nightly-report")]
     pub name: Option<String>,
@@ -28,19 +29,18 @@ pub struct NewSchedule {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "0 3 * * MON-FRI")]
     pub cron: Option<String>,
-    /// A fixed interval instead, counted from `starts_at`, or else from the creation.
+    /// A fixed interval instead, counted from `starts_at`, or from the creation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<Seconds>,
-    /// Whose local time the expression is about: a name of the IANA database; `UTC` if absent.
+    /// The time zone of the expression: a name of the IANA database; `UTC` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "Europe/Berlin")]
     pub timezone: Option<String>,
-    /// What every occurrence submits: a task without its times, its idempotency key and
-    /// dependencies.
+    /// The task that every occurrence submits, without times, idempotency key and dependencies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub task: Option<NewTask>,
-    /// When the previous task is still live; `skip` if absent.
+    /// What happens while the previous task is live; `skip` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap_policy: Option<OverlapPolicy>,
     /// What happens to missed instants; `last` if absent.
@@ -49,10 +49,10 @@ pub struct NewSchedule {
     /// How far back catching up goes; 3600 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catchup_window_seconds: Option<Seconds>,
-    /// For local times that do not exist; `shift` if absent.
+    /// What happens to local times that do not exist; `shift` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_gap: Option<DstGap>,
-    /// For local times that exist twice; `first` if absent.
+    /// What happens to local times that exist twice; `first` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dst_fold: Option<DstFold>,
     /// Its tasks are due up to this much after their instants; 0 if absent.
@@ -80,8 +80,8 @@ pub struct NewSchedule {
 
 /// What to change of a schedule. An absent field stays as it is.
 ///
-/// `cron` takes the place of `interval_seconds` and the other way round; `starts_at`, `ends_at` and
-/// `max_runs` may be `null`, which takes them away; no other field may be.
+/// `cron` replaces `interval_seconds` and the other way round; `starts_at`, `ends_at` and
+/// `max_runs` may be `null`, which removes them; no other field may be `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct SchedulePatch {
@@ -117,11 +117,11 @@ pub struct SchedulePatch {
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = Seconds, nullable = false)]
     pub catchup_window_seconds: Option<Option<Seconds>>,
-    /// For local times that do not exist.
+    /// What happens to local times that do not exist.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = DstGap, nullable = false)]
     pub dst_gap: Option<Option<DstGap>>,
-    /// For local times that exist twice.
+    /// What happens to local times that exist twice.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")]
     #[schema(value_type = DstFold, nullable = false)]
     pub dst_fold: Option<Option<DstFold>>,
@@ -161,24 +161,24 @@ pub struct PauseSchedule {
     pub reason: Option<String>,
 }
 
-/// How a schedule is triggered: nothing can be said about it.
+/// How a schedule is triggered: an empty object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct TriggerSchedule {}
 
-/// How a schedule is resumed: nothing can be said about it.
+/// How a schedule is resumed: an empty object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct ResumeSchedule {}
 
-/// The time whose instants are to run now.
+/// A period whose instants are to run now.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, remote = "Self")]
 pub struct Backfill {
-    /// From here on …
+    /// Its beginning, included.
     #[schema(format = DateTime)]
     pub from: String,
-    /// … up to here, both included; not in the future.
+    /// Its end, included; not in the future.
     #[schema(format = DateTime)]
     pub to: String,
 }
@@ -186,8 +186,8 @@ pub struct Backfill {
 /// What a backfill will run.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct BackfillAnswer {
-    /// How many instants of that time will run now; those that have run already are not among them.
-    /// When a backfill is withdrawn: how many will not.
+    /// How many instants of the period will run now, without those that have run already. When a
+    /// backfill is withdrawn: how many will not run.
     pub instants: u64,
 }
 
@@ -197,7 +197,7 @@ pub struct Schedule {
     /// Its id.
     #[schema(value_type = String, example = "sched_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
     pub schedule_id: ScheduleId,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: String,
     /// Its name.
     pub name: String,
@@ -205,19 +205,19 @@ pub struct Schedule {
     pub cron: Option<String>,
     /// Its interval, if it has one.
     pub interval_seconds: Option<Seconds>,
-    /// Whose local time the expression is about.
+    /// The time zone of the expression.
     pub timezone: String,
-    /// What every occurrence submits.
+    /// The task that every occurrence submits.
     pub task: NewTask,
-    /// When the previous task is still live.
+    /// What happens while the previous task is live.
     pub overlap_policy: OverlapPolicy,
     /// What happens to missed instants.
     pub catchup: Catchup,
     /// How far back catching up goes.
     pub catchup_window_seconds: Seconds,
-    /// For local times that do not exist.
+    /// What happens to local times that do not exist.
     pub dst_gap: DstGap,
-    /// For local times that exist twice.
+    /// What happens to local times that exist twice.
     pub dst_fold: DstFold,
     /// Its tasks are due up to this much after their instants.
     pub jitter_seconds: Seconds,
@@ -233,18 +233,18 @@ pub struct Schedule {
     pub pause_on_failure: bool,
     /// Whether it is paused.
     pub paused: bool,
-    /// Since when it is paused.
+    /// When it was paused.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub paused_at: Option<Timestamp>,
     /// Why it is paused.
     pub pause_reason: Option<String>,
-    /// When it runs next; `null` while it is paused, and when it has ended.
+    /// When it runs next; `null` while it is paused and after its end.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_run_at: Option<Timestamp>,
-    /// The last instant that ran, those of backfills apart.
+    /// The last instant that ran, without backfills.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub last_run_at: Option<Timestamp>,
-    /// How many tasks it has made, those of backfills apart; `max_runs` is held against it.
+    /// How many tasks it has made, without backfills. `max_runs` limits this number.
     pub run_count: u64,
     /// How many instants were missed, or coalesced into a later one.
     pub missed_count: u64,
@@ -268,11 +268,11 @@ pub struct Occurrence {
     pub instant: Timestamp,
     /// The outcome.
     pub outcome: Outcome,
-    /// Why there is this occurrence.
+    /// What caused it.
     pub origin: Origin,
     /// Why it had this outcome: a stable word for programs.
     pub reason: String,
-    /// The same in a sentence for people.
+    /// The same as a sentence for people.
     pub message: String,
     /// The task that was made for it.
     #[schema(value_type = Option<String>)]
@@ -280,7 +280,7 @@ pub struct Occurrence {
     /// When this was decided.
     #[schema(value_type = String, format = DateTime)]
     pub decided_at: Timestamp,
-    /// Set where one record stands for many instants.
+    /// Set if one record stands for many instants.
     pub covers: Option<Covers>,
 }
 
@@ -290,7 +290,7 @@ pub struct Covers {
     /// They are before this instant.
     #[schema(value_type = String, format = DateTime)]
     pub until: Timestamp,
-    /// There are at least so many.
+    /// There are at least this many.
     pub at_least: u64,
 }
 
@@ -300,59 +300,31 @@ pub struct UpcomingRun {
     /// The instant.
     #[schema(value_type = String, format = DateTime)]
     pub run_at: Timestamp,
-    /// What clocks in the schedule's time zone show then.
+    /// The local time in the schedule's time zone.
     #[schema(example = "2026-03-29T03:00:00+02:00[Europe/Berlin]")]
     pub local: String,
 }
 
-/// Words that stand for those of the domain, one for one.
-macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident is $core:path { $($(#[$variant_doc:meta])* $variant:ident,)+ })+) => {
-        $(
-            $(#[$doc])*
-            #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
-            #[serde(rename_all = "snake_case")]
-            pub enum $name {
-                $($(#[$variant_doc])* $variant,)+
-            }
-
-            impl From<$core> for $name {
-                fn from(core: $core) -> Self {
-                    use $core as Core;
-                    match core { $(Core::$variant => $name::$variant,)+ }
-                }
-            }
-
-            impl From<$name> for $core {
-                fn from(word: $name) -> Self {
-                    use $core as Core;
-                    match word { $($name::$variant => Core::$variant,)+ }
-                }
-            }
-        )+
-    };
-}
-
 words! {
-    /// What happens to an occurrence whose predecessor is still live.
+    /// What happens to an instant while the previous task is live.
     OverlapPolicy is plan::Overlap {
         /// It does not run.
         Skip,
-        /// It waits, but only one does.
+        /// It waits, but only one at a time.
         BufferOne,
-        /// It waits; those that wait run one at a time, in order.
+        /// It waits. Waiting instants run one at a time, in order.
         BufferAll,
         /// The live task is asked to stop, and it runs when that has finished.
         CancelOther,
         /// The live task is ended at once, and it runs now.
         TerminateOther,
-        /// It runs beside it.
+        /// It runs at the same time.
         AllowAll,
     }
 
     /// What happens to missed instants.
     Catchup is plan::CatchUp {
-        /// They are missed.
+        /// None of them runs.
         None,
         /// The last of them runs, if it is within the window.
         Last,
@@ -368,7 +340,7 @@ words! {
         Skip,
     }
 
-    /// Which of two instants runs that have the same local time.
+    /// Which of two instants with the same local time runs.
     DstFold is CoreFold {
         /// The earlier.
         First,
@@ -386,19 +358,19 @@ words! {
         Fired,
         /// It did not run, by the rules of the schedule.
         Skipped,
-        /// Nobody was there at its time.
+        /// No node was running at its time.
         Missed,
-        /// It was left to a later one.
+        /// A later instant runs in its place.
         Coalesced,
     }
 
-    /// Why there is an occurrence.
+    /// What caused an occurrence.
     Origin is plan::Origin {
         /// Its time came.
         Due,
-        /// Somebody asked for one.
+        /// It was triggered by a request.
         Manual,
-        /// Somebody asked for those of a time that is past.
+        /// It belongs to a backfill of a past period.
         Backfill,
     }
 }

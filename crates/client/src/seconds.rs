@@ -20,10 +20,10 @@ impl Seconds {
         Self(millis as f64 / 1_000.0)
     }
 
-    /// In milliseconds, rounded up, if it is a duration between `least` and `most` milliseconds.
+    /// The milliseconds, rounded up, if they are between `least` and `most`.
     ///
-    /// Up, because nothing may happen before its time. What is a hair above a whole millisecond
-    /// only because `0.057 * 1000.0` is not 57 in binary is taken for the whole one.
+    /// Up, because nothing may happen before its time. A rounding error is not rounded up: in
+    /// binary `0.057 * 1000.0` is a little above 57.
     pub fn to_millis_within(self, least: u64, most: u64) -> Option<u64> {
         let exact = self.0 * 1_000.0;
         if !exact.is_finite() || exact < 0.0 {

@@ -47,7 +47,7 @@ pub struct Fail {
 pub struct Heartbeat {
     /// The fencing token of the lease.
     pub token: u64,
-    /// How far it is, up to 64 KiB.
+    /// The progress of the run, up to 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = serde_json::Value)]
     pub progress: Option<Json>,
@@ -65,13 +65,13 @@ pub struct Release {
     pub token: u64,
 }
 
-/// The task after a heartbeat, and until when the lease runs now.
+/// The task after a heartbeat, and the new end of its lease.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct HeartbeatAnswer {
     /// The task.
     #[serde(flatten)]
     pub task: Task,
-    /// Without another sign of life by then, the task is taken back.
+    /// When the task is taken back, unless another heartbeat comes before.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub lease_expires_at: Option<Timestamp>,
 }

@@ -19,14 +19,14 @@ pub struct Task {
     /// Its id.
     #[schema(value_type = String, example = "task_01981e2c-5b7a-7c3e-9f00-3a4b5c6d7e8f")]
     pub task_id: TaskId,
-    /// Whose it is.
+    /// Its tenant.
     pub tenant: String,
     /// What kind of work it is.
     #[serde(rename = "type")]
     pub kind: String,
     /// The queue it is in.
     pub queue: String,
-    /// Where in its life it is.
+    /// Its state.
     pub status: Status,
     /// How often it has changed, from 1; also its `ETag`.
     pub version: u64,
@@ -36,25 +36,25 @@ pub struct Task {
     /// What the worker gets.
     #[schema(value_type = serde_json::Value)]
     pub payload: Json,
-    /// Where it is pushed to.
+    /// Where it is pushed to; `null`: it waits for a pull worker.
     pub callback_url: Option<String>,
     /// Extra request headers of the webhook.
     pub callback_headers: BTreeMap<String, String>,
-    /// When its submitter wants it.
+    /// When it should run.
     #[schema(value_type = String, format = DateTime)]
     pub execute_at: Timestamp,
-    /// When it is due next, while it waits: `execute_at`, or later where it waited for others or
-    /// its queue spreads what is due at once, and after a failed attempt.
+    /// When it is due next, while it waits: `execute_at`, or later after a failed attempt, after a
+    /// wait for other tasks, and by the jitter of its queue.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub next_attempt_at: Option<Timestamp>,
-    /// Not started by then, it fails.
+    /// It fails if it has not started by then.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub expires_at: Option<Timestamp>,
     /// The key it was submitted under.
     pub idempotency_key: Option<String>,
     /// Tasks with the same key run one at a time, in order.
     pub ordering_key: Option<String>,
-    /// What it depends on.
+    /// The tasks it depends on.
     #[serde(default)]
     #[schema(value_type = Vec<String>, required = true)]
     pub depends_on: Vec<TaskId>,
@@ -64,11 +64,11 @@ pub struct Task {
     pub on_dependency_failure: OnDependencyFailure,
     /// How it is retried.
     pub retry_policy: RetryPolicy,
-    /// Retries used so far, the one it waits for included.
+    /// How many retries are used, including the one it waits for.
     pub retry_count: u32,
     /// How long one run may take.
     pub timeout_seconds: Seconds,
-    /// Its submitter's labels.
+    /// The submitter's labels.
     pub metadata: BTreeMap<String, String>,
     /// When it was accepted.
     #[schema(value_type = String, format = DateTime)]
@@ -82,13 +82,13 @@ pub struct Task {
     /// When it finished.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub completed_at: Option<Timestamp>,
-    /// Who runs it, or ran it last.
+    /// The worker that runs it, or ran it last.
     pub worker_id: Option<String>,
     /// The schedule that made it.
     #[schema(value_type = Option<String>)]
     pub schedule_id: Option<ScheduleId>,
-    /// The instant of that schedule which it stands for, whenever it runs; of a run that was
-    /// triggered, when it was.
+    /// The instant of the schedule that it was made for. For a triggered task: when it was
+    /// triggered.
     #[schema(value_type = Option<String>, format = DateTime)]
     pub scheduled_for: Option<Timestamp>,
     /// What its run returned.
@@ -114,7 +114,7 @@ pub struct LastError {
     pub at: Timestamp,
 }
 
-/// Where in its life a task is.
+/// The state of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {

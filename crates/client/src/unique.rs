@@ -1,5 +1,4 @@
-//! Maps that refuse a key that comes twice: two readers of such a document see two
-//! different maps, so none is chosen.
+//! Maps that refuse duplicate keys: two readers of such a document would see two different maps.
 
 use std::collections::BTreeMap;
 use std::fmt;

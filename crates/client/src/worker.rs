@@ -11,11 +11,11 @@ pub struct Worker {
     pub worker_id: String,
     /// `active`, or `lost` when it was not seen for a while and holds no task.
     pub status: String,
-    /// The queues it asks for.
+    /// The queues it polls.
     pub queues: Vec<String>,
-    /// The types it asks for.
+    /// The types it polls for.
     pub types: Vec<String>,
-    /// How many tasks it holds, as far as leases were looked at.
+    /// How many tasks it holds, as far as leases were read.
     pub running: u64,
     /// When it was first seen.
     #[schema(value_type = String, format = DateTime)]
