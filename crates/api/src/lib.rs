@@ -1,9 +1,9 @@
 //! The HTTP interface: routes, problem details, the OpenAPI document, and the server they run on.
 //!
-//! [`router`] builds all routes over an [`Api`]; [`operations_router`] builds those that every node
-//! serves, even one without the role `api`; [`server::serve`] puts them on a socket. A route file
-//! holds the handlers of one noun and the router of exactly those, so that the routes and
-//! `/openapi.json` cannot differ.
+//! [`router`] builds all routes over an [`Api`]; [`operations_router`] builds those of a node
+//! without the role `api` over its [`Operations`]; [`server::serve`] serves them on a socket. A
+//! route file holds the handlers of one noun and the router of exactly those, so that the routes
+//! and `/openapi.json` cannot differ.
 //!
 //! Invariant: every answer carries a `request-id`, and every error is a problem document. That
 //! includes the framework's own refusals.
@@ -19,6 +19,7 @@ mod forecast;
 pub mod metrics;
 pub mod middleware;
 pub mod openapi;
+pub mod operations;
 pub mod presence;
 pub mod problem;
 pub mod readiness;
@@ -32,17 +33,21 @@ mod testing;
 pub mod view;
 mod yielding;
 
-pub use state::{Api, ApiConfig, Parts};
+use std::sync::Arc;
+
+pub use operations::Operations;
+pub use state::{Api, ApiConfig, ApiParts};
 
 /// All routes, over `api`.
 pub fn router(api: Api) -> axum::Router {
     let (routes, document) = openapi::assemble(routes::router()).split_for_parts();
     let routes = routes.merge(openapi::router(&document)).with_state(api.clone());
-    middleware::apply(routes, api)
+    middleware::apply(routes, Arc::clone(&api.operations), Some(Arc::clone(&api.admission)))
 }
 
-/// The routes that every node serves: liveness, readiness and metrics.
-pub fn operations_router(api: Api) -> axum::Router {
-    let routes = routes::health::router().merge(routes::metrics::router());
-    middleware::apply(axum::Router::from(routes).with_state(api.clone()), api)
+/// The routes that every node serves: liveness, readiness and metrics. They need no admission
+/// control: probes pass it on every node, and other requests are refused at once.
+pub fn operations_router(operations: Arc<Operations>) -> axum::Router {
+    let routes = axum::Router::from(routes::health::router().merge(routes::metrics::router()));
+    middleware::apply(routes.with_state(Arc::clone(&operations)), operations, None)
 }

@@ -11,6 +11,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -25,11 +26,11 @@ use http_body_util::BodyExt;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::admission::Permit;
+use crate::admission::{Admission, Permit};
 use crate::deadline::BodyArrival;
+use crate::operations::Operations;
 use crate::problem::{Code, Problem};
 use crate::request_id::{REQUEST_ID, RequestId};
-use crate::state::Api;
 
 /// The body of a refused request is read up to this size and for this long: a new connection costs
 /// more.
@@ -37,16 +38,18 @@ const DISCARDED_BYTES: u64 = 1024 * 1024;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// `routes` with the middleware around them.
-pub fn apply(routes: Router, api: Api) -> Router {
+pub fn apply(routes: Router, operations: Arc<Operations>, admission: Option<Arc<Admission>>) -> Router {
     routes
         .method_not_allowed_fallback(async || {
             Problem::new(Code::MethodNotAllowed, "this path does not take this method")
         })
         .fallback(async || Problem::new(Code::NotFound, "there is no such path"))
-        .layer(from_fn_with_state(api, handle))
+        .layer(from_fn_with_state((operations, admission), handle))
 }
 
-async fn handle(State(api): State<Api>, request: Request, next: Next) -> Response {
+type MiddlewareState = (Arc<Operations>, Option<Arc<Admission>>);
+
+async fn handle(State(state): State<MiddlewareState>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let id = RequestId::of(request.headers());
     let method = method_label(request.method());
@@ -56,7 +59,7 @@ async fn handle(State(api): State<Api>, request: Request, next: Next) -> Respons
     let (parts, body) = request.into_parts();
     let (arrival, body) = BodyArrival::watch(body, began);
     let request = Request::from_parts(parts, body);
-    let answered = run(&api, request, next, &id, &arrival).instrument(span.clone()).await;
+    let answered = run(&state, request, next, &id, &arrival).instrument(span.clone()).await;
     let mut response = documented(answered.unwrap_or_else(IntoResponse::into_response));
     response.headers_mut().insert(REQUEST_ID, id.header());
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -67,7 +70,7 @@ async fn handle(State(api): State<Api>, request: Request, next: Next) -> Respons
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     let route = route.as_ref().map_or("unmatched", MatchedPath::as_str);
-    api.metrics.answered(method, route, status, elapsed);
+    state.0.metrics.answered(method, route, status, elapsed);
     span.in_scope(|| {
         let (status, seconds) = (status.as_u16(), elapsed.as_secs_f64());
         tracing::debug!(http.method = method, http.route = route, http.status = status, seconds, "answered");
@@ -76,7 +79,7 @@ async fn handle(State(api): State<Api>, request: Request, next: Next) -> Respons
 }
 
 async fn run(
-    api: &Api,
+    (operations, admission): &MiddlewareState,
     mut request: Request,
     next: Next,
     id: &RequestId,
@@ -84,9 +87,9 @@ async fn run(
 ) -> Result<Response, Problem> {
     refuse_what_no_route_takes(&request)?;
     // Probes of the node must work when it is overloaded.
-    let permit = match request.uri().path() {
-        "/healthz" | "/readyz" | "/metrics" => None,
-        _ => match api.admission.admit(&request).await {
+    let permit = match (request.uri().path(), admission) {
+        ("/healthz" | "/readyz" | "/metrics", _) | (_, None) => None,
+        (_, Some(admission)) => match admission.admit(&request).await {
             Ok(permit) => Some(permit),
             Err(refusal) => {
                 let _unread = discard(request).await;
@@ -99,7 +102,7 @@ async fn run(
         request.extensions_mut().insert(permit.clone());
     }
     let wait = || permit.as_ref().map(Permit::wait).unwrap_or_default();
-    let answer = arrival.within(api.config.request_deadline, wait, catch_panic(next.run(request))).await;
+    let answer = arrival.within(operations.request_deadline, wait, catch_panic(next.run(request))).await;
     match answer {
         _ if arrival.is_late() => {
             Err(Problem::new(Code::RequestTimeout, "the body did not arrive at a reasonable pace"))

@@ -1,11 +1,10 @@
-//! What every handler is given: the ports, the services, and the bounds of the interface.
+//! The state of the API's handlers: the ports, the services, and the bounds.
 //!
-//! Built once by the binary from [`Parts`]; cheap to clone. Handlers take it as
-//! `State<Api>`; nothing here is global.
+//! The binary builds one [`Api`] from [`ApiParts`] on a node with the role `api`, and none on other
+//! nodes. Handlers take it as `State<Api>`; nothing here is global.
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
@@ -24,53 +23,47 @@ use punctual_submission::{SubmissionRules, TaskFactory};
 use crate::admission::Admission;
 use crate::cpu_pool::CpuPool;
 use crate::forecast::Forecasts;
-use crate::metrics::{Metrics, TaskCounts};
+use crate::operations::Operations;
 use crate::presence::WorkerPresence;
-use crate::readiness::{Probes, ReadinessChecker};
-use crate::schedules as scheduled;
+use crate::schedules::KeyedMutex;
 
-/// The state of the interface. Cheap to clone.
+/// The state of the API. Cheap to clone.
 #[derive(Clone)]
 pub struct Api(Arc<Inner>);
 
-/// What an [`Api`] holds: the parts it was given, and what it makes of them.
+/// What an [`Api`] holds: the parts it was given, and what it made of them.
 pub struct Inner {
-    parts: Parts,
-    /// What will be due.
+    parts: ApiParts,
+    /// How many tasks are due when.
     pub forecasts: Forecasts,
-    /// Carries out what is asked of schedules.
+    /// Decides the instants of schedules.
     pub occurrences: Occurrences,
     /// Serialises the requests of this node that write one schedule.
-    pub schedule_locks: scheduled::KeyedMutex,
-    /// The tasks by state, for the metrics, at most a few seconds old.
-    pub counts: TaskCounts,
+    pub schedule_locks: KeyedMutex,
     /// Pull workers seen since the last flush.
     pub presence: WorkerPresence,
-    /// Whether this node can serve.
-    pub readiness: ReadinessChecker,
     /// Admission control.
-    pub admission: Admission,
-    /// Where large requests are read and large answers written.
+    pub admission: Arc<Admission>,
+    /// Reads large requests and writes large answers.
     pub cpu_pool: CpuPool,
-    draining: AtomicBool,
 }
 
-/// What the binary hands over.
-pub struct Parts {
+/// What the binary builds an [`Api`] from.
+pub struct ApiParts {
     /// The tasks. Every write of tasks goes through here, so that the dispatcher gets a hint.
     pub store: Arc<dyn Store>,
-    /// The recurring schedules. Every write of schedules goes through here, so that the cron loop
+    /// The schedules. Every write of schedules goes through here, so that the cron loop
     /// gets a hint.
     pub schedules: Arc<dyn Schedules>,
-    /// Who leads, and who owns which partition.
+    /// Which node leads, and which node owns each partition.
     pub coordinator: Arc<dyn Coordinator>,
     /// The other ports of the store.
     pub database: Arc<dyn SidePorts>,
     /// What this node knows of the dispatch of webhooks.
     pub dispatch_status: DispatchStatus,
-    /// Where pull workers wait.
+    /// The waiting polls of pull workers.
     pub polls: PollQueue,
-    /// Settles what pull workers hold.
+    /// Settles the runs of pull workers.
     pub settler: LeaseSettler,
     /// The store's time.
     pub clock: Arc<dyn Clock>,
@@ -78,49 +71,46 @@ pub struct Parts {
     pub node: NodeId,
     /// The bounds.
     pub config: ApiConfig,
-    /// What is counted; other roles of the process count in a clone of it.
-    pub metrics: Metrics,
-    /// What readiness asks besides the store.
-    pub probes: Probes,
+    /// The state of the routes that every node serves.
+    pub operations: Arc<Operations>,
 }
 
-/// The bounds of the interface.
+/// The bounds of the API.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
     /// The limits and defaults of submitted tasks.
     pub submission: SubmissionRules,
-    /// Bytes of a request's body.
+    /// The maximum bytes of a request's body.
     pub body_bytes: usize,
-    /// Bytes of the body of a batch, of a settle call too.
+    /// The maximum bytes of the body of a batch or a settle call.
     pub batch_body_bytes: usize,
-    /// Tasks in one batch.
+    /// The maximum number of tasks in a batch.
     pub batch_tasks: usize,
-    /// Requests handled at once, long polls apart.
+    /// The maximum number of requests handled at once, without long polls.
     pub requests_in_flight: usize,
-    /// Bytes of bodies held at once, roughly; one counts for a quarter of its share at the most.
+    /// The maximum bytes of bodies held at once, roughly. One body counts for at most a quarter of
+    /// its share.
     pub bodies_bytes: usize,
-    /// Workers waiting in a long poll at once.
+    /// The maximum number of workers that wait in long polls at once.
     pub waiting_workers: usize,
-    /// How long a request may take once its body has arrived, the wait of a long poll not counted.
-    pub request_deadline: Duration,
     /// A worker not seen for this long is shown as lost.
     pub worker_lost_after: Duration,
-    /// How long leases are.
+    /// The durations of leases.
     pub leases: LeaseMillis,
 }
 
-/// How long leases are, in milliseconds.
+/// The durations of leases, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseMillis {
-    /// For a worker that does not say it.
+    /// For a worker that asks for none.
     pub default: u64,
     /// The longest that a worker can ask for.
-    pub most: u64,
+    pub max: u64,
 }
 
 impl Default for LeaseMillis {
     fn default() -> Self {
-        Self { default: 60_000, most: 3_600_000 }
+        Self { default: 60_000, max: 3_600_000 }
     }
 }
 
@@ -134,7 +124,6 @@ impl Default for ApiConfig {
             requests_in_flight: 4_096,
             bodies_bytes: 16 * 1024 * 1024,
             waiting_workers: 10_000,
-            request_deadline: Duration::from_secs(30),
             worker_lost_after: Duration::from_mins(1),
             leases: LeaseMillis::default(),
         }
@@ -142,33 +131,19 @@ impl Default for ApiConfig {
 }
 
 impl Api {
-    /// The interface over these parts.
-    pub fn new(parts: Parts) -> Self {
-        let Parts { store, config, metrics, node, .. } = &parts;
+    /// The API over these parts.
+    pub fn new(parts: ApiParts) -> Self {
+        let ApiParts { store, config, node, .. } = &parts;
         let factory = TaskFactory::new(config.submission.clone(), *node);
         Self(Arc::new(Inner {
             forecasts: Forecasts::new(parts.database.clone()),
             occurrences: Occurrences::new(Arc::clone(store), factory, *node),
-            schedule_locks: scheduled::KeyedMutex::default(),
-            counts: TaskCounts::new(Arc::clone(store), metrics),
+            schedule_locks: KeyedMutex::default(),
             presence: WorkerPresence::default(),
-            readiness: ReadinessChecker::new(Arc::clone(store), parts.probes.clone()),
-            admission: Admission::new(config, metrics),
+            admission: Arc::new(Admission::new(config, &parts.operations.metrics)),
             cpu_pool: CpuPool::default(),
-            draining: AtomicBool::new(false),
             parts,
         }))
-    }
-
-    /// From now on the node says that it is not ready, so that nobody sends it more; it serves what
-    /// comes all the same.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether [`Api::drain`] was called.
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
     }
 }
 
@@ -181,9 +156,9 @@ impl Deref for Api {
 }
 
 impl Deref for Inner {
-    type Target = Parts;
+    type Target = ApiParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &ApiParts {
         &self.parts
     }
 }

@@ -30,13 +30,17 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use crate::metrics::Metrics;
+use crate::operations::Operations;
 use crate::readiness::Probes;
-use crate::state::{Api, ApiConfig, Parts};
+use crate::state::{Api, ApiConfig, ApiParts};
 
 pub(crate) use store::FailingStore;
 
 /// 2026-05-22T18:00:00Z, where the clock stands at first.
 pub(crate) const START: Timestamp = Timestamp::from_millis(1_779_472_800_000);
+
+/// How long a request may take.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
 const NODE: NodeId = NodeId::new(1);
 
@@ -68,7 +72,8 @@ impl World {
         let store = Arc::new(FailingStore::new(Arc::new(waking)));
         let shutdown = CancellationToken::new();
         let polls = polls(store.clone(), clock.clone(), hints, shutdown.clone());
-        let parts = Parts {
+        let operations = Operations::new(store.clone(), Metrics::new(START), probes, DEADLINE);
+        let parts = ApiParts {
             store: store.clone(),
             coordinator: sqlite.clone(),
             database: sqlite.clone(),
@@ -84,8 +89,7 @@ impl World {
             clock: clock.clone(),
             node: NODE,
             config,
-            metrics: Metrics::new(START),
-            probes,
+            operations: Arc::new(operations),
         };
         let api = Api::new(parts);
         Self { router: crate::router(api.clone()), api, store, sqlite, clock, shutdown, _directory: directory }

@@ -38,13 +38,13 @@ enum Command {
     Bench(punctual_bench::BenchArguments),
 }
 
-/// What wraps the store: nothing in the product, faults in the trials.
-pub type Around = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+/// Wraps the store: with nothing in the product, with faults in the trials.
+pub type StoreWrapper = fn(Arc<dyn Store>) -> Arc<dyn Store>;
 
-/// Runs the command line. A server that it starts has its store wrapped in `around`.
-pub fn main(around: Around) -> ExitCode {
+/// Runs the command line. A server that it starts has its store wrapped by `wrap_store`.
+pub fn main(wrap_store: StoreWrapper) -> ExitCode {
     let done = match Cli::parse().command {
-        Command::Serve(flags) => serve::run(&flags, around),
+        Command::Serve(flags) => serve::run(&flags, wrap_store),
         Command::Config(arguments) => config::run(&arguments),
         Command::Migrate(arguments) => migrate::run(&arguments),
         Command::Sink(arguments) => sink::run(&arguments),
@@ -58,6 +58,12 @@ pub fn main(around: Around) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Chooses the implementation of TLS for this process.
+pub(crate) fn install_tls() {
+    // Fails only if it was called before, which is fine.
+    drop(rustls::crypto::ring::default_provider().install_default());
 }
 
 /// The error with its causes on one line; faults of the settings on one line each.

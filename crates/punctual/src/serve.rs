@@ -1,42 +1,45 @@
-//! Puts the parts together and runs them: the only place that names adapters.
+//! Builds a node and runs it. The only module that names adapters.
 //!
-//! The end has an order: nobody claims any more, then the partitions are given up, then what runs
-//! is drained or given back while workers can still settle over HTTP, then the interface closes,
-//! then the store. A part that ends by itself ends the process: a scheduler that quietly lacks its
-//! reaper is worse than one that restarts.
+//! `parts` opens the adapters, `running` starts the roles on them and stops them in order, and each
+//! other file starts the loops of one role. If a loop ends by itself, the process ends too: a node
+//! that silently lacks its reaper is worse than one that restarts.
 
+mod api;
 mod cluster;
+mod groups;
 mod inbox;
-mod leading;
+mod leader;
 mod parts;
 mod running;
+mod scheduler;
 mod store;
 mod tally;
+mod worker;
 
 use std::io::Write;
+use std::sync::Arc;
 
 use anyhow::Context;
 use punctual_core::ids::NodeId;
 use tokio::net::TcpListener;
 
-use self::parts::Parts;
+use self::parts::NodeParts;
 use self::running::Running;
-use crate::cli::Around;
+use crate::cli::StoreWrapper;
 use crate::config::Config;
 
-/// Serves until a signal comes; fails with one clear sentence when it cannot start.
-pub async fn run(config: Config, around: Around) -> anyhow::Result<()> {
-    // Fails only if a provider is installed already, which is as good.
-    drop(rustls::crypto::ring::default_provider().install_default());
+/// Serves until a signal arrives. Fails with one clear sentence if the node cannot start.
+pub async fn run(config: Config, wrap_store: StoreWrapper) -> anyhow::Result<()> {
+    crate::cli::install_tls();
     let signal = crate::shutdown::on_signals()?;
     let listener =
         TcpListener::bind(config.listen).await.with_context(|| format!("cannot listen on {}", config.listen))?;
-    let address = listener.local_addr()?;
+    let (address, store) = (listener.local_addr()?, config.store_name());
     let node = NodeId::random();
-    let parts = Parts::open(&config, node, around).await?;
-    let running = Running::start(&config, parts, listener).await?;
-    // Whoever closed our stdout does not want to know.
+    let parts = Arc::new(NodeParts::open(config, node, wrap_store).await?);
+    let running = Running::start(parts, listener).await?;
+    // If stdout is closed, nobody waits for this line.
     drop(writeln!(std::io::stdout(), "listening on http://{address}"));
-    tracing::info!(node = %node, address = %address, store = %config.store_name(), "serving");
-    running.until(signal).await
+    tracing::info!(node = %node, address = %address, store = %store, "serving");
+    running.run_until(signal).await
 }

@@ -31,6 +31,7 @@ mod it {
     mod readme;
     mod replica;
     mod retention;
+    mod roles;
     mod schedules;
     mod sql_document;
     mod surface;

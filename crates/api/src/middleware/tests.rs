@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Request as HttpRequest;
@@ -13,7 +12,7 @@ use super::*;
 use crate::admission::BODY_WAITERS_MAX;
 use crate::readiness::Probes;
 use crate::state::ApiConfig;
-use crate::testing::{Answer, World};
+use crate::testing::{Answer, DEADLINE, World};
 
 fn request(method: &str, path: &str) -> HttpRequest<Body> {
     HttpRequest::builder().method(method).uri(path).body(Body::empty()).unwrap()
@@ -21,7 +20,7 @@ fn request(method: &str, path: &str) -> HttpRequest<Body> {
 
 /// An answer of `routes` with the middleware of `world`.
 async fn behind(world: &World, routes: Router, request: HttpRequest<Body>) -> Answer {
-    Answer::of(apply(routes, world.api.clone()).oneshot(request).await.unwrap()).await
+    Answer::of(apply(routes, Arc::clone(&world.api.operations), None).oneshot(request).await.unwrap()).await
 }
 
 #[tokio::test]
@@ -197,7 +196,7 @@ async fn requests_are_counted_by_route_not_by_path() {
         world.call(request("GET", path)).await;
     }
     world.call(request("INVENTED", "/nowhere/3")).await;
-    let metrics = world.api.metrics.prometheus();
+    let metrics = world.api.operations.metrics.prometheus();
     for line in [
         r#"punctual_http_requests_total{method="GET",route="/v1/tasks/{id}",status="4xx"} 2"#,
         r#"punctual_http_requests_total{method="GET",route="unmatched",status="4xx"} 2"#,
@@ -210,9 +209,8 @@ async fn requests_are_counted_by_route_not_by_path() {
 
 #[tokio::test(start_paused = true)]
 async fn a_long_poll_outlasts_the_deadline() {
-    let config = ApiConfig { request_deadline: Duration::from_secs(5), ..ApiConfig::default() };
-    let world = World::with(config, Probes::default());
-    let body = serde_json::json!({"worker_id": "w", "queues": ["q"], "wait_seconds": 60});
+    let world = World::new();
+    let body = serde_json::json!({"worker_id": "w", "queues": ["q"], "wait_seconds": 2 * DEADLINE.as_secs()});
     let answer = world.send("POST", "/v1/leases", Some(body)).await;
     assert_eq!((answer.status, answer.text.as_str()), (StatusCode::OK, r#"{"leases":[]}"#));
 }

@@ -1,6 +1,8 @@
 //! Liveness and readiness of the node, for load balancers and orchestrators.
 
-use axum::extract::State;
+use std::sync::Arc;
+
+use axum::extract::{FromRef, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Health, Readiness, ReadinessStatus};
@@ -8,10 +10,14 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::answer::json;
-use crate::state::Api;
+use crate::operations::Operations;
 
 /// The routes of this file.
-pub fn router() -> OpenApiRouter<Api> {
+pub fn router<S>() -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+    Arc<Operations>: FromRef<S>,
+{
     OpenApiRouter::new().routes(routes!(healthz)).routes(routes!(readyz))
 }
 
@@ -36,9 +42,9 @@ async fn healthz() -> Response {
         (status = 503, description = "It cannot, or is shutting down", body = Readiness),
     )
 )]
-async fn readyz(State(api): State<Api>) -> Response {
-    let checks = api.readiness.checks().await;
-    let status = match (api.is_draining(), checks.all_ok()) {
+async fn readyz(State(operations): State<Arc<Operations>>) -> Response {
+    let checks = operations.readiness.checks().await;
+    let status = match (operations.is_draining(), checks.all_ok()) {
         (true, _) => ReadinessStatus::Draining,
         (false, true) => ReadinessStatus::Ready,
         (false, false) => ReadinessStatus::Unready,

@@ -73,7 +73,7 @@ async fn lease(
         note();
     }
     let now = api.clock.now();
-    api.metrics.leases.inc_by(tasks.len() as u64);
+    api.operations.metrics.leases.inc_by(tasks.len() as u64);
     let size = tasks.iter().map(|task| task.body.payload.get().len() + TASK_BYTES).sum();
     let telling = api.clone();
     let tell = move || {
@@ -89,7 +89,7 @@ const TASK_BYTES: usize = 1_024;
 /// The lease on a task that was claimed for its worker a moment ago.
 fn leased(api: &Api, task: Task, now: Timestamp) -> Option<Lease> {
     // What was wanted before it was submitted is late from its submission on.
-    api.metrics.started(task.due_at.max(task.created_at), now);
+    api.operations.metrics.started(task.due_at.max(task.created_at), now);
     let hold = task.hold.as_ref()?;
     let (token, attempt) = (task.position.version, task.position.attempts);
     // The last step of its trail is the start of this run, which names it.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Around;
+use super::StoreWrapper;
 use super::flags::Flags;
 use crate::logging::Logging;
 
@@ -11,11 +11,11 @@ use crate::logging::Logging;
 const RUNTIME_SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Serves until a signal ends the process.
-pub fn run(flags: &Flags, around: Around) -> anyhow::Result<()> {
+pub fn run(flags: &Flags, wrap_store: StoreWrapper) -> anyhow::Result<()> {
     let (_, config) = flags.load()?;
     let _logging = Logging::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let served = runtime.block_on(crate::serve::run(config, around));
+    let served = runtime.block_on(crate::serve::run(config, wrap_store));
     runtime.shutdown_timeout(RUNTIME_SHUTDOWN_TIMEOUT);
     served
 }

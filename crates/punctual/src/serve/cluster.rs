@@ -1,20 +1,52 @@
-//! What a node does because other nodes use the same store. It listens to their notifications, and
-//! as the leader it makes tables ahead of time. `running` starts both.
+//! The loops of every node for the cluster: notifications, the resolver and membership. The leader
+//! also prepares the tables that nodes share.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
+use punctual_core::workers::NodeSighting;
+use punctual_leader::membership::Membership;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::OwnedPartitions;
+use punctual_scheduler::resolver_loop::ResolverLoop;
 use punctual_store::postgres::{PostgresStore, Wake};
 use tokio_util::sync::CancellationToken;
 
+use super::groups::Groups;
+use super::parts::NodeParts;
+use crate::config::Role;
+
 /// The time between two passes over the tables. The months of the history are made weeks ahead.
 const UPKEEP_INTERVAL: Duration = Duration::from_mins(10);
+/// The name of a node whose machine has none.
+const UNNAMED: &str = "unnamed";
 
-/// Passes on other nodes' notifications of waiting tasks and free partitions, until told to stop.
-pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPartitions>, stop: CancellationToken) {
+/// Starts the loop that receives other nodes' notifications, if the store is shared.
+pub fn start_listener(groups: &mut Groups, parts: &NodeParts) {
+    if let Some(store) = parts.postgres.clone() {
+        let (hints, owned) = (Arc::clone(&parts.hints), Arc::clone(&parts.owned));
+        groups.claims.spawn("listener", |stop| listen(store, hints, owned, stop));
+    }
+}
+
+/// Starts the resolver, which frees tasks that wait for others to be settled.
+pub fn start_resolver(groups: &mut Groups, parts: &NodeParts) {
+    let resolver = ResolverLoop::new(parts.database.clone(), Arc::clone(&parts.hints));
+    groups.cluster.spawn("resolver", |stop| resolver.run(stop));
+}
+
+/// Starts the loop that records this node's presence.
+pub fn start_membership(groups: &mut Groups, parts: &NodeParts, address: SocketAddr) {
+    let (skew, own) = (Arc::clone(&parts.skew), Arc::clone(&parts.own_presence));
+    let me = sighting(parts, address);
+    let membership = Membership::new(parts.database.clone(), me, skew, parts.config.leader.renewal, own);
+    groups.cluster.spawn("membership", |stop| membership.run(stop));
+}
+
+/// Passes other nodes' notifications on to the dispatcher and the partition owner.
+async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPartitions>, stop: CancellationToken) {
     let mut wakes = store.wakes();
     loop {
         let wake = tokio::select! {
@@ -33,8 +65,8 @@ pub async fn listen(store: PostgresStore, hints: Arc<Hints>, owned: Arc<OwnedPar
     }
 }
 
-/// Makes the store's tables ahead of time, until told to stop.
-pub async fn tend(store: PostgresStore, clock: Arc<dyn Clock>, stop: CancellationToken) {
+/// Makes the store's tables ahead of time, until `stop`. The leader calls it.
+pub async fn prepare_tables(store: PostgresStore, clock: Arc<dyn Clock>, stop: CancellationToken) {
     while !stop.is_cancelled() {
         match store.upkeep(clock.now()).await {
             Ok(made) if made > 0 => tracing::info!(made, "made months of the history ahead"),
@@ -48,4 +80,26 @@ pub async fn tend(store: PostgresStore, clock: Arc<dyn Clock>, stop: Cancellatio
             () = tokio::time::sleep(UPKEEP_INTERVAL) => {}
         }
     }
+}
+
+/// What this node reports of itself. Only a node with the API has an address for other programs.
+fn sighting(parts: &NodeParts, address: SocketAddr) -> NodeSighting {
+    let (config, now) = (&parts.config, parts.clock.now());
+    NodeSighting {
+        id: parts.node,
+        name: config.name.clone().unwrap_or_else(machine_name),
+        address: if config.roles.contains(&Role::Api) { address.to_string() } else { String::new() },
+        roles: config.roles.iter().map(ToString::to_string).collect(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        skew_millis: 0,
+        first_seen_at: now,
+        last_seen_at: now,
+    }
+}
+
+fn machine_name() -> String {
+    // Only Linux has the file; elsewhere the shell may have set the variable.
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::env::var("HOSTNAME"));
+    let name = name.unwrap_or_default().trim().to_owned();
+    if name.is_empty() { UNNAMED.to_owned() } else { name }
 }

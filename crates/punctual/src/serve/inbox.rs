@@ -1,30 +1,28 @@
-//! Makes tasks of what was submitted by SQL, by the rules of every other submission.
+//! The inbox: makes tasks of submissions by SQL, by the rules of every other submission.
 //!
-//! Runs on every node that has the role `api` or `scheduler` and a store that nodes share.
+//! Runs on every node with the role `api` or `scheduler`, if the store is shared.
 
 use std::sync::Arc;
 
-use punctual_api::metrics::Metrics;
-use punctual_core::ids::NodeId;
-use punctual_store::postgres::{EnqueuedTask, PostgresStore};
-use punctual_submission::{SubmissionRules, TaskFactory};
-use tokio_util::sync::CancellationToken;
+use punctual_store::postgres::EnqueuedTask;
+use punctual_submission::TaskFactory;
 
-/// Empties the store's inbox until `stop`.
-pub async fn receive(
-    store: PostgresStore,
-    rules: SubmissionRules,
-    node: NodeId,
-    metrics: Metrics,
-    stop: CancellationToken,
-) {
+use super::groups::Groups;
+use super::parts::NodeParts;
+
+/// Starts the loop that empties the inbox.
+pub fn start(groups: &mut Groups, parts: &NodeParts) {
+    let Some(store) = parts.postgres.clone() else { return };
+    let (rules, metrics) = (parts.submission_rules(), parts.metrics.clone());
     let payload_bytes = rules.payload_bytes;
-    let factory = TaskFactory::new(rules, node);
+    let factory = TaskFactory::new(rules, parts.node);
     let validate = move |enqueued: &EnqueuedTask| {
         let EnqueuedTask { id, tenant, created_at, submission, .. } = enqueued;
         let task = factory.of_enqueued(tenant, *id, *created_at, submission);
         metrics.enqueued(task.is_ok());
         task
     };
-    store.receive(Arc::new(validate), payload_bytes, stop.cancelled()).await;
+    groups.claims.spawn("inbox", |stop| async move {
+        store.receive(Arc::new(validate), payload_bytes, stop.cancelled()).await;
+    });
 }

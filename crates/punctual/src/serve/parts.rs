@@ -1,4 +1,4 @@
-//! The adapters and the shared state that the roles are built from.
+//! The adapters and the shared state that the roles of a node are built from.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
 use punctual_core::schedules::Schedules;
 use punctual_core::store::Store;
-use punctual_leader::membership::Skew;
+use punctual_core::time::millis;
+use punctual_leader::membership::{OwnPresence, Skew};
 use punctual_scheduler::breakers::Circuits;
 use punctual_scheduler::cron_waker::CronWaker;
 use punctual_scheduler::fairness::LongestWaits;
@@ -21,15 +22,16 @@ use punctual_scheduler::notifying_store::NotifyingStore;
 use punctual_scheduler::ownership::OwnedPartitions;
 use punctual_scheduler::targets::Targets;
 use punctual_store::postgres::PostgresStore;
-use punctual_submission::KnownQueues;
+use punctual_submission::{KnownQueues, SubmissionRules};
 use punctual_worker::{WebhookConfig, Webhooks, WorkerStats};
 
-use crate::cli::Around;
+use super::store::{self, OpenStore};
+use crate::cli::StoreWrapper;
 use crate::config::{BrokerChoice, Config, CoordinatorChoice};
-use crate::serve::store::{self, Opened};
 
-/// What the roles of a process share.
-pub struct Parts {
+/// What the roles of a node share.
+pub struct NodeParts {
+    pub config: Config,
     pub node: NodeId,
     pub clock: Arc<dyn Clock>,
     pub skew: Skew,
@@ -37,18 +39,20 @@ pub struct Parts {
     pub store: Arc<dyn Store>,
     /// The schedules, with hints to the cron loop. Every write of schedules goes through here.
     pub schedules: Arc<dyn Schedules>,
-    /// Who leads, and who owns which partition.
+    /// Which node leads, and which node owns each partition.
     pub coordinator: Arc<dyn Coordinator>,
     /// The other ports of the store.
     pub database: Arc<dyn SidePorts>,
+    /// The store itself, if nodes share it.
+    pub postgres: Option<PostgresStore>,
+    pub broker: Arc<dyn Broker>,
     pub circuits: Arc<Circuits>,
     pub known_queues: KnownQueues,
-    /// Calls the cron loop of this node.
-    pub cron_waker: Arc<CronWaker>,
-    pub shared: Option<PostgresStore>,
-    pub broker: Arc<dyn Broker>,
     pub hints: Arc<Hints>,
+    /// Wakes the cron loop of this node.
+    pub cron_waker: Arc<CronWaker>,
     pub owned: Arc<OwnedPartitions>,
+    pub own_presence: Arc<OwnPresence>,
     pub targets: Arc<Targets>,
     pub waits: Arc<LongestWaits>,
     pub webhooks: Webhooks,
@@ -56,50 +60,56 @@ pub struct Parts {
     pub worker_stats: Arc<WorkerStats>,
 }
 
-impl Parts {
-    /// Opens what the configuration names.
-    pub async fn open(config: &Config, node: NodeId, around: Around) -> anyhow::Result<Self> {
-        let Opened { clock, skew, database, shared } = store::open(config, node).await?;
+impl NodeParts {
+    /// Opens the adapters that the configuration names.
+    pub async fn open(config: Config, node: NodeId, wrap_store: StoreWrapper) -> anyhow::Result<Self> {
+        let OpenStore { clock, skew, database, postgres } = store::open(&config, node).await?;
         let coordinator: Arc<dyn Coordinator> = match config.coordinator {
             CoordinatorChoice::Store => database.clone(),
         };
-        let hints = Arc::new(Hints::default());
-        let cron_waker = Arc::<CronWaker>::default();
-        let tasks = around(database.clone());
+        let BrokerChoice::Embedded = config.broker;
+        let (hints, cron_waker) = (Arc::<Hints>::default(), Arc::<CronWaker>::default());
+        let tasks = wrap_store(database.clone());
         let store = NotifyingStore::new(tasks, database.clone(), Arc::clone(&hints), Arc::clone(&cron_waker));
         let store = Arc::new(store);
-        let BrokerChoice::Embedded = config.broker;
         let metrics = Metrics::new(clock.now());
         let lateness = metrics.clone();
         Ok(Self {
             node,
             store: store.clone(),
-            skew,
-            coordinator,
-            circuits: Arc::new(circuits(config, database.clone())),
-            database,
-            known_queues: KnownQueues::default(),
             schedules: store,
-            cron_waker,
-            shared,
-            // A message leaves the broker when its run begins, so this is what waits ahead of the
-            // free slots.
+            coordinator,
+            // A message leaves the broker when its run starts, so this bounds the messages that
+            // wait for a free slot.
             broker: Arc::new(EmbeddedBroker::new(config.webhooks.concurrency)),
-            hints,
+            circuits: Arc::new(circuits(&config, database.clone())),
+            known_queues: KnownQueues::default(),
             owned: Arc::new(OwnedPartitions::nothing(config.scheduler.partitions)),
-            targets: Arc::new(targets(config)),
+            own_presence: Arc::new(OwnPresence::new(config.leader.lease, config.leader.renewal)),
+            targets: Arc::new(targets(&config)),
             waits: Arc::default(),
-            webhooks: Webhooks::new(WebhookConfig {
-                allowed: config.webhooks.allow_networks.clone(),
-                connect_timeout: config.webhooks.connect_timeout,
-                response_bytes: config.webhooks.response_bytes,
-                idle_per_target: config.webhooks.per_target,
-                ..WebhookConfig::default()
-            })?,
+            webhooks: webhooks(&config)?,
             worker_stats: Arc::new(WorkerStats::new(move |late_millis| lateness.started_late(late_millis))),
-            metrics,
+            config,
             clock,
+            skew,
+            database,
+            postgres,
+            hints,
+            cron_waker,
+            metrics,
         })
+    }
+
+    /// The rules of submissions, for the API, the cron loop and the inbox.
+    pub fn submission_rules(&self) -> SubmissionRules {
+        SubmissionRules {
+            payload_bytes: self.config.limits.payload_bytes,
+            retry_policy: self.config.tasks.retry_policy,
+            timeout_millis: millis(self.config.tasks.timeout),
+            queues: self.known_queues.clone(),
+            networks: self.config.webhooks.allow_networks.clone(),
+        }
     }
 }
 
@@ -112,4 +122,15 @@ fn targets(config: &Config) -> Targets {
     Targets::new(webhooks.per_target, webhooks.concurrency)
         .with_pools(webhooks.tenant_percent, webhooks.band_percent)
         .with_weights(config.fairness.tenants.clone())
+}
+
+fn webhooks(config: &Config) -> anyhow::Result<Webhooks> {
+    let settings = &config.webhooks;
+    Ok(Webhooks::new(WebhookConfig {
+        allowed: settings.allow_networks.clone(),
+        connect_timeout: settings.connect_timeout,
+        response_bytes: settings.response_bytes,
+        idle_per_target: settings.per_target,
+        ..WebhookConfig::default()
+    })?)
 }

@@ -1,77 +1,69 @@
-//! Carries the counters of the worker and the state of the node over to the metrics, once a second.
+//! Copies the worker's counters and the node's state to the metrics, once a second.
 //!
-//! `running` starts it. It also logs when the machine's clock goes wrong, and when it is right
-//! again.
+//! It also logs when the machine's clock goes wrong, and when it is right again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_api::metrics::Metrics;
-use punctual_core::clock::Clock;
 use punctual_core::run_end::RunEnd;
-use punctual_leader::membership::Skew;
-use punctual_scheduler::breakers::Circuits;
-use punctual_scheduler::fairness::{Band, LongestWaits};
-use punctual_scheduler::ownership::OwnedPartitions;
+use punctual_scheduler::fairness::Band;
 use punctual_store::postgres::PostgresStore;
-use punctual_submission::KnownQueues;
-use punctual_worker::WorkerStats;
 use tokio_util::sync::CancellationToken;
 
-use super::parts::Parts;
+use super::groups::Groups;
+use super::parts::NodeParts;
+
+const TALLY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A clock that differs by less is not reported: that is usual, and may be the network's delay.
 const NOTABLE_SKEW_MILLIS: u64 = 1_000;
 
-/// See the module.
-pub struct Tally {
-    metrics: Metrics,
-    stats: Arc<WorkerStats>,
-    owned: Arc<OwnedPartitions>,
-    queues: KnownQueues,
-    circuits: Arc<Circuits>,
-    waits: Arc<LongestWaits>,
-    clock: Arc<dyn Clock>,
-    skew: Skew,
+/// Starts the loop.
+pub fn start(groups: &mut Groups, parts: &Arc<NodeParts>) {
+    let tally = Tally { parts: Arc::clone(parts), wrong_clock: WrongClock::default(), seen: Default::default() };
+    groups.http.spawn("tally", |stop| tally.run(stop));
+}
+
+struct Tally {
+    parts: Arc<NodeParts>,
     wrong_clock: WrongClock,
-    shared: Option<PostgresStore>,
+    /// The ends of runs that the metrics have counted.
     seen: [u64; RunEnd::ALL.len()],
 }
 
 impl Tally {
-    /// From the node's parts to their metrics.
-    pub fn new(parts: &Parts) -> Self {
-        Self {
-            metrics: parts.metrics.clone(),
-            stats: Arc::clone(&parts.worker_stats),
-            owned: Arc::clone(&parts.owned),
-            queues: parts.known_queues.clone(),
-            circuits: Arc::clone(&parts.circuits),
-            waits: Arc::clone(&parts.waits),
-            clock: Arc::clone(&parts.clock),
-            skew: Arc::clone(&parts.skew),
-            wrong_clock: WrongClock::default(),
-            shared: parts.shared.clone(),
-            seen: Default::default(),
-        }
-    }
-
-    /// Carries over until told to stop.
-    pub async fn run(mut self, stop: CancellationToken) {
-        self.carry_over();
+    async fn run(mut self, stop: CancellationToken) {
+        self.run_once();
         while !stop.is_cancelled() {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                () = tokio::time::sleep(TALLY_INTERVAL) => {}
             }
-            self.carry_over();
+            self.run_once();
         }
     }
 
-    fn carry_over(&mut self) {
-        self.metrics.partitions_owned.set(i64::try_from(self.owned.partitions()).unwrap_or(i64::MAX));
-        let skew_ms = (self.skew)();
-        self.metrics.clock_skew(skew_ms);
+    fn run_once(&mut self) {
+        let NodeParts { metrics, clock, circuits, worker_stats, .. } = &*self.parts;
+        let now = clock.now();
+        metrics.partitions_owned.set(gauge(self.parts.owned.partitions()));
+        let (paused, limited) = self.parts.known_queues.restricted(now);
+        metrics.queues_paused.set(gauge(paused));
+        metrics.queues_limited.set(gauge(limited));
+        metrics.breakers_open.set(gauge(circuits.open().len()));
+        metrics.breaker_opened.inc_by(circuits.opened() - metrics.breaker_opened.get());
+        for band in Band::ALL {
+            metrics.longest_wait(band.as_str(), self.parts.waits.longest(band, now));
+        }
+        metrics.read_store_lag(self.parts.postgres.as_ref().and_then(PostgresStore::read_store_lag));
+        metrics.webhooks_in_flight.set(gauge(worker_stats.in_flight()));
+        for end in RunEnd::ALL {
+            let ended = worker_stats.ended(end);
+            let seen = std::mem::replace(&mut self.seen[end as usize], ended);
+            metrics.settled(end.metric_label(), ended - seen);
+        }
+        let skew_ms = (self.parts.skew)();
+        metrics.clock_skew(skew_ms);
         match self.wrong_clock.news(skew_ms) {
             Some(true) => tracing::warn!(
                 skew_ms,
@@ -80,23 +72,11 @@ impl Tally {
             Some(false) => tracing::info!(skew_ms, "the clock of this machine is right again"),
             None => {}
         }
-        let (paused, limited) = self.queues.restricted(self.clock.now());
-        self.metrics.queues_paused.set(i64::try_from(paused).unwrap_or(i64::MAX));
-        self.metrics.queues_limited.set(i64::try_from(limited).unwrap_or(i64::MAX));
-        self.metrics.breakers_open.set(i64::try_from(self.circuits.open().len()).unwrap_or(i64::MAX));
-        let opened = self.circuits.opened();
-        self.metrics.breaker_opened.inc_by(opened - self.metrics.breaker_opened.get());
-        for band in Band::ALL {
-            self.metrics.longest_wait(band.as_str(), self.waits.longest(band, self.clock.now()));
-        }
-        self.metrics.read_store_lag(self.shared.as_ref().and_then(PostgresStore::read_store_lag));
-        self.metrics.webhooks_in_flight.set(i64::try_from(self.stats.in_flight()).unwrap_or(i64::MAX));
-        for end in RunEnd::ALL {
-            let ended = self.stats.ended(end);
-            let seen = std::mem::replace(&mut self.seen[end as usize], ended);
-            self.metrics.settled(end.metric_label(), ended - seen);
-        }
     }
+}
+
+fn gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
 }
 
 /// Whether the clock was last reported as wrong.

@@ -54,7 +54,7 @@ async fn a_part_that_does_not_answer_has_failed() {
 #[tokio::test]
 async fn a_draining_node_is_not_ready() {
     let world = World::new();
-    world.api.drain();
+    world.api.operations.drain();
     let answer = world.send("GET", "/readyz", None).await;
     assert_eq!((answer.status, &answer.json()["status"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("draining")));
 }

@@ -40,7 +40,7 @@ pub(super) fn poll_request(tenant: String, request: LeaseRequest, leases: LeaseM
         })
     };
     let wait = Duration::from_millis(millis("/wait_seconds", request.wait_seconds, 0, 0, WAIT_MAX_MILLIS));
-    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, LEASE_MIN_MILLIS, leases.most);
+    let lease_millis = millis("/lease_seconds", request.lease_seconds, leases.default, LEASE_MIN_MILLIS, leases.max);
     match filter {
         Some(filter) if faults.is_empty() => {
             Ok(PollRequest { tenant, worker: request.worker_id, filter, max_tasks, lease_millis, wait })

@@ -203,7 +203,7 @@ async fn settle_all(api: &Api, tenant: &str, items: Vec<SettleItem>) -> Result<V
         settled = api.settler.settle(tenant, settlements).await?;
     }
     for end in settled.iter().filter_map(|settled| settled.ok()?.end) {
-        api.metrics.settled(end.metric_label(), 1);
+        api.operations.metrics.settled(end.metric_label(), 1);
     }
     let mut settled = settled.into_iter();
     let mut answer = || settled.next().expect("invariant: every settlement is answered").map_err(problem);

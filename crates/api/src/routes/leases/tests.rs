@@ -51,7 +51,7 @@ async fn a_lease_has_all_a_worker_needs() {
     assert_eq!(lease["lease_expires_at"], START.plus_millis(60_030).to_string());
     let runs = world.send("GET", &format!("/v1/tasks/{id}/runs"), None).await.json();
     assert_eq!(runs["items"][0]["run_id"], lease["run_id"], "the history names the run alike");
-    let metrics = world.api.metrics.prometheus();
+    let metrics = world.api.operations.metrics.prometheus();
     assert!(metrics.contains("punctual_leases_total 1\n"), "{metrics}");
     assert!(metrics.contains("punctual_lateness_seconds_sum 0.03\n"), "{metrics}");
 }
@@ -213,7 +213,7 @@ async fn each_item_of_a_settle_call_is_judged_by_itself() {
     assert_eq!(answers[1]["error"]["code"], "stale_token");
     assert!(answers[4]["lease_expires_at"].is_string());
     assert_eq!(answers[5]["error"]["errors"][0]["pointer"], "/result");
-    let metrics = world.api.metrics.prometheus();
+    let metrics = world.api.operations.metrics.prometheus();
     for outcome in ["completed", "retried", "given_back"] {
         assert!(metrics.contains(&format!("punctual_tasks_settled_total{{outcome=\"{outcome}\"}} 1\n")), "{metrics}");
     }

@@ -75,7 +75,7 @@ pub async fn trigger_schedule(
                 OccurrenceOutcome::Buffered => StatusCode::ACCEPTED,
                 _ => StatusCode::OK,
             };
-            api.metrics.occurrences(occurrence.outcome, 1);
+            api.operations.metrics.occurrences(occurrence.outcome, 1);
             return Ok(Some(json(status, &view::occurrence(occurrence))));
         }
         Ok(None)

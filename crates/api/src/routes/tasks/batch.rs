@@ -65,7 +65,7 @@ pub async fn submit_batch(
     let inserted = if tasks.is_empty() { Vec::new() } else { api.store.insert(tasks).await? };
     drop(permit);
     let created = inserted.iter().filter(|inserted| matches!(inserted, Inserted::Created(_))).count();
-    api.metrics.tasks_submitted.inc_by(created as u64);
+    api.operations.metrics.tasks_submitted.inc_by(created as u64);
     api.cpu_pool.run(size, move || answer::answer(checked, inserted, &ids, ids_only == Some(true))).await?
 }
 

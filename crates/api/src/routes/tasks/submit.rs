@@ -41,7 +41,7 @@ pub async fn submit_task(
     let inserted = api.store.insert(vec![task]).await?.pop();
     match inserted.ok_or_else(unanswered)? {
         Inserted::Created(task) => {
-            api.metrics.tasks_submitted.inc();
+            api.operations.metrics.tasks_submitted.inc();
             let path = format!("/v1/tasks/{}", task.id);
             Ok(answer::created(answer::task(StatusCode::CREATED, task), &path))
         }

@@ -1,0 +1,58 @@
+//! What every node serves, whatever its roles: liveness, readiness and metrics.
+//!
+//! The binary makes one per process. [`crate::operations_router`] serves it alone; on a node with
+//! the role `api` the [`Api`] holds it and serves it among its own routes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::FromRef;
+use punctual_core::store::Store;
+
+use crate::metrics::{Metrics, TaskCounts};
+use crate::readiness::{Probes, ReadinessChecker};
+use crate::state::Api;
+
+/// The state of the routes that every node serves.
+pub struct Operations {
+    /// The metrics of the process; every role counts in a clone of them.
+    pub metrics: Metrics,
+    /// The tasks by state, for the metrics, at most a few seconds old.
+    pub counts: TaskCounts,
+    /// Whether this node can serve.
+    pub readiness: ReadinessChecker,
+    /// How long a request may take once its body has arrived, the wait of a long poll not counted.
+    pub request_deadline: Duration,
+    draining: AtomicBool,
+}
+
+impl Operations {
+    /// The operations of a node on `store`. Readiness checks the store and `probes`.
+    pub fn new(store: Arc<dyn Store>, metrics: Metrics, probes: Probes, request_deadline: Duration) -> Self {
+        Self {
+            counts: TaskCounts::new(Arc::clone(&store), &metrics),
+            metrics,
+            readiness: ReadinessChecker::new(store, probes),
+            request_deadline,
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Reports this node as not ready from now on, so that load balancers send it no more requests.
+    /// Requests that come are still served.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Operations::drain`] was called.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
+
+impl FromRef<Api> for Arc<Operations> {
+    fn from_ref(api: &Api) -> Self {
+        Arc::clone(&api.operations)
+    }
+}
