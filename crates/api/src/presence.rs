@@ -10,9 +10,9 @@ use std::ops::Bound;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use punctual_core::registry::WorkerPresence;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::WorkerSighting;
 use punctual_scheduler::polls::PollFilter;
 use tokio_util::sync::CancellationToken;
 
@@ -28,15 +28,15 @@ const FLUSH_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The workers seen since the last flush.
 #[derive(Default)]
-pub struct WorkerPresence(Mutex<UnflushedWorkers>);
+pub struct UnflushedPresence(Mutex<UnflushedWorkers>);
 
 #[derive(Default)]
 struct UnflushedWorkers {
     count: usize,
-    by_tenant: HashMap<String, BTreeMap<String, WorkerSighting>>,
+    by_tenant: HashMap<String, BTreeMap<String, WorkerPresence>>,
 }
 
-impl WorkerPresence {
+impl UnflushedPresence {
     /// Records that `worker` asked for `wants` at `now`.
     pub fn record(&self, tenant: &str, worker: &str, wants: &PollFilter, now: Timestamp) {
         self.merge(tenant, worker, Some(wants), now);
@@ -65,7 +65,7 @@ impl WorkerPresence {
             return;
         }
         let (queues, kinds) = asked_for(wants);
-        let sighting = WorkerSighting {
+        let sighting = WorkerPresence {
             tenant: tenant.to_owned(),
             name: worker.to_owned(),
             queues,
@@ -78,20 +78,20 @@ impl WorkerPresence {
     }
 
     /// The workers of `tenant` by name, strictly after `after`, at most `limit`.
-    pub fn of(&self, tenant: &str, after: Option<&str>, limit: usize) -> Vec<WorkerSighting> {
+    pub fn of(&self, tenant: &str, after: Option<&str>, limit: usize) -> Vec<WorkerPresence> {
         let unflushed = self.0.lock();
         let Some(workers) = unflushed.by_tenant.get(tenant) else { return Vec::new() };
         let after = after.map_or(Bound::Unbounded, Bound::Excluded);
         workers.range::<str, _>((after, Bound::Unbounded)).take(limit).map(|(_, sighting)| sighting.clone()).collect()
     }
 
-    fn take(&self) -> Vec<WorkerSighting> {
+    fn take(&self) -> Vec<WorkerPresence> {
         let unflushed = std::mem::take(&mut *self.0.lock());
         unflushed.by_tenant.into_values().flat_map(BTreeMap::into_values).collect()
     }
 
     /// Puts back sightings that could not be written, under those made since.
-    fn put_back(&self, sightings: Vec<WorkerSighting>) {
+    fn put_back(&self, sightings: Vec<WorkerPresence>) {
         let mut unflushed = self.0.lock();
         for sighting in sightings {
             let workers = unflushed.by_tenant.entry(sighting.tenant.clone()).or_default();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_worker_is_kept_once_with_its_last_request() {
-        let presence = WorkerPresence::default();
+        let presence = UnflushedPresence::default();
         presence.record("t", "w", &queues(&["a"]), at(1));
         presence.record("t", "w", &PollFilter::Kinds(vec!["mail".into()]), at(3));
         presence.record("t", "w", &PollFilter::Kinds(vec!["mail".into()]), at(2));
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_keeps_the_request() {
-        let presence = WorkerPresence::default();
+        let presence = UnflushedPresence::default();
         presence.record("t", "w", &queues(&["a"]), at(1));
         presence.record_alive("t", "w", at(2));
         presence.record_alive("t", "new", at(2));
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn workers_are_paged_by_name() {
-        let presence = WorkerPresence::default();
+        let presence = UnflushedPresence::default();
         for name in ["c", "a", "b"] {
             presence.record("t", name, &queues(&["q"]), at(1));
         }
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_failed_flush_loses_nothing() {
-        let presence = WorkerPresence::default();
+        let presence = UnflushedPresence::default();
         presence.record("t", "old", &queues(&["q"]), at(1));
         presence.record("t", "both", &queues(&["q"]), at(1));
         let taken = presence.take();
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn the_memory_is_bounded() {
-        let presence = WorkerPresence::default();
+        let presence = UnflushedPresence::default();
         for number in 0..WORKERS_MAX + 10 {
             presence.record("t", &number.to_string(), &queues(&["q"]), at(1));
         }

@@ -24,7 +24,7 @@ use crate::admission::Admission;
 use crate::cpu_pool::CpuPool;
 use crate::forecast::Forecasts;
 use crate::operations::Operations;
-use crate::presence::WorkerPresence;
+use crate::presence::UnflushedPresence;
 use crate::schedules::KeyedMutex;
 
 /// The state of the API. Cheap to clone.
@@ -41,7 +41,7 @@ pub struct Inner {
     /// Serialises the requests of this node that write one schedule.
     pub schedule_locks: KeyedMutex,
     /// Pull workers seen since the last flush.
-    pub presence: WorkerPresence,
+    pub presence: UnflushedPresence,
     /// Admission control.
     pub admission: Arc<Admission>,
     /// Reads large requests and writes large answers.
@@ -139,7 +139,7 @@ impl Api {
             forecasts: Forecasts::new(parts.database.clone()),
             occurrences: Occurrences::new(Arc::clone(store), factory, *node),
             schedule_locks: KeyedMutex::default(),
-            presence: WorkerPresence::default(),
+            presence: UnflushedPresence::default(),
             admission: Arc::new(Admission::new(config, &parts.operations.metrics)),
             cpu_pool: CpuPool::default(),
             parts,

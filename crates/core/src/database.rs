@@ -9,10 +9,10 @@ use crate::breakers::Breakers;
 use crate::coordinator::Coordinator;
 use crate::insight::Insight;
 use crate::queues::Queues;
+use crate::registry::Registry;
 use crate::schedules::Schedules;
 use crate::store::Store;
 use crate::upkeep::Upkeep;
-use crate::workers::Registry;
 
 /// The ports of a store whose writes notify no loop: all but [`Store`] and [`Schedules`].
 pub trait SidePorts: Queues + Breakers + Registry + Coordinator + Insight + Upkeep {}

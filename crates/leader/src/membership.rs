@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use punctual_core::ids::NodeId;
-use punctual_core::workers::{NodeSighting, Registry};
+use punctual_core::registry::{NodePresence, Registry};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -63,7 +63,7 @@ impl OwnPresence {
 /// Records this node in the registry.
 pub struct Membership {
     registry: Arc<dyn Registry>,
-    me: NodeSighting,
+    me: NodePresence,
     skew: Skew,
     interval: Duration,
     own: Arc<OwnPresence>,
@@ -74,7 +74,7 @@ impl Membership {
     /// each time. `own` is notified of every record.
     pub fn new(
         registry: Arc<dyn Registry>,
-        me: NodeSighting,
+        me: NodePresence,
         skew: Skew,
         interval: Duration,
         own: Arc<OwnPresence>,
@@ -86,7 +86,7 @@ impl Membership {
     pub async fn run(self, shutdown: CancellationToken) {
         let mut others = OtherNodes::default();
         while !shutdown.is_cancelled() {
-            let sighting = NodeSighting { skew_millis: (self.skew)(), ..self.me.clone() };
+            let sighting = NodePresence { skew_millis: (self.skew)(), ..self.me.clone() };
             let mut pause = self.interval;
             match self.registry.record_node(sighting).await {
                 Ok(()) => self.own.recorded(),
@@ -116,8 +116,8 @@ struct OtherNodes(Option<HashMap<NodeId, String>>);
 impl OtherNodes {
     /// Logs which nodes joined and left since the last read; returns how many of each. The first
     /// read logs nothing.
-    fn take_in(&mut self, nodes: impl Iterator<Item = NodeSighting>) -> (usize, usize) {
-        let now: HashMap<NodeId, NodeSighting> = nodes.map(|node| (node.id, node)).collect();
+    fn take_in(&mut self, nodes: impl Iterator<Item = NodePresence>) -> (usize, usize) {
+        let now: HashMap<NodeId, NodePresence> = nodes.map(|node| (node.id, node)).collect();
         let names = now.iter().map(|(id, node)| (*id, node.name.clone())).collect();
         let Some(before) = self.0.replace(names) else { return (0, 0) };
         let (mut came, mut gone) = (0, 0);
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_node_that_joins_or_leaves_is_logged_once() {
-        let node = |number: u64| NodeSighting {
+        let node = |number: u64| NodePresence {
             id: NodeId::new(number),
             name: format!("n{number}"),
             address: String::new(),

@@ -11,13 +11,13 @@ use std::time::Duration;
 use punctual_core::clock::Clock;
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
+use punctual_core::registry::Registry;
 use punctual_core::run_end::RunEnd;
 use punctual_core::state::{By, Change, Event, Failure, State, transition};
 use punctual_core::store::{Applied, Store, StoreError};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::{Actor, FailedHow, RunError};
-use punctual_core::workers::Registry;
 use punctual_scheduler::breakers::{Circuits, EndedRun};
 use tokio_util::sync::CancellationToken;
 

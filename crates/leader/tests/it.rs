@@ -15,12 +15,12 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Claim, Claimant, Inserted, Start, Store};
 use punctual_core::task::Task;
 use punctual_core::trail::Actor;
-use punctual_core::workers::{NodeSighting, Registry};
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::membership::{Membership, OwnPresence};
 use punctual_leader::reaper::{Config, Reaper, Report};
@@ -102,8 +102,8 @@ impl Bench {
     }
 }
 
-fn sighting(id: NodeId) -> NodeSighting {
-    NodeSighting {
+fn sighting(id: NodeId) -> NodePresence {
+    NodePresence {
         id,
         name: "a".into(),
         address: "127.0.0.1:1".into(),
@@ -332,7 +332,7 @@ async fn a_node_says_who_it_is_and_how_wrong_its_clock() {
     let membership = Membership::new(Arc::clone(&bench.store) as _, me.clone(), skew, often, Arc::clone(&presence));
     let stop = CancellationToken::new();
     let running = tokio::spawn(membership.run(stop.clone()));
-    let seen = |last_seen_at| NodeSighting { skew_millis: -250, last_seen_at, ..me.clone() };
+    let seen = |last_seen_at| NodePresence { skew_millis: -250, last_seen_at, ..me.clone() };
     for later in [START, at(5_000)] {
         eventually("it is seen", Duration::from_secs(10), async || {
             let nodes = bench.store.nodes().await.unwrap();

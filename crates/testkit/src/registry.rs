@@ -1,10 +1,10 @@
-//! The conformance suite of [`punctual_core::workers::Registry`]: each sentence of its
+//! The conformance suite of [`punctual_core::registry::Registry`]: each sentence of its
 //! contract is a function here of the same name.
 
 use punctual_core::ids::NodeId;
+use punctual_core::registry::{NodePresence, WorkerPresence};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
-use punctual_core::workers::{NodeSighting, WorkerSighting};
 
 use crate::fixtures::{START, at};
 use crate::store::{StoreFactory, StoreFixture};
@@ -15,12 +15,12 @@ use crate::store::{StoreFactory, StoreFixture};
 macro_rules! registry_conformance {
     ($factory:expr) => {
         $crate::stamp! { registry, $factory;
-            a_sighting_is_remembered,
-            a_sign_of_life_keeps_what_was_asked_for,
+            presence_is_recorded,
+            a_heartbeat_keeps_what_was_asked_for,
             workers_are_listed_by_tenant,
             nodes_are_listed_as_they_were_last_seen,
             nodes_that_are_silent_are_dead,
-            a_buried_node_is_forgotten,
+            a_removed_node_is_gone,
 
             a_silent_worker_is_forgotten,
         }
@@ -28,7 +28,7 @@ macro_rules! registry_conformance {
 }
 
 /// First and last instant and the latest wishes are kept, over a restart too.
-pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
+pub async fn presence_is_recorded(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let first = saw("w-é", &["q1", "äöü, \"x\""], &["k1"], START);
     fixture.database.record_workers(vec![first.clone(), saw("v", &[], &[], START)]).await.expect("it is remembered");
@@ -37,12 +37,12 @@ pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
 
     let second = saw("w-é", &["q2"], &["k2", "k3"], at(5_000));
     fixture.database.record_workers(vec![second.clone()]).await.expect("it is remembered");
-    let known = WorkerSighting { first_seen_at: START, ..second };
+    let known = WorkerPresence { first_seen_at: START, ..second };
     assert_eq!(one(&fixture, "w-é").await, known);
 
     let twice = vec![saw("w-é", &["q3"], &[], at(6_000)), saw("w-é", &["q4"], &[], at(7_000))];
     fixture.database.record_workers(twice).await.expect("twice in one batch is no fault");
-    let known = WorkerSighting { first_seen_at: START, ..saw("w-é", &["q4"], &[], at(7_000)) };
+    let known = WorkerPresence { first_seen_at: START, ..saw("w-é", &["q4"], &[], at(7_000)) };
     assert_eq!(one(&fixture, "w-é").await, known);
     fixture.database.record_workers(vec![]).await.expect("nobody was seen");
 
@@ -51,13 +51,13 @@ pub async fn a_sighting_is_remembered(factory: &dyn StoreFactory) {
 }
 
 /// Also twice in a batch; whoever only ever showed a sign of life asks for nothing.
-pub async fn a_sign_of_life_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
+pub async fn a_heartbeat_keeps_what_was_asked_for(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let saw_all = async |seen| fixture.database.record_workers(seen).await.expect("they are remembered");
     saw_all(vec![saw("queues", &["q"], &[], START), saw("types", &[], &["k"], START)]).await;
     let signs = ["queues", "types", "new"].map(|name| saw(name, &[], &[], at(5_000)));
     saw_all(signs.to_vec()).await;
-    let at_last = |seen: WorkerSighting, last_seen_at| WorkerSighting { last_seen_at, ..seen };
+    let at_last = |seen: WorkerPresence, last_seen_at| WorkerPresence { last_seen_at, ..seen };
     assert_eq!(one(&fixture, "queues").await, at_last(saw("queues", &["q"], &[], START), at(5_000)));
     assert_eq!(one(&fixture, "types").await, at_last(saw("types", &[], &["k"], START), at(5_000)));
     assert_eq!(one(&fixture, "new").await, saw("new", &[], &[], at(5_000)));
@@ -69,12 +69,12 @@ pub async fn a_sign_of_life_keeps_what_was_asked_for(factory: &dyn StoreFactory)
 pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let names: Vec<String> = (0..25).map(|number| format!("w{:02}", number * 7 % 25)).collect();
-    let sightings = |tenant: &str| -> Vec<WorkerSighting> {
-        names.iter().map(|name| WorkerSighting { tenant: tenant.into(), ..saw(name, &[tenant], &[], START) }).collect()
+    let presences = |tenant: &str| -> Vec<WorkerPresence> {
+        names.iter().map(|name| WorkerPresence { tenant: tenant.into(), ..saw(name, &[tenant], &[], START) }).collect()
     };
     let tenants = ["acme", "ACME", "", "ünï"];
     for tenant in tenants {
-        fixture.database.record_workers(sightings(tenant)).await.expect("they are remembered");
+        fixture.database.record_workers(presences(tenant)).await.expect("they are remembered");
     }
     let mut sorted = names.clone();
     sorted.sort_unstable();
@@ -96,7 +96,7 @@ pub async fn workers_are_listed_by_tenant(factory: &dyn StoreFactory) {
 /// Workers last seen before the cutoff are forgotten and counted; one seen at it stays.
 pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let elsewhere = WorkerSighting { tenant: "other".into(), ..saw("old", &[], &[], START) };
+    let elsewhere = WorkerPresence { tenant: "other".into(), ..saw("old", &[], &[], START) };
     let seen = vec![saw("old", &[], &[], at(-1)), saw("edge", &[], &[], START), saw("new", &[], &[], at(1)), elsewhere];
     fixture.database.record_workers(seen).await.expect("they are remembered");
     assert_eq!(fixture.database.prune(Prunable::Workers, START, 1).await.expect("prune answers").removed, 1);
@@ -117,7 +117,7 @@ pub async fn a_silent_worker_is_forgotten(factory: &dyn StoreFactory) {
 pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(nodes(&fixture).await, []);
-    let said = |number, name: &str, skew_millis| NodeSighting {
+    let said = |number, name: &str, skew_millis| NodePresence {
         name: name.into(),
         address: "[::1]:7878".into(),
         roles: vec!["api".into(), "äöü, \"x\"".into()],
@@ -125,13 +125,13 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
         skew_millis,
         ..bare(NodeId::new(number))
     };
-    let seen = |sighting: &NodeSighting, first, last| NodeSighting {
+    let seen = |presence: &NodePresence, first, last| NodePresence {
         first_seen_at: at(first),
         last_seen_at: at(last),
-        ..sighting.clone()
+        ..presence.clone()
     };
-    let saw = async |sighting: &NodeSighting| {
-        fixture.database.record_node(sighting.clone()).await.expect("it is remembered");
+    let saw = async |presence: &NodePresence| {
+        fixture.database.record_node(presence.clone()).await.expect("it is remembered");
     };
     let (old, young) = (said(u64::MAX >> 1, "a", i64::MIN), said(2, "", 7));
     saw(&old).await;
@@ -140,7 +140,7 @@ pub async fn nodes_are_listed_as_they_were_last_seen(factory: &dyn StoreFactory)
     assert_eq!(nodes(&fixture).await, [seen(&old, 0, 0), seen(&young, 1_000, 1_000)]);
 
     fixture.advance(1_000);
-    let again = NodeSighting { roles: vec![], address: "other".into(), ..said(u64::MAX >> 1, "b", -1) };
+    let again = NodePresence { roles: vec![], address: "other".into(), ..said(u64::MAX >> 1, "b", -1) };
     saw(&again).await;
     let same_time = said(1, "c", 0);
     saw(&same_time).await;
@@ -177,7 +177,7 @@ pub async fn nodes_that_are_silent_are_dead(factory: &dyn StoreFactory) {
 }
 
 /// A buried node is named no more, and one that nobody knows can be buried too.
-pub async fn a_buried_node_is_forgotten(factory: &dyn StoreFactory) {
+pub async fn a_removed_node_is_gone(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let nodes = [NodeId::new(11), NodeId::new(12)];
     for node in nodes {
@@ -193,9 +193,9 @@ pub async fn a_buried_node_is_forgotten(factory: &dyn StoreFactory) {
     assert_eq!(dead(&fixture, &nodes, at(5_000)).await, nodes);
 }
 
-fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerSighting {
+fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerPresence {
     let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-    WorkerSighting {
+    WorkerPresence {
         tenant: "acme".into(),
         name: name.into(),
         queues: texts(queues),
@@ -206,8 +206,8 @@ fn saw(name: &str, queues: &[&str], kinds: &[&str], at: Timestamp) -> WorkerSigh
 }
 
 /// A node that says nothing of itself, and whose clock is wrong.
-fn bare(id: NodeId) -> NodeSighting {
-    NodeSighting {
+fn bare(id: NodeId) -> NodePresence {
+    NodePresence {
         id,
         name: String::new(),
         address: String::new(),
@@ -220,13 +220,13 @@ fn bare(id: NodeId) -> NodeSighting {
 }
 
 /// The nodes of a test. (The store may know of its own process too.)
-async fn nodes(fixture: &StoreFixture<'_>) -> Vec<NodeSighting> {
+async fn nodes(fixture: &StoreFixture<'_>) -> Vec<NodePresence> {
     let mut nodes = fixture.database.nodes().await.expect("nodes answers");
     nodes.retain(|node| node.id != fixture.node);
     nodes
 }
 
-async fn one(fixture: &StoreFixture<'_>, name: &str) -> WorkerSighting {
+async fn one(fixture: &StoreFixture<'_>, name: &str) -> WorkerPresence {
     let workers = fixture.database.workers("acme", None, 100).await.expect("workers answers");
     workers.into_iter().find(|worker| worker.name == name).expect("it was seen")
 }

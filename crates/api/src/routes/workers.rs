@@ -8,7 +8,7 @@ use axum::response::Response;
 use punctual_client::{Worker, WorkerPage};
 use punctual_core::obstacles::Holder;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::WorkerSighting;
+use punctual_core::registry::WorkerPresence;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -40,22 +40,22 @@ async fn list_workers(State(api): State<Api>, Tenant(tenant): Tenant, query: Que
     let after = cursor.map(|cursor| listing.open_name(&cursor)).transpose()?;
     let mut workers = BTreeMap::new();
     let unwritten = api.presence.of(&tenant, after.as_deref(), limit + 1);
-    for sighting in api.database.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
-        merge(&mut workers, sighting);
+    for presence in api.database.workers(&tenant, after, limit + 1).await?.into_iter().chain(unwritten) {
+        merge(&mut workers, presence);
     }
     let lost_before = api.clock.now().minus(api.config.worker_lost_after);
     let holders = api.database.holders(&tenant, LEASES_MAX).await?.workers.into_iter();
     let holders: HashMap<String, Holder> = holders.map(|holder| (holder.worker.clone(), holder)).collect();
-    let view = |sighting: WorkerSighting| {
-        let holder = holders.get(&sighting.name);
-        view(sighting, holder, lost_before)
+    let view = |presence: WorkerPresence| {
+        let holder = holders.get(&presence.name);
+        view(presence, holder, lost_before)
     };
     let items: Vec<Worker> = workers.into_values().map(view).collect();
     Ok(json(StatusCode::OK, &listing.page(items, limit, |last| last.worker_id.clone().into_bytes())))
 }
 
-/// A sighting since the last flush is newer than the registry's, which knows the first one.
-fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) {
+/// A presence since the last flush is newer than the registry's, which knows the first one.
+fn merge(workers: &mut BTreeMap<String, WorkerPresence>, newer: WorkerPresence) {
     let merged = match workers.get(&newer.name) {
         Some(older) => newer.following(older),
         None => newer,
@@ -64,16 +64,16 @@ fn merge(workers: &mut BTreeMap<String, WorkerSighting>, newer: WorkerSighting) 
 }
 
 /// A worker that holds a task is active, however long ago it polled.
-fn view(sighting: WorkerSighting, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
-    let last_seen_at = holder.map_or(sighting.last_seen_at, |holder| holder.seen_at.max(sighting.last_seen_at));
+fn view(presence: WorkerPresence, holder: Option<&Holder>, lost_before: Timestamp) -> Worker {
+    let last_seen_at = holder.map_or(presence.last_seen_at, |holder| holder.seen_at.max(presence.last_seen_at));
     let is_lost = holder.is_none() && last_seen_at < lost_before;
     Worker {
-        worker_id: sighting.name,
+        worker_id: presence.name,
         status: if is_lost { "lost" } else { "active" }.to_owned(),
-        queues: sighting.queues,
-        types: sighting.kinds,
+        queues: presence.queues,
+        types: presence.kinds,
         running: holder.map_or(0, |holder| holder.tasks),
-        first_seen_at: sighting.first_seen_at,
+        first_seen_at: presence.first_seen_at,
         last_seen_at,
     }
 }

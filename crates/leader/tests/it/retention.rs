@@ -9,13 +9,13 @@ use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::forecast::Minute;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::insight::Insight;
+use punctual_core::registry::{Registry, WorkerPresence};
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Claim, Claimant, Inserted, Store, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
 use punctual_core::upkeep::{Prunable, Pruned, Resolved, Upkeep};
-use punctual_core::workers::{Registry, WorkerSighting};
 use punctual_leader::pruner::{Config, Pruner, Report};
 use punctual_store::sqlite::{Options, SqliteStore};
 use punctual_testkit::eventually::eventually;
@@ -108,7 +108,7 @@ async fn what_is_kept_for_ever_is_kept() {
 #[tokio::test]
 async fn a_worker_that_was_not_seen_for_long_is_listed_no_more() {
     let bench = Bench::new();
-    let seen = |name: &str, at| WorkerSighting {
+    let seen = |name: &str, at| WorkerPresence {
         tenant: TENANT.into(),
         name: name.into(),
         queues: vec!["default".into()],

@@ -16,7 +16,7 @@ use punctual_core::store::{
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
+use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 
 use super::apply::LeaderChanges;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};
@@ -179,8 +179,8 @@ impl Coordinator for PostgresStore {
 
 #[async_trait]
 impl Registry for PostgresStore {
-    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        self.reads().call(async |mut session| registry::record_workers(&mut session, &sightings).await).await
+    async fn record_workers(&self, presences: Vec<WorkerPresence>) -> Result<(), StoreError> {
+        self.reads().call(async |mut session| registry::record_workers(&mut session, &presences).await).await
     }
 
     async fn workers(
@@ -188,18 +188,18 @@ impl Registry for PostgresStore {
         tenant: &str,
         after: Option<String>,
         limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError> {
+    ) -> Result<Vec<WorkerPresence>, StoreError> {
         self.reads()
             .call(async |mut session| registry::workers(&mut session, tenant, after.as_deref(), limit).await)
             .await
     }
 
-    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
+    async fn record_node(&self, presence: NodePresence) -> Result<(), StoreError> {
         let now = self.now();
-        self.leases().call(async |mut session| registry::record_node(&mut session, now, &sighting).await).await
+        self.leases().call(async |mut session| registry::record_node(&mut session, now, &presence).await).await
     }
 
-    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+    async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
         self.reads().call(async |mut session| registry::nodes(&mut session).await).await
     }
 

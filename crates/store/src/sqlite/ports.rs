@@ -13,7 +13,7 @@ use punctual_core::store::{
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{NodeSighting, Registry, WorkerSighting};
+use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 
 use super::job_queue::WriteClass;
 use super::session::Session;
@@ -159,9 +159,9 @@ impl Coordinator for SqliteStore {
 
 #[async_trait]
 impl Registry for SqliteStore {
-    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError> {
-        let weight = Weight { bytes: sightings.len() * TASK_BYTES, rows: sightings.len() };
-        let work = move |session: &mut Session<'_>| ready(registry::record_workers(session, &sightings));
+    async fn record_workers(&self, presences: Vec<WorkerPresence>) -> Result<(), StoreError> {
+        let weight = Weight { bytes: presences.len() * TASK_BYTES, rows: presences.len() };
+        let work = move |session: &mut Session<'_>| ready(registry::record_workers(session, &presences));
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
@@ -170,20 +170,20 @@ impl Registry for SqliteStore {
         tenant: &str,
         after: Option<String>,
         limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError> {
+    ) -> Result<Vec<WorkerPresence>, StoreError> {
         let tenant = tenant.to_owned();
         self.readers().call(move |session| ready(registry::workers(session, &tenant, after.as_deref(), limit))).await
     }
 
-    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError> {
+    async fn record_node(&self, presence: NodePresence) -> Result<(), StoreError> {
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
-            ready(registry::record_node(session, now, &sighting))
+            ready(registry::record_node(session, now, &presence))
         };
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError> {
+    async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError> {
         self.readers().call(|session| ready(registry::nodes(session))).await
     }
 

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use punctual_core::ids::NodeId;
 use punctual_core::lane::Route;
 use punctual_core::partitions::Partition;
+use punctual_core::registry::{NodePresence, WorkerPresence};
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{NodeSighting, WorkerSighting};
 use punctual_scheduler::dispatch_status::WebhookStatus;
 
 use crate::presence::LEASES_MAX;
@@ -63,7 +63,7 @@ pub(crate) struct OwnerNode {
     /// The node.
     pub node: NodeId,
     /// What is known of it.
-    pub seen: Option<NodeSighting>,
+    pub seen: Option<NodePresence>,
 }
 
 /// The expected claimant of `task`, which could be claimed.
@@ -87,7 +87,7 @@ pub(super) async fn expected(api: &Api, task: &Task, now: Timestamp) -> Result<E
 
 impl PollingWorkers {
     /// Counts a worker if it polls for such tasks; `held` is how many tasks it holds, if any.
-    fn count(&mut self, task: &Task, worker: &WorkerSighting, held: Option<u64>, now: Timestamp) {
+    fn count(&mut self, task: &Task, worker: &WorkerPresence, held: Option<u64>, now: Timestamp) {
         let asks = worker.queues.contains(&task.lane.key.queue) || worker.kinds.contains(&task.lane.key.kind);
         if asks && (held.is_some() || now.millis_since(worker.last_seen_at) <= POLLING_MILLIS) {
             self.known += 1;
@@ -103,9 +103,9 @@ async fn workers(api: &Api, task: &Task, now: Timestamp) -> Result<PollingWorker
     let tenant = task.tenant();
     let holders = api.database.holders(tenant, LEASES_MAX).await?;
     let held: HashMap<&str, u64> = holders.workers.iter().map(|held| (held.worker.as_str(), held.tasks)).collect();
-    let held = |worker: &WorkerSighting| held.get(worker.name.as_str()).copied();
+    let held = |worker: &WorkerPresence| held.get(worker.name.as_str()).copied();
     let seen_here = api.presence.of(tenant, None, usize::MAX);
-    let mut unwritten: HashMap<String, WorkerSighting> =
+    let mut unwritten: HashMap<String, WorkerPresence> =
         seen_here.into_iter().map(|seen| (seen.name.clone(), seen)).collect();
     let mut workers = PollingWorkers { or_more: holders.or_more, ..PollingWorkers::default() };
     let mut after = None;

@@ -1,8 +1,8 @@
 use axum::http::StatusCode;
 use punctual_core::coordinator::{Coordinator, LEADER};
 use punctual_core::ids::NodeId;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::store::Store;
-use punctual_core::workers::{NodeSighting, Registry};
 use serde_json::{Value, json};
 
 use crate::testing::{START, World};
@@ -20,7 +20,7 @@ async fn items(world: &World, path: &str) -> Vec<Value> {
 #[tokio::test]
 async fn nodes_are_shown_with_what_they_lead_and_own() {
     let world = World::new();
-    let first = NodeSighting {
+    let first = NodePresence {
         id: FIRST,
         name: "machine".into(),
         address: "127.0.0.1:7400".into(),
@@ -30,7 +30,7 @@ async fn nodes_are_shown_with_what_they_lead_and_own() {
         first_seen_at: START,
         last_seen_at: START,
     };
-    let second = NodeSighting { id: SECOND, address: String::new(), roles: vec!["leader".into()], ..first.clone() };
+    let second = NodePresence { id: SECOND, address: String::new(), roles: vec!["leader".into()], ..first.clone() };
     world.sqlite.record_node(first.clone()).await.unwrap();
     world.clock.advance_millis(1_000);
     world.sqlite.record_node(second).await.unwrap();
@@ -65,7 +65,7 @@ async fn nodes_are_shown_with_what_they_lead_and_own() {
 async fn partitions_are_shown_with_their_owners_and_terms() {
     let world = World::new();
     assert!(items(&world, "/v1/admin/partitions").await.is_empty());
-    let first = NodeSighting {
+    let first = NodePresence {
         id: FIRST,
         name: "machine".into(),
         address: String::new(),
@@ -97,7 +97,7 @@ async fn partitions_are_shown_with_their_owners_and_terms() {
 async fn both_lists_can_be_read_in_pages() {
     let world = World::new();
     for number in 1..=5 {
-        let node = NodeSighting {
+        let node = NodePresence {
             id: NodeId::new(number),
             name: String::new(),
             address: String::new(),

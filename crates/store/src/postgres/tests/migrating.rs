@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::state::State;
 use punctual_core::store::Store;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, at, task};
 use punctual_testkit::postgres::{Postgres, connect, execute};
@@ -58,7 +58,7 @@ async fn a_database_with_data_goes_down_and_up_again() {
 #[tokio::test]
 async fn nodes_stay_known_when_they_can_say_more() {
     let fixture = Fixture::open().await;
-    let sighting = |id| NodeSighting {
+    let sighting = |id| NodePresence {
         id,
         name: "a".into(),
         address: "b".into(),
@@ -84,7 +84,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     fixture.sql(&by_an_older_binary(9, at(-3))).await;
 
     let store = open(&fixture.url, NodeId::new(8)).await;
-    let bare = |id: u64, at| NodeSighting {
+    let bare = |id: u64, at| NodePresence {
         name: String::new(),
         address: String::new(),
         roles: vec![],
@@ -96,7 +96,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     };
     assert_eq!(store.nodes().await.unwrap(), [bare(8, at(-5)), bare(9, at(-3)), bare(7, START)]);
     store.record_node(sighting(NodeId::new(9))).await.unwrap();
-    let known = NodeSighting { first_seen_at: at(-3), ..sighting(NodeId::new(9)) };
+    let known = NodePresence { first_seen_at: at(-3), ..sighting(NodeId::new(9)) };
     assert_eq!(store.nodes().await.unwrap()[1], known);
     assert_eq!(store.ownership().await.unwrap(), []);
     assert_eq!(store.take_share(NodeId::new(8), 4, 1_000).await.unwrap().len(), 4);

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::state::State;
 use punctual_core::store::{Filter, Store};
 use punctual_core::task::Task;
-use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::eventually::eventually;
 use punctual_testkit::fixtures::{START, TENANT, task};
 use punctual_testkit::postgres::{Postgres, execute};
@@ -80,7 +80,7 @@ impl Replicated {
 /// As every node gives it.
 async fn sign_of_life(store: &PostgresStore) {
     let nothing = String::new;
-    let sighting = NodeSighting {
+    let sighting = NodePresence {
         id: NodeId::new(7),
         name: nothing(),
         address: nothing(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use punctual_core::clock::ManualClock;
 use punctual_core::coordinator::Coordinator;
 use punctual_core::ids::NodeId;
+use punctual_core::registry::{NodePresence, Registry};
 use punctual_core::store::{Claim, Claimant, Store};
-use punctual_core::workers::{NodeSighting, Registry};
 use punctual_testkit::fixtures::{START, at, task};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -173,7 +173,7 @@ async fn nodes_stay_known_when_they_can_say_more() {
     connection.execute("INSERT INTO nodes (id, last_seen_at) VALUES (7, ?1)", [at(-5).as_millis()]).unwrap();
     drop(connection);
     let store = open(directory.path());
-    let known = NodeSighting {
+    let known = NodePresence {
         id: NodeId::new(7),
         name: String::new(),
         address: String::new(),
@@ -184,9 +184,9 @@ async fn nodes_stay_known_when_they_can_say_more() {
         last_seen_at: at(-5),
     };
     assert_eq!(store.nodes().await.unwrap(), std::slice::from_ref(&known));
-    let named = NodeSighting { name: "a".into(), ..known };
+    let named = NodePresence { name: "a".into(), ..known };
     store.record_node(named.clone()).await.unwrap();
-    assert_eq!(store.nodes().await.unwrap(), [NodeSighting { last_seen_at: START, ..named }]);
+    assert_eq!(store.nodes().await.unwrap(), [NodePresence { last_seen_at: START, ..named }]);
     store.close().await.unwrap();
     let mut database = Migrator::open(directory.path(), &Options::default()).unwrap();
     database.down(2).unwrap();

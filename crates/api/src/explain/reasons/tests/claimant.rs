@@ -1,7 +1,7 @@
 //! Whoever is to take it.
 
 use punctual_core::partitions::Partition;
-use punctual_core::workers::NodeSighting;
+use punctual_core::registry::NodePresence;
 use punctual_scheduler::fairness::Band;
 
 use super::*;
@@ -116,7 +116,7 @@ fn only_a_claimant_is_missing() {
 
 #[test]
 fn the_node_that_dispatches_it_is_named() {
-    let seen = NodeSighting {
+    let seen = NodePresence {
         id: NodeId::new(2),
         name: "b".into(),
         address: "10.0.0.2:7400".into(),
@@ -142,7 +142,7 @@ fn the_node_that_dispatches_it_is_named() {
         "position": 1,
     });
     assert_eq!(shown(&facts), (expected, None));
-    facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(Some(NodeSighting { address: String::new(), ..seen }))));
+    facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(Some(NodePresence { address: String::new(), ..seen }))));
     let (reason, _) = shown(&facts);
     assert_eq!((reason.get("address"), &reason["node"]), (None, &json!("b")));
     facts.claimant = Some(ExpectedClaimant::Elsewhere(owner(None)));

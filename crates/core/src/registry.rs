@@ -3,14 +3,14 @@
 //! # Contract
 //! Each sentence is a test of the same name in `testkit::registry`.
 //!
-//! - `a_sighting_is_remembered`: with its first and last instant, and what the worker asks for.
-//! - `a_sign_of_life_keeps_what_was_asked_for`: a sighting that asks for nothing changes the last
+//! - `presence_is_recorded`: with its first and last instant, and what the worker asks for.
+//! - `a_heartbeat_keeps_what_was_asked_for`: a presence that asks for nothing changes the last
 //!   instant only.
 //! - `workers_are_listed_by_tenant`: a tenant sees its own workers and no others.
 //! - `nodes_are_listed_as_they_were_last_seen`: with their first and last instant, until they are
 //!   removed.
 //! - `nodes_that_are_silent_are_dead`: `dead_nodes` names nodes last seen before the cutoff.
-//! - `a_buried_node_is_forgotten`.
+//! - `a_removed_node_is_gone`.
 
 use async_trait::async_trait;
 
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 
 /// A pull worker, as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerSighting {
+pub struct WorkerPresence {
     /// Its tenant.
     pub tenant: String,
     /// Its name.
@@ -35,10 +35,10 @@ pub struct WorkerSighting {
     pub last_seen_at: Timestamp,
 }
 
-impl WorkerSighting {
-    /// This sighting after an older one of the same worker.
+impl WorkerPresence {
+    /// This presence after an older one of the same worker.
     #[must_use]
-    pub fn following(self, older: &WorkerSighting) -> Self {
+    pub fn following(self, older: &WorkerPresence) -> Self {
         let is_sign_of_life = self.queues.is_empty() && self.kinds.is_empty();
         let (queues, kinds) =
             if is_sign_of_life { (older.queues.clone(), older.kinds.clone()) } else { (self.queues, self.kinds) };
@@ -49,7 +49,7 @@ impl WorkerSighting {
 
 /// A process of ours, as it was last seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeSighting {
+pub struct NodePresence {
     /// The process.
     pub id: NodeId,
     /// What its operator calls it: a label, which others may carry as well.
@@ -71,9 +71,9 @@ pub struct NodeSighting {
 /// Remembers workers and nodes (see the module's contract).
 #[async_trait]
 pub trait Registry: Send + Sync {
-    /// Records that workers were seen; of an existing one the first sighting is kept, and of one
+    /// Records that workers were seen; of an existing one the first presence is kept, and of one
     /// that asks for nothing what it asked for before.
-    async fn record_workers(&self, sightings: Vec<WorkerSighting>) -> Result<(), StoreError>;
+    async fn record_workers(&self, presences: Vec<WorkerPresence>) -> Result<(), StoreError>;
 
     /// The workers of a tenant, by name, strictly after `after`.
     async fn workers(
@@ -81,14 +81,14 @@ pub trait Registry: Send + Sync {
         tenant: &str,
         after: Option<String>,
         limit: usize,
-    ) -> Result<Vec<WorkerSighting>, StoreError>;
+    ) -> Result<Vec<WorkerPresence>, StoreError>;
 
-    /// Records that a node lives; of a known one the first sighting is kept. The instants are the
+    /// Records that a node lives; of a known one the first presence is kept. The instants are the
     /// store's own.
-    async fn record_node(&self, sighting: NodeSighting) -> Result<(), StoreError>;
+    async fn record_node(&self, presence: NodePresence) -> Result<(), StoreError>;
 
     /// The nodes that were not removed, by the instant they were first seen.
-    async fn nodes(&self) -> Result<Vec<NodeSighting>, StoreError>;
+    async fn nodes(&self) -> Result<Vec<NodePresence>, StoreError>;
 
     /// Nodes last seen before the cutoff.
     async fn dead_nodes(&self, before: Timestamp) -> Result<Vec<NodeId>, StoreError>;
