@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto;
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -186,7 +186,7 @@ impl Acceptor {
     }
 }
 
-const ACCEPT_PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+const ACCEPT_PAUSES: ExponentialBackoff = ExponentialBackoff::new(Duration::from_millis(50), Duration::from_secs(1));
 
 fn concerns_one_peer(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};

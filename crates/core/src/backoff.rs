@@ -8,13 +8,13 @@ use std::time::Duration;
 
 /// How long to pause after each failure in a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Backoff {
+pub struct ExponentialBackoff {
     base: Duration,
     cap: Duration,
     jitter: f64,
 }
 
-impl Backoff {
+impl ExponentialBackoff {
     /// Pauses of up to `base` after the first failure, doubled with each further one up to `cap`.
     /// They have full jitter: they are drawn evenly from zero.
     pub const fn new(base: Duration, cap: Duration) -> Self {
@@ -44,7 +44,7 @@ impl Backoff {
 mod tests {
     use super::*;
 
-    const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+    const BACKOFF: ExponentialBackoff = ExponentialBackoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
     fn millis(pause: Duration) -> u128 {
         pause.as_millis()
@@ -55,7 +55,7 @@ mod tests {
         let longest = |failures| millis(BACKOFF.longest_pause(failures));
         assert_eq!([1, 2, 3, 6, 7, 33, u32::MAX].map(longest), [50, 100, 200, 1_600, 2_000, 2_000, 2_000]);
         assert_eq!(longest(0), 50, "no failure counts as one");
-        assert_eq!(Backoff::new(Duration::MAX, Duration::MAX).longest_pause(40), Duration::MAX);
+        assert_eq!(ExponentialBackoff::new(Duration::MAX, Duration::MAX).longest_pause(40), Duration::MAX);
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
@@ -114,7 +114,8 @@ pub struct Report {
 /// No wait is longer than this, whatever the clocks say.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 /// Pauses after passes that failed.
-const FAILED_PASSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(800)).with_jitter(0.5);
+const FAILED_PASSES: ExponentialBackoff =
+    ExponentialBackoff::new(Duration::from_millis(50), Duration::from_millis(800)).with_jitter(0.5);
 
 impl Dispatcher {
     /// A dispatcher, and the queue in which workers poll it.

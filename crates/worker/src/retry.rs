@@ -5,13 +5,14 @@
 
 use std::time::Duration;
 
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::store::StoreError;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The pauses between two tries of a call.
-pub(crate) const PAUSES: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+pub(crate) const PAUSES: ExponentialBackoff =
+    ExponentialBackoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// Why a call is not tried again.
 #[derive(Debug)]

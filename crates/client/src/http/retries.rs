@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 
 /// How often, and after how long, a client repeats a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl Retries {
         if attempt > self.most || retry_after > self.longest {
             return None;
         }
-        Some(retry_after + Backoff::new(self.first, self.longest).pause(attempt, dice))
+        Some(retry_after + ExponentialBackoff::new(self.first, self.longest).pause(attempt, dice))
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::lane::Lane;
 use punctual_core::state::{By, Event, transition};
 use punctual_core::store::{Claim, Claimed, MOST_AHEAD_MILLIS, StoreError};
@@ -21,8 +21,8 @@ use crate::fairness::Aging;
 use crate::lanes::{ClaimScope, Lanes};
 
 /// Pauses after claims that took nothing although something was due.
-pub(super) const FUTILE_CLAIMS: Backoff =
-    Backoff::new(Duration::from_millis(4), Duration::from_millis(1_024)).with_jitter(0.0);
+pub(super) const FUTILE_CLAIMS: ExponentialBackoff =
+    ExponentialBackoff::new(Duration::from_millis(4), Duration::from_millis(1_024)).with_jitter(0.0);
 
 /// The ports, the lanes and the claims under way (see the module).
 pub(super) struct DispatchCore {

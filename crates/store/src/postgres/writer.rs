@@ -13,7 +13,7 @@ mod write_queues;
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::backoff::Backoff;
+use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::clock::Clock;
 use punctual_core::ids::NodeId;
 use punctual_core::state::By;
@@ -41,7 +41,7 @@ use verbs::{Jobs, WriteBatch};
 pub(crate) use write_queues::WriteQueues;
 
 /// How long a writer pauses before it tries to connect again.
-const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+const BACKOFF: ExponentialBackoff = ExponentialBackoff::new(Duration::from_millis(50), Duration::from_secs(2));
 
 /// How often a transaction is tried that others were in the way of.
 const TRIES_MAX: usize = 4;
