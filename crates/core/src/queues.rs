@@ -205,7 +205,7 @@ pub struct QueueWithCounts {
 
 /// What is changed of a queue.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Change {
+pub enum QueueChange {
     /// It is set to this, whatever it was set to before; and paused or resumed, if that is said.
     Put(Settings, Option<Switch>),
     /// It is paused, also if it was: for this reason and until this end from now on.
@@ -250,7 +250,7 @@ pub enum QueueDecision {
     },
 }
 
-impl Change {
+impl QueueChange {
     /// Decides what becomes of a queue. `stored` is its row, if it has one. `shown` is what callers
     /// see of it: a queue that was removed is shown only while it has live tasks.
     pub fn decide(
@@ -276,12 +276,12 @@ impl Change {
     /// Whether it would leave a queue that is told as it is, so that nothing is to be written.
     pub fn is_done(&self, queue: &Queue) -> bool {
         match self {
-            Change::Put(settings, switch) => {
+            QueueChange::Put(settings, switch) => {
                 let is_so = switch.as_ref().is_none_or(|switch| switch.is_so(queue));
                 !queue.removed && *settings == queue.settings && is_so
             }
-            Change::Resume => queue.pause.is_none(),
-            Change::Pause(_) | Change::Remove => false,
+            QueueChange::Resume => queue.pause.is_none(),
+            QueueChange::Pause(_) | QueueChange::Remove => false,
         }
     }
 
@@ -290,7 +290,7 @@ impl Change {
     pub fn apply(self, before: Queue) -> Queue {
         let version = before.version + 1;
         match self {
-            Change::Put(settings, switch) => {
+            QueueChange::Put(settings, switch) => {
                 let pause = match switch {
                     Some(Switch::On(pause)) if before.paused(pause.since).is_none() => Some(pause),
                     Some(Switch::Off(_)) => None,
@@ -298,9 +298,9 @@ impl Change {
                 };
                 Queue { settings, pause, version, removed: false, ..before }
             }
-            Change::Pause(pause) => Queue { pause: Some(pause), version, removed: false, ..before },
-            Change::Resume => Queue { pause: None, version, ..before },
-            Change::Remove => Queue { version, removed: true, ..Queue::unset(&before.tenant, &before.name) },
+            QueueChange::Pause(pause) => Queue { pause: Some(pause), version, removed: false, ..before },
+            QueueChange::Resume => Queue { pause: None, version, ..before },
+            QueueChange::Remove => Queue { version, removed: true, ..Queue::unset(&before.tenant, &before.name) },
         }
     }
 }
@@ -327,7 +327,7 @@ pub struct LimitChanges {
 #[async_trait]
 pub trait Queues: Send + Sync {
     /// Changes a queue; answers what it is then.
-    async fn change_queue(&self, tenant: &str, name: &str, change: Change) -> Result<Queue, StoreError> {
+    async fn change_queue(&self, tenant: &str, name: &str, change: QueueChange) -> Result<Queue, StoreError> {
         self.change_queue_at(tenant, name, &Condition::default(), change).await.map(|changed| match changed {
             Changed::Done(queue) | Changed::AtAnother(Some(queue)) => queue,
             Changed::AtAnother(None) => Queue::unset(tenant, name),
@@ -341,7 +341,7 @@ pub trait Queues: Send + Sync {
         tenant: &str,
         name: &str,
         condition: &Condition,
-        change: Change,
+        change: QueueChange,
     ) -> Result<Changed, StoreError>;
 
     /// A queue that exists.
@@ -376,28 +376,28 @@ mod tests {
 
     #[test]
     fn a_pause_is_over_from_its_end_on() {
-        let queue = Change::Pause(pause(Some(10))).apply(Queue::unset("t", "q"));
+        let queue = QueueChange::Pause(pause(Some(10))).apply(Queue::unset("t", "q"));
         assert!(queue.paused(at(9)).is_some());
         assert!(queue.paused(at(10)).is_none());
-        let queue = Change::Pause(pause(None)).apply(queue);
+        let queue = QueueChange::Pause(pause(None)).apply(queue);
         assert!(queue.paused(at(i64::MAX)).is_some());
-        assert_eq!((queue.version, Change::Resume.apply(queue).pause), (2, None));
+        assert_eq!((queue.version, QueueChange::Resume.apply(queue).pause), (2, None));
     }
 
     #[test]
     fn settings_replace_settings_and_leave_the_pause() {
-        let queue = Change::Pause(pause(None)).apply(Queue::unset("t", "q"));
+        let queue = QueueChange::Pause(pause(None)).apply(Queue::unset("t", "q"));
         let settings = Settings { max_depth: Some(3), ..Settings::default() };
-        let queue = Change::Put(settings.clone(), None).apply(queue);
+        let queue = QueueChange::Put(settings.clone(), None).apply(queue);
         assert_eq!((&queue.settings, &queue.pause), (&settings, &Some(pause(None))));
-        let queue = Change::Put(Settings::default(), Some(Switch::Off(at(6)))).apply(queue);
+        let queue = QueueChange::Put(Settings::default(), Some(Switch::Off(at(6)))).apply(queue);
         assert_eq!((queue.settings, queue.pause, queue.version), (Settings::default(), None, 3));
     }
 
     #[test]
     fn a_change_is_decided_by_what_is_shown_and_applied_to_what_is_stored() {
-        let put = |settings: Settings| Change::Put(settings, None);
-        let decide = |change: Change, at: Option<u64>, stored: Option<Queue>, shown: Option<Queue>| {
+        let put = |settings: Settings| QueueChange::Put(settings, None);
+        let decide = |change: QueueChange, at: Option<u64>, stored: Option<Queue>, shown: Option<Queue>| {
             let condition = at.map_or_else(Condition::default, |version| Condition::at([version]));
             change.decide(("t", "q"), &condition, stored, shown)
         };
@@ -410,29 +410,29 @@ mod tests {
         assert_eq!(decided, QueueDecision::Answer(Changed::Done(holds.clone())));
         let decided = decide(put(Settings::default()), Some(1), stored, shown);
         assert!(matches!(decided, QueueDecision::Write { releases_held: true, queue } if queue.version == 2));
-        let removed = Change::Remove.apply(holds);
-        let decided = decide(Change::Pause(pause(None)), None, Some(removed), None);
+        let removed = QueueChange::Remove.apply(holds);
+        let decided = decide(QueueChange::Pause(pause(None)), None, Some(removed), None);
         assert!(matches!(decided, QueueDecision::Write { releases_held: false, queue } if queue.version == 3));
-        let decided = decide(Change::Resume, None, None, None);
+        let decided = decide(QueueChange::Resume, None, None, None);
         assert!(matches!(decided, QueueDecision::Write { queue, .. } if queue.version == 1));
     }
 
     #[test]
     fn a_change_that_leaves_all_as_it_is_is_done() {
         let settings = Settings { max_depth: Some(3), ..Settings::default() };
-        let put = |switch| Change::Put(settings.clone(), switch);
+        let put = |switch| QueueChange::Put(settings.clone(), switch);
         let (on, off) = (|now| Switch::On(Pause { since: at(now), ..pause(None) }), |now| Switch::Off(at(now)));
         let set = put(None).apply(Queue::unset("t", "q"));
-        assert!(put(None).is_done(&set) && put(Some(off(1))).is_done(&set) && Change::Resume.is_done(&set));
-        assert!(!put(Some(on(1))).is_done(&set) && !Change::Put(Settings::default(), None).is_done(&set));
-        assert!(!Change::Remove.is_done(&set) && !Change::Pause(pause(None)).is_done(&set));
-        let paused = Change::Pause(pause(Some(10))).apply(set.clone());
+        assert!(put(None).is_done(&set) && put(Some(off(1))).is_done(&set) && QueueChange::Resume.is_done(&set));
+        assert!(!put(Some(on(1))).is_done(&set) && !QueueChange::Put(Settings::default(), None).is_done(&set));
+        assert!(!QueueChange::Remove.is_done(&set) && !QueueChange::Pause(pause(None)).is_done(&set));
+        let paused = QueueChange::Pause(pause(Some(10))).apply(set.clone());
         assert!(put(None).is_done(&paused) && put(Some(on(9))).is_done(&paused) && !put(Some(off(9))).is_done(&paused));
         // From its end on it is as none.
         assert!(put(Some(off(10))).is_done(&paused) && !put(Some(on(10))).is_done(&paused));
         assert_eq!(put(Some(on(9))).apply(paused.clone()).pause, paused.pause, "it keeps its end");
         assert_eq!(put(Some(on(10))).apply(paused).pause, Some(Pause { since: at(10), ..pause(None) }));
-        assert!(!put(None).is_done(&Change::Remove.apply(set)));
+        assert!(!put(None).is_done(&QueueChange::Remove.apply(set)));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl KnownQueues {
 
 #[cfg(test)]
 mod tests {
-    use punctual_core::queues::Change;
+    use punctual_core::queues::QueueChange;
 
     use super::*;
 
@@ -66,8 +66,8 @@ mod tests {
     fn an_older_version_is_ignored() {
         let known = KnownQueues::default();
         let settings = |jitter| Settings { dispatch_jitter_millis: jitter, ..Settings::default() };
-        let first = Change::Put(settings(1), None).apply(Queue::unset("t", "q"));
-        let second = Change::Put(settings(2), None).apply(first.clone());
+        let first = QueueChange::Put(settings(1), None).apply(Queue::unset("t", "q"));
+        let second = QueueChange::Put(settings(2), None).apply(first.clone());
         known.learn([second]);
         known.learn([first]);
         assert_eq!(known.settings("t", "q").map(|settings| settings.dispatch_jitter_millis), Some(2));
@@ -79,15 +79,15 @@ mod tests {
         let known = KnownQueues::default();
         let pause = |until| {
             let since = Timestamp::from_millis(0);
-            Change::Pause(Pause { since, by: String::new(), reason: None, until })
+            QueueChange::Pause(Pause { since, by: String::new(), reason: None, until })
         };
         let at = Timestamp::from_millis(100);
         known.learn([
             pause(None).apply(Queue::unset("t", "a")),
             pause(Some(at)).apply(Queue::unset("t", "b")),
-            Change::Put(Settings { max_concurrency: Some(1), ..Settings::default() }, None)
+            QueueChange::Put(Settings { max_concurrency: Some(1), ..Settings::default() }, None)
                 .apply(Queue::unset("u", "c")),
-            Change::Put(Settings::default(), None).apply(Queue::unset("u", "d")),
+            QueueChange::Put(Settings::default(), None).apply(Queue::unset("u", "d")),
         ]);
         assert_eq!(known.restricted(Timestamp::from_millis(99)), (2, 1));
         assert_eq!(known.restricted(at), (1, 1));

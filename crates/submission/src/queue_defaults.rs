@@ -101,7 +101,7 @@ pub fn keep_order<E>(tasks: &mut [Result<NewTask, E>]) {
 mod tests {
     use punctual_client as wire;
     use punctual_core::ids::NodeId;
-    use punctual_core::queues::{Change, Queue};
+    use punctual_core::queues::{Queue, QueueChange};
     use punctual_core::retry::{Backoff, RetryPolicy};
     use punctual_core::task::Callback;
 
@@ -114,7 +114,7 @@ mod tests {
 
     fn rules(settings: Settings) -> SubmissionRules {
         let rules = SubmissionRules::default();
-        rules.queues.learn([Change::Put(settings, None).apply(Queue::unset("acme", "mail"))]);
+        rules.queues.learn([QueueChange::Put(settings, None).apply(Queue::unset("acme", "mail"))]);
         rules
     }
 

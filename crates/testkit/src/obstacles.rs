@@ -5,7 +5,7 @@ mod workers;
 
 use punctual_core::ids::TaskId;
 use punctual_core::obstacles::{Ahead, Blocker, Blockers, KeyTurn};
-use punctual_core::queues::{Change, OnDeadLetter, RateLimit, Settings};
+use punctual_core::queues::{OnDeadLetter, QueueChange, RateLimit, Settings};
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;
 
@@ -55,7 +55,11 @@ fn exactly(tasks: u64) -> Ahead {
 }
 
 async fn set(fixture: &StoreFixture<'_>, settings: Settings) {
-    fixture.database.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture
+        .database
+        .change_queue(TENANT, "default", QueueChange::Put(settings, None))
+        .await
+        .expect("a queue can be set");
 }
 
 async fn hold_behind_dead_letters(fixture: &StoreFixture<'_>) {

@@ -7,7 +7,7 @@ mod rates;
 mod settings;
 
 use punctual_core::lane::LaneId;
-use punctual_core::queues::{Change, Pause, Queue, Settings};
+use punctual_core::queues::{Pause, Queue, QueueChange, Settings};
 use punctual_core::store::{Claim, Claimed, LimitKind, LimitedLane};
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -61,12 +61,12 @@ fn mail() -> TaskBuilder {
     task().tenant(TENANT).queue(QUEUE)
 }
 
-async fn change(fixture: &StoreFixture<'_>, change: Change) -> Queue {
+async fn change(fixture: &StoreFixture<'_>, change: QueueChange) -> Queue {
     fixture.database.change_queue(TENANT, QUEUE, change).await.expect("a queue can be changed")
 }
 
 async fn put(fixture: &StoreFixture<'_>, settings: Settings) -> Queue {
-    change(fixture, Change::Put(settings, None)).await
+    change(fixture, QueueChange::Put(settings, None)).await
 }
 
 async fn limit(fixture: &StoreFixture<'_>, max_concurrency: u32) {

@@ -9,7 +9,7 @@ mod random;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneId;
-use punctual_core::queues::{Change, OnDeadLetter, Settings};
+use punctual_core::queues::{OnDeadLetter, QueueChange, Settings};
 use punctual_core::state::State;
 use punctual_core::task::Task;
 
@@ -56,7 +56,11 @@ macro_rules! resolver_conformance {
 /// Sets what becomes of those behind dead letters of the queue `default`.
 async fn set(fixture: &StoreFixture<'_>, on_dead_letter: OnDeadLetter) {
     let settings = Settings { on_dead_letter, ..Settings::default() };
-    fixture.database.change_queue(TENANT, "default", Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture
+        .database
+        .change_queue(TENANT, "default", QueueChange::Put(settings, None))
+        .await
+        .expect("a queue can be set");
 }
 
 /// What can be claimed of a lane right now, after everything is resolved.

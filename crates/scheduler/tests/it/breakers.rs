@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::queues::{Change, Pause, Queues, Settings};
+use punctual_core::queues::{Pause, QueueChange, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::run_end::{RunEnd, RunFailure, RunOutcome};
 use punctual_core::state::{By, Event, State, transition};
@@ -237,7 +237,7 @@ async fn a_probe_without_a_task_returns_its_permission() {
     harness.open_breaker(DEAD).await;
     harness.submit(task().queue("paused").push(DEAD)).await;
     let pause = Pause { since: START, by: "client".to_owned(), reason: None, until: None };
-    harness.sqlite.change_queue(TENANT, "paused", Change::Pause(pause)).await.unwrap();
+    harness.sqlite.change_queue(TENANT, "paused", QueueChange::Pause(pause)).await.unwrap();
     harness.advance(PROBE_MILLIS).await;
     let breaker = harness.open().await.remove(0);
     assert_eq!((harness.depth().await, breaker.half_open, breaker.probe), (0, false, None));
@@ -245,7 +245,7 @@ async fn a_probe_without_a_task_returns_its_permission() {
     let tried = harness.spy.claims.lock().unwrap().len();
     harness.advance(999).await;
     assert_eq!(harness.spy.claims.lock().unwrap().len(), tried, "this one is left alone for a second");
-    harness.sqlite.change_queue(TENANT, "paused", Change::Resume).await.unwrap();
+    harness.sqlite.change_queue(TENANT, "paused", QueueChange::Resume).await.unwrap();
     harness.advance(1).await;
     assert_eq!(harness.depth().await, 1);
 }
@@ -269,7 +269,7 @@ async fn a_breaker_without_tasks_is_probed_again_after_a_second() {
 async fn a_full_queue_does_not_put_the_probe_off() {
     let mut harness = Harness::new();
     let settings = Settings { max_concurrency: Some(1), ..Settings::default() };
-    harness.sqlite.change_queue(TENANT, "full", Change::Put(settings, None)).await.unwrap();
+    harness.sqlite.change_queue(TENANT, "full", QueueChange::Put(settings, None)).await.unwrap();
     let behind = harness.submit_all((0..2).map(|_| task().queue("full"))).await[1];
     let held = harness.lease("full", 2).await.remove(0);
     count(&harness.circuits, "", RunEnd::Retried, 20);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, QueueDecision, QueueWithCounts};
+use punctual_core::queues::{Changed, Live, Queue, QueueChange, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
@@ -27,7 +27,7 @@ pub(crate) async fn change(
     complaints: &QueueComplaints,
     (tenant, name): (&str, &str),
     condition: &Condition,
-    change: Change,
+    change: QueueChange,
     news: &str,
 ) -> Result<QueueWrite, Fault> {
     let (begin, names) = (limits::begin_change(tenant, name), [name]);

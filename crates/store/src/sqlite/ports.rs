@@ -6,7 +6,7 @@ use punctual_core::coordinator::{Coordinator, Lease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
-use punctual_core::queues::{Change as QueueChange, Changed, LimitChanges, Queue, QueueWithCounts, Queues};
+use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueWithCounts, Queues};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,

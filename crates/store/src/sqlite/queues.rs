@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, Queue, QueueDecision, QueueWithCounts};
+use punctual_core::queues::{Changed, Live, Queue, QueueChange, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
@@ -20,7 +20,7 @@ pub(crate) fn change(
     tenant: &str,
     name: &str,
     condition: &Condition,
-    change: Change,
+    change: QueueChange,
 ) -> Result<Changed, Fault> {
     let stored = get(session, tenant, name)?;
     let shown = queue(session, tenant, name)?.map(|shown| shown.queue);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::ids::TaskId;
-use punctual_core::queues::{Change, Settings};
+use punctual_core::queues::{QueueChange, Settings};
 use punctual_core::store::{FullQueue, Inserted};
 use punctual_core::task::NewTask;
 use tokio::sync::Barrier;
@@ -18,7 +18,7 @@ async fn depth(fixture: &StoreFixture<'_>, max_depth: u64) {
 
 async fn depth_of(fixture: &StoreFixture<'_>, tenant: &str, max_depth: u64) {
     let settings = Settings { max_depth: Some(max_depth), ..Settings::default() };
-    fixture.database.change_queue(tenant, QUEUE, Change::Put(settings, None)).await.expect("a queue can be set");
+    fixture.database.change_queue(tenant, QUEUE, QueueChange::Put(settings, None)).await.expect("a queue can be set");
 }
 
 async fn insert(fixture: &StoreFixture<'_>, tasks: Vec<NewTask>) -> Vec<Inserted> {

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::{change, claim, held, limit, mail, pause, put, taken};
 use crate::store::{StoreFactory, StoreFixture, complete, dispatcher, fail, is_done, worker};
-use punctual_core::queues::Change;
+use punctual_core::queues::QueueChange;
 
 /// How long a task is held where many claim at once.
 const RUNS: Duration = Duration::from_millis(2);
@@ -157,8 +157,8 @@ pub async fn limit_changes_name_freed_slots(factory: &dyn StoreFactory) {
         }
     };
     assert_eq!(freed, [("acme".to_owned(), "mail".to_owned())]);
-    change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     assert!(fixture.database.wait_for_limit_changes().await.changed);
-    change(&fixture, Change::Resume).await;
+    change(&fixture, QueueChange::Resume).await;
     assert!(fixture.database.wait_for_limit_changes().await.changed);
 }

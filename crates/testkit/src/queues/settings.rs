@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Change, Changed, Live, OnDeadLetter, Queue, RateLimit, Settings, Switch};
+use punctual_core::queues::{Changed, Live, OnDeadLetter, Queue, QueueChange, RateLimit, Settings, Switch};
 use punctual_core::store::{Claim, LimitKind};
 use punctual_core::task::Callback;
 use tokio::sync::Barrier;
@@ -39,17 +39,17 @@ pub async fn put_replaces_the_settings(factory: &dyn StoreFactory) {
     let queue = put(&fixture, all()).await;
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&all(), 1, &None));
     assert_eq!(told(&fixture).await, queue);
-    let paused = change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    let paused = change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     assert_eq!((&paused.settings, paused.version), (&all(), 2));
     let queue = put(&fixture, Settings { max_depth: Some(9), ..Settings::default() }).await;
     let expected = Settings { max_depth: Some(9), ..Settings::default() };
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&expected, 3, &paused.pause));
-    let queue = change(&fixture, Change::Put(Settings::default(), Some(Switch::Off(fixture.now())))).await;
+    let queue = change(&fixture, QueueChange::Put(Settings::default(), Some(Switch::Off(fixture.now())))).await;
     assert_eq!((&queue.settings, queue.version, &queue.pause), (&Settings::default(), 4, &None));
     assert_eq!(told(&fixture).await, queue);
-    let paused = change(&fixture, Change::Put(all(), Some(Switch::On(pause(&fixture, None))))).await;
+    let paused = change(&fixture, QueueChange::Put(all(), Some(Switch::On(pause(&fixture, None))))).await;
     assert_eq!((paused.version, paused.pause.is_some()), (5, true));
-    let queue = change(&fixture, Change::Resume).await;
+    let queue = change(&fixture, QueueChange::Resume).await;
     assert_eq!((queue.version, queue.pause), (6, None));
 }
 
@@ -60,28 +60,30 @@ pub async fn what_is_so_already_is_not_written(factory: &dyn StoreFactory) {
     let queue = put(&fixture, Settings::default()).await;
     assert_eq!(queue.version, 1);
     let off = || Some(Switch::Off(fixture.now()));
-    for again in [Change::Put(Settings::default(), None), Change::Put(Settings::default(), off()), Change::Resume] {
+    for again in
+        [QueueChange::Put(Settings::default(), None), QueueChange::Put(Settings::default(), off()), QueueChange::Resume]
+    {
         assert_eq!(change(&fixture, again).await, queue);
     }
     let queue = put(&fixture, all()).await;
     assert_eq!((put(&fixture, all()).await, told(&fixture).await), (queue.clone(), queue));
     let until = fixture.now().plus_millis(1_000);
-    let paused = change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    let paused = change(&fixture, QueueChange::Pause(pause(&fixture, Some(until)))).await;
     let on = || Some(Switch::On(pause(&fixture, None)));
-    assert_eq!(change(&fixture, Change::Put(all(), on())).await, paused, "it keeps its end");
+    assert_eq!(change(&fixture, QueueChange::Put(all(), on())).await, paused, "it keeps its end");
     fixture.advance(1_000);
-    assert_eq!(change(&fixture, Change::Put(all(), off())).await, paused, "nobody sees it any more");
-    assert_eq!(change(&fixture, Change::Put(all(), on())).await.version, paused.version + 1);
+    assert_eq!(change(&fixture, QueueChange::Put(all(), off())).await, paused, "nobody sees it any more");
+    assert_eq!(change(&fixture, QueueChange::Put(all(), on())).await.version, paused.version + 1);
     let fixture = fixture.reopen().await;
     assert_eq!(told(&fixture).await.version, paused.version + 1);
 
     fixture.insert_one(mail().queue("used")).await;
-    let put = |settings| fixture.database.change_queue(TENANT, "used", Change::Put(settings, None));
+    let put = |settings| fixture.database.change_queue(TENANT, "used", QueueChange::Put(settings, None));
     assert_eq!(put(Settings::default()).await.expect("it answers"), Queue::unset(TENANT, "used"));
     assert_eq!(put(all()).await.expect("it answers").version, 1);
-    let removed = change(&fixture, Change::Remove).await;
+    let removed = change(&fixture, QueueChange::Remove).await;
     assert_eq!(
-        change(&fixture, Change::Put(Settings::default(), None)).await.version,
+        change(&fixture, QueueChange::Put(Settings::default(), None)).await.version,
         removed.version + 1,
         "it is back"
     );
@@ -92,12 +94,12 @@ pub async fn settings_and_pauses_outlive_the_process(factory: &dyn StoreFactory)
     let fixture = StoreFixture::open(factory).await;
     let lane = fixture.insert_one(mail()).await.lane.id;
     put(&fixture, all()).await;
-    let queue = change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    let queue = change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     let fixture = fixture.reopen().await;
     assert_eq!(told(&fixture).await, queue);
     let claimed = claim(&fixture, &[lane]).await;
     assert_eq!((claimed.tasks.len(), held(&claimed)), (0, vec![(lane, LimitKind::Pause, None)]));
-    change(&fixture, Change::Resume).await;
+    change(&fixture, QueueChange::Resume).await;
     let fixture = fixture.reopen().await;
     assert_eq!(taken(&fixture, lane).await.len(), 1);
 }
@@ -120,7 +122,7 @@ pub async fn a_queue_with_unreadable_settings_is_paused(factory: &dyn StoreFacto
     assert_eq!((claimed.tasks.len(), held(&claimed)), (1, vec![(bad, LimitKind::Pause, None)]));
     let set = put(&fixture, all()).await;
     assert_eq!((&set.settings, set.version), (&all(), version + 1));
-    change(&fixture, Change::Resume).await;
+    change(&fixture, QueueChange::Resume).await;
     assert_eq!(taken(&fixture, bad).await.len(), 1);
 }
 
@@ -133,9 +135,9 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
     }
     fixture.insert_one(mail().queue("used")).await;
     for (name, made) in [
-        ("set", Change::Put(Settings::default(), None)),
-        ("paused", Change::Pause(pause(&fixture, None))),
-        ("resumed", Change::Resume),
+        ("set", QueueChange::Put(Settings::default(), None)),
+        ("paused", QueueChange::Pause(pause(&fixture, None))),
+        ("resumed", QueueChange::Resume),
     ] {
         fixture.database.change_queue(TENANT, name, made).await.expect("it answers");
     }
@@ -157,13 +159,13 @@ pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn Stor
     };
     let exists = async |name: &str| fixture.database.queue(TENANT, name).await.expect("it answers").is_some();
     put(&fixture, Settings { max_concurrency: Some(1), ..all() }).await;
-    fixture.database.change_queue(TENANT, "only-set", Change::Put(all(), None)).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "only-set", QueueChange::Put(all(), None)).await.expect("it answers");
     let lane = fixture.insert_one(mail()).await.lane.id;
     assert_eq!(names().await, [QUEUE, "only-set"]);
-    fixture.database.change_queue(TENANT, "only-set", Change::Remove).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "only-set", QueueChange::Remove).await.expect("it answers");
     assert_eq!((names().await, exists("only-set").await), (vec![QUEUE.to_owned()], false));
 
-    let removed = change(&fixture, Change::Remove).await;
+    let removed = change(&fixture, QueueChange::Remove).await;
     assert_eq!((&removed.settings, removed.version, removed.removed), (&Settings::default(), 2, true));
     assert_eq!((names().await, told(&fixture).await), (vec![QUEUE.to_owned()], removed), "something is in it");
     for running in taken(&fixture, lane).await {
@@ -174,7 +176,11 @@ pub async fn a_removed_queue_is_told_while_something_is_in_it(factory: &dyn Stor
     assert_eq!((names().await, exists(QUEUE).await), (vec![QUEUE.to_owned()], true));
     let queue = put(&fixture, all()).await;
     assert_eq!((queue.version, queue.removed, queue.settings), (3, false, all()));
-    fixture.database.change_queue(TENANT, "only-set", Change::Pause(pause(&fixture, None))).await.expect("it answers");
+    fixture
+        .database
+        .change_queue(TENANT, "only-set", QueueChange::Pause(pause(&fixture, None)))
+        .await
+        .expect("it answers");
     assert_eq!(names().await, [QUEUE, "only-set"]);
 }
 
@@ -185,7 +191,7 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
         // Something else each time, so that it is written.
         let settings = Settings { max_depth: Some(fixture.now().as_millis().unsigned_abs()), ..all() };
         fixture.advance(1);
-        let change = Change::Put(settings, None);
+        let change = QueueChange::Put(settings, None);
         fixture.database.change_queue_at(TENANT, QUEUE, &condition, change).await.expect("it answers")
     };
     for absent in [Condition::at([0, 1]), Condition::there()] {
@@ -205,9 +211,9 @@ pub async fn a_change_may_need_a_version(factory: &dyn StoreFactory) {
     assert!(matches!(under(Condition::at([1])).await, Changed::Done(queue) if queue.version == 2));
     assert!(matches!(under(Condition::there()).await, Changed::Done(queue) if queue.version == 3));
     // One that is removed is there as long as something is in it.
-    change(&fixture, Change::Remove).await;
+    change(&fixture, QueueChange::Remove).await;
     assert!(matches!(under(Condition::absent()).await, Changed::AtAnother(Some(queue)) if queue.version == 4));
-    change(&fixture, Change::Remove).await;
+    change(&fixture, QueueChange::Remove).await;
     for running in taken(&fixture, lane).await {
         fixture.apply(&running, complete(None)).await;
     }
@@ -224,7 +230,7 @@ pub async fn queues_are_listed_by_name_with_their_live_tasks(factory: &dyn Store
     fixture.insert_one(task().tenant("other").queue("aa")).await;
     let lane = fixture.insert_one(mail().queue("b").kind("z")).await.lane.id;
     fixture.lease(lane, 1).await;
-    fixture.database.change_queue(TENANT, "set", Change::Resume).await.expect("it answers");
+    fixture.database.change_queue(TENANT, "set", QueueChange::Resume).await.expect("it answers");
     let list = async |after: Option<&str>, limit| {
         let listed = fixture.database.queues(TENANT, after.map(str::to_owned), limit).await.expect("it answers");
         listed.into_iter().map(|told| (told.queue.name, told.live.pending, told.live.running)).collect::<Vec<_>>()
@@ -241,7 +247,7 @@ pub async fn queues_of_tenants_are_apart(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let ours = fixture.insert_one(mail()).await.lane.id;
     let theirs = fixture.insert_one(mail().tenant("other")).await.lane.id;
-    change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     let claimed = claim(&fixture, &[ours, theirs]).await;
     assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [theirs]);
     let others = fixture.database.queue("other", QUEUE).await.expect("it answers").expect("it was used");
@@ -254,7 +260,9 @@ pub async fn special_tells_every_queue_that_is_set_or_paused(factory: &dyn Store
     fixture.insert_one(mail().queue("used")).await;
     let mut expected = Vec::new();
     for (tenant, name) in [("a", "x"), ("a", "y"), ("b", "x")] {
-        expected.push(fixture.database.change_queue(tenant, name, Change::Put(all(), None)).await.expect("it answers"));
+        expected.push(
+            fixture.database.change_queue(tenant, name, QueueChange::Put(all(), None)).await.expect("it answers"),
+        );
     }
     let mut special = fixture.database.special_queues().await.expect("it answers");
     special.sort_unstable_by(|a, b| (&a.tenant, &a.name).cmp(&(&b.tenant, &b.name)));
@@ -267,15 +275,15 @@ pub async fn a_paused_queue_gives_nothing(factory: &dyn StoreFactory) {
     let pulled = fixture.insert_one(mail()).await.lane.id;
     let pushed = fixture.insert_one(mail().push("http://127.0.0.1:9")).await.lane.id;
     let other = fixture.insert_one(mail().queue("other")).await.lane.id;
-    change(&fixture, Change::Pause(pause(&fixture, None))).await;
+    change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
     let claimed = claim(&fixture, &[pulled, other]).await;
     assert_eq!(claimed.tasks.iter().map(|task| task.lane.id).collect::<Vec<_>>(), [other]);
     assert_eq!(held(&claimed), [(pulled, LimitKind::Pause, None)]);
     assert_eq!(fixture.dispatch(pushed, 1).await.len(), 0);
     let until = fixture.now().plus_millis(60_000);
-    change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    change(&fixture, QueueChange::Pause(pause(&fixture, Some(until)))).await;
     assert_eq!(held(&claim(&fixture, &[pulled]).await), [(pulled, LimitKind::Pause, Some(until))]);
-    change(&fixture, Change::Resume).await;
+    change(&fixture, QueueChange::Resume).await;
     let claimed = claim(&fixture, &[pulled]).await;
     assert_eq!((claimed.tasks.len(), held(&claimed)), (1, vec![]));
     assert_eq!(fixture.dispatch(pushed, 1).await.len(), 1);
@@ -287,7 +295,7 @@ pub async fn a_pause_ends_by_itself(factory: &dyn StoreFactory) {
     let lane = fixture.insert(mail().times(3)).await[0].lane.id;
     put(&fixture, Settings { max_concurrency: Some(2), ..Settings::default() }).await;
     let until = fixture.now().plus_millis(5_000);
-    change(&fixture, Change::Pause(pause(&fixture, Some(until)))).await;
+    change(&fixture, QueueChange::Pause(pause(&fixture, Some(until)))).await;
     fixture.advance(4_999);
     assert_eq!(taken(&fixture, lane).await.len(), 0);
     fixture.advance(1);
@@ -300,7 +308,7 @@ pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
     const CLAIMERS: usize = 8;
     let fixture = StoreFixture::open(factory).await;
     for _ in 0..5 {
-        change(&fixture, Change::Resume).await;
+        change(&fixture, QueueChange::Resume).await;
         let lane = fixture.insert(mail().times(400)).await[0].lane.id;
         let together = Arc::new(Barrier::new(CLAIMERS + 1));
         let mut claimers = JoinSet::new();
@@ -317,7 +325,7 @@ pub async fn a_pause_holds_for_claims_under_way(factory: &dyn StoreFactory) {
         }
         together.wait().await;
         tokio::task::yield_now().await;
-        change(&fixture, Change::Pause(pause(&fixture, None))).await;
+        change(&fixture, QueueChange::Pause(pause(&fixture, None))).await;
         let running =
             async || fixture.database.queue(TENANT, QUEUE).await.expect("it answers").expect("it is used").live.running;
         let then = running().await;

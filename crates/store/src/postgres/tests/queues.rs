@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use punctual_core::clock::ManualClock;
 use punctual_core::ids::NodeId;
-use punctual_core::queues::{Change, Pause, Queues, RateLimit, Settings};
+use punctual_core::queues::{Pause, QueueChange, Queues, RateLimit, Settings};
 use punctual_core::store::{Inserted, Store};
 use punctual_core::task::Task;
 use punctual_testkit::eventually::eventually;
@@ -19,11 +19,11 @@ use super::{Fixture, complete, insert, lease, open, open_at};
 const QUEUE: &str = "mail";
 
 async fn put(store: &PostgresStore, settings: Settings) {
-    store.change_queue(TENANT, QUEUE, Change::Put(settings, None)).await.unwrap();
+    store.change_queue(TENANT, QUEUE, QueueChange::Put(settings, None)).await.unwrap();
 }
 
-fn pause() -> Change {
-    Change::Pause(Pause { since: START, by: "somebody".to_owned(), reason: None, until: None })
+fn pause() -> QueueChange {
+    QueueChange::Pause(Pause { since: START, by: "somebody".to_owned(), reason: None, until: None })
 }
 
 async fn waiting(store: &PostgresStore) -> u64 {
@@ -132,7 +132,7 @@ async fn a_pause_holds_for_claims_of_other_nodes() {
         stop.store(true, Ordering::SeqCst);
         claimers.join_all().await;
         assert_eq!(waiting(&fixture.store).await, then, "something was taken after the pause was answered");
-        fixture.store.change_queue(TENANT, QUEUE, Change::Resume).await.unwrap();
+        fixture.store.change_queue(TENANT, QUEUE, QueueChange::Resume).await.unwrap();
         while !lease(&other, &first, 500).await.is_empty() {}
     }
 }
@@ -213,7 +213,7 @@ async fn a_queue_without_limits_has_no_gate() {
     assert_eq!(gates().await, 0);
     fixture.store.change_queue(TENANT, QUEUE, pause()).await.unwrap();
     assert_eq!(gates().await, 1);
-    fixture.store.change_queue(TENANT, QUEUE, Change::Resume).await.unwrap();
+    fixture.store.change_queue(TENANT, QUEUE, QueueChange::Resume).await.unwrap();
     assert_eq!(gates().await, 0);
 }
 
