@@ -171,7 +171,7 @@ impl Queue {
 
 /// The live tasks of a queue, by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveCounts {
     /// Waiting for others.
     pub blocked: u64,
     /// Waiting for their time, or for a claimant.
@@ -182,7 +182,7 @@ pub struct Live {
     pub running: u64,
 }
 
-impl Live {
+impl LiveCounts {
     /// How many there are.
     pub fn total(&self) -> u64 {
         self.blocked.saturating_add(self.pending).saturating_add(self.queued).saturating_add(self.running)
@@ -200,7 +200,7 @@ pub struct QueueWithCounts {
     /// The queue.
     pub queue: Queue,
     /// Its live tasks.
-    pub live: Live,
+    pub live: LiveCounts,
 }
 
 /// What is changed of a queue.

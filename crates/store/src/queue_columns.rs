@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use parking_lot::Mutex;
-use punctual_core::queues::{Live, Pause, Queue, Settings};
+use punctual_core::queues::{LiveCounts, Pause, Queue, Settings};
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
 use tracing::error;
@@ -104,7 +104,7 @@ impl QueueComplaints {
 }
 
 /// Adds tasks in a state to the counts of a queue.
-pub(crate) fn add(live: &mut Live, state: Option<State>, tasks: i64) {
+pub(crate) fn add(live: &mut LiveCounts, state: Option<State>, tasks: i64) {
     let place = match state {
         Some(State::Blocked) => &mut live.blocked,
         Some(State::Pending) => &mut live.pending,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Changed, Live, Queue, QueueChange, QueueDecision, QueueWithCounts};
+use punctual_core::queues::{Changed, LiveCounts, Queue, QueueChange, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use tokio_postgres::Row;
 
@@ -146,7 +146,7 @@ async fn with_counts(
         let queue = complaints.read(queue_row(&row)).queue;
         set.insert(queue.name.clone(), queue);
     }
-    let mut live: HashMap<String, Live> = HashMap::new();
+    let mut live: HashMap<String, LiveCounts> = HashMap::new();
     for row in session.query(Sql::QueueCounts, &[&tenant, &names]).await? {
         let state = State::from_code(i64::from(row.get::<_, i16>(1)));
         queue_columns::add(live.entry(row.get(0)).or_default(), state, row.get(2));

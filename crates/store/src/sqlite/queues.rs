@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Changed, Live, Queue, QueueChange, QueueDecision, QueueWithCounts};
+use punctual_core::queues::{Changed, LiveCounts, Queue, QueueChange, QueueDecision, QueueWithCounts};
 use punctual_core::state::State;
 use rusqlite::{OptionalExtension, Row};
 
@@ -105,10 +105,10 @@ fn row(row: &Row<'_>) -> rusqlite::Result<QueueRow> {
     })
 }
 
-fn live(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<Live, Fault> {
+fn live(session: &mut Session<'_>, tenant: &str, name: &str) -> Result<LiveCounts, Fault> {
     let query = session.statements.get(Sql::QueueCounts)?;
     let mut rows = query.query((tenant, name))?;
-    let mut live = Live::default();
+    let mut live = LiveCounts::default();
     while let Some(row) = rows.next()? {
         if let Some(state) = row.get::<_, Option<i64>>(1)? {
             queue_columns::add(&mut live, State::from_code(state), row.get(2)?);

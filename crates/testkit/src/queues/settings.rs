@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use punctual_core::condition::Condition;
-use punctual_core::queues::{Changed, Live, OnDeadLetter, Queue, QueueChange, RateLimit, Settings, Switch};
+use punctual_core::queues::{Changed, LiveCounts, OnDeadLetter, Queue, QueueChange, RateLimit, Settings, Switch};
 use punctual_core::store::{Claim, LimitKind};
 use punctual_core::task::Callback;
 use tokio::sync::Barrier;
@@ -143,7 +143,7 @@ pub async fn a_queue_exists_from_its_first_use(factory: &dyn StoreFactory) {
     }
     let used = fixture.database.queue(TENANT, "used").await.expect("it answers").expect("it is there");
     assert_eq!(used.queue, Queue::unset(TENANT, "used"));
-    assert_eq!(used.live, Live { pending: 1, ..Live::default() });
+    assert_eq!(used.live, LiveCounts { pending: 1, ..LiveCounts::default() });
     for name in ["set", "paused", "resumed"] {
         assert!(exists(name).await, "{name}");
     }
