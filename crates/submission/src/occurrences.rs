@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use punctual_core::coordinator::Lease;
 use punctual_core::ids::{NodeId, TaskId};
-use punctual_core::schedules::plan::{self, Decision, Live, Origin, Plan, PlanInput};
+use punctual_core::schedules::plan::{self, Decision, LiveTask, Origin, Plan, PlanInput};
 use punctual_core::schedules::{
     Advance, EVERY_PASS, FiredTask, OccurrenceOutcome, PauseSwitch, Progress, Record, Schedule, ScheduleSnapshot,
 };
@@ -51,7 +51,7 @@ pub fn plan_input(snapshot: &ScheduleSnapshot) -> PlanInput {
         next_run_at: progress.next_run_at,
         run_count: progress.run_count,
         buffered: snapshot.buffered.clone(),
-        live: live.map(|watched| Live { task: watched.task, stop_asked: watched.stop_asked }).collect(),
+        live: live.map(|watched| LiveTask { task: watched.task, stop_asked: watched.stop_asked }).collect(),
     }
 }
 

@@ -133,7 +133,7 @@ pub struct PlanInput {
     pub buffered: Vec<Buffered>,
     /// Its live tasks of every origin; the first [`PLAN_MAX`] are enough, and `allow_all` needs
     /// none.
-    pub live: Vec<Live>,
+    pub live: Vec<LiveTask>,
 }
 
 /// An occurrence that waits until the previous task has finished.
@@ -147,7 +147,7 @@ pub struct Buffered {
 
 /// A task of the schedule that has not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Live {
+pub struct LiveTask {
     /// The task.
     pub task: TaskId,
     /// Whether it was asked to stop already.

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use super::{
-    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, Live, Origin, Overlap, PLAN_MAX, Plan,
+    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, LiveTask, Origin, Overlap, PLAN_MAX, Plan,
     PlanInput, Reason, Spec, TooMany,
 };
 use crate::cron::jitter_millis;
@@ -130,7 +130,7 @@ struct Planner<'a> {
     now: Timestamp,
     next: Option<Timestamp>,
     run_count: u64,
-    live: &'a [Live],
+    live: &'a [LiveTask],
     /// Whether a task of the schedule will be live after this plan.
     busy: bool,
     /// The waiting occurrences that came due or were triggered, in order.

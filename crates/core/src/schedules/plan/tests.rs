@@ -41,8 +41,8 @@ fn task(number: u128) -> TaskId {
     TaskId::from_uuid(Uuid::from_u128(number))
 }
 
-fn live(number: u128) -> Live {
-    Live { task: task(number), stop_asked: false }
+fn live(number: u128) -> LiveTask {
+    LiveTask { task: task(number), stop_asked: false }
 }
 
 fn waiting(instant: &str) -> Buffered {
@@ -199,7 +199,7 @@ fn overlap_cancel_other() {
     assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[task(1)][..], &[][..]));
 
     let spec = Spec { overlap: Overlap::CancelOther, ..minutely() };
-    let stopping = Live { stop_asked: true, ..live(1) };
+    let stopping = LiveTask { stop_asked: true, ..live(1) };
     let known = PlanInput { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
     assert!(plan.is_empty(&known), "it was asked and has not stopped: {plan:?}");
