@@ -106,7 +106,7 @@ impl Runs {
 
 /// All that a node has counted of a key in a slot of the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
+pub struct SlotCounts {
     /// Of what. With an empty target: of pull workers, and of targets at which nothing failed.
     pub key: Key,
     /// The begin of the slot.
@@ -288,7 +288,7 @@ impl OpenBreaker {
 pub trait Breakers: Send + Sync {
     /// Records what a node has counted, in place of what it recorded of the same keys and slots
     /// before.
-    async fn record_counts(&self, node: NodeId, counts: Vec<Counted>) -> Result<(), StoreError>;
+    async fn record_counts(&self, node: NodeId, counts: Vec<SlotCounts>) -> Result<(), StoreError>;
 
     /// The runs of every key that has counts in slots from `since` on and no open breaker, in
     /// order.

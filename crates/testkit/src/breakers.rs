@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Counted, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, OpenBreaker, Runs, SlotCounts};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
@@ -49,15 +49,15 @@ fn runs(ok: u64, failed: u64) -> Runs {
     Runs { ok, failed }
 }
 
-fn counted(key: Key, slot_at: Timestamp, runs: Runs) -> Counted {
-    Counted { key, slot_at, runs }
+fn counted(key: Key, slot_at: Timestamp, runs: Runs) -> SlotCounts {
+    SlotCounts { key, slot_at, runs }
 }
 
 fn key() -> Key {
     Key::new(TENANT, TARGET)
 }
 
-async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<Counted>) {
+async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
     fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be told");
 }
 
@@ -400,7 +400,7 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let (of_tenant, other) = (Key::of_tenant(TENANT), Key::new("other", TARGET));
     let keys = [of_tenant.clone(), key(), Key::new(TENANT, "https://other:443"), other.clone()];
-    let told: Vec<Counted> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
+    let told: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
     tell(&fixture, 1, told.clone()).await;
     tell(&fixture, 2, told).await;
     let left = async || sums(&fixture, at(0)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Counted, Key, Runs};
+use super::{Key, Runs, SlotCounts};
 use crate::time::Timestamp;
 
 /// The slots of a window.
@@ -125,7 +125,7 @@ impl Windows {
     /// What is to be told at `now`: of every tenant at which something failed here, or at another
     /// node as `known` in the store says. Targets with failures are told by themselves, the others
     /// together with what is pulled.
-    pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<Key>) -> Vec<Counted> {
+    pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<Key>) -> Vec<SlotCounts> {
         self.slide(now);
         let mut current: BTreeMap<(Key, Timestamp), Runs> = BTreeMap::new();
         for (tenant, targets) in &self.tenants {
@@ -156,12 +156,12 @@ impl Windows {
         let all = current.into_iter().chain(gone);
         let news: Vec<_> = all.filter(|(place, runs)| self.told.get(place) != Some(&Some(*runs))).collect();
         self.told.extend(news.iter().map(|(place, _)| (place.clone(), None)));
-        news.into_iter().map(|((key, slot_at), runs)| Counted { key, slot_at, runs }).collect()
+        news.into_iter().map(|((key, slot_at), runs)| SlotCounts { key, slot_at, runs }).collect()
     }
 
     /// This has been told, and that was heard.
-    pub fn told(&mut self, counts: Vec<Counted>) {
-        for Counted { key, slot_at, runs } in counts {
+    pub fn told(&mut self, counts: Vec<SlotCounts>) {
+        for SlotCounts { key, slot_at, runs } in counts {
             if runs == Runs::default() {
                 self.told.remove(&(key, slot_at));
             } else {

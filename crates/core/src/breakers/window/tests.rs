@@ -76,7 +76,7 @@ fn a_healthy_tenant_is_not_told_and_an_ill_one_with_all_its_runs() {
     let told = windows.to_tell(at(61), &BTreeSet::new());
     let expected = [("", 0, runs(75, 0)), ("http://b:80", 0, runs(8, 0)), ("http://b:80", 60, runs(0, 2))];
     let expected =
-        expected.map(|(target, slot, runs)| Counted { key: Key::new("ill", target), slot_at: at(slot), runs });
+        expected.map(|(target, slot, runs)| SlotCounts { key: Key::new("ill", target), slot_at: at(slot), runs });
     assert_eq!(told, expected);
     windows.told(told);
     assert!(windows.to_tell(at(62), &BTreeSet::new()).is_empty(), "nothing has happened since");
@@ -105,7 +105,7 @@ fn what_is_forgotten_is_told_to_be_nothing() {
     windows.told(told);
     windows.forget(&Key::new("t", "http://a:80"));
     let told = windows.to_tell(at(2), &BTreeSet::new());
-    assert_eq!(told, [Counted { key: Key::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
+    assert_eq!(told, [SlotCounts { key: Key::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
     windows.told(told);
     windows.forget(&Key::of_tenant("t"));
     assert_eq!(windows.to_tell(at(3), &BTreeSet::new()).len(), 1);
