@@ -50,14 +50,14 @@ use crate::time::Timestamp;
 
 /// What a breaker stands over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct BreakerKey {
     /// Whose tasks.
     pub tenant: String,
     /// To which target (`scheme://host:port`); empty: everything of the tenant.
     pub target: String,
 }
 
-impl Key {
+impl BreakerKey {
     /// Over a target of a tenant.
     pub fn new(tenant: &str, target: &str) -> Self {
         Self { tenant: tenant.to_owned(), target: target.to_owned() }
@@ -108,7 +108,7 @@ impl Runs {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Of what. With an empty target: of pull workers, and of targets at which nothing failed.
-    pub key: Key,
+    pub key: BreakerKey,
     /// The begin of the slot.
     pub slot_at: Timestamp,
     /// The runs.
@@ -119,7 +119,7 @@ pub struct SlotCounts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenBreaker {
     /// What it stands over.
-    pub key: Key,
+    pub key: BreakerKey,
     /// Since when.
     pub opened_at: Timestamp,
     /// When the next probe may be made.
@@ -292,13 +292,13 @@ pub trait Breakers: Send + Sync {
 
     /// The runs of every key that has counts in slots from `since` on and no open breaker, in
     /// order.
-    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError>;
+    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError>;
 
     /// Opens a breaker; false when it is open already.
     async fn open_breaker(&self, breaker: OpenBreaker) -> Result<bool, StoreError>;
 
     /// The open breakers in the order of their keys, strictly after `after`.
-    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
+    async fn list_breakers(&self, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError>;
 
     /// The open breaker over tasks of a tenant to a target (empty: tasks that are pulled): the
     /// target's own, or else the tenant's.
@@ -306,7 +306,7 @@ pub trait Breakers: Send + Sync {
 
     /// Changes a breaker by an event ([`OpenBreaker::change`]), whoever else changes it at the same
     /// time. Closing also removes its counts.
-    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError>;
+    async fn change_breaker(&self, key: &BreakerKey, event: BreakerEvent) -> Result<BreakerChange, StoreError>;
 }
 
 #[cfg(test)]
@@ -331,7 +331,7 @@ mod tests {
     /// Opened at 100, to be probed at 160.
     fn opened() -> OpenBreaker {
         OpenBreaker {
-            key: Key::new(KEY.0, KEY.1),
+            key: BreakerKey::new(KEY.0, KEY.1),
             opened_at: at(100),
             next_probe_at: at(160),
             runs: Runs { ok: 1, failed: 99 },

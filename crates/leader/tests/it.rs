@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::breakers::window::Rules;
-use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerKey, Breakers, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
 use punctual_core::ids::{NodeId, TaskId};
@@ -153,7 +153,7 @@ async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_pois
     let circuits = Arc::new(Circuits::new(Arc::clone(&bench.store) as _, 60_000));
     let bench = Bench { reaper: bench.reaper.with_circuits(Arc::clone(&circuits)), ..bench };
     let breaker = OpenBreaker {
-        key: Key::of_tenant(TENANT),
+        key: BreakerKey::of_tenant(TENANT),
         opened_at: START,
         next_probe_at: START,
         runs: Runs { ok: 0, failed: 20 },

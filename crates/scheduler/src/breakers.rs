@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, Runs, target_of};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, BreakerKey, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::run_end::RunEnd;
@@ -83,7 +83,7 @@ struct NewCounts {
 /// A run that ended under an open breaker, and may have been its probe.
 #[derive(Debug)]
 struct RunUnderBreaker {
-    key: Key,
+    key: BreakerKey,
     task: TaskId,
     end: RunEnd,
     /// What went wrong, if it failed; bounded.
@@ -165,7 +165,7 @@ impl Circuits {
     /// is asked if all of them permit it. Empty when they do not.
     pub async fn probe(
         &self,
-        keys: &[Key],
+        keys: &[BreakerKey],
         now: Timestamp,
         claim: impl Future<Output = Result<Vec<Claimed>, StoreError>>,
     ) -> Result<Vec<Claimed>, StoreError> {
@@ -196,7 +196,7 @@ impl Circuits {
     async fn name_probe(
         &self,
         store: &Arc<dyn Breakers>,
-        keys: &[&Key],
+        keys: &[&BreakerKey],
         next: Timestamp,
         probe: Result<TaskId, Timestamp>,
     ) {
@@ -212,7 +212,7 @@ impl Circuits {
         }
     }
 
-    fn learn_probe(&self, key: &Key, next_probe_at: Timestamp, probe: Option<TaskId>) {
+    fn learn_probe(&self, key: &BreakerKey, next_probe_at: Timestamp, probe: Option<TaskId>) {
         let mut open = self.open.write();
         if let Some(mut breaker) = open.get(key).cloned() {
             breaker.next_probe_at = next_probe_at;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, OpenBreaker, Runs, SlotCounts};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs, SlotCounts};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use punctual_core::upkeep::Prunable;
@@ -49,23 +49,23 @@ fn runs(ok: u64, failed: u64) -> Runs {
     Runs { ok, failed }
 }
 
-fn counted(key: Key, slot_at: Timestamp, runs: Runs) -> SlotCounts {
+fn counted(key: BreakerKey, slot_at: Timestamp, runs: Runs) -> SlotCounts {
     SlotCounts { key, slot_at, runs }
 }
 
-fn key() -> Key {
-    Key::new(TENANT, TARGET)
+fn key() -> BreakerKey {
+    BreakerKey::new(TENANT, TARGET)
 }
 
 async fn tell(fixture: &StoreFixture<'_>, node: u64, counts: Vec<SlotCounts>) {
     fixture.database.record_counts(NodeId::new(node), counts).await.expect("counts can be told");
 }
 
-async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(Key, Runs)> {
+async fn sums(fixture: &StoreFixture<'_>, since: Timestamp) -> Vec<(BreakerKey, Runs)> {
     fixture.database.counts_since(since).await.expect("counts can be read")
 }
 
-fn breaker(key: Key) -> OpenBreaker {
+fn breaker(key: BreakerKey) -> OpenBreaker {
     OpenBreaker {
         key,
         opened_at: at(100),
@@ -79,7 +79,7 @@ fn breaker(key: Key) -> OpenBreaker {
     }
 }
 
-async fn open(fixture: &StoreFixture<'_>, key: Key) -> bool {
+async fn open(fixture: &StoreFixture<'_>, key: BreakerKey) -> bool {
     fixture.database.open_breaker(breaker(key)).await.expect("a breaker can be opened")
 }
 
@@ -125,7 +125,7 @@ async fn give_back(fixture: &StoreFixture<'_>, task: TaskId, again_at: i64) {
     change(fixture, BreakerEvent::GivenBack { task, again_at: at(again_at) }).await;
 }
 
-async fn reset(fixture: &StoreFixture<'_>, key: &Key) -> bool {
+async fn reset(fixture: &StoreFixture<'_>, key: &BreakerKey) -> bool {
     let reset = fixture.database.change_breaker(key, BreakerEvent::Reset).await;
     reset.expect("a breaker can be reset") == BreakerChange::Closed
 }
@@ -142,14 +142,14 @@ async fn probe(fixture: &StoreFixture<'_>, now: i64, next: i64) -> TaskId {
 pub async fn counts_of_nodes_are_added_together(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     assert_eq!(sums(&fixture, at(0)).await, []);
-    let of_tenant = Key::of_tenant(TENANT);
+    let of_tenant = BreakerKey::of_tenant(TENANT);
     let first = vec![counted(key(), at(60), runs(1, 2)), counted(key(), at(120), runs(0, 4))];
     tell(&fixture, 1, first).await;
     let second = vec![counted(of_tenant.clone(), at(120), runs(9, 0)), counted(key(), at(120), runs(3, 8))];
     tell(&fixture, u64::MAX, second).await;
-    tell(&fixture, 1, vec![counted(Key::new("other", TARGET), at(120), runs(0, 5))]).await;
+    tell(&fixture, 1, vec![counted(BreakerKey::new("other", TARGET), at(120), runs(0, 5))]).await;
     tell(&fixture, 1, Vec::new()).await;
-    let other = (Key::new("other", TARGET), runs(0, 5));
+    let other = (BreakerKey::new("other", TARGET), runs(0, 5));
     assert_eq!(sums(&fixture, at(60)).await, [(of_tenant.clone(), runs(9, 0)), (key(), runs(4, 14)), other.clone()]);
     assert_eq!(sums(&fixture, at(61)).await, [(of_tenant, runs(9, 0)), (key(), runs(3, 12)), other]);
     assert_eq!(sums(&fixture, at(121)).await, []);
@@ -168,12 +168,17 @@ pub async fn counts_that_are_told_again_replace_the_first(factory: &dyn StoreFac
 /// Of a tenant's breaker all counts of the tenant.
 pub async fn counts_of_open_breakers_are_not_told(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let keys = [Key::of_tenant(TENANT), key(), Key::new(TENANT, "https://other:443"), Key::new("other", TARGET)];
+    let keys = [
+        BreakerKey::of_tenant(TENANT),
+        key(),
+        BreakerKey::new(TENANT, "https://other:443"),
+        BreakerKey::new("other", TARGET),
+    ];
     tell(&fixture, 1, keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect()).await;
     open(&fixture, key()).await;
     let told = async || sums(&fixture, at(60)).await.into_iter().map(|(key, _)| key).collect::<Vec<_>>();
     assert_eq!(told().await, [keys[0].clone(), keys[2].clone(), keys[3].clone()]);
-    open(&fixture, Key::of_tenant(TENANT)).await;
+    open(&fixture, BreakerKey::of_tenant(TENANT)).await;
     assert_eq!(told().await, [keys[3].clone()]);
 }
 
@@ -211,7 +216,7 @@ pub async fn breakers_are_listed_in_order(factory: &dyn StoreFactory) {
     let mut keys = Vec::new();
     for tenant in ["a", "B", "acme", "\u{e9}"] {
         for target in ["https://z:1", "", "http://a:80", "https://Z:1"] {
-            keys.push(Key::new(tenant, target));
+            keys.push(BreakerKey::new(tenant, target));
         }
     }
     for key in &keys {
@@ -243,10 +248,10 @@ pub async fn the_breaker_over_a_target_is_found(factory: &dyn StoreFactory) {
     assert_eq!(over(TENANT, "https://other:443").await, None);
     assert_eq!(over(TENANT, "").await, None);
     assert_eq!(over("other", TARGET).await, None);
-    open(&fixture, Key::of_tenant(TENANT)).await;
+    open(&fixture, BreakerKey::of_tenant(TENANT)).await;
     assert_eq!(over(TENANT, TARGET).await, Some(key()));
     for target in ["https://other:443", ""] {
-        assert_eq!(over(TENANT, target).await, Some(Key::of_tenant(TENANT)), "{target}");
+        assert_eq!(over(TENANT, target).await, Some(BreakerKey::of_tenant(TENANT)), "{target}");
     }
     assert_eq!(over("other", "").await, None);
 }
@@ -398,8 +403,8 @@ pub async fn a_failed_probe_leaves_it_open(factory: &dyn StoreFactory) {
 /// What led to it would open it at once otherwise.
 pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let (of_tenant, other) = (Key::of_tenant(TENANT), Key::new("other", TARGET));
-    let keys = [of_tenant.clone(), key(), Key::new(TENANT, "https://other:443"), other.clone()];
+    let (of_tenant, other) = (BreakerKey::of_tenant(TENANT), BreakerKey::new("other", TARGET));
+    let keys = [of_tenant.clone(), key(), BreakerKey::new(TENANT, "https://other:443"), other.clone()];
     let told: Vec<SlotCounts> = keys.iter().map(|key| counted(key.clone(), at(60), runs(0, 1))).collect();
     tell(&fixture, 1, told.clone()).await;
     tell(&fixture, 2, told).await;
@@ -418,16 +423,16 @@ pub async fn closing_forgets_the_counts(factory: &dyn StoreFactory) {
 /// Whether or not a probe is under way; others stay.
 pub async fn resetting_closes_whatever_it_is(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
-    let reset = async |key: Key| reset(&fixture, &key).await;
+    let reset = async |key: BreakerKey| reset(&fixture, &key).await;
     assert!(!reset(key()).await);
     open(&fixture, key()).await;
-    open(&fixture, Key::of_tenant(TENANT)).await;
+    open(&fixture, BreakerKey::of_tenant(TENANT)).await;
     permit(&fixture, 160, 220).await;
     name(&fixture, 220, Ok(TaskId::new())).await;
     assert!(reset(key()).await);
     assert!(!reset(key()).await);
-    assert_eq!(only(&fixture).await.key, Key::of_tenant(TENANT));
-    assert!(reset(Key::of_tenant(TENANT)).await);
+    assert_eq!(only(&fixture).await.key, BreakerKey::of_tenant(TENANT));
+    assert!(reset(BreakerKey::of_tenant(TENANT)).await);
     assert_eq!(all(&fixture).await, []);
 }
 
@@ -438,10 +443,10 @@ pub async fn breakers_outlive_the_process(factory: &dyn StoreFactory) {
     permit(&fixture, 160, 220).await;
     let probe = TaskId::new();
     name(&fixture, 220, Ok(probe)).await;
-    tell(&fixture, 1, vec![counted(Key::of_tenant(TENANT), at(60), runs(2, 3))]).await;
+    tell(&fixture, 1, vec![counted(BreakerKey::of_tenant(TENANT), at(60), runs(2, 3))]).await;
     let fixture = fixture.reopen().await;
     let expected = OpenBreaker { half_open: true, next_probe_at: at(220), probe: Some(probe), ..breaker(key()) };
     assert_eq!(only(&fixture).await, expected);
-    assert_eq!(sums(&fixture, at(0)).await, [(Key::of_tenant(TENANT), runs(2, 3))]);
+    assert_eq!(sums(&fixture, at(0)).await, [(BreakerKey::of_tenant(TENANT), runs(2, 3))]);
     assert!(close(&fixture, probe).await);
 }

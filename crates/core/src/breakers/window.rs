@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Key, Runs, SlotCounts};
+use super::{BreakerKey, Runs, SlotCounts};
 use crate::time::Timestamp;
 
 /// The slots of a window.
@@ -55,7 +55,7 @@ impl Rules {
 
     /// The keys whose breakers the counts of all nodes open, and the runs that do. The counts are
     /// those of keys without an open breaker.
-    pub fn to_open(self, counts: &[(Key, Runs)]) -> Vec<(Key, Runs)> {
+    pub fn to_open(self, counts: &[(BreakerKey, Runs)]) -> Vec<(BreakerKey, Runs)> {
         let mut opening = Vec::new();
         let mut tenants: BTreeMap<&str, (Runs, usize)> = BTreeMap::new();
         for (key, runs) in counts {
@@ -69,7 +69,7 @@ impl Rules {
             *failing += if runs.failed == 0 { 0 } else { 1 + usize::from(key.is_of_tenant()) };
         }
         let whole = tenants.into_iter().filter(|(_, (runs, failing))| *failing > 1 && self.open(*runs));
-        opening.extend(whole.map(|(tenant, (runs, _))| (Key::of_tenant(tenant), runs)));
+        opening.extend(whole.map(|(tenant, (runs, _))| (BreakerKey::of_tenant(tenant), runs)));
         opening
     }
 }
@@ -82,7 +82,7 @@ pub struct Windows {
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
     /// What the store has of it; none where an answer was not heard, and it may have anything.
-    told: HashMap<(Key, Timestamp), Option<Runs>>,
+    told: HashMap<(BreakerKey, Timestamp), Option<Runs>>,
 }
 
 impl Windows {
@@ -113,7 +113,7 @@ impl Windows {
     }
 
     /// A breaker has closed: what led to it counts no more.
-    pub fn forget(&mut self, key: &Key) {
+    pub fn forget(&mut self, key: &BreakerKey) {
         if key.is_of_tenant() {
             self.tenants.remove(&key.tenant);
         } else if let Some(targets) = self.tenants.get_mut(&key.tenant) {
@@ -125,12 +125,12 @@ impl Windows {
     /// What is to be told at `now`: of every tenant at which something failed here, or at another
     /// node as `known` in the store says. Targets with failures are told by themselves, the others
     /// together with what is pulled.
-    pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<Key>) -> Vec<SlotCounts> {
+    pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<SlotCounts> {
         self.slide(now);
-        let mut current: BTreeMap<(Key, Timestamp), Runs> = BTreeMap::new();
+        let mut current: BTreeMap<(BreakerKey, Timestamp), Runs> = BTreeMap::new();
         for (tenant, targets) in &self.tenants {
             let fails = |slots: &BTreeMap<Timestamp, Runs>| slots.values().any(|runs| runs.failed > 0);
-            let known = known.range(Key::of_tenant(tenant)..).take_while(|key| key.tenant == *tenant);
+            let known = known.range(BreakerKey::of_tenant(tenant)..).take_while(|key| key.tenant == *tenant);
             let known: BTreeSet<&str> = known.map(|key| key.target.as_str()).collect();
             if known.is_empty() && !targets.values().any(fails) {
                 continue;
@@ -141,14 +141,14 @@ impl Windows {
                 let is_told_apart = !target.is_empty() && (fails(slots) || known.contains(target.as_str()));
                 for (slot_at, runs) in slots {
                     if is_told_apart {
-                        current.insert((Key::new(tenant, target), *slot_at), *runs);
+                        current.insert((BreakerKey::new(tenant, target), *slot_at), *runs);
                     } else {
                         let sum = rest.entry(*slot_at).or_default();
                         *sum = sum.plus(*runs);
                     }
                 }
             }
-            current.extend(rest.into_iter().map(|(slot_at, runs)| ((Key::of_tenant(tenant), slot_at), runs)));
+            current.extend(rest.into_iter().map(|(slot_at, runs)| ((BreakerKey::of_tenant(tenant), slot_at), runs)));
         }
         // What was told and is no more is told to be nothing, or it would count on.
         let gone = self.told.keys().filter(|place| !current.contains_key(place)).cloned();

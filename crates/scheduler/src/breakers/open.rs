@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use punctual_core::breakers::{Key, OpenBreaker, target_of};
+use punctual_core::breakers::{BreakerKey, OpenBreaker, target_of};
 use punctual_core::lane::LaneKey;
 use punctual_core::time::Timestamp;
 
@@ -29,7 +29,7 @@ impl OpenBreakers {
     }
 
     /// The breaker with this key.
-    pub fn get(&self, key: &Key) -> Option<&OpenBreaker> {
+    pub fn get(&self, key: &BreakerKey) -> Option<&OpenBreaker> {
         self.tenants.get(&key.tenant)?.get(&key.target)
     }
 
@@ -71,7 +71,7 @@ impl OpenBreakers {
         targets.insert(breaker.key.target.clone(), breaker);
     }
 
-    pub(super) fn remove(&mut self, key: &Key) {
+    pub(super) fn remove(&mut self, key: &BreakerKey) {
         if let Some(targets) = self.tenants.get_mut(&key.tenant) {
             targets.remove(&key.target);
             if targets.is_empty() {

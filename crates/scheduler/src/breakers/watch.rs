@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use punctual_core::breakers::window::{Rules, Windows};
-use punctual_core::breakers::{BreakerChange, BreakerEvent, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
 use punctual_core::database::SidePorts;
 use punctual_core::ids::NodeId;
@@ -56,9 +56,9 @@ pub struct BreakerWatch {
     /// Runs that ended under open breakers, and were not looked at yet.
     ended: VecDeque<RunUnderBreaker>,
     /// Keys of which any node has told counts.
-    known: BTreeSet<Key>,
+    known: BTreeSet<BreakerKey>,
     /// Breakers that have to open, and since when that is seen.
-    suspects: HashMap<Key, Instant>,
+    suspects: HashMap<BreakerKey, Instant>,
     pruned: Option<Timestamp>,
 }
 
@@ -201,7 +201,7 @@ impl BreakerWatch {
     /// back, and would stay for ever. Should what was under them still fail, it is counted anew.
     async fn close_idle(&self, now: Timestamp, open: &mut OpenBreakers) -> Result<(), StoreError> {
         let before = now.plus_millis(-self.config.rules.window_millis);
-        let idle: Vec<Key> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();
+        let idle: Vec<BreakerKey> = open.idle_since(before).map(|breaker| breaker.key.clone()).collect();
         for key in idle {
             if self.store.change_breaker(&key, BreakerEvent::Reset).await? == BreakerChange::Closed {
                 tracing::info!(
@@ -235,7 +235,7 @@ impl BreakerWatch {
         let counts = self.store.counts_since(self.config.rules.since(now)).await?;
         let opening = self.config.rules.to_open(&counts);
         self.known = counts.into_iter().map(|(key, _)| key).collect();
-        let suspected: HashSet<&Key> = opening.iter().map(|(key, _)| key).collect();
+        let suspected: HashSet<&BreakerKey> = opening.iter().map(|(key, _)| key).collect();
         self.suspects.retain(|key, _| suspected.contains(key));
         let seen_at = Instant::now();
         for (key, runs) in opening {
@@ -259,7 +259,7 @@ impl BreakerWatch {
         Ok(())
     }
 
-    fn breaker(&self, key: Key, runs: Runs, now: Timestamp) -> OpenBreaker {
+    fn breaker(&self, key: BreakerKey, runs: Runs, now: Timestamp) -> OpenBreaker {
         let seconds = Duration::from_millis(self.config.rules.window_millis.unsigned_abs()).as_secs();
         let whose = if key.is_of_tenant() { "of the tenant" } else { "to the target" };
         let reason = format!("{} of {} runs {whose} failed within {seconds} seconds", runs.failed, runs.all());

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::breakers::{Key, target_of};
+use punctual_core::breakers::{BreakerKey, target_of};
 use punctual_core::broker::WEBHOOK_POOL;
 use punctual_core::lane::{Lane, Route};
 use punctual_core::store::{Claim, Claimant, Claimed};
@@ -64,7 +64,7 @@ impl BreakerProbes {
         self.next_at = Instant::now() + PROBE_INTERVAL;
         let now = core.now();
         let due = core.lanes.breakers().iter().filter(|breaker| breaker.next_probe_at <= now);
-        let due: Vec<Key> = due.map(|breaker| breaker.key.clone()).collect();
+        let due: Vec<BreakerKey> = due.map(|breaker| breaker.key.clone()).collect();
         for key in due {
             if core.lanes.claims().probes() >= PROBES_MAX {
                 return;
@@ -94,7 +94,12 @@ impl BreakerProbes {
 }
 
 /// A lane to probe a breaker at, and all breakers that it is under.
-fn lane_to_probe(core: &DispatchCore, pull: &mut Pull, key: &Key, now: Timestamp) -> Option<(Arc<Lane>, Vec<Key>)> {
+fn lane_to_probe(
+    core: &DispatchCore,
+    pull: &mut Pull,
+    key: &BreakerKey,
+    now: Timestamp,
+) -> Option<(Arc<Lane>, Vec<BreakerKey>)> {
     let mut lanes = core.lanes.probe_candidates(key, now);
     lanes.retain(|lane| !core.lanes.claims().is_probing(&lane.key));
     if lanes.is_empty() {
@@ -122,7 +127,7 @@ async fn launch_probe(
     pull: &mut Pull,
     push: &Push,
     lane: Arc<Lane>,
-    keys: Vec<Key>,
+    keys: Vec<BreakerKey>,
     now: Timestamp,
 ) {
     let (claimant, poll) = match lane.key.route {

@@ -1,6 +1,6 @@
 //! The rules of the homes, one by one. `model` checks all of them together.
 
-use punctual_core::breakers::{Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerKey, OpenBreaker, Runs};
 
 use super::*;
 
@@ -25,7 +25,7 @@ fn id(number: i64) -> LaneId {
     LaneId::new(number)
 }
 
-pub(super) fn open(keys: &[Key]) -> Arc<OpenBreakers> {
+pub(super) fn open(keys: &[BreakerKey]) -> Arc<OpenBreakers> {
     let mut open = OpenBreakers::default();
     for key in keys {
         open.insert(OpenBreaker {
@@ -227,7 +227,7 @@ fn a_hint_waits_for_the_answer_of_the_claim_at_its_lane() {
     assert!(!lanes.defer(&lane_of(2, "q", 5, "a"), at(50)));
 }
 
-fn under(lanes: &Lanes, key: &Key, now: i64) -> Vec<i64> {
+fn under(lanes: &Lanes, key: &BreakerKey, now: i64) -> Vec<i64> {
     let mut numbers: Vec<i64> = lanes.probe_candidates(key, at(now)).iter().map(|lane| lane.id.number()).collect();
     numbers.sort_unstable();
     numbers
@@ -239,17 +239,17 @@ fn under_a_breaker() -> Lanes {
     for (number, target) in [(1, ""), (2, "a"), (3, "a"), (4, "b")] {
         lanes.note(&lane_of(number, "q", 5, target), at(number * 10), at(0));
     }
-    lanes.set_breakers(open(&[Key::of_tenant("t")]), at(0));
+    lanes.set_breakers(open(&[BreakerKey::of_tenant("t")]), at(0));
     lanes
 }
 
 #[test]
 fn a_tenants_breaker_is_over_all_its_lanes() {
     let lanes = under_a_breaker();
-    assert_eq!(under(&lanes, &Key::of_tenant("t"), 100), [1, 2, 3, 4]);
-    assert_eq!(under(&lanes, &Key::of_tenant("t"), 25), [1, 2], "the others are not due");
-    assert_eq!(under(&lanes, &Key::new("t", "a"), 100), [2, 3]);
-    assert_eq!(under(&lanes, &Key::new("u", "b"), 100), [] as [i64; 0]);
+    assert_eq!(under(&lanes, &BreakerKey::of_tenant("t"), 100), [1, 2, 3, 4]);
+    assert_eq!(under(&lanes, &BreakerKey::of_tenant("t"), 25), [1, 2], "the others are not due");
+    assert_eq!(under(&lanes, &BreakerKey::new("t", "a"), 100), [2, 3]);
+    assert_eq!(under(&lanes, &BreakerKey::new("u", "b"), 100), [] as [i64; 0]);
 }
 
 #[test]
@@ -257,11 +257,11 @@ fn a_probe_corrects_the_head_of_its_lane() {
     let mut lanes = under_a_breaker();
     lanes.note(&lane_of(3, "q", 5, "a"), at(5), at(0));
     lanes.note(&lane_of(3, "q", 5, "a"), at(50), at(0));
-    assert_eq!(under(&lanes, &Key::new("t", "a"), 5), [3]);
+    assert_eq!(under(&lanes, &BreakerKey::new("t", "a"), 5), [3]);
     lanes.correct(id(3), Some(at(70)), at(0));
-    assert_eq!(under(&lanes, &Key::new("t", "a"), 5), [3], "an older claim does not");
+    assert_eq!(under(&lanes, &BreakerKey::new("t", "a"), 5), [3], "an older claim does not");
     lanes.correct_probed(id(3), Some(at(40)), at(0));
-    assert_eq!(under(&lanes, &Key::new("t", "a"), 39), [2]);
+    assert_eq!(under(&lanes, &BreakerKey::new("t", "a"), 39), [2]);
     lanes.correct_probed(id(3), None, at(0));
     assert_eq!(lanes.home(id(3)), None);
 }
@@ -269,9 +269,9 @@ fn a_probe_corrects_the_head_of_its_lane() {
 #[test]
 fn lanes_are_released_when_their_breaker_closes() {
     let mut lanes = under_a_breaker();
-    lanes.set_breakers(open(&[Key::new("t", "a")]), at(100));
+    lanes.set_breakers(open(&[BreakerKey::new("t", "a")]), at(100));
     assert_eq!((ready(&lanes), pushed(&lanes)), (vec![1], vec![4]));
-    assert_eq!(under(&lanes, &Key::new("t", "a"), 100), [2, 3]);
+    assert_eq!(under(&lanes, &BreakerKey::new("t", "a"), 100), [2, 3]);
     lanes.set_breakers(Arc::default(), at(100));
     assert_eq!(pushed(&lanes), [2, 3, 4]);
 }
@@ -281,7 +281,7 @@ fn a_limited_lane_goes_under_its_breaker_when_it_is_released() {
     let mut lanes = Lanes::new(10_000, 0);
     lanes.note(&lane(1, 5), at(50), at(100));
     lanes.limit(id(1), None, at(100));
-    lanes.set_breakers(open(&[Key::of_tenant("t")]), at(100));
+    lanes.set_breakers(open(&[BreakerKey::of_tenant("t")]), at(100));
     lanes.note(&lane(1, 5), at(40), at(100));
     assert!(matches!(lanes.home(id(1)), Some(Home::Limited { .. })));
     lanes.release_limited(true, [], at(100));
@@ -292,7 +292,7 @@ fn a_limited_lane_goes_under_its_breaker_when_it_is_released() {
 fn probes_avoid_a_queue_at_its_limit_for_a_while() {
     let mut lanes = under_a_breaker();
     lanes.note(&lane_of(6, "other", 5, ""), at(60), at(0));
-    let (of_tenant, full) = (Key::of_tenant("t"), lane(1, 5).key.clone());
+    let (of_tenant, full) = (BreakerKey::of_tenant("t"), lane(1, 5).key.clone());
     lanes.avoid_in_probes(&full, Some(at(130)), at(100));
     assert_eq!(under(&lanes, &of_tenant, 129), [6]);
     assert_eq!(under(&lanes, &of_tenant, 130), [1, 2, 3, 4, 6]);
@@ -311,6 +311,6 @@ fn lanes_that_concern_the_node_no_more_are_forgotten() {
     lanes.note_backlog(&lane_of(7, "q", 6, "u"), at(0));
     lanes.retain(|key| key.route != Route::Pull && key.priority == 5);
     assert_eq!(lanes.home(id(7)), None);
-    assert_eq!(under(&lanes, &Key::of_tenant("t"), 100), [2, 3, 4]);
+    assert_eq!(under(&lanes, &BreakerKey::of_tenant("t"), 100), [2, 3, 4]);
     assert!(lanes.backlog().is_empty());
 }

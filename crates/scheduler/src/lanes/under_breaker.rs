@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use punctual_core::breakers::{Key, target_of};
+use punctual_core::breakers::{BreakerKey, target_of};
 use punctual_core::lane::{Lane, LaneId, LaneKey};
 use punctual_core::time::Timestamp;
 
@@ -50,7 +50,7 @@ impl Lanes {
     }
 
     /// The lanes under a breaker that have something due and whose queues probes do not avoid.
-    pub fn probe_candidates(&self, key: &Key, now: Timestamp) -> Vec<Arc<Lane>> {
+    pub fn probe_candidates(&self, key: &BreakerKey, now: Timestamp) -> Vec<Arc<Lane>> {
         let lanes = self.index.under_breaker.under(key, PROBE_LANES_MAX).filter_map(|id| self.entries.get(&id));
         let due = lanes
             .take(PROBE_LANES_MAX)
@@ -66,7 +66,7 @@ impl Lanes {
 #[derive(Debug, Default)]
 pub(crate) struct BreakerLanes {
     /// By tenant and target; lanes that are pulled have an empty target.
-    by_target: BTreeMap<Key, BTreeSet<LaneId>>,
+    by_target: BTreeMap<BreakerKey, BTreeSet<LaneId>>,
     len: usize,
     /// Until when a probe avoids a queue, by tenant and queue.
     avoided: HashMap<String, HashMap<String, Timestamp>>,
@@ -97,7 +97,7 @@ impl BreakerLanes {
 
     /// The lanes under a breaker, of at most `targets_max` targets. A tenant's breaker is over all
     /// its targets.
-    pub(super) fn under(&self, key: &Key, targets_max: usize) -> impl Iterator<Item = LaneId> {
+    pub(super) fn under(&self, key: &BreakerKey, targets_max: usize) -> impl Iterator<Item = LaneId> {
         let of_tenant = self.by_target.range(key.clone()..).take_while(move |(target, _)| target.tenant == key.tenant);
         let targets = of_tenant.filter(move |(target, _)| key.is_of_tenant() || *target == key).take(targets_max);
         targets.flat_map(|(_, lanes)| lanes).copied()
@@ -129,6 +129,6 @@ impl BreakerLanes {
     }
 }
 
-fn target_key(lane: &LaneKey) -> Key {
-    Key::new(&lane.tenant, target_of(lane))
+fn target_key(lane: &LaneKey) -> BreakerKey {
+    BreakerKey::new(&lane.tenant, target_of(lane))
 }

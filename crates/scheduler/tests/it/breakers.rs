@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, FailedProbe, OpenBreaker, Runs};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::queues::{Pause, QueueChange, Queues, Settings};
 use punctual_core::retry::RetryPolicy;
@@ -91,7 +91,7 @@ async fn a_dead_target_holds_up_only_its_own_tasks() {
     }
     let breakers = harness.open().await;
     assert_eq!(breakers.len(), 1, "{breakers:?}");
-    assert_eq!(breakers[0].key, Key::new(TENANT, DEAD));
+    assert_eq!(breakers[0].key, BreakerKey::new(TENANT, DEAD));
     assert_eq!(breakers[0].runs, Runs { ok: 0, failed: 20 });
     assert_eq!(breakers[0].reason, "20 of 20 runs to the target failed within 300 seconds");
     assert_eq!((harness.circuits.open().len(), harness.circuits.opened()), (1, 1));
@@ -309,7 +309,7 @@ async fn pull_workers_get_a_probe_and_no_more() {
     let failures = held.iter().map(|task| settlement(task, failed(true, Some(100_000_000)))).collect();
     harness.settler.settle(TENANT, failures).await.unwrap();
     harness.watch.run_once().await.unwrap();
-    assert_eq!(harness.open().await[0].key, Key::of_tenant(TENANT));
+    assert_eq!(harness.open().await[0].key, BreakerKey::of_tenant(TENANT));
     harness.submit(task().push(WELL)).await;
     assert_eq!(harness.lease("q", 10).await.len(), 0);
     assert_eq!(harness.depth().await, 0, "everything of the tenant is under it");
@@ -389,14 +389,16 @@ async fn a_healthy_node_reports_nothing_and_drops_old_counts() {
     assert_eq!(harness.sqlite.counts_since(START).await.unwrap(), []);
     count(&harness.circuits, DEAD, RunEnd::Retried, 19);
     harness.watch.run_once().await.unwrap();
-    let counted =
-        [(Key::of_tenant(TENANT), Runs { ok: 500, failed: 0 }), (Key::new(TENANT, DEAD), Runs { ok: 0, failed: 19 })];
+    let counted = [
+        (BreakerKey::of_tenant(TENANT), Runs { ok: 500, failed: 0 }),
+        (BreakerKey::new(TENANT, DEAD), Runs { ok: 0, failed: 19 }),
+    ];
     assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), counted);
     harness.clock.advance_millis(300_000);
     count(&harness.circuits, DEAD, RunEnd::Retried, 1);
     harness.watch.run_once().await.unwrap();
     assert_eq!(harness.open().await, [], "the others are out of the window");
-    let left = [(Key::new(TENANT, DEAD), Runs { ok: 0, failed: 1 })];
+    let left = [(BreakerKey::new(TENANT, DEAD), Runs { ok: 0, failed: 1 })];
     assert_eq!(harness.sqlite.counts_since(START.plus_millis(-60_000)).await.unwrap(), left);
 }
 
@@ -443,7 +445,7 @@ async fn a_breaker_waits_for_the_counts_of_other_nodes() {
     assert_eq!(harness.open().await[0].runs, Runs { ok: 50, failed: 1_100 });
     assert_eq!((circuits.open().len(), others.open().len()), (1, 1), "both know of it");
     assert_eq!(circuits.opened() + others.opened(), 1, "one has opened it");
-    let reset = harness.sqlite.change_breaker(&Key::new(TENANT, DEAD), BreakerEvent::Reset).await.unwrap();
+    let reset = harness.sqlite.change_breaker(&BreakerKey::new(TENANT, DEAD), BreakerEvent::Reset).await.unwrap();
     assert_eq!(reset, BreakerChange::Closed);
     for _ in 0..4 {
         watch.run_once().await.unwrap();
@@ -461,7 +463,7 @@ async fn breakers_that_are_off_count_nothing() {
     assert!(circuits.open().is_empty());
     assert!(
         circuits
-            .probe(&[Key::of_tenant(TENANT)], START, async { panic!("nothing is claimed") })
+            .probe(&[BreakerKey::of_tenant(TENANT)], START, async { panic!("nothing is claimed") })
             .await
             .unwrap()
             .is_empty()

@@ -1,7 +1,7 @@
 //! Breakers. Every statement is a transaction of its own.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, SlotCounts, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, SlotCounts, BreakerKey, OpenBreaker, Runs};
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -15,7 +15,7 @@ impl Breakers for PostgresStore {
         self.reads().call(async |mut session| breakers::record_counts(&mut session, node, &counts).await).await
     }
 
-    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError> {
+    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError> {
         self.reads().call(async |mut session| breakers::counts_since(&mut session, since).await).await
     }
 
@@ -23,7 +23,7 @@ impl Breakers for PostgresStore {
         self.reads().call(async |mut session| breakers::open(&mut session, &breaker).await).await
     }
 
-    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+    async fn list_breakers(&self, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
         self.reads().call(async |mut session| breakers::list(&mut session, after.as_ref(), limit).await).await
     }
 
@@ -31,7 +31,7 @@ impl Breakers for PostgresStore {
         self.reads().call(async |mut session| breakers::over(&mut session, tenant, target).await).await
     }
 
-    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
+    async fn change_breaker(&self, key: &BreakerKey, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
         self.reads().call(async |mut session| breakers::change(&mut session, key, &event).await).await
     }
 }

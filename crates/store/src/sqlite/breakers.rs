@@ -1,7 +1,7 @@
 //! Breakers. A reset is urgent; the other writes are progress.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, SlotCounts, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, SlotCounts, BreakerKey, OpenBreaker, Runs};
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -22,7 +22,7 @@ impl Breakers for SqliteStore {
         self.writer().call(WriteClass::Progress, weight, work).await
     }
 
-    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(Key, Runs)>, StoreError> {
+    async fn counts_since(&self, since: Timestamp) -> Result<Vec<(BreakerKey, Runs)>, StoreError> {
         self.readers().call(move |session| ready(breakers::counts_since(session, since))).await
     }
 
@@ -31,7 +31,7 @@ impl Breakers for SqliteStore {
         self.writer().call(WriteClass::Progress, Weight::SMALL, work).await
     }
 
-    async fn list_breakers(&self, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+    async fn list_breakers(&self, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
         self.readers().call(move |session| ready(breakers::list(session, after.as_ref(), limit))).await
     }
 
@@ -40,7 +40,7 @@ impl Breakers for SqliteStore {
         self.readers().call(move |session| ready(breakers::over(session, &tenant, &target))).await
     }
 
-    async fn change_breaker(&self, key: &Key, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
+    async fn change_breaker(&self, key: &BreakerKey, event: BreakerEvent) -> Result<BreakerChange, StoreError> {
         let key = key.clone();
         let class = if event == BreakerEvent::Reset { WriteClass::Urgent } else { WriteClass::Progress };
         self.writer().call(class, Weight::SMALL, move |session| change(session, &key, &event)).await
@@ -49,7 +49,7 @@ impl Breakers for SqliteStore {
 
 /// Changes a breaker. Closing it also removes its counts, by a second statement: SQLite has no
 /// statement that deletes from two tables.
-fn change(session: &mut Session<'_>, key: &Key, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
+fn change(session: &mut Session<'_>, key: &BreakerKey, event: &BreakerEvent) -> Result<BreakerChange, Fault> {
     let change = ready(breakers::change(session, key, event))?;
     if change == BreakerChange::Closed {
         session.statements.get(Sql::BreakerCountsForget)?.execute((&key.tenant, &key.target))?;

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use punctual_client::{Breaker, BreakerPage, BreakerState, ResetBreaker};
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Key, OpenBreaker};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, OpenBreaker};
 use punctual_core::callback;
 use punctual_core::store::StoreError;
 use utoipa_axum::router::OpenApiRouter;
@@ -69,7 +69,7 @@ async fn reset_breaker(
         let advice = "write it like a callback URL, or leave it out for the breaker over all of the tenant";
         Problem::invalid_at("/target", format!("{fault}; {advice}"))
     })?;
-    let key = Key { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
+    let key = BreakerKey { tenant, target: target.map(|(_, target)| target).unwrap_or_default() };
     // What the store would refuse to read is not open either.
     let is_known = !key.tenant.contains(BETWEEN);
     if !is_known || api.database.change_breaker(&key, BreakerEvent::Reset).await? != BreakerChange::Closed {
@@ -81,21 +81,21 @@ async fn reset_breaker(
 }
 
 /// The breakers of a tenant after a key: first the tenant's own, then those of its targets.
-async fn of_tenant(api: &Api, tenant: &str, after: Option<Key>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+async fn of_tenant(api: &Api, tenant: &str, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
     let own = match after {
         Some(_) => None,
         None => api.database.breaker_over(tenant, "").await?,
     };
-    let after = after.unwrap_or_else(|| Key::of_tenant(tenant));
+    let after = after.unwrap_or_else(|| BreakerKey::of_tenant(tenant));
     let targets = api.database.list_breakers(Some(after), limit).await?;
     let targets = targets.into_iter().take_while(|breaker| breaker.key.tenant == tenant);
     Ok(own.into_iter().chain(targets).take(limit).collect())
 }
 
-fn after(listing: Listing<'_>, cursor: &str) -> Result<Key, Problem> {
+fn after(listing: Listing<'_>, cursor: &str) -> Result<BreakerKey, Problem> {
     let position = listing.open_name(cursor)?;
     let (tenant, target) = position.split_once(BETWEEN).ok_or_else(cursor::refused)?;
-    Ok(Key::new(tenant, target))
+    Ok(BreakerKey::new(tenant, target))
 }
 
 fn view(breaker: OpenBreaker) -> Breaker {

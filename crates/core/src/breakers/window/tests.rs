@@ -15,8 +15,10 @@ fn at(seconds: i64) -> Timestamp {
 }
 
 fn opened(counts: &[(&str, &str, u64, u64)]) -> Vec<String> {
-    let counts: Vec<(Key, Runs)> =
-        counts.iter().map(|(tenant, target, ok, failed)| (Key::new(tenant, target), runs(*ok, *failed))).collect();
+    let counts: Vec<(BreakerKey, Runs)> = counts
+        .iter()
+        .map(|(tenant, target, ok, failed)| (BreakerKey::new(tenant, target), runs(*ok, *failed)))
+        .collect();
     RULES.to_open(&counts).into_iter().map(|(key, _)| format!("{}/{}", key.tenant, key.target)).collect()
 }
 
@@ -75,8 +77,11 @@ fn a_healthy_tenant_is_not_told_and_an_ill_one_with_all_its_runs() {
     windows.add("ill", "http://b:80", runs(0, 2), at(60));
     let told = windows.to_tell(at(61), &BTreeSet::new());
     let expected = [("", 0, runs(75, 0)), ("http://b:80", 0, runs(8, 0)), ("http://b:80", 60, runs(0, 2))];
-    let expected =
-        expected.map(|(target, slot, runs)| SlotCounts { key: Key::new("ill", target), slot_at: at(slot), runs });
+    let expected = expected.map(|(target, slot, runs)| SlotCounts {
+        key: BreakerKey::new("ill", target),
+        slot_at: at(slot),
+        runs,
+    });
     assert_eq!(told, expected);
     windows.told(told);
     assert!(windows.to_tell(at(62), &BTreeSet::new()).is_empty(), "nothing has happened since");
@@ -87,13 +92,13 @@ fn what_failed_at_another_node_is_told_of_too() {
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(7, 0), at(0));
     windows.add("t", "http://b:80", runs(1, 0), at(0));
-    let known = BTreeSet::from([Key::new("s", "http://a:80"), Key::new("t", "http://a:80")]);
+    let known = BTreeSet::from([BreakerKey::new("s", "http://a:80"), BreakerKey::new("t", "http://a:80")]);
     let told = windows.to_tell(at(1), &known);
     let told: Vec<(&str, u64)> = told.iter().map(|one| (one.key.target.as_str(), one.runs.ok)).collect();
     assert_eq!(told, [("", 1), ("http://a:80", 7)]);
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(7, 0), at(0));
-    assert!(windows.to_tell(at(1), &BTreeSet::from([Key::new("s", ""), Key::new("u", "")])).is_empty());
+    assert!(windows.to_tell(at(1), &BTreeSet::from([BreakerKey::new("s", ""), BreakerKey::new("u", "")])).is_empty());
 }
 
 #[test]
@@ -103,11 +108,11 @@ fn what_is_forgotten_is_told_to_be_nothing() {
     windows.add("t", "", runs(1, 1), at(0));
     let told = windows.to_tell(at(1), &BTreeSet::new());
     windows.told(told);
-    windows.forget(&Key::new("t", "http://a:80"));
+    windows.forget(&BreakerKey::new("t", "http://a:80"));
     let told = windows.to_tell(at(2), &BTreeSet::new());
-    assert_eq!(told, [SlotCounts { key: Key::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
+    assert_eq!(told, [SlotCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
     windows.told(told);
-    windows.forget(&Key::of_tenant("t"));
+    windows.forget(&BreakerKey::of_tenant("t"));
     assert_eq!(windows.to_tell(at(3), &BTreeSet::new()).len(), 1);
     assert!(windows.to_tell(at(1_000), &BTreeSet::new()).is_empty());
     assert!(windows.is_empty());
@@ -131,7 +136,7 @@ proptest! {
     ) {
         let targets = ["", "http://a:80", "http://b:80"];
         let mut windows = Windows::new(RULES);
-        let mut store: BTreeMap<(Key, Timestamp), Runs> = BTreeMap::new();
+        let mut store: BTreeMap<(BreakerKey, Timestamp), Runs> = BTreeMap::new();
         let mut counted: Vec<(Timestamp, Runs)> = Vec::new();
         let mut now = at(1_000);
         let mut failed_once = false;
@@ -140,7 +145,7 @@ proptest! {
             windows.add("t", targets[target], runs(ok, failed), now);
             counted.push((RULES.slot_at(now), runs(ok, failed)));
             let known = store.iter().filter(|((_, slot_at), _)| *slot_at >= RULES.since(now));
-            let known: BTreeSet<Key> = known.map(|((key, _), _)| key.clone()).collect();
+            let known: BTreeSet<BreakerKey> = known.map(|((key, _), _)| key.clone()).collect();
             let told = windows.to_tell(now, &known);
             for one in &told {
                 store.insert((one.key.clone(), one.slot_at), one.runs);

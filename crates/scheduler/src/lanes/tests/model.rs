@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use punctual_core::breakers::Key;
+use punctual_core::breakers::BreakerKey;
 use punctual_core::lane::{Lane, LaneId, Route};
 use punctual_core::time::Timestamp;
 
@@ -261,7 +261,8 @@ fn run(step: Step, lanes: &mut Lanes, model: &mut Model) {
         }
         Step::Breakers(targets) => {
             let targets: HashSet<usize> = targets.into_iter().filter(|number| !number.is_multiple_of(2)).collect();
-            let keys: Vec<Key> = targets.iter().map(|number| Key::new("t", &number.to_string())).collect();
+            let keys: Vec<BreakerKey> =
+                targets.iter().map(|number| BreakerKey::new("t", &number.to_string())).collect();
             lanes.set_breakers(open(&keys), now);
             model.set_breakers(targets);
         }

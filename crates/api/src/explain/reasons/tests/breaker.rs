@@ -1,13 +1,13 @@
 //! Open circuit breakers.
 
-use punctual_core::breakers::{FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerKey, FailedProbe, OpenBreaker, Runs};
 use punctual_core::obstacles::KeyTurn;
 
 use super::*;
 
 fn breaker(target: &str, probe_in_millis: i64) -> OpenBreaker {
     OpenBreaker {
-        key: Key::new("acme", target),
+        key: BreakerKey::new("acme", target),
         opened_at: NOW.plus_millis(-1_000),
         next_probe_at: NOW.plus_millis(probe_in_millis),
         runs: Runs { ok: 0, failed: 20 },

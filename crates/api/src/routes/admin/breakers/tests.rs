@@ -1,5 +1,5 @@
 use axum::http::StatusCode;
-use punctual_core::breakers::{BreakerEvent, Breakers, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerEvent, BreakerKey, Breakers, FailedProbe, OpenBreaker, Runs};
 use punctual_core::ids::TaskId;
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::testing::{START, World};
 
 const TARGET: &str = "https://example.com:443";
 
-async fn open(world: &World, key: Key) {
+async fn open(world: &World, key: BreakerKey) {
     let breaker = OpenBreaker {
         key,
         opened_at: START,
@@ -32,11 +32,11 @@ async fn list(world: &World, query: &str) -> Value {
 async fn open_breakers_are_shown_with_their_probes() {
     let world = World::new();
     assert_eq!(list(&world, "").await, json!({"items": [], "next_cursor": null}));
-    open(&world, Key::new("acme", TARGET)).await;
-    open(&world, Key::of_tenant("acme")).await;
+    open(&world, BreakerKey::new("acme", TARGET)).await;
+    open(&world, BreakerKey::of_tenant("acme")).await;
     let (now, next) = (START.plus_millis(60_000), START.plus_millis(120_000));
     let ask = BreakerEvent::AskProbe { now, next };
-    world.sqlite.change_breaker(&Key::new("acme", TARGET), ask).await.unwrap();
+    world.sqlite.change_breaker(&BreakerKey::new("acme", TARGET), ask).await.unwrap();
     let shown = |target: Value, state: &str, next_probe_at| {
         json!({"tenant": "acme", "target": target, "state": state, "since": START, "runs": 20, "failures": 19,
                "next_probe_at": next_probe_at, "probe": null, "reason": "19 of 20 runs failed",
@@ -49,7 +49,7 @@ async fn open_breakers_are_shown_with_their_probes() {
 #[tokio::test]
 async fn the_error_of_the_last_probe_is_shown() {
     let world = World::new();
-    let (key, probe, next) = (Key::new("acme", TARGET), TaskId::new(), START.plus_millis(120_000));
+    let (key, probe, next) = (BreakerKey::new("acme", TARGET), TaskId::new(), START.plus_millis(120_000));
     open(&world, key.clone()).await;
     let failed = FailedProbe::new(START.plus_millis(61_000), "connection refused");
     for event in [
@@ -68,7 +68,7 @@ async fn the_error_of_the_last_probe_is_shown() {
 async fn breakers_of_one_tenant_are_listed_alone() {
     let world = World::new();
     for (tenant, target) in [("a", ""), ("a", TARGET), ("b", ""), ("b", "http://x:80"), ("b", TARGET), ("c", TARGET)] {
-        open(&world, Key::new(tenant, target)).await;
+        open(&world, BreakerKey::new(tenant, target)).await;
     }
     let targets = async |query: &str| {
         let page = list(&world, query).await;
@@ -99,7 +99,7 @@ async fn pages_follow_each_other() {
     let world = World::new();
     for tenant in ["a", "b"] {
         for target in ["", "http://x:80", "http://y:80"] {
-            open(&world, Key::new(tenant, target)).await;
+            open(&world, BreakerKey::new(tenant, target)).await;
         }
     }
     let (mut seen, mut query) = (Vec::new(), "?limit=2".to_owned());
@@ -119,8 +119,8 @@ async fn pages_follow_each_other() {
 #[tokio::test]
 async fn a_breaker_is_reset_by_its_tenant_and_target() {
     let world = World::new();
-    open(&world, Key::new("acme", TARGET)).await;
-    open(&world, Key::of_tenant("acme")).await;
+    open(&world, BreakerKey::new("acme", TARGET)).await;
+    open(&world, BreakerKey::of_tenant("acme")).await;
     let reset = async |body: Value| world.send("POST", "/v1/admin/breakers/reset", Some(body)).await;
     for (body, status, code) in [
         (json!({"tenant": "acme", "target": "https://other:443"}), StatusCode::NOT_FOUND, "not_found"),
@@ -148,7 +148,7 @@ async fn a_breaker_is_reset_by_its_tenant_and_target() {
             "{spelling}"
         );
         assert_eq!(list(&world, "").await["items"].as_array().unwrap().len(), 1);
-        open(&world, Key::new("acme", TARGET)).await;
+        open(&world, BreakerKey::new("acme", TARGET)).await;
     }
     assert_eq!(reset(json!({"tenant": "acme", "target": TARGET})).await.status, StatusCode::NO_CONTENT);
     assert_eq!(reset(json!({"tenant": "acme"})).await.status, StatusCode::NO_CONTENT);

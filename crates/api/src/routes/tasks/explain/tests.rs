@@ -1,7 +1,7 @@
 //! What is told of tasks over HTTP where the clock has to be moved, or breakers to be open.
 
 use axum::http::StatusCode;
-use punctual_core::breakers::{Breakers, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerKey, Breakers, OpenBreaker, Runs};
 use serde_json::{Value, json};
 
 use crate::presence::PresenceFlusher;
@@ -120,7 +120,7 @@ async fn a_worker_that_holds_a_task_of_another_queue_is_busy_too() {
 
 async fn open_breaker(world: &World, target: &str, probe_in_millis: i64) {
     let breaker = OpenBreaker {
-        key: Key::new("default", target),
+        key: BreakerKey::new("default", target),
         opened_at: START,
         next_probe_at: START.plus_millis(probe_in_millis),
         runs: Runs { ok: 0, failed: 20 },
