@@ -9,7 +9,7 @@ mod it {
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::breakers::window::Rules;
+use punctual_core::breakers::window::BreakerRules;
 use punctual_core::breakers::{BreakerKey, Breakers, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
@@ -164,7 +164,7 @@ async fn a_worker_lost_under_a_breaker_costs_no_attempt_but_the_third_makes_pois
         last_probe: None,
     };
     bench.store.open_breaker(breaker).await.unwrap();
-    let rules = Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+    let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
     let config = breakers::Config { rules, probe_millis: 60_000, confirm: Duration::ZERO };
     let (store, clock) = (Arc::clone(&bench.store) as _, Arc::clone(&bench.clock) as _);
     BreakerWatch::new(store, circuits, Arc::default(), clock, NODE, config).run_once().await.unwrap();

@@ -23,7 +23,7 @@ const MOST_KEYS: usize = 50_000;
 
 /// When a breaker opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
+pub struct BreakerRules {
     /// The length of the window.
     pub window_millis: i64,
     /// With fewer runs in the window nothing opens.
@@ -32,7 +32,7 @@ pub struct Rules {
     pub failure_percent: u64,
 }
 
-impl Rules {
+impl BreakerRules {
     /// Whether these runs open a breaker.
     pub fn open(self, runs: Runs) -> bool {
         let (failed, all) = (u128::from(runs.failed), u128::from(runs.ok) + u128::from(runs.failed));
@@ -77,7 +77,7 @@ impl Rules {
 /// What a node has counted within the window.
 #[derive(Debug)]
 pub struct Windows {
-    rules: Rules,
+    rules: BreakerRules,
     /// By tenant and target, then by the begin of a slot; what is pulled has an empty target.
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
@@ -87,7 +87,7 @@ pub struct Windows {
 
 impl Windows {
     /// Nothing counted yet.
-    pub fn new(rules: Rules) -> Self {
+    pub fn new(rules: BreakerRules) -> Self {
         Self { rules, tenants: HashMap::new(), keys: 0, told: HashMap::new() }
     }
 

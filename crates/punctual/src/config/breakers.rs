@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use punctual_core::breakers::window::{Rules, SLOTS};
+use punctual_core::breakers::window::{BreakerRules, SLOTS};
 use punctual_core::time::signed_millis;
 
 use super::reader::SettingReader;
@@ -39,9 +39,9 @@ impl BreakerSettings {
     }
 
     /// The rules by which they open.
-    pub fn rules(&self) -> Rules {
+    pub fn rules(&self) -> BreakerRules {
         let Self { minimum, failure_percent, .. } = *self;
-        Rules { window_millis: signed_millis(self.window), minimum, failure_percent }
+        BreakerRules { window_millis: signed_millis(self.window), minimum, failure_percent }
     }
 
     /// The time between probes.

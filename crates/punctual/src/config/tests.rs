@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use punctual_core::breakers::window::Rules;
+use punctual_core::breakers::window::BreakerRules;
 use punctual_core::networks::is_forbidden;
 use punctual_core::retry::RetryPolicy;
 
@@ -174,7 +174,7 @@ fn breakers_are_within_their_bounds() {
     assert_eq!(told, expected);
     assert!(!load("", &[("PUNCTUAL_BREAKERS__ENABLED", "false")], &[]).unwrap().breakers.enabled);
     let breakers = load("", &[], &[]).unwrap().breakers;
-    let rules = Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+    let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
     assert_eq!((breakers.enabled, breakers.rules(), breakers.probe_millis()), (true, rules, 60_000));
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use punctual_core::breakers::window::{Rules, Windows};
+use punctual_core::breakers::window::{BreakerRules, Windows};
 use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs};
 use punctual_core::clock::Clock;
 use punctual_core::database::SidePorts;
@@ -35,7 +35,7 @@ const PAGE: usize = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     /// When they open.
-    pub rules: Rules,
+    pub rules: BreakerRules,
     /// How long after one has opened, and after a probe, the next probe is made.
     pub probe_millis: i64,
     /// How long it must be seen that one has to open, before it does: the other nodes tell their

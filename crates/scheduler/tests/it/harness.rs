@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_broker::embedded::EmbeddedBroker;
-use punctual_core::breakers::window::Rules;
+use punctual_core::breakers::window::BreakerRules;
 use punctual_core::broker::{Broker, WEBHOOK_POOL};
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::ids::{NodeId, TaskId};
@@ -38,7 +38,7 @@ pub const PROBE_MILLIS: i64 = 60_000;
 
 /// When breakers open.
 pub const BREAKERS: breakers::Config = breakers::Config {
-    rules: Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 },
+    rules: BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 },
     probe_millis: PROBE_MILLIS,
     confirm: Duration::ZERO,
 };

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const RULES: Rules = Rules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
+const RULES: BreakerRules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
 
 fn runs(ok: u64, failed: u64) -> Runs {
     Runs { ok, failed }
@@ -37,7 +37,7 @@ fn more_than_so_many_percent_of_enough_runs_open() {
     ] {
         assert_eq!(RULES.open(runs(ok, failed)), opens, "{ok} succeeded, {failed} failed");
     }
-    assert!(!Rules { minimum: 0, ..RULES }.open(runs(0, 0)), "nothing happened");
+    assert!(!BreakerRules { minimum: 0, ..RULES }.open(runs(0, 0)), "nothing happened");
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn the_window_has_five_slots_and_slides_by_one() {
     assert_eq!(RULES.since(at(300)), at(60));
     assert_eq!(RULES.since(at(359)), at(60));
     assert_eq!(RULES.since(at(360)), at(120));
-    let tiny = Rules { window_millis: 1, ..RULES };
+    let tiny = BreakerRules { window_millis: 1, ..RULES };
     assert_eq!(tiny.slot_at(at(7)), at(7), "no slot is shorter than a millisecond");
 }
 
