@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZoneDatabase;
-use punctual_core::cron::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use punctual_core::cron::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use punctual_core::time::Timestamp;
 
 #[path = "../src/cron/tests/oracle/classes.rs"]
@@ -66,11 +66,12 @@ fn main() {
     let mut at_changes = Measured::default();
     for zone in ZONES {
         let changes = changes(zone);
-        let mut parsed: HashMap<String, Cron> = HashMap::new();
+        let mut parsed: HashMap<String, CronExpression> = HashMap::new();
         for change in &changes {
             let size = (change.after - change.before).abs();
             for text in CLASSES.iter().map(|class| class.filled_in(change)) {
-                let cron = parsed.entry(text).or_insert_with_key(|text| Cron::parse(text).expect("an expression"));
+                let cron =
+                    parsed.entry(text).or_insert_with_key(|text| CronExpression::parse(text).expect("an expression"));
                 for timing in RULES.map(|rules| timing(cron, zone, rules)) {
                     for second in [change.at - 60 * DAY, change.at - 1, change.at + size / 2, change.at + DAY] {
                         at_changes.measure(&timing, Timestamp::from_millis(second * 1_000));
@@ -81,7 +82,7 @@ fn main() {
     }
     let mut from_afar = Measured::default();
     for (zone, text) in ZONES.iter().flat_map(|zone| RARE.map(|text| (zone, text))) {
-        let cron = Cron::parse(text).expect("an expression");
+        let cron = CronExpression::parse(text).expect("an expression");
         for timing in RULES.map(|rules| timing(&cron, zone, rules)) {
             for after in FAR {
                 from_afar.measure(&timing, Timestamp::parse(after).expect("an instant"));
@@ -92,7 +93,7 @@ fn main() {
     from_afar.tell("rare dates from afar");
 }
 
-fn timing(cron: &Cron, zone: &str, (dst_gap, dst_fold): (DstGap, DstFold)) -> Timing {
+fn timing(cron: &CronExpression, zone: &str, (dst_gap, dst_fold): (DstGap, DstFold)) -> Timing {
     let zone = Zone::named(zone).expect("a zone");
     Timing { pattern: Pattern::Cron(cron.clone()), rules: Rules { zone, dst_gap, dst_fold, ..Rules::default() } }
 }

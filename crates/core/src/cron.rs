@@ -15,7 +15,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use expression::{Cron, CronError};
+pub use expression::{CronError, CronExpression};
 pub use interval::{Interval, IntervalError};
 pub use jitter::jitter_millis;
 pub use timing::{DstFold, DstGap, Pattern, Rules, Timing};

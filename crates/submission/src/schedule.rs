@@ -6,7 +6,7 @@
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};
-use punctual_core::cron::{Cron, DstGap, Interval, Pattern, Rules, Timing, Zone};
+use punctual_core::cron::{CronExpression, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::schedules::Definition;
@@ -191,7 +191,7 @@ fn pattern(faults: &mut Faults, new: &NewSchedule, anchor: Timestamp) -> Option<
             None
         }
         (Some(text), None) => {
-            let cron = Cron::parse(text).map_err(|fault| faults.add("/cron", fault.to_string()));
+            let cron = CronExpression::parse(text).map_err(|fault| faults.add("/cron", fault.to_string()));
             cron.ok().map(Pattern::Cron)
         }
         (None, Some(every)) => {

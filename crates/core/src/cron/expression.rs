@@ -28,7 +28,7 @@ const CYCLE: i64 = 400;
 /// A cron expression that matches at least one date there can be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Cron {
+pub struct CronExpression {
     text: String,
     seconds: u64,
     minutes: u64,
@@ -39,7 +39,7 @@ pub struct Cron {
     runs_through: bool,
 }
 
-impl Cron {
+impl CronExpression {
     /// Reads an expression of five fields (minute, hour, day of month, month, day of week), of six
     /// with seconds first, or one of `@yearly @annually @monthly @weekly @daily @midnight @hourly`.
     ///
@@ -134,28 +134,28 @@ fn at_least(mask: u64, from: i64) -> Option<i64> {
     (rest != 0).then(|| i64::from(rest.trailing_zeros()))
 }
 
-impl fmt::Display for Cron {
+impl fmt::Display for CronExpression {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl FromStr for Cron {
+impl FromStr for CronExpression {
     type Err = CronError;
     fn from_str(text: &str) -> Result<Self, CronError> {
         Self::parse(text)
     }
 }
 
-impl TryFrom<String> for Cron {
+impl TryFrom<String> for CronExpression {
     type Error = CronError;
     fn try_from(text: String) -> Result<Self, CronError> {
         Self::parse(&text)
     }
 }
 
-impl From<Cron> for String {
-    fn from(cron: Cron) -> Self {
+impl From<CronExpression> for String {
+    fn from(cron: CronExpression) -> Self {
         cron.text
     }
 }

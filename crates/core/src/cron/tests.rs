@@ -7,7 +7,7 @@ mod oracle;
 mod refused;
 pub(super) mod steps;
 
-use super::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use super::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
 /// The instant that a text names.
@@ -17,7 +17,7 @@ fn at(text: &str) -> Timestamp {
 
 /// An expression in a zone, with the defaults.
 fn timing(cron: &str, zone: &str) -> Timing {
-    let cron = Cron::parse(cron).unwrap_or_else(|fault| panic!("{cron} {fault}"));
+    let cron = CronExpression::parse(cron).unwrap_or_else(|fault| panic!("{cron} {fault}"));
     Timing {
         pattern: Pattern::Cron(cron),
         rules: Rules { zone: Zone::named(zone).unwrap_or_else(|fault| panic!("{zone} {fault}")), ..Rules::default() },

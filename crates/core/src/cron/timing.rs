@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::civil::DAY;
 use super::zone::Stretch;
-use super::{Cron, Interval, Zone};
+use super::{CronExpression, Interval, Zone};
 use crate::time::Timestamp;
 
 /// No instant of a schedule is before 0001-01-01T00:00:00Z.
@@ -67,7 +67,7 @@ pub enum DstFold {
 #[serde(rename_all = "snake_case")]
 pub enum Pattern {
     /// Local times.
-    Cron(Cron),
+    Cron(CronExpression),
     /// A length of time.
     Interval(Interval),
 }
@@ -141,7 +141,7 @@ impl Timing {
     }
 
     /// The first second from `start` on that fires.
-    fn next_second(&self, cron: &Cron, start: i64) -> Option<i64> {
+    fn next_second(&self, cron: &CronExpression, start: i64) -> Option<i64> {
         let mut stretch = self.rules.zone.stretch_at(start);
         loop {
             if stretch.from >= start && self.falls_into_gap_before(cron, &stretch) {
@@ -169,7 +169,7 @@ impl Timing {
     /// The first second of the stretch that fires, from the local second on; or else the first
     /// local second after the stretch that the expression matches, if nothing within it was
     /// rejected.
-    fn first_within(&self, cron: &Cron, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
+    fn first_within(&self, cron: &CronExpression, stretch: &Stretch, from: i64) -> (Option<i64>, Option<i64>) {
         let (mut local, mut rejected) = (from, false);
         loop {
             match cron.next_local(local) {
@@ -184,7 +184,7 @@ impl Timing {
 
     /// If another stretch shows this local second too, and that one is to fire: up to where it
     /// shows them.
-    fn rejected_until(&self, cron: &Cron, stretch: &Stretch, local: i64) -> Option<i64> {
+    fn rejected_until(&self, cron: &CronExpression, stretch: &Stretch, local: i64) -> Option<i64> {
         if cron.runs_through_changes() {
             return None;
         }
@@ -199,7 +199,7 @@ impl Timing {
 
     /// Whether a time of the day fell into the gap that this stretch begins with, and is to fire
     /// after it.
-    fn falls_into_gap_before(&self, cron: &Cron, stretch: &Stretch) -> bool {
+    fn falls_into_gap_before(&self, cron: &CronExpression, stretch: &Stretch) -> bool {
         if cron.runs_through_changes() || self.rules.dst_gap == DstGap::Skip {
             return false;
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
-use punctual_core::cron::{Cron as Expression, Pattern, Rules, Timing};
+use punctual_core::cron::{CronExpression, Pattern, Rules, Timing};
 use punctual_core::ids::{NodeId, ScheduleId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::schedules::plan::{CatchUp, Overlap, PLAN_MAX, Spec};
@@ -63,7 +63,7 @@ impl Bench {
 
     /// A schedule of every minute, whose first instant is a minute after the start.
     async fn schedule(&self, name: &str, change: impl FnOnce(&mut Definition)) -> ScheduleId {
-        let cron = Expression::parse("* * * * *").unwrap();
+        let cron = CronExpression::parse("* * * * *").unwrap();
         let spec = Spec {
             timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() },
             overlap: Overlap::Skip,

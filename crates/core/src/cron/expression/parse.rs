@@ -1,7 +1,7 @@
 //! The grammar of cron expressions. Linear in the text, which is bounded.
 
 use super::days::{Days, OfMonth, OfWeek};
-use super::{Cron, CronError};
+use super::{CronError, CronExpression};
 
 /// Bytes of an expression.
 const MAX_BYTES: usize = 1_000;
@@ -72,7 +72,7 @@ const DAY_OF_WEEK: Field = Field {
 };
 
 /// Reads an expression; whether any date matches it is not looked at.
-pub(super) fn parse(text: &str) -> Result<Cron, CronError> {
+pub(super) fn parse(text: &str) -> Result<CronExpression, CronError> {
     if text.len() > MAX_BYTES {
         return Err(CronError::TooLong { max: MAX_BYTES });
     }
@@ -90,7 +90,7 @@ pub(super) fn parse(text: &str) -> Result<Cron, CronError> {
         }
         _ => return Err(CronError::FieldCount { found: expanded.len() }),
     };
-    Ok(Cron {
+    Ok(CronExpression {
         text: written.join(" "),
         seconds: values(&SECOND, second)?,
         minutes: values(&MINUTE, minute)?,

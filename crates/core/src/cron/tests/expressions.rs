@@ -1,7 +1,7 @@
 //! What expressions mean where no clock is moved.
 
 use super::{at, instants, timing};
-use crate::cron::{Cron, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
 /// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them
@@ -111,12 +111,12 @@ fn months_and_words() {
 
 #[test]
 fn an_expression_keeps_the_text_it_was_written_in() {
-    let cron = Cron::parse("  0\t30 8 *  * mon-FRI ").unwrap();
+    let cron = CronExpression::parse("  0\t30 8 *  * mon-FRI ").unwrap();
     assert_eq!(cron.as_str(), "0 30 8 * * mon-FRI");
     let json = serde_json::to_string(&cron).unwrap();
     assert_eq!(json, "\"0 30 8 * * mon-FRI\"");
-    assert_eq!(serde_json::from_str::<Cron>(&json).unwrap(), cron);
-    assert!(serde_json::from_str::<Cron>("\"61 * * * *\"").is_err());
+    assert_eq!(serde_json::from_str::<CronExpression>(&json).unwrap(), cron);
+    assert!(serde_json::from_str::<CronExpression>("\"61 * * * *\"").is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{at, moved, steps, timing};
-use crate::cron::{Cron, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 
 /// Expressions that are as rare as they can be.
@@ -135,7 +135,7 @@ prop_compose! {
 
 prop_compose! {
     fn timings()(
-        cron in expressions().prop_filter_map("never matches", |text| Cron::parse(&text).ok()),
+        cron in expressions().prop_filter_map("never matches", |text| CronExpression::parse(&text).ok()),
         zone in prop::sample::select(Zone::names()),
         dst_gap in prop::sample::select(vec![DstGap::Shift, DstGap::Skip]),
         dst_fold in prop::sample::select(vec![DstFold::First, DstFold::Last, DstFold::Both]),
@@ -193,8 +193,8 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_parser_panic(text in "[-0-9*/,?LW#@A-Za-z \\PC]{0,40}") {
-        if let Ok(cron) = Cron::parse(&text) {
-            prop_assert_eq!(Cron::parse(cron.as_str()).unwrap(), cron);
+        if let Ok(cron) = CronExpression::parse(&text) {
+            prop_assert_eq!(CronExpression::parse(cron.as_str()).unwrap(), cron);
         }
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::steps;
-use crate::cron::{Cron, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
 use crate::time::Timestamp;
 use classes::{CLASSES, Change};
 use dumb::{Dumb, Window};
@@ -103,7 +103,7 @@ fn policies(cron: &Dumb, change: &Change, turn: usize) -> Vec<(DstGap, DstFold)>
 fn check(share: i64) -> Tally {
     let database = TimeZoneDatabase::bundled();
     let mut tally = Tally::default();
-    let mut crons: BTreeMap<String, (Cron, Dumb)> = BTreeMap::new();
+    let mut crons: BTreeMap<String, (CronExpression, Dumb)> = BTreeMap::new();
     let mut seen: BTreeSet<(i64, i64, i64)> = BTreeSet::new();
     for name in Zone::names() {
         let rules = database.get(&name).unwrap();
@@ -122,7 +122,7 @@ fn check(share: i64) -> Tally {
                 }
                 let text = template.filled_in(change);
                 let (cron, dumb) = crons.entry(text).or_insert_with_key(|text| {
-                    (Cron::parse(text).unwrap_or_else(|fault| panic!("{text} {fault}")), Dumb::read(text))
+                    (CronExpression::parse(text).unwrap_or_else(|fault| panic!("{text} {fault}")), Dumb::read(text))
                 });
                 for (dst_gap, dst_fold) in policies(dumb, change, number + class) {
                     let rules = Rules { zone: zone.clone(), dst_gap, dst_fold, ..Rules::default() };
@@ -221,7 +221,7 @@ fn every_day_of_a_century() {
             continue;
         }
         let dumb = Dumb::read(&text);
-        let cron = Cron::parse(&text).unwrap();
+        let cron = CronExpression::parse(&text).unwrap();
         let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
         let expected: Vec<i64> = (YEARS.0..6_000_000_000)
             .step_by(86_400)

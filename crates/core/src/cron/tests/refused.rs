@@ -1,10 +1,10 @@
 //! What is refused, and the sentences that say so.
 
 use super::at;
-use crate::cron::{Cron, CronError, Interval, Zone, ZoneError};
+use crate::cron::{CronError, CronExpression, Interval, Zone, ZoneError};
 
 fn refusal(text: &str) -> CronError {
-    match Cron::parse(text) {
+    match CronExpression::parse(text) {
         Ok(cron) => panic!("{text} was accepted as {cron:?}"),
         Err(fault) => fault,
     }
@@ -72,7 +72,7 @@ fn what_never_matches_is_refused() {
         assert_eq!(refusal(text), CronError::Impossible, "{text}");
     }
     for text in ["0 0 29 2 *", "0 0 31 * *", "0 0 30 2 MON", "0 0 * 2 MON#5", "0 0 L-28 2 *", "0 0 29W 2 *"] {
-        assert!(Cron::parse(text).is_ok(), "{text}");
+        assert!(CronExpression::parse(text).is_ok(), "{text}");
     }
 }
 
@@ -139,7 +139,7 @@ fn a_long_text_is_refused_and_never_repeated_whole() {
     assert!(sentence.chars().count() < 300 && sentence.contains('…'), "{sentence}");
     assert!(!sentence.contains('\u{7}'), "{sentence}");
     let every_second = (0..60).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
-    assert!(Cron::parse(&format!("{every_second} {every_second} * * * *")).is_ok());
+    assert!(CronExpression::parse(&format!("{every_second} {every_second} * * * *")).is_ok());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::cron::{Cron, Interval, Pattern, Rules, Timing};
+use crate::cron::{CronExpression, Interval, Pattern, Rules, Timing};
 use crate::schedules::plan::{CatchUp, Overlap};
 
 /// 2026-05-22T18:00:00Z.
@@ -32,7 +32,7 @@ fn upcoming(number: u128, pattern: Pattern, after: i64) -> Upcoming {
 }
 
 fn cron(expression: &str) -> Upcoming {
-    upcoming(7, Pattern::Cron(Cron::parse(expression).expect("it is one")), 0)
+    upcoming(7, Pattern::Cron(CronExpression::parse(expression).expect("it is one")), 0)
 }
 
 fn with(schedule: Upcoming, change: impl FnOnce(&mut Upcoming)) -> Upcoming {
@@ -144,7 +144,7 @@ fn of_too_many_the_end_is_missing_for_all_alike() {
 fn any_upcoming() -> impl Strategy<Value = Upcoming> {
     let pattern = prop_oneof![
         prop::sample::select(vec!["* * * * * *", "*/7 * * * * *", "*/3 * * * *", "15 */2 * * *", "0 0 1 1 *"])
-            .prop_map(|text| Pattern::Cron(Cron::parse(text).expect("it is one"))),
+            .prop_map(|text| Pattern::Cron(CronExpression::parse(text).expect("it is one"))),
         (1_000..400_000_u64).prop_map(|millis| Pattern::Interval(Interval::new(millis, at(0)).expect("it is one"))),
     ];
     let runs = (prop::option::of(0..50_u64), 0..10_u64, 0..10_u64);

@@ -3,7 +3,7 @@
 mod lives;
 
 use super::*;
-use crate::cron::{Cron, Pattern, Rules, jitter_millis};
+use crate::cron::{CronExpression, Pattern, Rules, jitter_millis};
 use crate::ids::ScheduleId;
 use uuid::Uuid;
 
@@ -18,7 +18,7 @@ pub(super) fn at(text: &str) -> Timestamp {
 /// Every minute, with the defaults of the API.
 pub(super) fn minutely() -> Spec {
     Spec {
-        timing: Timing { pattern: Pattern::Cron(Cron::parse("* * * * *").unwrap()), rules: Rules::default() },
+        timing: Timing { pattern: Pattern::Cron(CronExpression::parse("* * * * *").unwrap()), rules: Rules::default() },
         overlap: Overlap::Skip,
         catchup: CatchUp::Last,
         catchup_window_millis: 3_600_000,
@@ -29,7 +29,7 @@ pub(super) fn minutely() -> Spec {
 }
 
 fn secondly() -> Spec {
-    let cron = Cron::parse("* * * * * *").unwrap();
+    let cron = CronExpression::parse("* * * * * *").unwrap();
     Spec { timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() }, ..minutely() }
 }
 
