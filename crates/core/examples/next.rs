@@ -12,7 +12,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZoneDatabase;
-use punctual_core::cron::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use punctual_core::cron::{CronExpression, DstFold, DstGap, Pattern, Timing, TimingRules, Zone};
 use punctual_core::time::Timestamp;
 
 #[path = "../src/cron/tests/oracle/classes.rs"]
@@ -95,7 +95,10 @@ fn main() {
 
 fn timing(cron: &CronExpression, zone: &str, (dst_gap, dst_fold): (DstGap, DstFold)) -> Timing {
     let zone = Zone::named(zone).expect("a zone");
-    Timing { pattern: Pattern::Cron(cron.clone()), rules: Rules { zone, dst_gap, dst_fold, ..Rules::default() } }
+    Timing {
+        pattern: Pattern::Cron(cron.clone()),
+        rules: TimingRules { zone, dst_gap, dst_fold, ..TimingRules::default() },
+    }
 }
 
 /// The changes of a zone's clocks; of one that has none a day as any other.
@@ -127,7 +130,7 @@ impl Measured {
             quickest = quickest.min(begun.elapsed());
         }
         if quickest > self.longest.0 {
-            let Rules { zone, dst_gap, dst_fold, .. } = &timing.rules;
+            let TimingRules { zone, dst_gap, dst_fold, .. } = &timing.rules;
             let Pattern::Cron(cron) = &timing.pattern else { return };
             self.longest =
                 (quickest, format!("{:?} in {zone} after {after}, {dst_gap:?}, {dst_fold:?}", cron.as_str()));

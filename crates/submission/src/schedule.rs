@@ -6,7 +6,7 @@
 
 use punctual_client as wire;
 use punctual_client::{NewSchedule, Seconds};
-use punctual_core::cron::{CronExpression, DstGap, Interval, Pattern, Rules, Timing, Zone};
+use punctual_core::cron::{CronExpression, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
 use punctual_core::ids::NodeId;
 use punctual_core::json::Json;
 use punctual_core::schedules::Definition;
@@ -130,7 +130,7 @@ impl ScheduleValidator<'_> {
         if new.max_runs.is_some_and(|runs| !(1..=MAX_RUNS).contains(&runs)) {
             faults.add("/max_runs", format!("must be from 1 to {MAX_RUNS}"));
         }
-        let rules = Rules {
+        let rules = TimingRules {
             zone,
             dst_gap: new.dst_gap.map(Into::into).unwrap_or_default(),
             dst_fold: new.dst_fold.map(Into::into).unwrap_or_default(),

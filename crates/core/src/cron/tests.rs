@@ -7,7 +7,7 @@ mod oracle;
 mod refused;
 pub(super) mod steps;
 
-use super::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use super::{CronExpression, DstFold, DstGap, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 
 /// The instant that a text names.
@@ -20,14 +20,17 @@ fn timing(cron: &str, zone: &str) -> Timing {
     let cron = CronExpression::parse(cron).unwrap_or_else(|fault| panic!("{cron} {fault}"));
     Timing {
         pattern: Pattern::Cron(cron),
-        rules: Rules { zone: Zone::named(zone).unwrap_or_else(|fault| panic!("{zone} {fault}")), ..Rules::default() },
+        rules: TimingRules {
+            zone: Zone::named(zone).unwrap_or_else(|fault| panic!("{zone} {fault}")),
+            ..TimingRules::default()
+        },
     }
 }
 
 /// An expression in a zone whose clocks are moved.
 fn moved(cron: &str, zone: &str, dst_gap: DstGap, dst_fold: DstFold) -> Timing {
     let timing = timing(cron, zone);
-    Timing { rules: Rules { dst_gap, dst_fold, ..timing.rules }, ..timing }
+    Timing { rules: TimingRules { dst_gap, dst_fold, ..timing.rules }, ..timing }
 }
 
 /// The instants from one day to another in UTC, written short: `2026-03-29T01:00`.

@@ -74,7 +74,7 @@ pub enum Pattern {
 
 /// Where and when a pattern holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rules {
+pub struct TimingRules {
     /// Whose local time; intervals do not look at it.
     pub zone: Zone,
     /// For local times that do not exist.
@@ -93,7 +93,7 @@ pub struct Timing {
     /// What repeats.
     pub pattern: Pattern,
     /// Where and when.
-    pub rules: Rules,
+    pub rules: TimingRules,
 }
 
 impl Timing {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use punctual_core::clock::{Clock, ManualClock};
 use punctual_core::coordinator::{Coordinator, LEADER, Lease};
-use punctual_core::cron::{CronExpression, Pattern, Rules, Timing};
+use punctual_core::cron::{CronExpression, Pattern, Timing, TimingRules};
 use punctual_core::ids::{NodeId, ScheduleId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::schedules::plan::{CatchUp, Overlap, PLAN_MAX, Spec};
@@ -65,7 +65,7 @@ impl Bench {
     async fn schedule(&self, name: &str, change: impl FnOnce(&mut Definition)) -> ScheduleId {
         let cron = CronExpression::parse("* * * * *").unwrap();
         let spec = Spec {
-            timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() },
+            timing: Timing { pattern: Pattern::Cron(cron), rules: TimingRules::default() },
             overlap: Overlap::Skip,
             catchup: CatchUp::Last,
             catchup_window_millis: 3_600_000,

@@ -1,7 +1,7 @@
 //! Schedules, records and advances as the suite needs them, and the calls it makes with them.
 
 use punctual_core::coordinator::{LEADER, Lease};
-use punctual_core::cron::{CronExpression, Pattern, Rules, Timing};
+use punctual_core::cron::{CronExpression, Pattern, Timing, TimingRules};
 use punctual_core::ids::{NodeId, ScheduleId};
 use punctual_core::schedules::plan::{CatchUp, Origin, Overlap, Spec};
 use punctual_core::schedules::{
@@ -17,7 +17,7 @@ use crate::store::StoreFixture;
 /// A schedule that fires every minute, next at [`at`] zero.
 pub(crate) fn schedule(name: &str) -> Schedule {
     let cron = CronExpression::parse("* * * * *").expect("an expression");
-    let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
+    let timing = Timing { pattern: Pattern::Cron(cron), rules: TimingRules::default() };
     let spec = Spec {
         timing,
         overlap: Overlap::Skip,

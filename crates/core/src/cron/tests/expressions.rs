@@ -1,7 +1,7 @@
 //! What expressions mean where no clock is moved.
 
 use super::{at, instants, timing};
-use crate::cron::{CronExpression, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, Interval, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 
 /// The days of 2026 and 2027 on which an expression fires at midnight, as `MM-DD`, from one of them
@@ -125,7 +125,7 @@ fn a_timing_survives_its_storage() {
     assert_eq!(timing.rules.zone.name(), "Europe/Berlin");
     let json = serde_json::to_string(&timing).unwrap();
     assert_eq!(serde_json::from_str::<Timing>(&json).unwrap(), timing);
-    let interval = every(90, "2026-01-01T00:00:00.250Z", Rules::default());
+    let interval = every(90, "2026-01-01T00:00:00.250Z", TimingRules::default());
     let json = serde_json::to_string(&interval).unwrap();
     assert_eq!(serde_json::from_str::<Timing>(&json).unwrap(), interval);
 }
@@ -144,13 +144,13 @@ fn a_start_and_an_end_are_instants_themselves() {
     assert_eq!(timing.next_after(at("2024-01-01T00:00:00Z")), None, "an end before its start");
 }
 
-fn every(seconds: u64, anchor: &str, rules: Rules) -> Timing {
+fn every(seconds: u64, anchor: &str, rules: TimingRules) -> Timing {
     Timing { pattern: Pattern::Interval(Interval::new(seconds * 1_000, at(anchor)).unwrap()), rules }
 }
 
 #[test]
 fn an_interval_counts_from_its_anchor_through_any_change_of_clocks() {
-    let rules = Rules { zone: Zone::named("Europe/Berlin").unwrap(), ..Rules::default() };
+    let rules = TimingRules { zone: Zone::named("Europe/Berlin").unwrap(), ..TimingRules::default() };
     let timing = every(5_400, "2026-03-28T22:00:00.250Z", rules);
     let all: Vec<String> =
         timing.iter_between(at("2026-03-28T22:00:00Z"), at("2026-03-29T02:30:00Z")).map(|at| at.to_string()).collect();

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::{at, moved, steps, timing};
-use crate::cron::{CronExpression, DstFold, DstGap, Interval, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, DstFold, DstGap, Interval, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 
 /// Expressions that are as rare as they can be.
@@ -81,7 +81,7 @@ fn an_interval_reaches_neither_end_of_time() {
     for anchor in [i64::MIN, -1, 0, i64::MAX] {
         for millis in [1_000, 316_224_000_000] {
             let interval = Interval::new(millis, Timestamp::from_millis(anchor)).unwrap();
-            let timing = Timing { pattern: Pattern::Interval(interval), rules: Rules::default() };
+            let timing = Timing { pattern: Pattern::Interval(interval), rules: TimingRules::default() };
             for after in [i64::MIN, 0, 1_779_472_800_000] {
                 let next = timing.next_after(Timestamp::from_millis(after)).unwrap().as_millis();
                 assert!(next > after && next >= -62_135_596_800_000);
@@ -141,7 +141,7 @@ prop_compose! {
         dst_fold in prop::sample::select(vec![DstFold::First, DstFold::Last, DstFold::Both]),
     ) -> Timing {
         let zone = Zone::named(&zone).unwrap();
-        Timing { pattern: Pattern::Cron(cron), rules: Rules { zone, dst_gap, dst_fold, ..Rules::default() } }
+        Timing { pattern: Pattern::Cron(cron), rules: TimingRules { zone, dst_gap, dst_fold, ..TimingRules::default() } }
     }
 }
 

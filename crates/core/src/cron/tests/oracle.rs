@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use super::steps;
-use crate::cron::{CronExpression, DstFold, DstGap, Pattern, Rules, Timing, Zone};
+use crate::cron::{CronExpression, DstFold, DstGap, Pattern, Timing, TimingRules, Zone};
 use crate::time::Timestamp;
 use classes::{CLASSES, Change};
 use dumb::{Dumb, Window};
@@ -125,7 +125,7 @@ fn check(share: i64) -> Tally {
                     (CronExpression::parse(text).unwrap_or_else(|fault| panic!("{text} {fault}")), Dumb::read(text))
                 });
                 for (dst_gap, dst_fold) in policies(dumb, change, number + class) {
-                    let rules = Rules { zone: zone.clone(), dst_gap, dst_fold, ..Rules::default() };
+                    let rules = TimingRules { zone: zone.clone(), dst_gap, dst_fold, ..TimingRules::default() };
                     let timing = Timing { pattern: Pattern::Cron(cron.clone()), rules };
                     tally.instants += compare(&timing, dumb, &window, change);
                     tally.comparisons += 1;
@@ -222,7 +222,7 @@ fn every_day_of_a_century() {
         }
         let dumb = Dumb::read(&text);
         let cron = CronExpression::parse(&text).unwrap();
-        let timing = Timing { pattern: Pattern::Cron(cron), rules: Rules::default() };
+        let timing = Timing { pattern: Pattern::Cron(cron), rules: TimingRules::default() };
         let expected: Vec<i64> = (YEARS.0..6_000_000_000)
             .step_by(86_400)
             .filter(|second| dumb.matches_day(utc.to_datetime(jiff::Timestamp::from_second(*second).unwrap()).date()))

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use super::*;
-use crate::cron::{CronExpression, Interval, Pattern, Rules, Timing};
+use crate::cron::{CronExpression, Interval, Pattern, Timing, TimingRules};
 use crate::schedules::plan::{CatchUp, Overlap};
 
 /// 2026-05-22T18:00:00Z.
@@ -19,7 +19,7 @@ fn at(millis: i64) -> Timestamp {
 /// A schedule whose next instant is the first after `at(after)`.
 fn upcoming(number: u128, pattern: Pattern, after: i64) -> Upcoming {
     let spec = Spec {
-        timing: Timing { pattern, rules: Rules::default() },
+        timing: Timing { pattern, rules: TimingRules::default() },
         overlap: Overlap::Skip,
         catchup: CatchUp::Last,
         catchup_window_millis: 3_600_000,

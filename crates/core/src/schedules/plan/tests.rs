@@ -3,7 +3,7 @@
 mod lives;
 
 use super::*;
-use crate::cron::{CronExpression, Pattern, Rules, jitter_millis};
+use crate::cron::{CronExpression, Pattern, TimingRules, jitter_millis};
 use crate::ids::ScheduleId;
 use uuid::Uuid;
 
@@ -18,7 +18,10 @@ pub(super) fn at(text: &str) -> Timestamp {
 /// Every minute, with the defaults of the API.
 pub(super) fn minutely() -> Spec {
     Spec {
-        timing: Timing { pattern: Pattern::Cron(CronExpression::parse("* * * * *").unwrap()), rules: Rules::default() },
+        timing: Timing {
+            pattern: Pattern::Cron(CronExpression::parse("* * * * *").unwrap()),
+            rules: TimingRules::default(),
+        },
         overlap: Overlap::Skip,
         catchup: CatchUp::Last,
         catchup_window_millis: 3_600_000,
@@ -30,7 +33,7 @@ pub(super) fn minutely() -> Spec {
 
 fn secondly() -> Spec {
     let cron = CronExpression::parse("* * * * * *").unwrap();
-    Spec { timing: Timing { pattern: Pattern::Cron(cron), rules: Rules::default() }, ..minutely() }
+    Spec { timing: Timing { pattern: Pattern::Cron(cron), rules: TimingRules::default() }, ..minutely() }
 }
 
 fn due(next_run_at: &str) -> PlanInput {
