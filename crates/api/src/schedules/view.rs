@@ -4,7 +4,7 @@ use punctual_client as wire;
 use punctual_client::Seconds;
 use punctual_core::cron::Pattern;
 use punctual_core::json::Json;
-use punctual_core::schedules::plan::Reason;
+use punctual_core::schedules::plan::OccurrenceReason;
 use punctual_core::schedules::{Occurrence, Schedule};
 
 use crate::problem::{Code, Problem};
@@ -52,7 +52,7 @@ pub fn schedule(schedule: &Schedule) -> Result<wire::Schedule, Problem> {
 /// What became of an instant, on the wire.
 pub fn occurrence(occurrence: Occurrence) -> wire::Occurrence {
     let Occurrence { instant, origin, outcome, reason, detail, task, covers, decided_at } = occurrence;
-    let known = || Reason::from_name(&reason).map_or("", Reason::sentence).to_owned();
+    let known = || OccurrenceReason::from_name(&reason).map_or("", OccurrenceReason::sentence).to_owned();
     wire::Occurrence {
         instant,
         outcome: outcome.into(),

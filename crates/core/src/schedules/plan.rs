@@ -212,7 +212,7 @@ pub struct Decision {
     /// now if the occurrence had to wait.
     pub execute_at: Option<Timestamp>,
     /// Why.
-    pub reason: Reason,
+    pub reason: OccurrenceReason,
     /// The instants that this one record stands for, if there are many.
     pub covers: Option<Covers>,
 }
@@ -229,7 +229,7 @@ pub struct Covers {
 /// Why an occurrence had its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum OccurrenceReason {
     /// Fired: its time came.
     OnTime,
     /// Fired: its time had passed, and catch-up made up for it.
@@ -268,79 +268,83 @@ pub enum Reason {
     LeftToLast,
 }
 
-impl Reason {
+impl OccurrenceReason {
     /// Every reason.
-    pub const ALL: [Reason; 18] = [
-        Reason::OnTime,
-        Reason::CaughtUp,
-        Reason::PreviousEnded,
-        Reason::OverlapAllowed,
-        Reason::Triggered,
-        Reason::Backfilled,
-        Reason::WaitsForPrevious,
-        Reason::WaitsForStop,
-        Reason::PreviousLive,
-        Reason::OneWaits,
-        Reason::BufferFull,
-        Reason::Superseded,
-        Reason::Paused,
-        Reason::RunsUsedUp,
-        Reason::Withdrawn,
-        Reason::NoCatchUp,
-        Reason::OutsideWindow,
-        Reason::LeftToLast,
+    pub const ALL: [OccurrenceReason; 18] = [
+        OccurrenceReason::OnTime,
+        OccurrenceReason::CaughtUp,
+        OccurrenceReason::PreviousEnded,
+        OccurrenceReason::OverlapAllowed,
+        OccurrenceReason::Triggered,
+        OccurrenceReason::Backfilled,
+        OccurrenceReason::WaitsForPrevious,
+        OccurrenceReason::WaitsForStop,
+        OccurrenceReason::PreviousLive,
+        OccurrenceReason::OneWaits,
+        OccurrenceReason::BufferFull,
+        OccurrenceReason::Superseded,
+        OccurrenceReason::Paused,
+        OccurrenceReason::RunsUsedUp,
+        OccurrenceReason::Withdrawn,
+        OccurrenceReason::NoCatchUp,
+        OccurrenceReason::OutsideWindow,
+        OccurrenceReason::LeftToLast,
     ];
 
     /// The word in the store and on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::OnTime => "on_time",
-            Reason::CaughtUp => "caught_up",
-            Reason::PreviousEnded => "previous_ended",
-            Reason::OverlapAllowed => "overlap_allowed",
-            Reason::Triggered => "triggered",
-            Reason::Backfilled => "backfilled",
-            Reason::WaitsForPrevious => "waits_for_previous",
-            Reason::WaitsForStop => "waits_for_stop",
-            Reason::PreviousLive => "previous_live",
-            Reason::OneWaits => "one_waits",
-            Reason::BufferFull => "buffer_full",
-            Reason::Superseded => "superseded",
-            Reason::Paused => "paused",
-            Reason::RunsUsedUp => "runs_used_up",
-            Reason::Withdrawn => "withdrawn",
-            Reason::NoCatchUp => "no_catch_up",
-            Reason::OutsideWindow => "outside_window",
-            Reason::LeftToLast => "left_to_last",
+            OccurrenceReason::OnTime => "on_time",
+            OccurrenceReason::CaughtUp => "caught_up",
+            OccurrenceReason::PreviousEnded => "previous_ended",
+            OccurrenceReason::OverlapAllowed => "overlap_allowed",
+            OccurrenceReason::Triggered => "triggered",
+            OccurrenceReason::Backfilled => "backfilled",
+            OccurrenceReason::WaitsForPrevious => "waits_for_previous",
+            OccurrenceReason::WaitsForStop => "waits_for_stop",
+            OccurrenceReason::PreviousLive => "previous_live",
+            OccurrenceReason::OneWaits => "one_waits",
+            OccurrenceReason::BufferFull => "buffer_full",
+            OccurrenceReason::Superseded => "superseded",
+            OccurrenceReason::Paused => "paused",
+            OccurrenceReason::RunsUsedUp => "runs_used_up",
+            OccurrenceReason::Withdrawn => "withdrawn",
+            OccurrenceReason::NoCatchUp => "no_catch_up",
+            OccurrenceReason::OutsideWindow => "outside_window",
+            OccurrenceReason::LeftToLast => "left_to_last",
         }
     }
 
     /// The reason of this word.
-    pub fn from_name(name: &str) -> Option<Reason> {
+    pub fn from_name(name: &str) -> Option<OccurrenceReason> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
     }
 
     /// A sentence for people.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Reason::OnTime => "Its time came.",
-            Reason::CaughtUp => "Nobody was there at its time, and catchup made up for it.",
-            Reason::PreviousEnded => "The task it waited for came to rest.",
-            Reason::OverlapAllowed => "It waited for a task that is still live, and overlap_policy is allow_all now.",
-            Reason::Triggered => "Somebody asked for a run now.",
-            Reason::Backfilled => "Somebody asked for the instants of a time that is past.",
-            Reason::WaitsForPrevious => "A task of this schedule is still live; it runs after that.",
-            Reason::WaitsForStop => "The live task of this schedule was asked to stop; it runs after that.",
-            Reason::PreviousLive => "A task of this schedule was still live, and overlap_policy is skip.",
-            Reason::OneWaits => "Another one waited already, and overlap_policy is buffer_one.",
-            Reason::BufferFull => "As many waited already as may.",
-            Reason::Superseded => "A later one took its place.",
-            Reason::Paused => "The schedule was paused.",
-            Reason::RunsUsedUp => "max_runs was reached before its turn came.",
-            Reason::Withdrawn => "Somebody withdrew the backfill before its turn came.",
-            Reason::NoCatchUp => "Nobody was there at its time, and catchup is none.",
-            Reason::OutsideWindow => "Nobody was there at its time, and it was over before catchup_window_seconds.",
-            Reason::LeftToLast => {
+            OccurrenceReason::OnTime => "Its time came.",
+            OccurrenceReason::CaughtUp => "Nobody was there at its time, and catchup made up for it.",
+            OccurrenceReason::PreviousEnded => "The task it waited for came to rest.",
+            OccurrenceReason::OverlapAllowed => {
+                "It waited for a task that is still live, and overlap_policy is allow_all now."
+            }
+            OccurrenceReason::Triggered => "Somebody asked for a run now.",
+            OccurrenceReason::Backfilled => "Somebody asked for the instants of a time that is past.",
+            OccurrenceReason::WaitsForPrevious => "A task of this schedule is still live; it runs after that.",
+            OccurrenceReason::WaitsForStop => "The live task of this schedule was asked to stop; it runs after that.",
+            OccurrenceReason::PreviousLive => "A task of this schedule was still live, and overlap_policy is skip.",
+            OccurrenceReason::OneWaits => "Another one waited already, and overlap_policy is buffer_one.",
+            OccurrenceReason::BufferFull => "As many waited already as may.",
+            OccurrenceReason::Superseded => "A later one took its place.",
+            OccurrenceReason::Paused => "The schedule was paused.",
+            OccurrenceReason::RunsUsedUp => "max_runs was reached before its turn came.",
+            OccurrenceReason::Withdrawn => "Somebody withdrew the backfill before its turn came.",
+            OccurrenceReason::NoCatchUp => "Nobody was there at its time, and catchup is none.",
+            OccurrenceReason::OutsideWindow => {
+                "Nobody was there at its time, and it was over before catchup_window_seconds."
+            }
+            OccurrenceReason::LeftToLast => {
                 "Nobody was there at its time; of those that were due only the last counts, and its own record says what became of it."
             }
         }

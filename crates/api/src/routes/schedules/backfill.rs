@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_core::schedules::plan::{self, Origin, Plan, Reason};
+use punctual_core::schedules::plan::{self, Origin, Plan, OccurrenceReason};
 use punctual_core::schedules::{Advance, Advanced, OccurrenceOutcome, Record, ScheduleSnapshot};
 use punctual_core::time::Timestamp;
 use punctual_submission::Faults;
@@ -134,7 +134,7 @@ fn waiting(instant: Timestamp) -> Record {
         waited: false,
         outcome: OccurrenceOutcome::Buffered,
         fired: None,
-        reason: Reason::Backfilled.as_str().to_owned(),
+        reason: OccurrenceReason::Backfilled.as_str().to_owned(),
         detail: None,
         covers: None,
     }

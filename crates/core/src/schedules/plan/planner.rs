@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, LiveTask, Origin, Overlap, PLAN_MAX, Plan,
-    PlanInput, Reason, Spec, TooMany,
+    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, LiveTask, OccurrenceReason, Origin, Overlap,
+    PLAN_MAX, Plan, PlanInput, Spec, TooMany,
 };
 use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
@@ -51,7 +51,7 @@ pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Ti
     let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
     let mut planner = Planner::new(id, spec, known, now);
     let admit = |planner: &mut Planner<'_>| {
-        planner.admit(Buffered { instant, origin: Origin::Manual }, Reason::Triggered, false);
+        planner.admit(Buffered { instant, origin: Origin::Manual }, OccurrenceReason::Triggered, false);
     };
     // With no live task only the pause makes due occurrences wait, and a manual run ignores the
     // pause.
@@ -69,13 +69,13 @@ pub fn resume(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) ->
     let mut planner = Planner::new(id, spec, known, now);
     while let Some(at) = planner.next.filter(|at| *at <= now) {
         if planner.room() == 1 {
-            planner.record_many(at, now.plus_millis(1), OccurrenceOutcome::Skipped, Reason::Paused);
+            planner.record_many(at, now.plus_millis(1), OccurrenceOutcome::Skipped, OccurrenceReason::Paused);
         } else {
             planner.record(
                 Buffered { instant: at, origin: Origin::Due },
                 false,
                 OccurrenceOutcome::Skipped,
-                Reason::Paused,
+                OccurrenceReason::Paused,
             );
             planner.next = spec.timing.next_after(at);
         }
@@ -103,7 +103,7 @@ pub fn withdraw(known: &PlanInput) -> Plan {
         waited: true,
         outcome: OccurrenceOutcome::Skipped,
         execute_at: None,
-        reason: Reason::Withdrawn,
+        reason: OccurrenceReason::Withdrawn,
         covers: None,
     };
     let backfilled = known.buffered.iter().filter(|waiting| waiting.origin == Origin::Backfill);
@@ -118,9 +118,9 @@ pub fn first(spec: &Spec, run_count: u64, after: Timestamp) -> Option<Timestamp>
 /// What catch-up says about a due instant, before the overlap policy.
 enum CatchUpVerdict {
     /// It may fire.
-    Fires(Reason),
+    Fires(OccurrenceReason),
     /// It does not, nor does any instant before the given one.
-    Lost(OccurrenceOutcome, Reason, Timestamp),
+    Lost(OccurrenceOutcome, OccurrenceReason, Timestamp),
 }
 
 /// The planner's workspace.
@@ -197,17 +197,21 @@ impl<'a> Planner<'a> {
             && let Some(head) = self.waiting.front().copied()
         {
             if head.origin == Origin::Due && self.spec.runs_left(self.run_count, 0) == 0 {
-                self.record(head, true, OccurrenceOutcome::Skipped, Reason::RunsUsedUp);
+                self.record(head, true, OccurrenceOutcome::Skipped, OccurrenceReason::RunsUsedUp);
             } else if self.busy && self.spec.overlap == Overlap::TerminateOther {
                 self.end_live();
-                self.fire(head, true, Reason::PreviousEnded);
+                self.fire(head, true, OccurrenceReason::PreviousEnded);
             } else if self.busy && self.spec.overlap != Overlap::AllowAll {
                 if replaces {
                     self.ask_to_stop();
                 }
                 return;
             } else {
-                self.fire(head, true, if self.busy { Reason::OverlapAllowed } else { Reason::PreviousEnded });
+                self.fire(
+                    head,
+                    true,
+                    if self.busy { OccurrenceReason::OverlapAllowed } else { OccurrenceReason::PreviousEnded },
+                );
             }
             self.waiting.pop_front();
         }
@@ -219,7 +223,7 @@ impl<'a> Planner<'a> {
         let Some(last) = self.waiting.iter().copied().max_by_key(|waiting| waiting.instant) else { return };
         for waiting in std::mem::replace(&mut self.waiting, VecDeque::from([last])) {
             if waiting.instant != last.instant {
-                self.record(waiting, true, OccurrenceOutcome::Skipped, Reason::Superseded);
+                self.record(waiting, true, OccurrenceOutcome::Skipped, OccurrenceReason::Superseded);
             }
         }
     }
@@ -228,7 +232,7 @@ impl<'a> Planner<'a> {
     fn release_backfilled(&mut self) {
         while self.room() > 0 && (!self.busy || self.spec.overlap == Overlap::AllowAll) {
             let Some(head) = self.backfilled.pop_front() else { return };
-            self.fire(head, true, Reason::Backfilled);
+            self.fire(head, true, OccurrenceReason::Backfilled);
         }
     }
 
@@ -267,53 +271,53 @@ impl<'a> Planner<'a> {
         let window = i64::try_from(self.spec.catchup_window_millis).unwrap_or(i64::MAX);
         let window_begins = Timestamp::from_millis(self.now.as_millis().saturating_sub(window)).min(late_before);
         match self.spec.catchup {
-            _ if at >= late_before => CatchUpVerdict::Fires(Reason::OnTime),
-            CatchUp::None => CatchUpVerdict::Lost(OccurrenceOutcome::Missed, Reason::NoCatchUp, late_before),
+            _ if at >= late_before => CatchUpVerdict::Fires(OccurrenceReason::OnTime),
+            CatchUp::None => CatchUpVerdict::Lost(OccurrenceOutcome::Missed, OccurrenceReason::NoCatchUp, late_before),
             _ if at < window_begins => {
-                CatchUpVerdict::Lost(OccurrenceOutcome::Missed, Reason::OutsideWindow, window_begins)
+                CatchUpVerdict::Lost(OccurrenceOutcome::Missed, OccurrenceReason::OutsideWindow, window_begins)
             }
             CatchUp::Last => match last.filter(|last| at < *last) {
-                Some(last) => CatchUpVerdict::Lost(OccurrenceOutcome::Coalesced, Reason::LeftToLast, last),
-                None => CatchUpVerdict::Fires(Reason::CaughtUp),
+                Some(last) => CatchUpVerdict::Lost(OccurrenceOutcome::Coalesced, OccurrenceReason::LeftToLast, last),
+                None => CatchUpVerdict::Fires(OccurrenceReason::CaughtUp),
             },
-            CatchUp::All => CatchUpVerdict::Fires(Reason::CaughtUp),
+            CatchUp::All => CatchUpVerdict::Fires(OccurrenceReason::CaughtUp),
         }
     }
 
     /// Applies the overlap policy to an occurrence. `overtaken` says that a later one is due too.
-    fn admit(&mut self, occurrence: Buffered, reason: Reason, overtaken: bool) {
+    fn admit(&mut self, occurrence: Buffered, reason: OccurrenceReason, overtaken: bool) {
         let idle = !self.busy && self.waiting.is_empty();
         match self.spec.overlap {
             Overlap::Skip if self.busy => {
-                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::PreviousLive);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, OccurrenceReason::PreviousLive);
             }
             Overlap::Skip | Overlap::AllowAll => self.fire(occurrence, false, reason),
             Overlap::BufferOne | Overlap::BufferAll if idle => self.fire(occurrence, false, reason),
             Overlap::BufferOne if !self.waiting.is_empty() => {
-                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::OneWaits);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, OccurrenceReason::OneWaits);
             }
             Overlap::BufferAll if self.waiting.len() >= PLAN_MAX => {
-                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::BufferFull);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, OccurrenceReason::BufferFull);
             }
-            Overlap::BufferOne | Overlap::BufferAll => self.hold(occurrence, Reason::WaitsForPrevious),
+            Overlap::BufferOne | Overlap::BufferAll => self.hold(occurrence, OccurrenceReason::WaitsForPrevious),
             Overlap::CancelOther | Overlap::TerminateOther if overtaken => {
-                self.record(occurrence, false, OccurrenceOutcome::Skipped, Reason::Superseded);
+                self.record(occurrence, false, OccurrenceOutcome::Skipped, OccurrenceReason::Superseded);
             }
             Overlap::CancelOther | Overlap::TerminateOther => self.take_over(occurrence, reason),
         }
     }
 
     /// The occurrence replaces the live task and everything that waits.
-    fn take_over(&mut self, occurrence: Buffered, reason: Reason) {
+    fn take_over(&mut self, occurrence: Buffered, reason: OccurrenceReason) {
         while let Some(waiting) = self.waiting.pop_front() {
-            self.record(waiting, true, OccurrenceOutcome::Skipped, Reason::Superseded);
+            self.record(waiting, true, OccurrenceOutcome::Skipped, OccurrenceReason::Superseded);
         }
         if self.spec.overlap == Overlap::TerminateOther {
             self.end_live();
             self.fire(occurrence, false, reason);
         } else if self.busy {
             self.ask_to_stop();
-            self.hold(occurrence, Reason::WaitsForStop);
+            self.hold(occurrence, OccurrenceReason::WaitsForStop);
         } else {
             self.fire(occurrence, false, reason);
         }
@@ -331,7 +335,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn fire(&mut self, occurrence: Buffered, waited: bool, reason: Reason) {
+    fn fire(&mut self, occurrence: Buffered, waited: bool, reason: OccurrenceReason) {
         let jitter = match occurrence.origin {
             Origin::Manual => 0,
             _ => jitter_millis(self.id, occurrence.instant, self.spec.jitter_millis),
@@ -346,18 +350,18 @@ impl<'a> Planner<'a> {
         self.push(Decision { instant, origin, waited, outcome, execute_at: Some(execute_at), reason, covers: None });
     }
 
-    fn hold(&mut self, occurrence: Buffered, reason: Reason) {
+    fn hold(&mut self, occurrence: Buffered, reason: OccurrenceReason) {
         self.waiting.push_back(occurrence);
         self.record(occurrence, false, OccurrenceOutcome::Buffered, reason);
     }
 
-    fn record(&mut self, occurrence: Buffered, waited: bool, outcome: OccurrenceOutcome, reason: Reason) {
+    fn record(&mut self, occurrence: Buffered, waited: bool, outcome: OccurrenceOutcome, reason: OccurrenceReason) {
         let Buffered { instant, origin } = occurrence;
         self.push(Decision { instant, origin, waited, outcome, execute_at: None, reason, covers: None });
     }
 
     /// Records all instants from `at` to before `until` as one, and continues after them.
-    fn record_many(&mut self, at: Timestamp, until: Timestamp, outcome: OccurrenceOutcome, reason: Reason) {
+    fn record_many(&mut self, at: Timestamp, until: Timestamp, outcome: OccurrenceOutcome, reason: OccurrenceReason) {
         let at_least = self.count(at, until);
         let covers = (at_least > 1).then_some(Covers { until, at_least });
         let origin = Origin::Due;

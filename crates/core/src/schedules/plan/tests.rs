@@ -506,12 +506,12 @@ fn the_ends_of_time_are_no_problem() {
 
 #[test]
 fn every_word_is_read_back_and_no_two_are_alike() {
-    for reason in Reason::ALL {
-        assert_eq!(Reason::from_name(reason.as_str()), Some(reason));
+    for reason in OccurrenceReason::ALL {
+        assert_eq!(OccurrenceReason::from_name(reason.as_str()), Some(reason));
         assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{}\"", reason.as_str()));
         assert!(reason.sentence().ends_with('.'));
     }
-    assert_eq!(Reason::from_name("because"), None);
+    assert_eq!(OccurrenceReason::from_name("because"), None);
 }
 
 #[test]

@@ -164,7 +164,7 @@ impl Life {
                         waited: false,
                         outcome: OccurrenceOutcome::Buffered,
                         execute_at: None,
-                        reason: Reason::Backfilled,
+                        reason: OccurrenceReason::Backfilled,
                         covers: None,
                     };
                     if self.records.contains_key(&instant) {
