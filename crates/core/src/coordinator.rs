@@ -35,7 +35,7 @@ pub const LEADER: &str = "leader";
 
 /// A lease that somebody holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Lease {
+pub struct LeaderLease {
     /// What it is a lease of.
     pub name: String,
     /// Who holds it.
@@ -48,16 +48,16 @@ pub struct Lease {
 #[async_trait]
 pub trait Coordinator: Send + Sync {
     /// Takes the lease if it is free, for `ttl_millis`.
-    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError>;
+    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<LeaderLease>, StoreError>;
 
     /// Holds on to the lease for another `ttl_millis`. False: it is lost.
-    async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError>;
+    async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError>;
 
     /// Who holds the lease now, if anybody does.
-    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError>;
+    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError>;
 
     /// Gives the lease up.
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError>;
+    async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError>;
 
     /// Brings a node to its share of `count` partitions, in one transaction: it is a member from
     /// now on for `ttl_millis`, renews what it owns, gives up what is more than its share, and

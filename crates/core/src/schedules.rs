@@ -54,7 +54,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::coordinator::Lease;
+use crate::coordinator::LeaderLease;
 use crate::ids::{ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::Lane;
@@ -493,8 +493,11 @@ pub trait Schedules: Send + Sync {
 
     /// Writes advances, each by itself, in the order of the answers. With a `lease` it writes
     /// nothing and returns none if another node has held that lease since.
-    async fn advance(&self, lease: Option<&Lease>, advances: Vec<Advance>)
-    -> Result<Option<Vec<Advanced>>, StoreError>;
+    async fn advance(
+        &self,
+        lease: Option<&LeaderLease>,
+        advances: Vec<Advance>,
+    ) -> Result<Option<Vec<Advanced>>, StoreError>;
 
     /// Lists the records of a schedule's instants, the newest first, strictly before `before`.
     async fn occurrences(

@@ -72,7 +72,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use crate::coordinator::Lease;
+use crate::coordinator::LeaderLease;
 use crate::ids::{NodeId, ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::{Lane, LaneId};
@@ -341,8 +341,11 @@ pub trait Store: Send + Sync {
 
     /// Applies changes as the holder of `lease`, as [`Store::apply`] does. None: somebody else has
     /// held it since, and nothing was applied.
-    async fn apply_as(&self, lease: &Lease, changes: Vec<(TaskId, Change)>)
-    -> Result<Option<Vec<Applied>>, StoreError>;
+    async fn apply_as(
+        &self,
+        lease: &LeaderLease,
+        changes: Vec<(TaskId, Change)>,
+    ) -> Result<Option<Vec<Applied>>, StoreError>;
 
     /// Extends holds. Answers in order with the new hold; none where the token does not hold the
     /// task, or its hold has run out.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::schedules::{Advance, Advanced, EVERY_PASS, OccurrenceOutcome, PauseSwitch, Schedules};
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
@@ -97,7 +97,7 @@ impl CronLoop {
     }
 
     /// Fires as the holder of `lease`, until told to stop or somebody else has held it since.
-    pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
+    pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
         let mut prune_at = Instant::now();
         while !shutdown.is_cancelled() {
             let next_pass_at = Instant::now() + PASS_PAUSE_MIN;
@@ -130,7 +130,7 @@ impl CronLoop {
     }
 
     /// Decides and writes all that is due by now. None: somebody else has held the lease since.
-    pub async fn run_once(&self, lease: &Lease) -> Result<Option<Report>, StoreError> {
+    pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
         let mut report = Report::default();
         let mut after = None;
         for _ in 0..PASS_PAGES_MAX {
@@ -166,7 +166,7 @@ impl CronLoop {
     /// one by one, so that one which never can stops no other.
     async fn write(
         &self,
-        lease: &Lease,
+        lease: &LeaderLease,
         advances: Vec<Advance>,
         now: Timestamp,
         report: &mut Report,

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::coordinator::{Coordinator, LEADER, Lease};
+use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::time::millis;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ impl Elector {
     /// token is cancelled, and ends by itself when the store says that another node leads.
     pub async fn run<F, Fut>(self, lead: F, shutdown: CancellationToken)
     where
-        F: Fn(Lease, CancellationToken) -> Fut,
+        F: Fn(LeaderLease, CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
         while !shutdown.is_cancelled() {
@@ -61,9 +61,9 @@ impl Elector {
         }
     }
 
-    async fn lead<F, Fut>(&self, lease: &Lease, acquired_at: Instant, lead: &F, shutdown: &CancellationToken)
+    async fn lead<F, Fut>(&self, lease: &LeaderLease, acquired_at: Instant, lead: &F, shutdown: &CancellationToken)
     where
-        F: Fn(Lease, CancellationToken) -> Fut,
+        F: Fn(LeaderLease, CancellationToken) -> Fut,
         Fut: Future<Output = ()>,
     {
         tracing::info!(leader.term = lease.term, "this node leads now");
@@ -88,7 +88,7 @@ impl Elector {
     }
 
     /// Renews the lease; returns when it is lost or may be.
-    async fn keep(&self, lease: &Lease, acquired_at: Instant) {
+    async fn keep(&self, lease: &LeaderLease, acquired_at: Instant) {
         let trusted = self.config.lease.mul_f64(2.0 / 3.0);
         let mut good_until = acquired_at + trusted;
         loop {

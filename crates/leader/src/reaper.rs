@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::registry::Registry;
 use punctual_core::run_end::RunEnd;
@@ -81,7 +81,7 @@ impl Reaper {
     }
 
     /// Reaps as the holder of `lease`, until told to stop or somebody else has held it since.
-    pub async fn run(&self, lease: &Lease, shutdown: CancellationToken) {
+    pub async fn run(&self, lease: &LeaderLease, shutdown: CancellationToken) {
         while !shutdown.is_cancelled() {
             match self.run_once(lease).await {
                 Ok(Some(report)) if report.reaped > 0 => {
@@ -102,7 +102,7 @@ impl Reaper {
     }
 
     /// Takes back everything that is lost by now. None: somebody else has held the lease since.
-    pub async fn run_once(&self, lease: &Lease) -> Result<Option<Report>, StoreError> {
+    pub async fn run_once(&self, lease: &LeaderLease) -> Result<Option<Report>, StoreError> {
         let dead = self.dead_nodes().await?;
         let mut report = Report::default();
         let all_seen = loop {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use punctual_core::breakers::window::BreakerRules;
 use punctual_core::breakers::{BreakerKey, Breakers, OpenBreaker, Runs};
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::{Coordinator, LEADER, Lease};
+use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::registry::{NodePresence, Registry};
@@ -83,7 +83,7 @@ impl Bench {
     }
 
     /// The lease as somebody holds it now; whoever held it before is pushed out.
-    async fn lead(&self, node: NodeId) -> Lease {
+    async fn lead(&self, node: NodeId) -> LeaderLease {
         if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
             self.store.release(&held).await.unwrap();
         }
@@ -308,7 +308,7 @@ async fn what_is_led_is_given_the_lease_and_its_end_is_the_end_of_the_leadership
     let elector = Elector::new(Arc::clone(&bench.store) as _, NODE, config);
     let (told, mut leases) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
-    let lead = move |lease: Lease, _: CancellationToken| {
+    let lead = move |lease: LeaderLease, _: CancellationToken| {
         // Ends at once, as whoever hears that somebody else leads.
         told.send(lease).unwrap();
         std::future::ready(())

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::forward_store;
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::{
@@ -72,7 +72,7 @@ impl Store for NotifyingStore {
 
     async fn apply_as(
         &self,
-        lease: &Lease,
+        lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let any_finished = finishes_any(&changes);

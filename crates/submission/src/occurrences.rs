@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::schedules::plan::{self, Decision, LiveTask, Origin, Plan, PlanInput};
 use punctual_core::schedules::{
@@ -65,7 +65,7 @@ impl Occurrences {
     /// `lease`; a request that is about to change the schedule passes none.
     pub async fn check(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         snapshot: &ScheduleSnapshot,
         now: Timestamp,
     ) -> Result<Prepared, StoreError> {
@@ -81,7 +81,7 @@ impl Occurrences {
     /// advance that writes `plan`.
     pub async fn prepare(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         snapshot: &ScheduleSnapshot,
         plan: Plan,
         now: Timestamp,
@@ -171,7 +171,7 @@ impl Occurrences {
     /// none if another node leads.
     async fn end(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         schedule: &Schedule,
         plan: &Plan,
         now: Timestamp,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use punctual_core::clock::ManualClock;
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::store::Store;
 use tokio::sync::Mutex;
@@ -102,7 +102,7 @@ pub async fn a_lease_is_won_by_one(factory: &dyn CoordinatorFactory) {
             let coordinator = Arc::clone(&coordinator);
             candidates.spawn(async move { acquire(&coordinator, "leader", NodeId::random()).await });
         }
-        let won: Vec<Lease> = candidates.join_all().await.into_iter().flatten().collect();
+        let won: Vec<LeaderLease> = candidates.join_all().await.into_iter().flatten().collect();
         assert_eq!(won.len(), 1, "{won:?} all hold it");
         assert!(won[0].term > last);
         last = won[0].term;
@@ -142,10 +142,10 @@ pub async fn renew_keeps_the_term(factory: &dyn CoordinatorFactory) {
         assert_eq!(acquire(&coordinator, "leader", b).await, None, "it was renewed");
     }
     let forged = [
-        Lease { term: first.term + 1, ..first.clone() },
-        Lease { term: first.term - 1, ..first.clone() },
-        Lease { holder: b, ..first.clone() },
-        Lease { name: "other".into(), ..first.clone() },
+        LeaderLease { term: first.term + 1, ..first.clone() },
+        LeaderLease { term: first.term - 1, ..first.clone() },
+        LeaderLease { holder: b, ..first.clone() },
+        LeaderLease { name: "other".into(), ..first.clone() },
     ];
     for lease in &forged {
         assert!(!renew(&coordinator, lease).await, "{lease:?} was renewed");
@@ -186,7 +186,7 @@ pub async fn release_frees_at_once(factory: &dyn CoordinatorFactory) {
     coordinator.release(&first).await.expect("it is released");
     let second = acquire(&coordinator, "leader", b).await.expect("it was released");
     coordinator.release(&first).await.expect("a late release is no fault");
-    coordinator.release(&Lease { term: second.term + 1, ..second.clone() }).await.expect("nor a forged one");
+    coordinator.release(&LeaderLease { term: second.term + 1, ..second.clone() }).await.expect("nor a forged one");
     assert_eq!(acquire(&coordinator, "leader", a).await, None, "somebody else's release freed it");
     assert!(renew(&coordinator, &second).await);
     coordinator.release(&second).await.expect("it is released");
@@ -217,10 +217,10 @@ pub async fn the_holder_is_told_to_everybody(factory: &dyn CoordinatorFactory) {
     assert_eq!(holder("leader").await, None, "it was given up");
 }
 
-async fn acquire(coordinator: &Arc<dyn Coordinator>, name: &str, holder: NodeId) -> Option<Lease> {
+async fn acquire(coordinator: &Arc<dyn Coordinator>, name: &str, holder: NodeId) -> Option<LeaderLease> {
     coordinator.acquire(name, holder, TTL).await.expect("acquire answers")
 }
 
-async fn renew(coordinator: &Arc<dyn Coordinator>, lease: &Lease) -> bool {
+async fn renew(coordinator: &Arc<dyn Coordinator>, lease: &LeaderLease) -> bool {
     coordinator.renew(lease, TTL).await.expect("renew answers")
 }

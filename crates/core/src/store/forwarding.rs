@@ -29,7 +29,7 @@ macro_rules! forward_store {
             -> Vec<$crate::store::Applied>);
     };
     (@apply_as $inner:ident) => {
-        $crate::forward_store!(=> $inner.apply_as(&lease: $crate::coordinator::Lease,
+        $crate::forward_store!(=> $inner.apply_as(&lease: $crate::coordinator::LeaderLease,
             changes: Vec<($crate::ids::TaskId, $crate::state::Change)>) -> Option<Vec<$crate::store::Applied>>);
     };
     (@extend $inner:ident) => {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::{Coordinator, LEADER, Lease};
+use punctual_core::coordinator::{Coordinator, LEADER, LeaderLease};
 use punctual_core::cron::{CronExpression, Pattern, Timing, TimingRules};
 use punctual_core::ids::{NodeId, ScheduleId, TaskId};
 use punctual_core::lane::LaneId;
@@ -97,7 +97,7 @@ impl Bench {
         Schedules::get(&*self.store, TENANT, id).await.unwrap().unwrap()
     }
 
-    async fn lead(&self, node: NodeId) -> Lease {
+    async fn lead(&self, node: NodeId) -> LeaderLease {
         if let Some(held) = self.store.holder(LEADER).await.unwrap().filter(|held| held.holder != node) {
             self.store.release(&held).await.unwrap();
         }

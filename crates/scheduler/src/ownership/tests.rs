@@ -4,7 +4,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use parking_lot::Mutex;
 use punctual_core::clock::{Clock, ManualClock};
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::partitions::rebalance;
 use punctual_core::store::StoreError;
@@ -67,19 +67,19 @@ impl Coordinator for Table {
         Ok(self.rows.lock().clone())
     }
 
-    async fn acquire(&self, _: &str, _: NodeId, _: u64) -> Result<Option<Lease>, StoreError> {
+    async fn acquire(&self, _: &str, _: NodeId, _: u64) -> Result<Option<LeaderLease>, StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 
-    async fn renew(&self, _: &Lease, _: u64) -> Result<bool, StoreError> {
+    async fn renew(&self, _: &LeaderLease, _: u64) -> Result<bool, StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 
-    async fn holder(&self, _: &str) -> Result<Option<Lease>, StoreError> {
+    async fn holder(&self, _: &str) -> Result<Option<LeaderLease>, StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 
-    async fn release(&self, _: &Lease) -> Result<(), StoreError> {
+    async fn release(&self, _: &LeaderLease) -> Result<(), StoreError> {
         unreachable!("the owner of partitions needs no lease")
     }
 }

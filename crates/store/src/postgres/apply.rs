@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::state::{Change, State};
@@ -28,7 +28,7 @@ pub(crate) async fn apply(writer: &mut Writer, changes: &[(TaskId, Change)]) -> 
 
 /// The changes of a call that holds a lease.
 pub(crate) struct LeaderChanges {
-    pub lease: Lease,
+    pub lease: LeaderLease,
     pub changes: Vec<(TaskId, Change)>,
 }
 

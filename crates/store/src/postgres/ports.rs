@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use punctual_core::condition::Condition;
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
@@ -64,7 +64,7 @@ impl Store for PostgresStore {
 
     async fn apply_as(
         &self,
-        lease: &Lease,
+        lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let weight = weight_of(&changes);
@@ -133,22 +133,22 @@ impl Store for PostgresStore {
 
 #[async_trait]
 impl Coordinator for PostgresStore {
-    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
+    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<LeaderLease>, StoreError> {
         let now = self.now();
         self.leases().call(async |mut session| leases::acquire(&mut session, now, name, holder, ttl_millis).await).await
     }
 
-    async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
+    async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError> {
         let now = self.now();
         self.leases().call(async |mut session| leases::renew(&mut session, now, lease, ttl_millis).await).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError> {
         let now = self.now();
         self.reads().call(async |mut session| leases::holder(&mut session, now, name).await).await
     }
 
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+    async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError> {
         self.leases().call(async |mut session| leases::release(&mut session, lease).await).await
     }
 

@@ -12,7 +12,7 @@ pub(crate) use advance::{LedAdvances, advance};
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
@@ -114,7 +114,7 @@ impl Schedules for PostgresStore {
 
     async fn advance(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         advances: Vec<Advance>,
     ) -> Result<Option<Vec<Advanced>>, StoreError> {
         let mut all = Vec::with_capacity(advances.len());

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneKey};
 use punctual_core::state::{Change, Judged, State};
@@ -34,7 +34,7 @@ pub(crate) fn apply(session: &mut Session<'_>, changes: &[(TaskId, Change)]) -> 
 /// Applies changes as the holder of a lease. None: another node has held the lease since.
 pub(crate) fn apply_as(
     session: &mut Session<'_>,
-    lease: &Lease,
+    lease: &LeaderLease,
     changes: &[(TaskId, Change)],
 ) -> Result<Option<Vec<Applied>>, Fault> {
     if leases::is_last(session, lease)? { apply(session, changes).map(Some) } else { Ok(None) }

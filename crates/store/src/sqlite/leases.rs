@@ -1,6 +1,6 @@
 //! The check of a lease by the writer. The port's calls are in `portable/leases.rs`.
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 
 use crate::columns::{node_column, number_column};
 
@@ -10,7 +10,7 @@ use super::statements::Sql;
 
 /// Whether this is the last term of the lease, expired or not. It stays so until the writer's
 /// transaction ends: no other connection writes.
-pub(crate) fn is_last(session: &mut Session<'_>, lease: &Lease) -> Result<bool, Fault> {
+pub(crate) fn is_last(session: &mut Session<'_>, lease: &LeaderLease) -> Result<bool, Fault> {
     let hold = session.statements.get(Sql::LeaseHold)?;
     Ok(hold.exists((&lease.name, node_column(lease.holder), number_column(lease.term)))?)
 }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use punctual_core::condition::Condition;
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
@@ -50,7 +50,7 @@ impl Store for SqliteStore {
 
     async fn apply_as(
         &self,
-        lease: &Lease,
+        lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let (weight, lease) = (weight_of(&changes), lease.clone());
@@ -109,7 +109,7 @@ impl Store for SqliteStore {
 
 #[async_trait]
 impl Coordinator for SqliteStore {
-    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<Lease>, StoreError> {
+    async fn acquire(&self, name: &str, holder: NodeId, ttl_millis: u64) -> Result<Option<LeaderLease>, StoreError> {
         let name = name.to_owned();
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
@@ -118,7 +118,7 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn renew(&self, lease: &Lease, ttl_millis: u64) -> Result<bool, StoreError> {
+    async fn renew(&self, lease: &LeaderLease, ttl_millis: u64) -> Result<bool, StoreError> {
         let lease = lease.clone();
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
@@ -127,7 +127,7 @@ impl Coordinator for SqliteStore {
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await
     }
 
-    async fn holder(&self, name: &str) -> Result<Option<Lease>, StoreError> {
+    async fn holder(&self, name: &str) -> Result<Option<LeaderLease>, StoreError> {
         let name = name.to_owned();
         let work = move |session: &mut Session<'_>| {
             let now = session.now();
@@ -136,7 +136,7 @@ impl Coordinator for SqliteStore {
         self.readers().call(work).await
     }
 
-    async fn release(&self, lease: &Lease) -> Result<(), StoreError> {
+    async fn release(&self, lease: &LeaderLease) -> Result<(), StoreError> {
         let lease = lease.clone();
         let work = move |session: &mut Session<'_>| ready(leases::release(session, &lease));
         self.writer().call(WriteClass::Urgent, Weight::SMALL, work).await

@@ -5,7 +5,7 @@
 mod advance;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
@@ -107,7 +107,7 @@ impl Schedules for SqliteStore {
 
     async fn advance(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         advances: Vec<Advance>,
     ) -> Result<Option<Vec<Advanced>>, StoreError> {
         let lease = lease.cloned();

@@ -1,6 +1,6 @@
 //! Schedules, records and advances as the suite needs them, and the calls it makes with them.
 
-use punctual_core::coordinator::{LEADER, Lease};
+use punctual_core::coordinator::{LEADER, LeaderLease};
 use punctual_core::cron::{CronExpression, Pattern, Timing, TimingRules};
 use punctual_core::ids::{NodeId, ScheduleId};
 use punctual_core::schedules::plan::{CatchUp, Origin, Overlap, Spec};
@@ -131,7 +131,7 @@ pub(crate) async fn occurrences(fixture: &StoreFixture<'_>, schedule: &Schedule)
 }
 
 /// The lease as somebody holds it now; whoever held it before is pushed out.
-pub(crate) async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> Lease {
+pub(crate) async fn lead(fixture: &StoreFixture<'_>, node: NodeId) -> LeaderLease {
     if let Some(held) = fixture.database.holder(LEADER).await.unwrap() {
         fixture.database.release(&held).await.unwrap();
     }

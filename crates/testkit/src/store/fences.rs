@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Partition;
@@ -94,7 +94,7 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
     };
     let cancel = |task: &Task| fixture.change(task, Event::Cancel);
     let (a, b) = (NodeId::random(), NodeId::random());
-    let none = Lease { name: "leader".into(), holder: a, term: 1 };
+    let none = LeaderLease { name: "leader".into(), holder: a, term: 1 };
     assert!(apply_as(&fixture, &none, vec![cancel(&stored[0])]).await.is_none(), "nobody ever held it");
 
     let first = acquire("leader", a).await;
@@ -109,10 +109,10 @@ pub async fn apply_as_leader_is_fenced_by_the_term(factory: &dyn StoreFactory) {
 
     let second = acquire("leader", b).await;
     let forged = [
-        Lease { term: second.term + 1, ..second.clone() },
-        Lease { term: second.term - 1, ..second.clone() },
-        Lease { holder: a, ..second.clone() },
-        Lease { name: "other".into(), ..second.clone() },
+        LeaderLease { term: second.term + 1, ..second.clone() },
+        LeaderLease { term: second.term - 1, ..second.clone() },
+        LeaderLease { holder: a, ..second.clone() },
+        LeaderLease { name: "other".into(), ..second.clone() },
         first,
     ];
     for lease in &forged {
@@ -156,7 +156,11 @@ fn assert_lost(claimed: &Claimed, lost: &[Partition]) {
     assert!(claimed.tasks.is_empty() && claimed.next_due.is_empty() && claimed.expired == 0, "{claimed:?}");
 }
 
-async fn apply_as(fixture: &StoreFixture<'_>, lease: &Lease, changes: Vec<(TaskId, Change)>) -> Option<Vec<Applied>> {
+async fn apply_as(
+    fixture: &StoreFixture<'_>,
+    lease: &LeaderLease,
+    changes: Vec<(TaskId, Change)>,
+) -> Option<Vec<Applied>> {
     let count = changes.len();
     let answers = fixture.store.apply_as(lease, changes).await.expect("apply_as answers");
     assert!(answers.as_ref().is_none_or(|answers| answers.len() == count), "one answer to each change");

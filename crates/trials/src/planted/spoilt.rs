@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::forward_store;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
@@ -101,7 +101,7 @@ impl<M: Mischief> Store for Spoilt<M> {
 
     async fn apply_as(
         &self,
-        lease: &Lease,
+        lease: &LeaderLease,
         changes: Vec<(TaskId, Change)>,
     ) -> Result<Option<Vec<Applied>>, StoreError> {
         let (written, asked) = self.spoil(changes).await?;

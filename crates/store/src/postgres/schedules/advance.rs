@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::lane::Lane;
 use punctual_core::schedules::{Advance, Advanced, Record, Replaced};
 use punctual_core::task::NewTask;
@@ -29,7 +29,7 @@ type Key = (Uuid, i64);
 
 /// A call to write advances, for the holder of a lease if there is one.
 pub(crate) struct LedAdvances {
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaderLease>,
     pub advances: Vec<Advance>,
 }
 

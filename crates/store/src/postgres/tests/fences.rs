@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use punctual_core::clock::ManualClock;
-use punctual_core::coordinator::{Coordinator, Lease};
+use punctual_core::coordinator::{Coordinator, LeaderLease};
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Event, State, transition};
 use punctual_core::store::{Applied, Store};
@@ -21,7 +21,7 @@ use super::{Fixture, insert, open_at};
 const TTL: u64 = 10_000;
 const SOON: Duration = Duration::from_secs(20);
 
-async fn cancel_as(store: &PostgresStore, lease: &Lease, task: &Task) -> Option<Vec<Applied>> {
+async fn cancel_as(store: &PostgresStore, lease: &LeaderLease, task: &Task) -> Option<Vec<Applied>> {
     let by = By { now: START, node: NodeId::new(7), actor: Actor::Reaper };
     let change = transition(&task.position, Event::Cancel, &by).unwrap();
     store.apply_as(lease, vec![(task.id, change)]).await.unwrap()

@@ -1,7 +1,7 @@
 //! What an advance of a schedule writes, all of it in the writer's transaction: the records, the
 //! tasks, and where the schedule stands then.
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::schedules::{Advance, Advanced, FiredTask, KeyedTrigger, Record, Replaced};
 use punctual_core::state::State;
 use punctual_core::store::Inserted;
@@ -19,7 +19,7 @@ use crate::sqlite::{insert, leases};
 /// Writes advances, each by itself; none if somebody else has held the lease since.
 pub(crate) fn write(
     session: &mut Session<'_>,
-    lease: Option<&Lease>,
+    lease: Option<&LeaderLease>,
     advances: Vec<Advance>,
 ) -> Result<Option<Vec<Advanced>>, Fault> {
     if let Some(lease) = lease
