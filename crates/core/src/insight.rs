@@ -7,7 +7,7 @@
 use async_trait::async_trait;
 
 use crate::forecast::{Minute, UpcomingPage};
-use crate::obstacles::{Ahead, Blockers, Holders, KeyTurn};
+use crate::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use crate::queues::Bucket;
 use crate::store::StoreError;
 use crate::task::Task;
@@ -20,11 +20,11 @@ pub trait Insight: Send + Sync {
 
     /// Whose turn it is among the tasks of the key of a task that waits or is blocked; none: it has
     /// no key, or is neither. At most `most` are counted.
-    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<KeyTurn>, StoreError>;
+    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError>;
 
     /// How many due tasks of its queue go before a task, where waiting for `aging_millis` counts as
     /// one priority more, up to the highest; zero: it does not count. At most `most` are counted.
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError>;
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError>;
 
     /// The bucket of a queue with a rate limit, if anybody has taken from it.
     async fn bucket(&self, tenant: &str, queue: &str) -> Result<Option<Bucket>, StoreError>;

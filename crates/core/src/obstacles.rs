@@ -56,7 +56,7 @@ pub struct Blocker {
 
 /// Whose turn it is among the tasks of an ordering key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyTurn {
+pub struct TurnStatus {
     /// Whether the task has it.
     pub is_own: bool,
     /// The live task that has it; none: it is about to be decided, or nobody may have it.
@@ -64,12 +64,12 @@ pub struct KeyTurn {
     /// The dead letter behind which the key is held.
     pub held_by: Option<TaskId>,
     /// Those that wait before the task, without the one that has the turn.
-    pub ahead: Ahead,
+    pub ahead: TasksAhead,
 }
 
 /// How many tasks go before a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ahead {
+pub struct TasksAhead {
     /// So many.
     pub tasks: u64,
     /// Or more: nobody counted further.

@@ -1,7 +1,7 @@
 //! Counts the tasks that are dispatched before a task. Pure; the explanations of both stores use
 //! it.
 
-use punctual_core::obstacles::Ahead;
+use punctual_core::obstacles::TasksAhead;
 use punctual_core::time::Timestamp;
 
 /// Lanes of a queue that are counted at most; the answer then says "or more".
@@ -11,8 +11,8 @@ pub(crate) const LANES: usize = 1_000;
 pub(crate) type LanePlace = (i64, i64);
 
 /// The answer where `found` tasks were counted. One more than `most` shows that there are more.
-pub(crate) fn counted(found: usize, most: usize) -> Ahead {
-    Ahead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
+pub(crate) fn counted(found: usize, most: usize) -> TasksAhead {
+    TasksAhead { tasks: u64::try_from(found.min(most)).unwrap_or(u64::MAX), or_more: found > most }
 }
 
 /// A task and its priority: decides which tasks of its queue go before it.

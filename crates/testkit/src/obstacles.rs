@@ -4,7 +4,7 @@
 mod workers;
 
 use punctual_core::ids::TaskId;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, KeyTurn};
+use punctual_core::obstacles::{Blocker, Blockers, TasksAhead, TurnStatus};
 use punctual_core::queues::{OnDeadLetter, QueueChange, RateLimit, Settings};
 use punctual_core::state::{Event, State};
 use punctual_core::task::Task;
@@ -41,17 +41,17 @@ async fn blockers(fixture: &StoreFixture<'_>, task: &Task, first: usize) -> (Vec
     (first.into_iter().map(|Blocker { id, state, holds }| (id, state, holds)).collect(), count)
 }
 
-async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<KeyTurn> {
+async fn turn(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> Option<TurnStatus> {
     fixture.database.key_turn(task, most).await.expect("turn answers")
 }
 
 async fn ahead(fixture: &StoreFixture<'_>, task: &Task, most: usize) -> (u64, bool) {
-    let Ahead { tasks, or_more } = fixture.database.ahead(task, 0, most).await.expect("ahead answers");
+    let TasksAhead { tasks, or_more } = fixture.database.ahead(task, 0, most).await.expect("ahead answers");
     (tasks, or_more)
 }
 
-fn exactly(tasks: u64) -> Ahead {
-    Ahead { tasks, or_more: false }
+fn exactly(tasks: u64) -> TasksAhead {
+    TasksAhead { tasks, or_more: false }
 }
 
 async fn set(fixture: &StoreFixture<'_>, settings: Settings) {
@@ -118,15 +118,15 @@ pub async fn the_turn_of_a_key_is_told(factory: &dyn StoreFactory) {
     let fixture = StoreFixture::open(factory).await;
     let tasks = fixture.insert((0..5).map(|n| keyed(n - 5).build()).collect()).await;
     fixture.insert((0..3).map(|n| keyed(n - 9).ordering_key("other").build()).collect()).await;
-    let undecided = KeyTurn { is_own: false, holder: None, held_by: None, ahead: exactly(3) };
+    let undecided = TurnStatus { is_own: false, holder: None, held_by: None, ahead: exactly(3) };
     assert_eq!(turn(&fixture, &tasks[3], 10).await, Some(undecided), "before the turn is decided");
     fixture.resolve().await;
     let first = Some((tasks[0].id, State::Pending));
-    let waits = |holder, ahead| Some(KeyTurn { is_own: false, holder, held_by: None, ahead });
+    let waits = |holder, ahead| Some(TurnStatus { is_own: false, holder, held_by: None, ahead });
     assert_eq!(turn(&fixture, &tasks[3], 10).await, waits(first, exactly(2)));
     assert_eq!(turn(&fixture, &tasks[1], 10).await, waits(first, exactly(0)));
     assert_eq!(turn(&fixture, &tasks[3], 2).await, waits(first, exactly(2)));
-    assert_eq!(turn(&fixture, &tasks[3], 1).await, waits(first, Ahead { tasks: 1, or_more: true }));
+    assert_eq!(turn(&fixture, &tasks[3], 1).await, waits(first, TasksAhead { tasks: 1, or_more: true }));
     let own = turn(&fixture, &tasks[0], 10).await.expect("it has a key");
     assert!(own.is_own && own.holder.is_none(), "{own:?}");
 
@@ -148,7 +148,7 @@ pub async fn the_turn_is_told_of_a_blocked_task(factory: &dyn StoreFactory) {
     fixture.insert_one(keyed(0)).await;
     fixture.resolve().await;
     let holder = Some((tasks[0].id, State::Pending));
-    let waits = KeyTurn { is_own: false, holder, held_by: None, ahead: exactly(2) };
+    let waits = TurnStatus { is_own: false, holder, held_by: None, ahead: exactly(2) };
     assert_eq!(turn(&fixture, &child, 10).await, Some(waits));
     let without = fixture.insert_one(task().depends_on(&[parent.id])).await;
     assert_eq!(turn(&fixture, &without, 10).await, None);
@@ -163,14 +163,14 @@ pub async fn a_dead_letter_that_holds_its_key_is_told(factory: &dyn StoreFactory
     let running = fixture.lease(tasks[0].lane.id, 1).await.remove(0);
     let dead = fixture.apply(&running, fail_for_good(&running)).await;
     fixture.resolve().await;
-    let held = KeyTurn { is_own: false, holder: None, held_by: Some(tasks[0].id), ahead: exactly(0) };
+    let held = TurnStatus { is_own: false, holder: None, held_by: Some(tasks[0].id), ahead: exactly(0) };
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(held));
     set(&fixture, Settings::default()).await;
     assert_eq!(turn(&fixture, &tasks[1], 10).await.and_then(|turn| turn.held_by), None);
     hold_behind_dead_letters(&fixture).await;
     fixture.apply(&dead, Event::Redrive(None)).await;
     fixture.resolve().await;
-    let first = KeyTurn { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
+    let first = TurnStatus { holder: Some((tasks[0].id, State::Pending)), held_by: None, ..held };
     assert_eq!(turn(&fixture, &tasks[1], 10).await, Some(first));
 }
 

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use punctual_core::breakers::{OpenBreaker, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
-use punctual_core::obstacles::{Ahead, Blockers, KeyTurn};
+use punctual_core::obstacles::{Blockers, TasksAhead, TurnStatus};
 use punctual_core::queues::{Bucket, Queue};
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -35,7 +35,7 @@ pub(crate) struct Facts {
     /// The tasks it waits for, while it is `BLOCKED`.
     pub blockers: Blockers,
     /// Whose turn it is, if it has an ordering key and is `BLOCKED` or `PENDING`.
-    pub turn: Option<KeyTurn>,
+    pub turn: Option<TurnStatus>,
     /// Live tasks that it waits for: the first of its dependencies, and the one that has the turn.
     /// For a task that expires, all named dependencies, since one of them may last longer than
     /// that.
@@ -49,7 +49,7 @@ pub(crate) struct Facts {
     /// The open breakers over it, the one with the latest probe first.
     pub breakers: Vec<OpenBreaker>,
     /// How many tasks of its queue go before it, if it could be claimed.
-    pub ahead: Ahead,
+    pub ahead: TasksAhead,
     /// Who would take it, if it could be claimed.
     pub claimant: Option<ExpectedClaimant>,
 }
@@ -68,7 +68,7 @@ impl Facts {
             held: 0,
             bucket: None,
             breakers: Vec::new(),
-            ahead: Ahead::default(),
+            ahead: TasksAhead::default(),
             claimant: None,
         }
     }

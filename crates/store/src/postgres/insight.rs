@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use punctual_core::forecast::{Minute, UpcomingPage};
 use punctual_core::insight::Insight;
-use punctual_core::obstacles::{Ahead, Blockers, Holders, KeyTurn};
+use punctual_core::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
@@ -22,11 +22,11 @@ impl Insight for PostgresStore {
         self.reads().call(async |session| obstacles::blockers(session, task, first).await).await
     }
 
-    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<KeyTurn>, StoreError> {
+    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
         self.reads().call(async |session| obstacles::key_turn(session, task.id, most).await).await
     }
 
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {
         let (cursors, now) = (&self.writers().cursors, self.now());
         self.reads()
             .call(async |session| obstacles::ahead(session, cursors, task, (aging_millis, now), most).await)

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use punctual_core::ids::TaskId;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, KeyTurn};
+use punctual_core::obstacles::{Blocker, Blockers, Holder, Holders, TasksAhead, TurnStatus};
 use punctual_core::state::State;
 use punctual_core::task::Task;
 use punctual_core::time::Timestamp;
@@ -41,7 +41,7 @@ pub(super) async fn blockers(session: &Session, task: &Task, most: usize) -> Res
     Ok(Blockers { first: waited_for.iter().filter_map(blocker).collect(), count })
 }
 
-pub(super) async fn key_turn(session: &Session, id: TaskId, most: usize) -> Result<Option<KeyTurn>, Fault> {
+pub(super) async fn key_turn(session: &Session, id: TaskId, most: usize) -> Result<Option<TurnStatus>, Fault> {
     let own = id.uuid();
     let rows = session.query(Sql::TurnLook, &[&own]).await?;
     let waiting = rows.first().filter(|row| matches!(state_of(row, 0), Some(State::Pending | State::Blocked)));
@@ -55,14 +55,14 @@ pub(super) async fn key_turn(session: &Session, id: TaskId, most: usize) -> Resu
     let states = states(session, &heads).await?;
     let holder = head.and_then(|head| Some((TaskId::from_uuid(head), *states.get(&head)?)));
     let holding = holding(session, &letters).await?;
-    let mut ahead = Ahead::default();
+    let mut ahead = TasksAhead::default();
     if !is_own {
         // Whoever has the turn may be among them.
         let limit = count_column(most.saturating_add(2));
         let before = session.query(Sql::TurnBefore, &[&ordering, &execute_at, &seq, &limit]).await?;
         ahead = counted(before.iter().filter(|row| Some(row.get::<_, Uuid>(0)) != head).count(), most);
     }
-    Ok(Some(KeyTurn {
+    Ok(Some(TurnStatus {
         is_own,
         holder: holder.filter(|(_, state)| !state.is_final()),
         held_by: letter.filter(|letter| holding.contains(letter)).map(TaskId::from_uuid),
@@ -77,9 +77,9 @@ pub(super) async fn ahead(
     task: &Task,
     (aging_millis, now): (i64, Timestamp),
     most: usize,
-) -> Result<Ahead, Fault> {
+) -> Result<TasksAhead, Fault> {
     let rows = session.query(Sql::TaskPlace, &[&task.id.uuid()]).await?;
-    let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(Ahead::default()) };
+    let Some(own) = rows.first().map(|row| (row.get(0), row.get(1))) else { return Ok(TasksAhead::default()) };
     let key = &task.lane.key;
     let (own_lane, limit) = (task.lane.id.number(), count_column(LANES));
     let ranked = RankedTask { own, priority: key.priority, aging_millis, now };
@@ -102,7 +102,7 @@ pub(super) async fn ahead(
     let found = session.query(Sql::LanesBefore, &parameters).await?;
     let found = found.first().map_or(0, |row| row.get::<_, i64>(0));
     let ahead = counted(usize::try_from(found).unwrap_or(0), most);
-    Ok(Ahead { or_more: ahead.or_more || is_cut_off, ..ahead })
+    Ok(TasksAhead { or_more: ahead.or_more || is_cut_off, ..ahead })
 }
 
 /// One more lease than `most` is enough to know that there are more.

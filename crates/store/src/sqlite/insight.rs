@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use punctual_core::forecast::{Minute, UpcomingPage};
 use punctual_core::insight::Insight;
-use punctual_core::obstacles::{Ahead, Blockers, Holders, KeyTurn};
+use punctual_core::obstacles::{Blockers, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::store::StoreError;
 use punctual_core::task::Task;
@@ -23,12 +23,12 @@ impl Insight for SqliteStore {
         self.readers().call(move |session| obstacles::blockers(session, child, &parents, first)).await
     }
 
-    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<KeyTurn>, StoreError> {
+    async fn key_turn(&self, task: &Task, most: usize) -> Result<Option<TurnStatus>, StoreError> {
         let id = task.id;
         self.readers().call(move |session| obstacles::key_turn(session, id, most)).await
     }
 
-    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<Ahead, StoreError> {
+    async fn ahead(&self, task: &Task, aging_millis: i64, most: usize) -> Result<TasksAhead, StoreError> {
         let (id, lane) = (task.id, Arc::clone(&task.lane));
         self.readers().call(move |session| obstacles::ahead(session, id, &lane, aging_millis, most)).await
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use punctual_core::ids::TaskId;
 use punctual_core::lane::Lane;
-use punctual_core::obstacles::{Ahead, Blocker, Blockers, Holder, Holders, KeyTurn};
+use punctual_core::obstacles::{Blocker, Blockers, Holder, Holders, TasksAhead, TurnStatus};
 use punctual_core::queues::Bucket;
 use punctual_core::state::State;
 use punctual_core::time::Timestamp;
@@ -48,7 +48,7 @@ pub(super) fn blockers(
     Ok(blockers)
 }
 
-pub(super) fn key_turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<KeyTurn>, Fault> {
+pub(super) fn key_turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Result<Option<TurnStatus>, Fault> {
     let query = session.statements.get(Sql::TurnLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| {
         let (seq, ordering): (i64, Ordering) = (row.get(0)?, row.get(1)?);
@@ -58,7 +58,7 @@ pub(super) fn key_turn(session: &mut Session<'_>, id: TaskId, most: usize) -> Re
     let query = session.statements.get(Sql::OrderGet)?;
     let order = query.query_row([ordering], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let (head, letter): (Option<i64>, Option<i64>) = order.unwrap_or_default();
-    let mut turn = KeyTurn { is_own, holder: None, held_by: None, ahead: Ahead::default() };
+    let mut turn = TurnStatus { is_own, holder: None, held_by: None, ahead: TasksAhead::default() };
     if let Some(head) = head.filter(|head| *head != seq) {
         turn.holder = stands(session, head)?.filter(|(_, state)| !state.is_final());
     }
@@ -82,11 +82,11 @@ pub(super) fn ahead(
     lane: &Lane,
     aging_millis: i64,
     most: usize,
-) -> Result<Ahead, Fault> {
+) -> Result<TasksAhead, Fault> {
     let key = &lane.key;
     let query = session.statements.get(Sql::TaskLook)?;
     let found = query.query_row([id.uuid().as_bytes()], |row| Ok((row.get(4)?, row.get(0)?))).optional()?;
-    let Some(own) = found else { return Ok(Ahead::default()) };
+    let Some(own) = found else { return Ok(TasksAhead::default()) };
     let ranked = RankedTask { own, priority: key.priority, aging_millis, now: session.now() };
     // Its own first: whatever else there is, those before it there are counted.
     let mut lanes: Vec<(i64, u8)> = vec![(lane.id.number(), key.priority)];
@@ -109,7 +109,7 @@ pub(super) fn ahead(
         }
     }
     let ahead = counted(tasks, most);
-    Ok(Ahead { or_more: ahead.or_more || is_cut_off, ..ahead })
+    Ok(TasksAhead { or_more: ahead.or_more || is_cut_off, ..ahead })
 }
 
 pub(super) fn bucket(session: &mut Session<'_>, tenant: &str, queue: &str) -> Result<Option<Bucket>, Fault> {

@@ -1,7 +1,7 @@
 //! Reasons that concern the queue of a task: a pause and its limits.
 
 use punctual_client::Reason;
-use punctual_core::obstacles::Ahead;
+use punctual_core::obstacles::TasksAhead;
 
 use super::reason;
 use super::wording::{doing, later, quantity, queue_ahead, thousands, with_position};
@@ -55,7 +55,7 @@ pub(super) fn concurrency(facts: &Facts) -> Option<Reason> {
 pub(super) fn rate(facts: &Facts) -> Option<Reason> {
     let limit = facts.queue.settings.rate_limit?;
     let bucket = facts.bucket.map_or_else(|| limit.full(facts.now), |bucket| limit.refill(bucket, facts.now));
-    let Ahead { tasks, or_more } = facts.ahead;
+    let TasksAhead { tasks, or_more } = facts.ahead;
     if usize::try_from(tasks).is_ok_and(|tasks| tasks < bucket.whole()) {
         return None;
     }

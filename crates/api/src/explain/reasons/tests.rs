@@ -12,7 +12,7 @@ use std::sync::Arc;
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::json::Json;
 use punctual_core::lane::{Lane, LaneId, LaneKey, Route};
-use punctual_core::obstacles::Ahead;
+use punctual_core::obstacles::TasksAhead;
 use punctual_core::queues::{Bucket, Pause, RateLimit};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::state::{By, Position};
@@ -79,8 +79,8 @@ fn pushed() -> Facts {
     Facts { claimant: Some(ExpectedClaimant::Here(here)), ..Facts::of(task, NOW) }
 }
 
-fn ahead(tasks: u64) -> Ahead {
-    Ahead { tasks, or_more: false }
+fn ahead(tasks: u64) -> TasksAhead {
+    TasksAhead { tasks, or_more: false }
 }
 
 /// The step of a failed run.

@@ -1,11 +1,11 @@
 //! Positions, numbers and instants in the words of a sentence.
 
 use punctual_client::Reason;
-use punctual_core::obstacles::Ahead;
+use punctual_core::obstacles::TasksAhead;
 use punctual_core::time::Timestamp;
 
 /// The reason with the position of the task, if that is known.
-pub(super) fn with_position(reason: Reason, ahead: Ahead) -> Reason {
+pub(super) fn with_position(reason: Reason, ahead: TasksAhead) -> Reason {
     if is_unknown(ahead) {
         return reason;
     }
@@ -13,34 +13,34 @@ pub(super) fn with_position(reason: Reason, ahead: Ahead) -> Reason {
 }
 
 /// How many go before it, for a sentence.
-pub(super) fn queue_ahead(ahead: Ahead) -> String {
+pub(super) fn queue_ahead(ahead: TasksAhead) -> String {
     match ahead {
         ahead if is_unknown(ahead) => {
             "how many other tasks of the queue go before it was not counted, since those that wait are of too many \
              different types and targets"
                 .to_owned()
         }
-        Ahead { tasks: 0, .. } => "it is the next".to_owned(),
-        Ahead { tasks: 1, or_more: false } => "one other task of the queue goes before it".to_owned(),
+        TasksAhead { tasks: 0, .. } => "it is the next".to_owned(),
+        TasksAhead { tasks: 1, or_more: false } => "one other task of the queue goes before it".to_owned(),
         ahead => format!("{} other tasks of the queue go before it", number(ahead)),
     }
 }
 
 /// No task that was read goes before it, but not all were read.
-fn is_unknown(ahead: Ahead) -> bool {
+fn is_unknown(ahead: TasksAhead) -> bool {
     ahead.tasks == 0 && ahead.or_more
 }
 
 /// How many wait for the turn before it, for a sentence.
-pub(super) fn turn_ahead(ahead: Ahead) -> String {
+pub(super) fn turn_ahead(ahead: TasksAhead) -> String {
     match ahead {
-        Ahead { tasks: 0, .. } => "nobody waits before it".to_owned(),
-        Ahead { tasks: 1, or_more: false } => "1 waits before it".to_owned(),
+        TasksAhead { tasks: 0, .. } => "nobody waits before it".to_owned(),
+        TasksAhead { tasks: 1, or_more: false } => "1 waits before it".to_owned(),
         ahead => format!("{} wait before it", number(ahead)),
     }
 }
 
-fn number(ahead: Ahead) -> String {
+fn number(ahead: TasksAhead) -> String {
     or_more(ahead.tasks, ahead.or_more)
 }
 
@@ -91,12 +91,12 @@ mod tests {
 
     #[test]
     fn an_unknown_position_is_not_shown() {
-        let unknown = Ahead { tasks: 0, or_more: true };
+        let unknown = TasksAhead { tasks: 0, or_more: true };
         let shown = with_position(Reason::default(), unknown);
         assert_eq!((shown.position, shown.position_or_later), (None, false));
         assert!(queue_ahead(unknown).contains("was not counted"), "{}", queue_ahead(unknown));
-        let shown = with_position(Reason::default(), Ahead { tasks: 1, or_more: true });
+        let shown = with_position(Reason::default(), TasksAhead { tasks: 1, or_more: true });
         assert_eq!((shown.position, shown.position_or_later), (Some(2), true));
-        assert_eq!(queue_ahead(Ahead { tasks: 0, or_more: false }), "it is the next");
+        assert_eq!(queue_ahead(TasksAhead { tasks: 0, or_more: false }), "it is the next");
     }
 }

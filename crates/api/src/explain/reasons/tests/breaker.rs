@@ -1,7 +1,7 @@
 //! Open circuit breakers.
 
 use punctual_core::breakers::{BreakerKey, FailedProbe, OpenBreaker, Runs};
-use punctual_core::obstacles::KeyTurn;
+use punctual_core::obstacles::TurnStatus;
 
 use super::*;
 
@@ -78,7 +78,8 @@ fn a_breaker_over_a_task_that_is_not_due() {
 
 #[test]
 fn a_breaker_over_a_task_that_waits_for_its_turn() {
-    let turn = KeyTurn { is_own: false, holder: Some((TaskId::new(), State::Running)), held_by: None, ahead: ahead(0) };
+    let turn =
+        TurnStatus { is_own: false, holder: Some((TaskId::new(), State::Running)), held_by: None, ahead: ahead(0) };
     let facts = Facts { turn: Some(turn), breakers: vec![breaker(TARGET, 3_000)], ..pushed() };
     assert_eq!(codes(&facts), ["waiting_for_turn", "breaker_open"]);
 }

@@ -1,6 +1,6 @@
 //! Those it depends on, and those with its ordering key.
 
-use punctual_core::obstacles::{Blocker, Blockers, KeyTurn};
+use punctual_core::obstacles::{Blocker, Blockers, TurnStatus};
 use punctual_core::task::OnDependencyFailure;
 
 use super::*;
@@ -65,7 +65,7 @@ fn dead_letters_that_hold_it_are_named_once() {
 #[test]
 fn its_turn() {
     let holder = TaskId::new();
-    let turn = KeyTurn { is_own: false, holder: Some((holder, State::Running)), held_by: None, ahead: ahead(2) };
+    let turn = TurnStatus { is_own: false, holder: Some((holder, State::Running)), held_by: None, ahead: ahead(2) };
     let mut facts = Facts { turn: Some(turn), ..pulled() };
     facts.task.body.ordering_key = Some("k".into());
     let expected = json!({
@@ -80,16 +80,16 @@ fn its_turn() {
     assert_eq!(shown(&facts), (expected, None));
 
     let ahead = Ahead { tasks: 1_000, or_more: true };
-    facts.turn = Some(KeyTurn { holder: None, held_by: Some(holder), ahead, ..turn });
+    facts.turn = Some(TurnStatus { holder: None, held_by: Some(holder), ahead, ..turn });
     let (reason, _) = shown(&facts);
     assert_eq!(reason["tasks"], json!([{"id": holder, "state": "DEAD_LETTERED", "holds": true}]));
     assert_eq!((&reason["position"], &reason["position_or_later"]), (&json!(1_001), &json!(true)));
     let message = reason["message"].as_str().unwrap();
     assert!(message.contains("re-drive it") && message.ends_with("1,000 or more wait before it"), "{message}");
 
-    facts.turn = Some(KeyTurn { holder: None, ahead: super::ahead(0), ..turn });
+    facts.turn = Some(TurnStatus { holder: None, ahead: super::ahead(0), ..turn });
     assert!(shown(&facts).0["message"].as_str().unwrap().contains("is about to be decided"));
-    facts.turn = Some(KeyTurn { is_own: true, ..turn });
+    facts.turn = Some(TurnStatus { is_own: true, ..turn });
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
 }
 
@@ -163,7 +163,7 @@ fn it_expires_before_those_that_it_depends_on_can_end() {
 fn it_expires_before_the_one_with_the_turn_can_end() {
     let mut holder = task(State::Pending, 9_000, Route::Pull);
     holder.position.attempts = 1;
-    let turn = KeyTurn { is_own: false, holder: Some((holder.id, State::Pending)), held_by: None, ahead: ahead(0) };
+    let turn = TurnStatus { is_own: false, holder: Some((holder.id, State::Pending)), held_by: None, ahead: ahead(0) };
     let mut facts = Facts { turn: Some(turn), in_the_way: vec![holder.clone()], ..pulled() };
     facts.task.expires_at = Some(NOW.plus_millis(9_000));
     assert_eq!(codes(&facts), ["expires_first", "waiting_for_turn"]);
@@ -177,7 +177,7 @@ fn it_expires_before_the_one_with_the_turn_can_end() {
 #[test]
 fn what_the_one_with_the_turn_waits_for_itself() {
     let first = task(State::Pending, 1_500, Route::Pull);
-    let turn = KeyTurn { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
+    let turn = TurnStatus { is_own: false, holder: Some((first.id, State::Pending)), held_by: None, ahead: ahead(0) };
     let facts = Facts { turn: Some(turn), in_the_way: vec![first.clone()], ..pulled() };
     let expected = format!("{} has it, PENDING, which is due at 2026-05-22T18:00:01.500Z; nobody waits", first.id);
     assert!(message(&shown(&facts).0).contains(&expected), "{:?}", shown(&facts));
@@ -188,13 +188,13 @@ fn a_blocked_task_meets_those_with_its_key_afterwards() {
     let mut facts = behind(task(State::Pending, 0, Route::Pull));
     facts.task.body.ordering_key = Some("k".into());
     let holder = TaskId::new();
-    let turn = KeyTurn { is_own: false, holder: Some((holder, State::Running)), held_by: None, ahead: ahead(1) };
+    let turn = TurnStatus { is_own: false, holder: Some((holder, State::Running)), held_by: None, ahead: ahead(1) };
     facts.turn = Some(turn);
     assert_eq!(codes(&facts), ["waiting_for_dependencies", "waiting_for_turn"]);
     let reason = serde_json::to_value(&explain(&facts).reasons[1]).unwrap();
     assert_eq!((&reason["comes_next"], &reason["position"]), (&json!(true), &json!(2)));
     assert!(message(&reason).starts_with("after that it waits for its turn"), "{reason}");
     assert!(message(&reason).contains(&format!("{holder} has it, RUNNING; 1 waits before it")), "{reason}");
-    facts.turn = Some(KeyTurn { holder: None, ahead: ahead(0), ..turn });
+    facts.turn = Some(TurnStatus { holder: None, ahead: ahead(0), ..turn });
     assert_eq!(codes(&facts), ["waiting_for_dependencies"], "no other task has its key");
 }
