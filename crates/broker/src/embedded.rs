@@ -124,7 +124,7 @@ impl Drop for EmbeddedSubscription {
 
 struct Shared {
     capacity: usize,
-    state: Mutex<State>,
+    state: Mutex<BrokerState>,
     /// A subscriber may take a message that it could not take before.
     arrived: Notify,
     /// A message was acknowledged.
@@ -145,13 +145,13 @@ impl Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct BrokerState {
     pools: HashMap<String, Pool>,
     last_number: u64,
     closed: bool,
 }
 
-impl State {
+impl BrokerState {
     fn open(&self) -> Result<(), BrokerError> {
         if self.closed { Err(BrokerError::Unavailable("it was closed".to_owned())) } else { Ok(()) }
     }
