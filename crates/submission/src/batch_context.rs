@@ -10,9 +10,9 @@ use punctual_core::ids::TaskId;
 use punctual_core::task::limits;
 
 /// The batch that a task is submitted in, if there is one.
-pub struct BatchContext<'a>(Option<Batch<'a>>);
+pub struct BatchContext<'a>(Option<BatchPosition<'a>>);
 
-struct Batch<'a> {
+struct BatchPosition<'a> {
     ids: &'a [TaskId],
     own: usize,
     /// How many more dependencies the tasks of the batch may have in total.
@@ -28,7 +28,7 @@ impl<'a> BatchContext<'a> {
     /// The task is at position `own` of a batch whose tasks have these ids. All tasks of the batch
     /// share `budget`, the number of dependencies that they may have in total.
     pub const fn batch(ids: &'a [TaskId], own: usize, budget: &'a Cell<usize>) -> Self {
-        Self(Some(Batch { ids, own, budget }))
+        Self(Some(BatchPosition { ids, own, budget }))
     }
 
     /// The id of the task itself.

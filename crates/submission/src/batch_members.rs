@@ -20,7 +20,7 @@ const LISTED_MAX: usize = 10;
 /// a task or an error of the caller for each position, and `ids` the id that the task has or would
 /// have.
 pub fn refuse_impossible<E: From<SubmissionError>>(members: &mut [Result<NewTask, E>], ids: &[TaskId]) {
-    let Some(graph) = Graph::of(members, ids) else { return };
+    let Some(graph) = DependencyGraph::of(members, ids) else { return };
     for cycle in graph.cycles() {
         let listed = listed(&cycle);
         for position in cycle.iter().copied() {
@@ -63,12 +63,12 @@ fn listed(cycle: &[usize]) -> String {
 }
 
 /// The dependencies between members, by position.
-struct Graph {
+struct DependencyGraph {
     parents: Vec<Vec<usize>>,
     children: Vec<Vec<usize>>,
 }
 
-impl Graph {
+impl DependencyGraph {
     /// None if no task depends on a member.
     fn of<E>(members: &[Result<NewTask, E>], ids: &[TaskId]) -> Option<Self> {
         let position_of: HashMap<TaskId, usize> = ids.iter().enumerate().map(|(at, id)| (*id, at)).collect();

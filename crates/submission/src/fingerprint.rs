@@ -87,16 +87,16 @@ impl Meaning<'_> {
 
 /// Writes a valid document without blanks, with sorted keys and one way to escape strings.
 fn canonical(document: &Json, out: &mut Vec<u8>) {
-    let mut reader = Reader { rest: document.get().as_bytes() };
+    let mut reader = JsonReader { rest: document.get().as_bytes() };
     reader.value(out);
 }
 
 /// Reads a document that is known to be valid JSON.
-struct Reader<'a> {
+struct JsonReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> JsonReader<'a> {
     /// Recursion is bounded: the strict reader accepts 127 levels.
     fn value(&mut self, out: &mut Vec<u8>) {
         match self.peek() {
