@@ -140,14 +140,14 @@ pub struct OpenBreaker {
 
 impl OpenBreaker {
     /// Probes that the next one has overtaken that are kept in mind.
-    pub const MOST_OVERTAKEN: usize = 16;
+    pub const OVERTAKEN_MAX: usize = 16;
 
     /// The probe is overtaken by the next one. Of too many the one in the middle is forgotten: the
     /// first will end first, and if it never does the last ones are there.
     pub fn overtake(&mut self) {
         self.overtaken.splice(..0, self.probe.take());
-        if self.overtaken.len() > Self::MOST_OVERTAKEN {
-            self.overtaken.remove(Self::MOST_OVERTAKEN / 2);
+        if self.overtaken.len() > Self::OVERTAKEN_MAX {
+            self.overtaken.remove(Self::OVERTAKEN_MAX / 2);
         }
     }
 
@@ -168,14 +168,14 @@ pub struct FailedProbe {
 
 impl FailedProbe {
     /// Bytes of the error that are kept.
-    pub const LONGEST_ERROR: usize = 500;
+    pub const ERROR_MAX_BYTES: usize = 500;
 
     /// One that failed so; the error is cut to its bound, and has nothing in it that a store could
     /// not keep.
     pub fn new(at: Timestamp, error: &str) -> Self {
         let mut kept = String::new();
         for c in error.chars().map(|c| if c.is_control() { ' ' } else { c }) {
-            if kept.len() + c.len_utf8() > Self::LONGEST_ERROR {
+            if kept.len() + c.len_utf8() > Self::ERROR_MAX_BYTES {
                 break;
             }
             kept.push(c);
@@ -318,7 +318,7 @@ mod tests {
         let at = Timestamp::from_millis(1);
         let kept = |error: &str| FailedProbe::new(at, error).error;
         assert_eq!(kept("connection\n\0refused"), "connection  refused");
-        assert_eq!(kept(&"a".repeat(FailedProbe::LONGEST_ERROR)).len(), FailedProbe::LONGEST_ERROR);
+        assert_eq!(kept(&"a".repeat(FailedProbe::ERROR_MAX_BYTES)).len(), FailedProbe::ERROR_MAX_BYTES);
         assert_eq!(kept(&format!("a{}", "\u{e9}".repeat(4_096))), format!("a{}", "\u{e9}".repeat(249)));
     }
 
@@ -429,8 +429,8 @@ mod tests {
     fn the_first_and_the_last_probes_are_kept() {
         let mut breaker = opened();
         let probes: Vec<TaskId> = (0..40).map(|turn| probe(&mut breaker, 160 + turn, 161 + turn)).collect();
-        assert_eq!(breaker.overtaken.len(), OpenBreaker::MOST_OVERTAKEN);
-        let half = OpenBreaker::MOST_OVERTAKEN / 2;
+        assert_eq!(breaker.overtaken.len(), OpenBreaker::OVERTAKEN_MAX);
+        let half = OpenBreaker::OVERTAKEN_MAX / 2;
         let latest: Vec<TaskId> = probes[..39].iter().rev().take(half).copied().collect();
         assert_eq!(&breaker.overtaken[..half], latest);
         assert_eq!(breaker.overtaken.last(), probes.first());

@@ -71,7 +71,7 @@ pub mod limits {
     /// The greatest rate and the greatest burst.
     pub const RATE: u32 = 1_000_000;
     /// The least rate: one in about three hours.
-    pub const LEAST_RATE: f64 = 0.000_1;
+    pub const RATE_MIN: f64 = 0.000_1;
     /// The greatest `max_depth`.
     pub const DEPTH: u64 = 1_000_000_000;
     /// The longest dispatch jitter: an hour.

@@ -65,7 +65,7 @@ use crate::task::{Idempotency, NewTask};
 use crate::time::Timestamp;
 
 /// The most characters of a reason for a pause.
-pub const PAUSE_REASON: usize = 255;
+pub const PAUSE_REASON_MAX: usize = 255;
 
 /// A recurring schedule as it is stored.
 #[derive(Clone, Debug, PartialEq)]

@@ -167,14 +167,14 @@ pub enum Claimant {
         name: String,
         /// For how long, unless it shows signs of life.
         lease_millis: u64,
-        /// What is due by this instant, if it is a little ahead of now ([`MOST_AHEAD_MILLIS`]): the
+        /// What is due by this instant, if it is a little ahead of now ([`CLAIM_AHEAD_MAX_MILLIS`]): the
         /// worker is told of it then. None means what is due by now.
         due_by: Option<Timestamp>,
     },
 }
 
 /// No claim looks further ahead than this.
-pub const MOST_AHEAD_MILLIS: i64 = 1_000;
+pub const CLAIM_AHEAD_MAX_MILLIS: i64 = 1_000;
 
 /// What a claim gave.
 #[derive(Clone, Debug, Default)]

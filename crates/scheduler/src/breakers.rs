@@ -241,7 +241,7 @@ impl Circuits {
 
 /// As much of an error as is kept of a probe's: there may be thousands of them until the next look.
 fn bounded(error: &str) -> String {
-    error[..error.floor_char_boundary(FailedProbe::LONGEST_ERROR)].to_owned()
+    error[..error.floor_char_boundary(FailedProbe::ERROR_MAX_BYTES)].to_owned()
 }
 
 impl NewCounts {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use punctual_core::ids::NodeId;
 use punctual_core::state::{By, Change, ChangeFields, Event, Position, State, transition};
-use punctual_core::store::{Claimant, MOST_AHEAD_MILLIS, Start};
+use punctual_core::store::{CLAIM_AHEAD_MAX_MILLIS, Claimant, Start};
 use punctual_core::task::{Hold, Task};
 use punctual_core::time::Timestamp;
 use punctual_core::trail::Actor;
@@ -34,7 +34,7 @@ pub(crate) fn due_from(claimant: &Claimant) -> i64 {
 /// Upper bound of `due_at` for a claim made at `now`.
 pub(crate) fn due_by(claimant: &Claimant, now: Timestamp) -> Timestamp {
     match claimant {
-        Claimant::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(MOST_AHEAD_MILLIS)),
+        Claimant::Worker { due_by: Some(due_by), .. } => (*due_by).clamp(now, now.plus_millis(CLAIM_AHEAD_MAX_MILLIS)),
         _ => now,
     }
 }

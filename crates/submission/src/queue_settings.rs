@@ -42,9 +42,9 @@ impl Faults {
 
     fn rate_limit(&mut self, given: RateLimitFields) -> RateLimit {
         let RateLimitFields { per_second, burst } = given;
-        if !(limits::LEAST_RATE..=f64::from(limits::RATE)).contains(&per_second) {
+        if !(limits::RATE_MIN..=f64::from(limits::RATE)).contains(&per_second) {
             let most = limits::RATE;
-            self.add("/rate_limit/per_second", format!("must be from {} to {most}", limits::LEAST_RATE));
+            self.add("/rate_limit/per_second", format!("must be from {} to {most}", limits::RATE_MIN));
         }
         let burst = self.whole("/rate_limit/burst", burst, 1..=i64::from(limits::RATE), "leave it out for 1");
         RateLimit { per_second, burst: burst.and_then(|burst| u32::try_from(burst).ok()).unwrap_or(1) }

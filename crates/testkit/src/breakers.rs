@@ -327,13 +327,13 @@ pub async fn a_probe_that_is_overtaken_is_kept_in_mind(factory: &dyn StoreFactor
     let fixture = StoreFixture::open(factory).await;
     open(&fixture, key()).await;
     let mut probes = Vec::new();
-    for made in 0..i64::try_from(OpenBreaker::MOST_OVERTAKEN).expect("it is small") + 2 {
+    for made in 0..i64::try_from(OpenBreaker::OVERTAKEN_MAX).expect("it is small") + 2 {
         probes.insert(0, probe(&fixture, 160 + made, 161 + made).await);
     }
     let breaker = only(&fixture).await;
     assert_eq!((breaker.half_open, breaker.probe), (true, Some(probes[0])));
     let mut kept = probes[1..].to_vec();
-    let forgotten = kept.remove(OpenBreaker::MOST_OVERTAKEN / 2);
+    let forgotten = kept.remove(OpenBreaker::OVERTAKEN_MAX / 2);
     assert_eq!(breaker.overtaken, kept, "the latest first, and the first of all as well");
     assert!(!close(&fixture, forgotten).await);
     fail(&fixture, forgotten, 500, "forgotten").await;
@@ -343,7 +343,7 @@ pub async fn a_probe_that_is_overtaken_is_kept_in_mind(factory: &dyn StoreFactor
     assert_eq!((after.half_open, after.probe), (true, Some(probes[0])), "the last one is under way as before");
     assert_eq!(after.last_probe, Some(FailedProbe { at: at(501), error: "refused".to_owned() }));
     assert!(!after.overtaken.contains(&probes[2]));
-    assert_eq!(after.overtaken.len(), OpenBreaker::MOST_OVERTAKEN - 1);
+    assert_eq!(after.overtaken.len(), OpenBreaker::OVERTAKEN_MAX - 1);
     assert!(!close(&fixture, probes[2]).await);
     // A permission that was given and has no task yet stays so, whatever becomes of those before.
     permit(&fixture, 300, 360).await;

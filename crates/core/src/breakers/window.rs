@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 pub const SLOTS: i64 = 5;
 
 /// Keys that a node counts at the most; runs at targets beyond are not counted.
-const MOST_KEYS: usize = 50_000;
+const KEYS_MAX: usize = 50_000;
 
 /// When a breaker opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +102,7 @@ impl Windows {
         let known = self.tenants.get_mut(tenant).and_then(|targets| targets.get_mut(target));
         let slots = match known {
             Some(slots) => slots,
-            None if self.keys >= MOST_KEYS => return,
+            None if self.keys >= KEYS_MAX => return,
             None => {
                 self.keys += 1;
                 self.tenants.entry(tenant.to_owned()).or_default().entry(target.to_owned()).or_default()

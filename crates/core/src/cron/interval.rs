@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use crate::time::Timestamp;
 
 /// Milliseconds of the shortest interval.
-const SHORTEST: u64 = 1_000;
+const MIN_MILLIS: u64 = 1_000;
 
 /// Milliseconds of the longest interval: ten years of 366 days.
-const LONGEST: u64 = 3_660 * 86_400_000;
+const MAX_MILLIS: u64 = 3_660 * 86_400_000;
 
 /// A fixed interval that counts from an anchor, in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,14 +27,14 @@ struct Raw {
 
 /// An interval of a length that we do not accept; the sentence goes on after the field's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be from 1 to {} seconds", LONGEST / 1_000)]
+#[error("must be from 1 to {} seconds", MAX_MILLIS / 1_000)]
 pub struct IntervalError;
 
 impl Interval {
     /// Every `millis` from `anchor` (`starts_at`, or else the schedule's creation), which is itself
     /// one of the instants.
     pub const fn new(millis: u64, anchor: Timestamp) -> Result<Self, IntervalError> {
-        if SHORTEST <= millis && millis <= LONGEST { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
+        if MIN_MILLIS <= millis && millis <= MAX_MILLIS { Ok(Self { millis, anchor }) } else { Err(IntervalError) }
     }
 
     /// Its length.

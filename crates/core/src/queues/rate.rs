@@ -180,7 +180,7 @@ mod tests {
         let bucket = limit.refill(limit.full(at(i64::MIN)).take(usize::MAX), at(i64::MAX));
         assert!(bucket.tokens.is_finite());
         assert!(limit.next(bucket) <= Timestamp::MAX);
-        let slow = RateLimit { per_second: super::super::limits::LEAST_RATE, burst: 1 };
+        let slow = RateLimit { per_second: super::super::limits::RATE_MIN, burst: 1 };
         assert_eq!(slow.next(slow.full(at(0)).take(1)), at(10_000_000));
         assert_eq!(slow.next(slow.full(at(i64::MAX)).take(1)), Timestamp::MAX);
     }

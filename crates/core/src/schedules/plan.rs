@@ -50,14 +50,14 @@ pub use planner::{backfill, first, plan, resume, trigger, withdraw};
 pub const PLAN_MAX: usize = 1_000;
 
 /// The most instants that one backfill may have.
-pub const BACKFILL: usize = 10_000;
+pub const BACKFILL_MAX: usize = 10_000;
 
 /// An instant at most this far in the past is on time.
 pub const GRACE_MILLIS: i64 = 1_000;
 
 /// More instants in a row than this, none of which fires, are not listed one by one: the first
 /// [`PLAN_MAX`] are, and one record covers the rest.
-pub const LISTED: usize = 10_000;
+pub const LISTED_MAX: usize = 10_000;
 
 /// What happens to an occurrence whose predecessor is still live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -351,9 +351,9 @@ impl OccurrenceReason {
     }
 }
 
-/// A backfill of more instants than [`BACKFILL`].
+/// A backfill of more instants than [`BACKFILL_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("has more than {BACKFILL} instants; ask for a shorter time, the first {BACKFILL} are up to {until}")]
+#[error("has more than {BACKFILL_MAX} instants; ask for a shorter time, the first {BACKFILL_MAX} are up to {until}")]
 pub struct TooMany {
     /// The last instant that one backfill could have.
     pub until: Timestamp,

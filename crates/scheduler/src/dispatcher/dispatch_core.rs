@@ -7,7 +7,7 @@ use std::sync::Arc;
 use punctual_core::backoff::ExponentialBackoff;
 use punctual_core::lane::Lane;
 use punctual_core::state::{By, Event, transition};
-use punctual_core::store::{Claim, Claimed, MOST_AHEAD_MILLIS, StoreError};
+use punctual_core::store::{CLAIM_AHEAD_MAX_MILLIS, Claim, Claimed, StoreError};
 use punctual_core::task::Task;
 use punctual_core::time::{Timestamp, signed_millis};
 use punctual_core::trail::Actor;
@@ -38,7 +38,7 @@ pub(super) struct DispatchCore {
 
 impl DispatchCore {
     pub fn new(deps: Deps, config: Config) -> Self {
-        let ahead = signed_millis(config.claim_ahead).min(MOST_AHEAD_MILLIS);
+        let ahead = signed_millis(config.claim_ahead).min(CLAIM_AHEAD_MAX_MILLIS);
         Self {
             lanes: Lanes::new(signed_millis(config.prefetch_window), ahead),
             calls: ClaimCalls::default(),

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_core::schedules::PAUSE_REASON;
+use punctual_core::schedules::PAUSE_REASON_MAX;
 
 use super::change::{pause, resume};
 use super::request::{ScheduleRequest, answer};
@@ -33,8 +33,8 @@ pub async fn pause_schedule(
     MaybeJsonBody(wanted): MaybeJsonBody<wire::PauseSchedule>,
 ) -> Result<Response, Problem> {
     let reason = wanted.reason.as_deref();
-    if reason.is_some_and(|text| text.chars().count() > PAUSE_REASON || text.chars().any(char::is_control)) {
-        let message = format!("must have at most {PAUSE_REASON} characters, and no control characters");
+    if reason.is_some_and(|text| text.chars().count() > PAUSE_REASON_MAX || text.chars().any(char::is_control)) {
+        let message = format!("must have at most {PAUSE_REASON_MAX} characters, and no control characters");
         return Err(Problem::invalid_at("/reason", message));
     }
     answer(StatusCode::OK, &pause(&request, &condition, reason).await?)

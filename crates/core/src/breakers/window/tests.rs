@@ -121,10 +121,10 @@ fn what_is_forgotten_is_told_to_be_nothing() {
 #[test]
 fn no_more_keys_are_counted_than_there_is_room_for() {
     let mut windows = Windows::new(RULES);
-    for number in 0..=MOST_KEYS {
+    for number in 0..=KEYS_MAX {
         windows.add("t", &number.to_string(), runs(0, 1), at(0));
     }
-    assert_eq!(windows.to_tell(at(0), &BTreeSet::new()).len(), MOST_KEYS);
+    assert_eq!(windows.to_tell(at(0), &BTreeSet::new()).len(), KEYS_MAX);
 }
 
 proptest! {

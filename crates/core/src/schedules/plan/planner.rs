@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    BACKFILL, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED, LiveTask, OccurrenceReason, Origin, Overlap,
-    PLAN_MAX, Plan, PlanInput, Spec, TooMany,
+    BACKFILL_MAX, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED_MAX, LiveTask, OccurrenceReason, Origin,
+    Overlap, PLAN_MAX, Plan, PlanInput, Spec, TooMany,
 };
 use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
@@ -86,10 +86,10 @@ pub fn resume(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) ->
 /// The instants of a past time, both ends included. The caller records each that has not fired as
 /// buffered, with the origin `backfill`.
 pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Timestamp>, TooMany> {
-    let mut instants: Vec<Timestamp> = spec.timing.iter_between(from, to).take(BACKFILL + 1).collect();
-    if instants.len() > BACKFILL {
+    let mut instants: Vec<Timestamp> = spec.timing.iter_between(from, to).take(BACKFILL_MAX + 1).collect();
+    if instants.len() > BACKFILL_MAX {
         instants.pop();
-        return Err(TooMany { until: instants[BACKFILL - 1] });
+        return Err(TooMany { until: instants[BACKFILL_MAX - 1] });
     }
     Ok(instants)
 }
@@ -383,13 +383,13 @@ impl<'a> Planner<'a> {
 
     /// Whether the instants from `at` to before `until` are too many to list.
     fn are_many(&self, at: Timestamp, until: Timestamp) -> bool {
-        self.count(at, until) > LISTED as u64
+        self.count(at, until) > LISTED_MAX as u64
     }
 
     /// How many instants there are from `at`, which is one, to before `until`. It stops counting at
     /// the number that are listed.
     fn count(&self, at: Timestamp, until: Timestamp) -> u64 {
-        let rest = self.spec.timing.iter_between(at.plus_millis(1), until.plus_millis(-1)).take(LISTED).count();
+        let rest = self.spec.timing.iter_between(at.plus_millis(1), until.plus_millis(-1)).take(LISTED_MAX).count();
         1 + rest as u64
     }
 }
