@@ -218,7 +218,7 @@ pub struct ChangeFields {
     pub tenant: Option<String>,
     /// The hold the task must still have, when the change was decided because of it: a heartbeat
     /// changes no version.
-    pub judged: Option<Judged>,
+    pub expected_hold: Option<ExpectedHold>,
     /// The state the task must be in.
     pub from: State,
     /// The version the task must have.
@@ -266,8 +266,8 @@ impl Change {
 
     /// The same change, applied only while the task has the hold that was judged, if one was.
     #[must_use]
-    pub fn judging(mut self, hold: Option<&Hold>) -> Self {
-        self.fields.judged = hold.map(Judged::of);
+    pub fn expecting_hold(mut self, hold: Option<&Hold>) -> Self {
+        self.fields.expected_hold = hold.map(ExpectedHold::of);
         self
     }
 
@@ -299,14 +299,14 @@ impl Change {
 
 /// The hold as it was read. If it was extended or detached since, the change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judged {
+pub struct ExpectedHold {
     /// When it would run out.
     pub expires_at: Timestamp,
     /// The process it was tied to.
     pub node: Option<NodeId>,
 }
 
-impl Judged {
+impl ExpectedHold {
     /// The hold as it was read.
     fn of(hold: &Hold) -> Self {
         Self { expires_at: hold.expires_at, node: hold.node }
@@ -440,7 +440,7 @@ impl Draft<'_> {
         trail.push(&self.by.entry(version, to, step));
         ChangeFields {
             tenant: None,
-            judged: None,
+            expected_hold: None,
             from: self.position.state,
             expected_version: self.position.version,
             at: self.by.now,

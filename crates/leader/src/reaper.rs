@@ -159,7 +159,7 @@ impl Reaper {
             _ => return None,
         };
         let change = transition(&task.position, event, &by).ok()?;
-        Some((task.id, change.judging(task.hold.as_ref())))
+        Some((task.id, change.expecting_hold(task.hold.as_ref())))
     }
 
     fn failure(&self, task: &Task, hold: &Hold, now: Timestamp) -> Failure<'static> {

@@ -29,7 +29,7 @@
 //! - **The reaper's view is old.** It may have read a hold before that ran out, as it does from a
 //!   store that shows an extension late, or before the run was detached. Neither changes the
 //!   version, so its write compares, besides state and version, the hold that it judged, as
-//!   [`Judged`](punctual_core::state::Judged) says.
+//!   [`ExpectedHold`](punctual_core::state::ExpectedHold) says.
 //! - **The server crashes**: everything in flight is gone, the rows stay. A node that dies alone is
 //!   an operation that writes too late.
 //!

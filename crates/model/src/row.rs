@@ -58,7 +58,7 @@ impl HoldLeft {
         self.deadline = self.deadline.saturating_sub(1);
     }
 
-    /// Whether it is still the hold that was judged, as `punctual_core::state::Judged` tells them
+    /// Whether it is still the hold that was judged, as `punctual_core::state::ExpectedHold` tells them
     /// apart.
     pub(crate) fn is_as(self, judged: HoldLeft) -> bool {
         (self.ticks, self.of_node) == (judged.ticks, judged.of_node)

@@ -320,10 +320,10 @@ fn names_and_numbers_of_states_read_back() {
 #[test]
 fn a_condition_can_be_narrowed_and_nothing_else() {
     let made = transition(&at(State::Running), Event::GiveBack(NOW), &by()).expect("a run can be given back");
-    assert_eq!((&made.tenant, made.judged), (&None, None));
-    let narrowed = made.clone().of_tenant("acme").judging(Some(&hold()));
+    assert_eq!((&made.tenant, made.expected_hold), (&None, None));
+    let narrowed = made.clone().of_tenant("acme").expecting_hold(Some(&hold()));
     assert_eq!(narrowed.tenant.as_deref(), Some("acme"));
-    assert_eq!(narrowed.judged, Some(Judged { expires_at: hold().expires_at, node: hold().node }));
+    assert_eq!(narrowed.expected_hold, Some(ExpectedHold { expires_at: hold().expires_at, node: hold().node }));
     assert_eq!((narrowed.to, narrowed.version, narrowed.due_at), (made.to, made.version, made.due_at));
-    assert_eq!(narrowed.judging(None).judged, None);
+    assert_eq!(narrowed.expecting_hold(None).expected_hold, None);
 }

@@ -92,7 +92,7 @@ impl ApplyKind {
             (true, true) => None,
             (true, false) => {
                 // A dead letter has no hold that could have been judged.
-                (change.from == State::DeadLettered && change.judged.is_none()).then_some(ApplyKind::Redrive)
+                (change.from == State::DeadLettered && change.expected_hold.is_none()).then_some(ApplyKind::Redrive)
             }
             (false, true) => Some(ApplyKind::Finish),
             (false, false) => Some(if change.edit.is_some() { ApplyKind::Edit } else { ApplyKind::Change }),

@@ -287,8 +287,12 @@ impl<'a> Conditions<'a> {
             expected_version: each(wanted, |change| number_column(change.expected_version)),
             from: each(wanted, |change| state_column(change.from)),
             tenant: sparse(each(wanted, |change| change.tenant.as_deref())),
-            judged_until: sparse(each(wanted, |change| change.judged.map(|judged| judged.expires_at.as_millis()))),
-            judged_node: sparse(each(wanted, |change| change.judged.and_then(|judged| judged.node).map(node_column))),
+            judged_until: sparse(each(wanted, |change| {
+                change.expected_hold.map(|judged| judged.expires_at.as_millis())
+            })),
+            judged_node: sparse(each(wanted, |change| {
+                change.expected_hold.and_then(|judged| judged.node).map(node_column)
+            })),
             state: each(wanted, |change| state_column(change.to)),
             version: each(wanted, |change| number_column(change.version)),
             attempts: sparse(each(wanted, |change| change.attempts.map(count_column))),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::TaskId;
 use punctual_core::lane::{Lane, LaneKey};
-use punctual_core::state::{Change, Judged, State};
+use punctual_core::state::{Change, ExpectedHold, State};
 use punctual_core::store::Applied;
 use punctual_core::task::Edit;
 use punctual_core::time::Timestamp;
@@ -41,7 +41,7 @@ pub(crate) fn apply_as(
 }
 
 fn apply_one(session: &mut Session<'_>, id: TaskId, change: &Change) -> Result<Applied, Fault> {
-    if let Some(judged) = change.judged
+    if let Some(judged) = change.expected_hold
         && !is_still_held(session, id, judged)?
     {
         return Ok(Applied::Lost);
@@ -110,7 +110,7 @@ fn fits(change: &Change, state: i64, version: i64) -> bool {
 
 /// Whether the hold is the one that was judged. A sign of life changes the hold but not the
 /// version.
-fn is_still_held(session: &mut Session<'_>, id: TaskId, judged: Judged) -> Result<bool, Fault> {
+fn is_still_held(session: &mut Session<'_>, id: TaskId, judged: ExpectedHold) -> Result<bool, Fault> {
     let look = session.statements.get(Sql::HoldJudge)?;
     let hold = look.query_row([id.uuid().as_bytes()], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let judged: (Option<i64>, Option<i64>) = (Some(judged.expires_at.as_millis()), judged.node.map(node_column));

@@ -185,7 +185,7 @@ pub async fn apply_spares_a_hold_that_was_extended_since(factory: &dyn StoreFact
     let fixture = StoreFixture::open(factory).await;
     let judged = |task: &Task| {
         let (id, change) = fixture.change(task, Event::Fail(failure(task, FailedHow::Lost, true)));
-        (id, change.judging(task.hold.as_ref()))
+        (id, change.expecting_hold(task.hold.as_ref()))
     };
     let running = fixture.running(task()).await;
     fixture.advance(10);

@@ -50,7 +50,7 @@ impl TasksInDoubt {
         let doubt = |(id, position, hold): (TaskId, Position, &Hold)| {
             // What was taken ahead of its time is not due before it.
             let give_back = expect_change(&position, Event::GiveBack(hold.since.max(by.now)), by);
-            TaskInDoubt { id, give_back: give_back.judging(Some(hold)), polls_left: POLLS_MAX }
+            TaskInDoubt { id, give_back: give_back.expecting_hold(Some(hold)), polls_left: POLLS_MAX }
         };
         let mut noted = self.noted.lock();
         let room = TASKS_MAX.saturating_sub(noted.len());
