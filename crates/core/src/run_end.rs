@@ -70,7 +70,7 @@ impl RunOutcome {
                 // Only lost workers make a task poison, and this one has reported.
                 poison_after: 0,
                 is_under_breaker: is_under_breaker(),
-                dice: random,
+                random,
             }),
             Self::Released => {
                 returned = Some(RunEnd::Released);

@@ -188,7 +188,7 @@ pub struct Failure<'a> {
     /// could succeed.
     pub is_under_breaker: bool,
     /// A random number, for the jitter.
-    pub dice: u64,
+    pub random: u64,
 }
 
 /// Who makes a change, and when.
@@ -483,7 +483,7 @@ impl Draft<'_> {
         };
         let to = if retry { State::Pending } else { State::DeadLettered };
         let delay = failure.retry_after_millis.map_or_else(
-            || failure.policy.delay_millis(attempts, failure.dice),
+            || failure.policy.delay_millis(attempts, failure.random),
             |asked| asked.min(MAX_RETRY_AFTER_MILLIS),
         );
         let due_at = retry.then(|| self.by.now.plus_millis(i64::try_from(delay).unwrap_or(i64::MAX)));

@@ -185,7 +185,7 @@ impl Reaper {
             policy: task.body.retry_policy,
             poison_after,
             is_under_breaker: self.circuits.is_open_over(&task.lane.key),
-            dice: rand::random(),
+            random: rand::random(),
         }
     }
 }

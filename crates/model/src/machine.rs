@@ -138,7 +138,7 @@ fn event(happening: Happening) -> Event<'static> {
             },
             poison_after: u32::from(poison_after),
             is_under_breaker,
-            dice: 0,
+            random: 0,
         }),
         Happening::GiveBack => Event::GiveBack(NOW),
         Happening::Cancel => Event::Cancel,

@@ -13,10 +13,10 @@ pub fn jitter_millis(schedule: ScheduleId, instant: Timestamp, max: u64) -> u64 
     hash.update(schedule.uuid().as_bytes());
     hash.update(instant.as_millis().to_be_bytes());
     let digest = hash.finalize();
-    let mut dice = [0; 8];
-    dice.copy_from_slice(&digest[..8]);
+    let mut drawn = [0; 8];
+    drawn.copy_from_slice(&digest[..8]);
     // The upper half of the product instead of a remainder: as even as 64 bits can be.
-    let spread = u128::from(u64::from_be_bytes(dice)) * (u128::from(max) + 1);
+    let spread = u128::from(u64::from_be_bytes(drawn)) * (u128::from(max) + 1);
     u64::try_from(spread >> 64).expect("invariant: below max + 1")
 }
 

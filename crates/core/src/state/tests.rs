@@ -52,7 +52,7 @@ fn failure(how: FailedHow) -> Failure<'static> {
         policy: policy(3),
         poison_after: 3,
         is_under_breaker: false,
-        dice: 0,
+        random: 0,
     }
 }
 

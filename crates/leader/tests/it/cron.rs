@@ -163,7 +163,7 @@ impl Bench {
             policy: task.body.retry_policy,
             poison_after: 0,
             is_under_breaker: false,
-            dice: 0,
+            random: 0,
         };
         self.settle(task, Event::Fail(failure)).await
     }

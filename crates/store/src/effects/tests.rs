@@ -58,7 +58,7 @@ fn failure(step: &RandomStep) -> Failure<'static> {
         policy: RetryPolicy::default(),
         poison_after: 0,
         is_under_breaker: false,
-        dice: 7,
+        random: 7,
     }
 }
 

@@ -294,7 +294,7 @@ pub fn failure(task: &Task, how: FailedHow, retryable: bool) -> Failure<'static>
         policy: task.body.retry_policy,
         poison_after: 3,
         is_under_breaker: false,
-        dice: 0,
+        random: 0,
     }
 }
 

@@ -134,7 +134,7 @@ async fn a_stale_outcome_changes_nothing() {
         policy: retry_policy(),
         poison_after: 0,
         is_under_breaker: false,
-        dice: 0,
+        random: 0,
     };
     bench.change(ids[0], Event::Fail(failure)).await;
     let before = bench.get(ids[0]).await;

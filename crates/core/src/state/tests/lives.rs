@@ -58,13 +58,13 @@ fn events() -> impl Strategy<Value = Event<'static>> {
     let how = prop_oneof![Just(FailedHow::Failed), Just(FailedHow::TimedOut), Just(FailedHow::Lost)];
     let flags = (prop::bool::weighted(0.9), prop::bool::weighted(0.3));
     let failures = (how, flags, prop::option::of(any::<u64>()), any::<u64>()).prop_map(
-        |(how, (retryable, is_under_breaker), retry_after_millis, dice)| {
+        |(how, (retryable, is_under_breaker), retry_after_millis, random)| {
             let policy = RetryPolicy { jitter: Jitter::Full, ..policy(MAX_RETRIES) };
             Event::Fail(Failure {
                 retryable,
                 retry_after_millis,
                 is_under_breaker,
-                dice,
+                random,
                 policy,
                 poison_after: POISON_AFTER,
                 ..failure(how)
