@@ -199,7 +199,7 @@ pub struct Watched {
     /// Its state; none if it was removed.
     pub state: Option<State>,
     /// Whether it was asked to stop.
-    pub stop_asked: bool,
+    pub stop_requested: bool,
 }
 
 impl Watched {
@@ -226,7 +226,7 @@ pub struct Advance {
     /// The records of the decided instants.
     pub records: Vec<Record>,
     /// Instants whose tasks have finished, and are no longer watched.
-    pub rested: Vec<Timestamp>,
+    pub finished: Vec<Timestamp>,
     /// The first instant that is still undecided.
     pub next_run_at: Option<Timestamp>,
     /// When the cron loop has to check the schedule next.
@@ -238,7 +238,7 @@ pub struct Advance {
     /// Whether it pauses or resumes the schedule.
     pub switch: Option<PauseSwitch>,
     /// The trigger under an idempotency key; such an advance is written by itself.
-    pub asked: Option<KeyedTrigger>,
+    pub trigger: Option<KeyedTrigger>,
     /// The edited schedule, apart from what the other fields say; such an advance is written by
     /// itself.
     pub edited: Option<Box<Schedule>>,

@@ -20,7 +20,7 @@ pub(crate) const ROW_BYTES: usize = 512;
 pub(crate) fn size_of(advances: &[Advance]) -> (usize, usize) {
     let tasks = advances.iter().flat_map(|advance| advance.records.iter().filter_map(|record| record.fired.as_ref()));
     let payloads: usize = tasks.map(|fired| fired.task.body.payload.get().len()).sum();
-    let rows = advances.iter().map(|advance| 1 + 2 * advance.records.len() + advance.rested.len()).sum::<usize>();
+    let rows = advances.iter().map(|advance| 1 + 2 * advance.records.len() + advance.finished.len()).sum::<usize>();
     (payloads + rows * ROW_BYTES, rows)
 }
 
@@ -181,7 +181,7 @@ impl<'a> RecordColumns<'a> {
 
 /// What a record of what waits promises.
 fn promised<'a>(advance: &'a Advance, record: &Record) -> Option<&'a KeyedTrigger> {
-    let asked = advance.asked.as_ref().filter(|asked| asked.instant == record.instant)?;
+    let trigger = advance.trigger.as_ref().filter(|trigger| trigger.instant == record.instant)?;
     (record.outcome == OccurrenceOutcome::Buffered).then_some(asked)
 }
 

@@ -51,7 +51,7 @@ pub fn plan_input(snapshot: &ScheduleSnapshot) -> PlanInput {
         next_run_at: progress.next_run_at,
         run_count: progress.run_count,
         buffered: snapshot.buffered.clone(),
-        live: live.map(|watched| LiveTask { task: watched.task, stop_asked: watched.stop_asked }).collect(),
+        live: live.map(|watched| LiveTask { task: watched.task, stop_requested: watched.stop_requested }).collect(),
     }
 }
 
@@ -96,7 +96,7 @@ impl Occurrences {
         let advance = self.advance(snapshot, &plan, now);
         let progress = &snapshot.schedule.progress;
         let is_same = advance.records.is_empty()
-            && advance.rested.is_empty()
+            && advance.finished.is_empty()
             && (advance.next_run_at, advance.next_check_at) == (progress.next_run_at, progress.next_check_at);
         Ok(if is_same { Prepared::Nothing } else { Prepared::Advance(Box::new(advance), plan.more) })
     }
@@ -116,19 +116,19 @@ impl Occurrences {
         };
         let after =
             Schedule { progress: Progress { next_run_at: plan.next_run_at, ..schedule.progress }, ..schedule.clone() };
-        let rested = snapshot.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
+        let finished = snapshot.watched.iter().filter(|watched| !watched.is_live() || ended(&watched.task));
         Advance {
             id: schedule.id,
             revision: schedule.revision,
             now,
             records,
-            rested: rested.map(|watched| watched.instant).collect(),
+            finished: finished.map(|watched| watched.instant).collect(),
             next_run_at: plan.next_run_at,
             next_check_at: after.next_check_at(waits),
             skipped: plan.skipped + refused,
             missed: plan.missed,
             switch: None,
-            asked: None,
+            trigger: None,
             edited: None,
         }
     }
@@ -235,19 +235,19 @@ fn pause_after_failure(snapshot: &ScheduleSnapshot, now: Timestamp) -> Option<Ad
     let failure = snapshot.watched.iter().find(|watched| watched.has_failed())?;
     let state = failure.state.map_or("gone", State::as_str);
     let reason = format!("{} ended {state}, and pause_on_failure is set", failure.task);
-    let rested = snapshot.watched.iter().filter(|watched| !watched.is_live());
+    let finished = snapshot.watched.iter().filter(|watched| !watched.is_live());
     Some(Advance {
         id: schedule.id,
         revision: schedule.revision,
         now,
         records: Vec::new(),
-        rested: rested.map(|watched| watched.instant).collect(),
+        finished: finished.map(|watched| watched.instant).collect(),
         next_run_at: schedule.progress.next_run_at,
         next_check_at: a_manual_run_waits(snapshot, &[]).then_some(EVERY_PASS),
         skipped: 0,
         missed: 0,
         switch: Some(PauseSwitch::Pause(reason)),
-        asked: None,
+        trigger: None,
         edited: None,
     })
 }

@@ -151,7 +151,7 @@ pub struct LiveTask {
     /// The task.
     pub task: TaskId,
     /// Whether it was asked to stop already.
-    pub stop_asked: bool,
+    pub stop_requested: bool,
 }
 
 /// Why there is an occurrence. The order is the one in which they leave the buffer.

@@ -241,7 +241,7 @@ async fn snapshots(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<Sc
             instant: Timestamp::from_millis(row.get(1)),
             task: TaskId::from_uuid(row.get(2)),
             state: state.and_then(|code| State::from_code(i64::from(code))),
-            stop_asked: row.get(4),
+            stop_requested: row.get(4),
         };
         watched.entry(row.get(0)).or_default().push(one);
     }

@@ -239,7 +239,7 @@ fn snapshot(session: &mut Session<'_>, schedule: Schedule) -> Result<ScheduleSna
             instant: Timestamp::from_millis(row.get(0)?),
             task: TaskId::from_uuid(Uuid::from_bytes(row.get(1)?)),
             state: state.and_then(State::from_code),
-            stop_asked: row.get(3)?,
+            stop_requested: row.get(3)?,
         })
     })?;
     let watched = rows.collect::<Result<_, _>>()?;

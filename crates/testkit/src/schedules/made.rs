@@ -61,13 +61,13 @@ pub(crate) fn advance(schedule: &Schedule, records: Vec<Record>) -> Advance {
         revision: schedule.revision,
         now: at(0),
         records,
-        rested: Vec::new(),
+        finished: Vec::new(),
         next_run_at: schedule.progress.next_run_at,
         next_check_at: schedule.progress.next_check_at,
         skipped: 0,
         missed: 0,
         switch: None,
-        asked: None,
+        trigger: None,
         edited: None,
     }
 }

@@ -49,7 +49,7 @@ pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn Store
             Record { waited: true, ..record(at(-2), OccurrenceOutcome::Skipped) },
             fired(at(0), &made),
         ],
-        rested: vec![at(-1)],
+        finished: vec![at(-1)],
         next_run_at: Some(at(MINUTE)),
         next_check_at: Some(at(MINUTE)),
         skipped: 1,
@@ -67,7 +67,7 @@ pub async fn an_advance_whose_task_is_refused_leaves_nothing(factory: &dyn Store
     let idempotency = Idempotency { key: "k".to_owned(), fingerprint: [7; 32] };
     let asks = |revision| Advance {
         revision,
-        asked: Some(KeyedTrigger {
+        trigger: Some(KeyedTrigger {
             tenant: TENANT.to_owned(),
             idempotency: idempotency.clone(),
             instant: at(7),

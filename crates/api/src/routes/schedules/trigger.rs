@@ -65,7 +65,7 @@ pub async fn trigger_schedule(
         let Prepared::Advance(mut advance, _) = api.occurrences.prepare(None, &snapshot, plan, now).await? else {
             return Ok(None);
         };
-        advance.asked = key.clone().and_then(|key| keyed_trigger(schedule, &mut advance, key));
+        advance.trigger = key.clone().and_then(|key| keyed_trigger(schedule, &mut advance, key));
         let Some(occurrence) = triggered(&advance) else { return Ok(None) };
         if let Advanced::Done { recorded, .. } = write(api, *advance).await?
             && recorded.contains(&occurrence.instant)

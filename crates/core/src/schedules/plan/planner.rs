@@ -331,7 +331,7 @@ impl<'a> Planner<'a> {
 
     fn ask_to_stop(&mut self) {
         if self.plan.stop.is_empty() {
-            self.plan.stop.extend(self.live.iter().filter(|live| !live.stop_asked).map(|live| live.task));
+            self.plan.stop.extend(self.live.iter().filter(|live| !live.stop_requested).map(|live| live.task));
         }
     }
 

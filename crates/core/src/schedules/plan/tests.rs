@@ -45,7 +45,7 @@ fn task(number: u128) -> TaskId {
 }
 
 fn live(number: u128) -> LiveTask {
-    LiveTask { task: task(number), stop_asked: false }
+    LiveTask { task: task(number), stop_requested: false }
 }
 
 fn waiting(instant: &str) -> Buffered {
@@ -202,7 +202,7 @@ fn overlap_cancel_other() {
     assert_eq!((plan.stop.as_slice(), plan.end.as_slice()), (&[task(1)][..], &[][..]));
 
     let spec = Spec { overlap: Overlap::CancelOther, ..minutely() };
-    let stopping = LiveTask { stop_asked: true, ..live(1) };
+    let stopping = LiveTask { stop_requested: true, ..live(1) };
     let known = PlanInput { buffered: vec![waiting("10:01:00")], live: vec![stopping], ..due("10:02:00") };
     let plan = super::plan(id(), &spec, &known, at("10:01:30"));
     assert!(plan.is_empty(&known), "it was asked and has not stopped: {plan:?}");

@@ -105,9 +105,9 @@ async fn lock(session: &Session, advances: &[Advance]) -> Result<HashSet<Uuid>, 
 /// else is lost.
 async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet<Uuid>) -> Result<(), Fault> {
     for advance in advances {
-        let Some(asked) = advance.asked.as_ref().filter(|_| locked.contains(&advance.id.uuid())) else { continue };
-        let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
-        let (fingerprint, now) = (vec![&asked.idempotency.fingerprint[..]], vec![advance.now.as_millis()]);
+        let Some(trigger) = advance.trigger.as_ref().filter(|_| locked.contains(&advance.id.uuid())) else { continue };
+        let (tenant, key, task) = (vec![&trigger.tenant], vec![&trigger.idempotency.key], vec![trigger.task.uuid()]);
+        let (fingerprint, now) = (vec![&trigger.idempotency.fingerprint[..]], vec![advance.now.as_millis()]);
         let made = session.query(Sql::IdempotencyInsert, &[&tenant, &key, &task, &fingerprint, &now]).await?;
         if made.is_empty() {
             locked.remove(&advance.id.uuid());
@@ -118,9 +118,10 @@ async fn take_keys(session: &Session, advances: &[Advance], locked: &mut HashSet
 
 /// Frees the keys of runs that are not recorded after all.
 async fn give_keys_back(session: &Session, advances: &[&Advance], recorded: &HashSet<Key>) -> Result<(), Fault> {
-    for (advance, asked) in advances.iter().filter_map(|advance| Some((advance, advance.asked.as_ref()?))) {
-        if !recorded.contains(&(advance.id.uuid(), asked.instant.as_millis())) {
-            let (tenant, key, task) = (vec![&asked.tenant], vec![&asked.idempotency.key], vec![asked.task.uuid()]);
+    for (advance, trigger) in advances.iter().filter_map(|advance| Some((advance, advance.trigger.as_ref()?))) {
+        if !recorded.contains(&(advance.id.uuid(), trigger.instant.as_millis())) {
+            let (tenant, key, task) =
+                (vec![&trigger.tenant], vec![&trigger.idempotency.key], vec![trigger.task.uuid()]);
             session.execute(Sql::IdempotencyDrop, &[&tenant, &key, &task]).await?;
         }
     }
@@ -186,9 +187,9 @@ async fn write_records(session: &Session, sql: Sql, records: &[(Uuid, RecordColu
 
 /// Those whose tasks have come to rest are not watched any more.
 async fn rest(session: &Session, advances: &[&Advance]) -> Result<(), Fault> {
-    let rested =
-        advances.iter().flat_map(|advance| advance.rested.iter().map(|at| (advance.id.uuid(), at.as_millis())));
-    let (schedules, instants): (Vec<Uuid>, Vec<i64>) = rested.unzip();
+    let finished =
+        advances.iter().flat_map(|advance| advance.finished.iter().map(|at| (advance.id.uuid(), at.as_millis())));
+    let (schedules, instants): (Vec<Uuid>, Vec<i64>) = finished.unzip();
     if !schedules.is_empty() {
         session.execute(Sql::OccurrenceRested, &[&schedules, &instants]).await?;
     }

@@ -34,8 +34,8 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
     if !is_at(session, advance.id, advance.revision)? {
         return Ok(Advanced::Lost);
     }
-    if let Some(asked) = &advance.asked
-        && !take_key(session, asked, advance.now)?
+    if let Some(trigger) = &advance.trigger
+        && !take_key(session, trigger, advance.now)?
     {
         return Ok(Advanced::Lost);
     }
@@ -69,11 +69,11 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
             waiting.push((task.lane, task.due_at));
         }
     }
-    if let Some(asked) = advance.asked.as_ref().filter(|asked| !recorded.contains(&asked.instant)) {
-        give_key_back(session, asked)?;
+    if let Some(trigger) = advance.trigger.as_ref().filter(|trigger| !recorded.contains(&trigger.instant)) {
+        give_key_back(session, trigger)?;
     }
     let rest = session.statements.get(Sql::OccurrenceRested)?;
-    for instant in &advance.rested {
+    for instant in &advance.finished {
         rest.execute((id.as_bytes(), instant.as_millis()))?;
     }
     let switch = SwitchColumns::of(&advance);
@@ -94,21 +94,21 @@ fn write_one(session: &mut Session<'_>, mut advance: Advance) -> Result<Advanced
 }
 
 /// Makes the key stand for what is asked for under it; false if it stands for something else.
-fn take_key(session: &mut Session<'_>, asked: &KeyedTrigger, now: Timestamp) -> Result<bool, Fault> {
+fn take_key(session: &mut Session<'_>, trigger: &KeyedTrigger, now: Timestamp) -> Result<bool, Fault> {
     let taken = session.statements.get(Sql::IdempotencyInsert)?.execute((
-        &asked.tenant,
-        &asked.idempotency.key,
-        asked.task.uuid().as_bytes(),
-        asked.idempotency.fingerprint,
+        &trigger.tenant,
+        &trigger.idempotency.key,
+        trigger.task.uuid().as_bytes(),
+        trigger.idempotency.fingerprint,
         now.as_millis(),
     ))?;
     Ok(taken == 1)
 }
 
 /// Frees the key of a run that is not recorded after all.
-fn give_key_back(session: &mut Session<'_>, asked: &KeyedTrigger) -> Result<(), Fault> {
+fn give_key_back(session: &mut Session<'_>, trigger: &KeyedTrigger) -> Result<(), Fault> {
     let free = session.statements.get(Sql::IdempotencyDrop)?;
-    free.execute((&asked.tenant, &asked.idempotency.key, asked.task.uuid().as_bytes()))?;
+    free.execute((&trigger.tenant, &trigger.idempotency.key, trigger.task.uuid().as_bytes()))?;
     Ok(())
 }
 

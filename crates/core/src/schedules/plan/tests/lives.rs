@@ -80,7 +80,7 @@ impl Life {
         );
         self.known.live.retain(|live| !plan.end.contains(&live.task));
         for live in &mut self.known.live {
-            live.stop_asked |= plan.stop.contains(&live.task);
+            live.stop_requested |= plan.stop.contains(&live.task);
         }
         let mut here = BTreeSet::new();
         for decision in plan.decisions {
@@ -136,7 +136,7 @@ impl Life {
                     self.known.live.remove(0);
                 }
             }
-            Act::Stopped => self.known.live.retain(|live| !live.stop_asked),
+            Act::Stopped => self.known.live.retain(|live| !live.stop_requested),
             Act::Trigger => {
                 // The store's clock moves on between two triggers.
                 self.now = self.now.plus_millis(3);
