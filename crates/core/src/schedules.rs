@@ -165,7 +165,7 @@ pub struct ScheduleSnapshot {
     /// they leave.
     pub buffered: Vec<Buffered>,
     /// Its tasks that are not known to have finished: the oldest [`PLAN_MAX`](plan::PLAN_MAX).
-    pub watched: Vec<Watched>,
+    pub watched: Vec<WatchedTask>,
     /// The waiting occurrences that were triggered under a key.
     pub promised: Vec<Promise>,
 }
@@ -191,7 +191,7 @@ pub struct Promise {
 
 /// A task of a schedule whose end matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watched {
+pub struct WatchedTask {
     /// The instant it was made for.
     pub instant: Timestamp,
     /// The task.
@@ -202,7 +202,7 @@ pub struct Watched {
     pub stop_requested: bool,
 }
 
-impl Watched {
+impl WatchedTask {
     /// Whether it runs or may still run.
     pub fn is_live(&self) -> bool {
         self.state.is_some_and(|state| !state.is_final())

@@ -17,7 +17,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Promise, Replaced, Schedule, ScheduleInserted,
-    ScheduleSnapshot, Schedules, Watched, origin_from_code,
+    ScheduleSnapshot, Schedules, WatchedTask, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -234,10 +234,10 @@ async fn snapshots(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<Sc
         buffered.entry(row.get(0)).or_default().push(Buffered { instant, origin });
         promised.entry(row.get(0)).or_default().extend(promise(instant, row.get(3), row.get(4)));
     }
-    let mut watched: HashMap<Uuid, Vec<Watched>> = HashMap::new();
+    let mut watched: HashMap<Uuid, Vec<WatchedTask>> = HashMap::new();
     for row in tasks? {
         let state: Option<i16> = row.get(3);
-        let one = Watched {
+        let one = WatchedTask {
             instant: Timestamp::from_millis(row.get(1)),
             task: TaskId::from_uuid(row.get(2)),
             state: state.and_then(|code| State::from_code(i64::from(code))),

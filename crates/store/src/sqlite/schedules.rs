@@ -10,7 +10,7 @@ use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
-    ScheduleSnapshot, Schedules, Watched, origin_from_code,
+    ScheduleSnapshot, Schedules, WatchedTask, origin_from_code,
 };
 use punctual_core::state::State;
 use punctual_core::store::StoreError;
@@ -235,7 +235,7 @@ fn snapshot(session: &mut Session<'_>, schedule: Schedule) -> Result<ScheduleSna
     let query = session.statements.get(Sql::OccurrenceWatched)?;
     let rows = query.query_map((id.as_bytes(), count(PLAN_MAX)), |row| {
         let state: Option<i64> = row.get(2)?;
-        Ok(Watched {
+        Ok(WatchedTask {
             instant: Timestamp::from_millis(row.get(0)?),
             task: TaskId::from_uuid(Uuid::from_bytes(row.get(1)?)),
             state: state.and_then(State::from_code),
