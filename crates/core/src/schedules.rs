@@ -58,7 +58,7 @@ use crate::coordinator::LeaderLease;
 use crate::ids::{ScheduleId, TaskId};
 use crate::json::Json;
 use crate::lane::Lane;
-use crate::schedules::plan::{Buffered, Covers, Origin, Overlap, Spec};
+use crate::schedules::plan::{Covers, Origin, Overlap, Spec, WaitingOccurrence};
 use crate::state::State;
 use crate::store::StoreError;
 use crate::task::{Idempotency, NewTask};
@@ -163,7 +163,7 @@ pub struct ScheduleSnapshot {
     pub schedule: Schedule,
     /// The occurrences that wait: the first [`PLAN_MAX`](plan::PLAN_MAX), in the order in which
     /// they leave.
-    pub buffered: Vec<Buffered>,
+    pub buffered: Vec<WaitingOccurrence>,
     /// Its tasks that are not known to have finished: the oldest [`PLAN_MAX`](plan::PLAN_MAX).
     pub watched: Vec<WatchedTask>,
     /// The waiting occurrences that were triggered under a key.

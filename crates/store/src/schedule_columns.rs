@@ -182,7 +182,7 @@ impl<'a> RecordColumns<'a> {
 /// What a record of what waits promises.
 fn promised<'a>(advance: &'a Advance, record: &Record) -> Option<&'a KeyedTrigger> {
     let trigger = advance.trigger.as_ref().filter(|trigger| trigger.instant == record.instant)?;
-    (record.outcome == OccurrenceOutcome::Buffered).then_some(asked)
+    (record.outcome == OccurrenceOutcome::Buffered).then_some(trigger)
 }
 
 /// The promise of a record of what waits, if it is of one.

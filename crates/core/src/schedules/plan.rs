@@ -4,7 +4,7 @@
 //! transaction. The API calls [`trigger`], [`backfill`], [`resume`] and [`withdraw`].
 //!
 //! An occurrence is (schedule, instant) and gets exactly one [`Decision`], or two if it has to
-//! wait: `Buffered`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as
+//! wait: `WaitingOccurrence`, and later the final one. A plan decides at most [`PLAN_MAX`] instants, and as
 //! many that a later one supersedes. Of many instants that do not fire, the rest is one record, see
 //! [`Covers`]. So neither a long outage nor a clock in the year 2200 makes a plan long.
 //!
@@ -118,7 +118,7 @@ impl Spec {
 }
 
 /// How many of the waiting occurrences have a run reserved; backfills have none.
-pub fn reserved(buffered: &[Buffered]) -> u64 {
+pub fn reserved(buffered: &[WaitingOccurrence]) -> u64 {
     buffered.iter().filter(|waiting| waiting.origin != Origin::Backfill).count() as u64
 }
 
@@ -130,7 +130,7 @@ pub struct PlanInput {
     /// How many instants have fired, apart from backfills.
     pub run_count: u64,
     /// The waiting occurrences, in the module's order; the first [`PLAN_MAX`] are enough.
-    pub buffered: Vec<Buffered>,
+    pub buffered: Vec<WaitingOccurrence>,
     /// Its live tasks of every origin; the first [`PLAN_MAX`] are enough, and `allow_all` needs
     /// none.
     pub live: Vec<LiveTask>,
@@ -138,7 +138,7 @@ pub struct PlanInput {
 
 /// An occurrence that waits until the previous task has finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Buffered {
+pub struct WaitingOccurrence {
     /// Its instant.
     pub instant: Timestamp,
     /// Why there is this occurrence.

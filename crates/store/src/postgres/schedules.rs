@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
+use punctual_core::schedules::plan::{PLAN_MAX, WaitingOccurrence};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Promise, Replaced, Schedule, ScheduleInserted,
     ScheduleSnapshot, Schedules, WatchedTask, origin_from_code,
@@ -225,13 +225,13 @@ async fn snapshots(session: &Session, schedules: Vec<Schedule>) -> Result<Vec<Sc
         session.query(Sql::OccurrenceBuffered, &parameters),
         session.query(Sql::OccurrenceWatched, &parameters)
     );
-    let mut buffered: HashMap<Uuid, Vec<Buffered>> = HashMap::new();
+    let mut buffered: HashMap<Uuid, Vec<WaitingOccurrence>> = HashMap::new();
     let mut promised: HashMap<Uuid, Vec<Promise>> = HashMap::new();
     for row in waiting? {
         let origin = origin_from_code(i64::from(row.get::<_, i16>(2)));
         let origin = origin.ok_or_else(|| unreadable(Unreadable("origin")))?;
         let instant = Timestamp::from_millis(row.get(1));
-        buffered.entry(row.get(0)).or_default().push(Buffered { instant, origin });
+        buffered.entry(row.get(0)).or_default().push(WaitingOccurrence { instant, origin });
         promised.entry(row.get(0)).or_default().extend(promise(instant, row.get(3), row.get(4)));
     }
     let mut watched: HashMap<Uuid, Vec<WatchedTask>> = HashMap::new();

@@ -7,7 +7,7 @@ mod advance;
 use async_trait::async_trait;
 use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::{ScheduleId, TaskId};
-use punctual_core::schedules::plan::{Buffered, PLAN_MAX};
+use punctual_core::schedules::plan::{PLAN_MAX, WaitingOccurrence};
 use punctual_core::schedules::{
     Advance, Advanced, CheckCursor, DueSchedules, KeyOwner, Occurrence, Replaced, Schedule, ScheduleInserted,
     ScheduleSnapshot, Schedules, WatchedTask, origin_from_code,
@@ -247,7 +247,7 @@ fn snapshot(session: &mut Session<'_>, schedule: Schedule) -> Result<ScheduleSna
     for (instant, origin, task, detail) in waiting {
         let instant = Timestamp::from_millis(instant);
         let origin = origin_from_code(origin).ok_or_else(|| unreadable(Unreadable("origin")))?;
-        buffered.push(Buffered { instant, origin });
+        buffered.push(WaitingOccurrence { instant, origin });
         promised.extend(promise(instant, task, detail));
     }
     Ok(ScheduleSnapshot { schedule, buffered, watched, promised })

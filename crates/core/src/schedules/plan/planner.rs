@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    BACKFILL_MAX, Buffered, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED_MAX, LiveTask, OccurrenceReason, Origin,
-    Overlap, PLAN_MAX, Plan, PlanInput, Spec, TooMany,
+    BACKFILL_MAX, CatchUp, Covers, Decision, GRACE_MILLIS, LISTED_MAX, LiveTask, OccurrenceReason, Origin, Overlap,
+    PLAN_MAX, Plan, PlanInput, Spec, TooMany, WaitingOccurrence,
 };
 use crate::cron::jitter_millis;
 use crate::ids::ScheduleId;
@@ -51,7 +51,7 @@ pub fn trigger(id: ScheduleId, spec: &Spec, known: &PlanInput, newest: Option<Ti
     let instant = free.find(|at| newest.is_none_or(|newest| *at > newest)).or(first).unwrap_or(now);
     let mut planner = Planner::new(id, spec, known, now);
     let admit = |planner: &mut Planner<'_>| {
-        planner.admit(Buffered { instant, origin: Origin::Manual }, OccurrenceReason::Triggered, false);
+        planner.admit(WaitingOccurrence { instant, origin: Origin::Manual }, OccurrenceReason::Triggered, false);
     };
     // With no live task only the pause makes due occurrences wait, and a manual run ignores the
     // pause.
@@ -72,7 +72,7 @@ pub fn resume(id: ScheduleId, spec: &Spec, known: &PlanInput, now: Timestamp) ->
             planner.record_many(at, now.plus_millis(1), OccurrenceOutcome::Skipped, OccurrenceReason::Paused);
         } else {
             planner.record(
-                Buffered { instant: at, origin: Origin::Due },
+                WaitingOccurrence { instant: at, origin: Origin::Due },
                 false,
                 OccurrenceOutcome::Skipped,
                 OccurrenceReason::Paused,
@@ -97,7 +97,7 @@ pub fn backfill(spec: &Spec, from: Timestamp, to: Timestamp) -> Result<Vec<Times
 /// Decides that none of the known waiting backfills runs. No count includes them, as they were no
 /// runs.
 pub fn withdraw(known: &PlanInput) -> Plan {
-    let withdrawn = |waiting: &Buffered| Decision {
+    let withdrawn = |waiting: &WaitingOccurrence| Decision {
         instant: waiting.instant,
         origin: waiting.origin,
         waited: true,
@@ -134,8 +134,8 @@ struct Planner<'a> {
     /// Whether a task of the schedule will be live after this plan.
     busy: bool,
     /// The waiting occurrences that came due or were triggered, in order.
-    waiting: VecDeque<Buffered>,
-    backfilled: VecDeque<Buffered>,
+    waiting: VecDeque<WaitingOccurrence>,
+    backfilled: VecDeque<WaitingOccurrence>,
     plan: Plan,
 }
 
@@ -245,7 +245,7 @@ impl<'a> Planner<'a> {
             && !self.runs_used_up()
             && let Some(at) = self.next.filter(|at| *at <= self.now)
         {
-            let occurrence = Buffered { instant: at, origin: Origin::Due };
+            let occurrence = WaitingOccurrence { instant: at, origin: Origin::Due };
             match self.catch_up(at, last) {
                 CatchUpVerdict::Lost(outcome, reason, until) if self.room() == 1 && self.are_many(at, until) => {
                     self.record_many(at, until, outcome, reason);
@@ -285,7 +285,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Applies the overlap policy to an occurrence. `overtaken` says that a later one is due too.
-    fn admit(&mut self, occurrence: Buffered, reason: OccurrenceReason, overtaken: bool) {
+    fn admit(&mut self, occurrence: WaitingOccurrence, reason: OccurrenceReason, overtaken: bool) {
         let idle = !self.busy && self.waiting.is_empty();
         match self.spec.overlap {
             Overlap::Skip if self.busy => {
@@ -308,7 +308,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The occurrence replaces the live task and everything that waits.
-    fn take_over(&mut self, occurrence: Buffered, reason: OccurrenceReason) {
+    fn take_over(&mut self, occurrence: WaitingOccurrence, reason: OccurrenceReason) {
         while let Some(waiting) = self.waiting.pop_front() {
             self.record(waiting, true, OccurrenceOutcome::Skipped, OccurrenceReason::Superseded);
         }
@@ -335,7 +335,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn fire(&mut self, occurrence: Buffered, waited: bool, reason: OccurrenceReason) {
+    fn fire(&mut self, occurrence: WaitingOccurrence, waited: bool, reason: OccurrenceReason) {
         let jitter = match occurrence.origin {
             Origin::Manual => 0,
             _ => jitter_millis(self.id, occurrence.instant, self.spec.jitter_millis),
@@ -345,18 +345,24 @@ impl<'a> Planner<'a> {
         self.busy = true;
         // A backfill is no run of the schedule.
         self.run_count = self.run_count.saturating_add(u64::from(occurrence.origin != Origin::Backfill));
-        let Buffered { instant, origin } = occurrence;
+        let WaitingOccurrence { instant, origin } = occurrence;
         let outcome = OccurrenceOutcome::Fired;
         self.push(Decision { instant, origin, waited, outcome, execute_at: Some(execute_at), reason, covers: None });
     }
 
-    fn hold(&mut self, occurrence: Buffered, reason: OccurrenceReason) {
+    fn hold(&mut self, occurrence: WaitingOccurrence, reason: OccurrenceReason) {
         self.waiting.push_back(occurrence);
         self.record(occurrence, false, OccurrenceOutcome::Buffered, reason);
     }
 
-    fn record(&mut self, occurrence: Buffered, waited: bool, outcome: OccurrenceOutcome, reason: OccurrenceReason) {
-        let Buffered { instant, origin } = occurrence;
+    fn record(
+        &mut self,
+        occurrence: WaitingOccurrence,
+        waited: bool,
+        outcome: OccurrenceOutcome,
+        reason: OccurrenceReason,
+    ) {
+        let WaitingOccurrence { instant, origin } = occurrence;
         self.push(Decision { instant, origin, waited, outcome, execute_at: None, reason, covers: None });
     }
 

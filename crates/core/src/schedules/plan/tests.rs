@@ -48,12 +48,12 @@ fn live(number: u128) -> LiveTask {
     LiveTask { task: task(number), stop_requested: false }
 }
 
-fn waiting(instant: &str) -> Buffered {
-    Buffered { instant: at(instant), origin: Origin::Due }
+fn waiting(instant: &str) -> WaitingOccurrence {
+    WaitingOccurrence { instant: at(instant), origin: Origin::Due }
 }
 
-fn backfilled(instant: &str) -> Buffered {
-    Buffered { instant: at(instant), origin: Origin::Backfill }
+fn backfilled(instant: &str) -> WaitingOccurrence {
+    WaitingOccurrence { instant: at(instant), origin: Origin::Backfill }
 }
 
 /// The decisions of a plan, written short: `10:00 fired on_time`.
@@ -189,7 +189,7 @@ fn overlap_buffer_all() {
 fn a_buffer_is_bounded() {
     let buffered: Vec<_> = (0..)
         .take(PLAN_MAX)
-        .map(|n| Buffered { instant: at("00:00:00").plus_millis(n * 1_000), origin: Origin::Due })
+        .map(|n| WaitingOccurrence { instant: at("00:00:00").plus_millis(n * 1_000), origin: Origin::Due })
         .collect();
     let plan = overlapping(Overlap::BufferAll, PlanInput { buffered, ..due("10:00:00") });
     assert_eq!(said(&plan), ["10:00 skipped buffer_full", "10:01 skipped buffer_full"]);
@@ -242,7 +242,7 @@ fn overlap_allow_all() {
 /// Somebody edited the policy while several waited.
 #[test]
 fn of_several_that_wait_the_last_takes_over() {
-    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:30") };
+    let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:30") };
     let buffered = vec![waiting("09:58:00"), waiting("09:59:00"), by_hand, backfilled("08:00:00")];
     let superseded = ["09:58 waited skipped superseded", "09:58 waited skipped superseded"];
     for (overlap, live_until_now, then) in [
@@ -279,7 +279,7 @@ fn a_backfill_comes_after_what_is_due_and_one_at_a_time() {
 
 #[test]
 fn only_backfills_are_withdrawn() {
-    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
+    let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:00") };
     let buffered = vec![waiting("09:59:00"), by_hand, backfilled("07:00:00"), backfilled("08:00:00")];
     let plan = withdraw(&PlanInput { buffered, live: vec![live(1)], ..due("10:00:00") });
     assert_eq!(said(&plan), ["07:00 waited skipped withdrawn", "08:00 waited skipped withdrawn"]);
@@ -288,7 +288,7 @@ fn only_backfills_are_withdrawn() {
 
 #[test]
 fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
-    let by_hand = Buffered { origin: Origin::Manual, ..waiting("09:58:00") };
+    let by_hand = WaitingOccurrence { origin: Origin::Manual, ..waiting("09:58:00") };
     for overlap in [Overlap::BufferOne, Overlap::BufferAll, Overlap::CancelOther] {
         let spec = Spec { paused: true, overlap, ..minutely() };
         let known = PlanInput { buffered: vec![waiting("09:59:00"), by_hand], ..due("10:00:00") };
@@ -305,7 +305,7 @@ fn a_pause_does_not_hold_what_was_asked_for_by_hand() {
 
 #[test]
 fn runs_by_hand_that_wait_are_reserved_too() {
-    let by_hand = |instant| Buffered { origin: Origin::Manual, ..waiting(instant) };
+    let by_hand = |instant| WaitingOccurrence { origin: Origin::Manual, ..waiting(instant) };
     let spec = Spec { max_runs: Some(3), overlap: Overlap::BufferAll, ..minutely() };
     let buffered = vec![by_hand("09:58:00"), by_hand("09:59:00")];
     let known = PlanInput { run_count: 1, buffered, live: vec![live(1)], ..due("10:00:00") };

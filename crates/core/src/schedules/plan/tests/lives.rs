@@ -94,7 +94,7 @@ impl Life {
             self.known.buffered.retain(|waiting| waiting.instant != decision.instant);
             match decision.outcome {
                 OccurrenceOutcome::Buffered => {
-                    self.known.buffered.push(Buffered { instant: decision.instant, origin: decision.origin });
+                    self.known.buffered.push(WaitingOccurrence { instant: decision.instant, origin: decision.origin });
                 }
                 OccurrenceOutcome::Fired => {
                     assert!(decision.execute_at.is_some_and(|at| at >= decision.instant));
@@ -157,7 +157,7 @@ impl Life {
             Act::Backfill(minutes) => {
                 let from = self.began.plus_millis(-minutes * 60_000);
                 for instant in backfill(&self.spec, from, self.began.plus_millis(-1)).unwrap() {
-                    let waiting = Buffered { instant, origin: Origin::Backfill };
+                    let waiting = WaitingOccurrence { instant, origin: Origin::Backfill };
                     let decision = Decision {
                         instant,
                         origin: Origin::Backfill,
