@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use punctual_client as wire;
-use punctual_core::forecast::{Instants, Minute, Upcoming, Window, instants};
+use punctual_core::forecast::{Instants, Minute, UpcomingSchedule, Window, instants};
 use punctual_core::insight::Insight;
 use punctual_core::store::StoreError;
 
@@ -34,7 +34,7 @@ pub struct Forecasts {
 
 /// The schedules of a tenant that a forecast covers.
 struct UpcomingSchedules {
-    upcoming: Vec<Upcoming>,
+    upcoming: Vec<UpcomingSchedule>,
     /// How many more the tenant has.
     missing: u64,
 }
@@ -69,7 +69,7 @@ impl Forecasts {
         Ok(UpcomingSchedules { upcoming, missing })
     }
 
-    async fn instants(&self, upcoming: Vec<Upcoming>, window: Window) -> Result<Instants, Problem> {
+    async fn instants(&self, upcoming: Vec<UpcomingSchedule>, window: Window) -> Result<Instants, Problem> {
         if upcoming.is_empty() {
             return Ok(Instants::default());
         }

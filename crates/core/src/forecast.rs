@@ -33,7 +33,7 @@ mod instants;
 
 use crate::time::Timestamp;
 
-pub use instants::{Instants, Upcoming, Window, instants};
+pub use instants::{Instants, UpcomingSchedule, Window, instants};
 
 /// How long a minute is.
 const MILLIS: i64 = 60_000;
@@ -74,7 +74,7 @@ impl Minute {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpcomingPage {
     /// Those that can be read; one that cannot stops no other.
-    pub schedules: Vec<Upcoming>,
+    pub schedules: Vec<UpcomingSchedule>,
     /// The name behind which the next page begins; none at the end.
     pub next: Option<String>,
 }

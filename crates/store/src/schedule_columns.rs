@@ -1,7 +1,7 @@
 //! How schedules and what became of their instants are spelled in columns, whatever the database:
 //! what the stores share.
 
-use punctual_core::forecast::{Upcoming, UpcomingPage};
+use punctual_core::forecast::{UpcomingPage, UpcomingSchedule};
 use punctual_core::ids::{ScheduleId, TaskId};
 use punctual_core::schedules::plan::{Covers, Spec};
 use punctual_core::schedules::{
@@ -132,7 +132,7 @@ pub(crate) fn upcoming_page(columns: Vec<UpcomingColumns>, limit: usize) -> Upco
         // Whether it is paused its own column says: what its owner wrote may be older.
         let spec = Spec { paused: false, ..definition.spec };
         let (run_count, reserved) = (of.run_count.cast_unsigned(), of.reserved.cast_unsigned());
-        Some(Upcoming { id, spec, next_run_at, run_count, reserved })
+        Some(UpcomingSchedule { id, spec, next_run_at, run_count, reserved })
     });
     UpcomingPage { schedules: schedules.collect(), next }
 }

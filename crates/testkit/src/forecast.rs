@@ -6,7 +6,7 @@ mod random;
 
 use std::sync::Arc;
 
-use punctual_core::forecast::{Minute, Upcoming};
+use punctual_core::forecast::{Minute, UpcomingSchedule};
 use punctual_core::schedules::plan::Origin;
 use punctual_core::schedules::{Advanced, OccurrenceOutcome, Record, Schedule, SchedulePause};
 use punctual_core::state::{Event, State};
@@ -281,7 +281,7 @@ pub async fn schedules_that_will_fire_are_told_page_by_page(factory: &dyn StoreF
     let waiting = [(1, Origin::Due), (2, Origin::Due), (3, Origin::Manual), (4, Origin::Backfill)];
     let waiting = waiting.map(|(instant, origin)| waits(instant, origin)).into();
     done(&fixture, advance(&stored[4], waiting)).await;
-    let will_fire = |schedule: &Schedule, reserved: u64| Upcoming {
+    let will_fire = |schedule: &Schedule, reserved: u64| UpcomingSchedule {
         id: schedule.id,
         spec: schedule.definition.spec.clone(),
         next_run_at: schedule.progress.next_run_at.expect("it will fire"),

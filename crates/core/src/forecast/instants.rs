@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 
 /// A schedule that will fire.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Upcoming {
+pub struct UpcomingSchedule {
     /// Its id.
     pub id: ScheduleId,
     /// What decides its instants.
@@ -54,7 +54,7 @@ pub struct Instants {
 /// the minute in which it and its jitter fall; `ends_at` and `max_runs` hold, runs that wait having
 /// theirs reserved; a schedule that is paused has none, and what is overdue, of which catching up
 /// decides, is left out. What overlap policies will do is not foreseen: every instant counts.
-pub fn instants(schedules: &[Upcoming], window: &Window, most: usize) -> Instants {
+pub fn instants(schedules: &[UpcomingSchedule], window: &Window, most: usize) -> Instants {
     let end = window.to.begins();
     let mut left: Vec<u64> = schedules.iter().map(runs_left).collect();
     let first = schedules.iter().enumerate().filter(|(place, _)| left[*place] > 0);
@@ -87,13 +87,13 @@ pub fn instants(schedules: &[Upcoming], window: &Window, most: usize) -> Instant
 }
 
 /// How often a schedule may run yet by its time.
-fn runs_left(schedule: &Upcoming) -> u64 {
+fn runs_left(schedule: &UpcomingSchedule) -> u64 {
     let spec = &schedule.spec;
     if spec.paused { 0 } else { spec.runs_left(schedule.run_count, schedule.reserved) }
 }
 
 /// The first instant that is not overdue. The stored one is pinned, as it is for the cron loop.
-fn first_instant(schedule: &Upcoming, now: Timestamp) -> Option<Timestamp> {
+fn first_instant(schedule: &UpcomingSchedule, now: Timestamp) -> Option<Timestamp> {
     let late_before = now.plus_millis(-GRACE_MILLIS);
     if schedule.next_run_at >= late_before {
         return Some(schedule.next_run_at);
@@ -102,7 +102,7 @@ fn first_instant(schedule: &Upcoming, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// When the task of an instant will be due.
-fn due_at(schedule: &Upcoming, at: Timestamp) -> Timestamp {
+fn due_at(schedule: &UpcomingSchedule, at: Timestamp) -> Timestamp {
     match schedule.spec.jitter_millis {
         0 => at,
         most => at.plus_millis(i64::try_from(jitter_millis(schedule.id, at, most)).unwrap_or(i64::MAX)),

@@ -17,7 +17,7 @@ fn at(millis: i64) -> Timestamp {
 }
 
 /// A schedule whose next instant is the first after `at(after)`.
-fn upcoming(number: u128, pattern: Pattern, after: i64) -> Upcoming {
+fn upcoming(number: u128, pattern: Pattern, after: i64) -> UpcomingSchedule {
     let spec = Spec {
         timing: Timing { pattern, rules: TimingRules::default() },
         overlap: Overlap::Skip,
@@ -28,14 +28,20 @@ fn upcoming(number: u128, pattern: Pattern, after: i64) -> Upcoming {
         paused: false,
     };
     let next_run_at = spec.timing.next_after(at(after)).expect("it goes on");
-    Upcoming { id: ScheduleId::from_uuid(Uuid::from_u128(number)), spec, next_run_at, run_count: 0, reserved: 0 }
+    UpcomingSchedule {
+        id: ScheduleId::from_uuid(Uuid::from_u128(number)),
+        spec,
+        next_run_at,
+        run_count: 0,
+        reserved: 0,
+    }
 }
 
-fn cron(expression: &str) -> Upcoming {
+fn cron(expression: &str) -> UpcomingSchedule {
     upcoming(7, Pattern::Cron(CronExpression::parse(expression).expect("it is one")), 0)
 }
 
-fn with(schedule: Upcoming, change: impl FnOnce(&mut Upcoming)) -> Upcoming {
+fn with(schedule: UpcomingSchedule, change: impl FnOnce(&mut UpcomingSchedule)) -> UpcomingSchedule {
     let mut schedule = schedule;
     change(&mut schedule);
     schedule
@@ -47,7 +53,7 @@ fn window(now: Timestamp, minutes: i64) -> Window {
     Window { now, from, to: from.plus(minutes) }
 }
 
-fn counts(schedules: &[Upcoming], window: &Window) -> Vec<(i64, u64)> {
+fn counts(schedules: &[UpcomingSchedule], window: &Window) -> Vec<(i64, u64)> {
     let told = instants(schedules, window, MANY);
     assert_eq!(told.until, None);
     told.minutes.iter().map(|(minute, count)| (minute.number() - window.from.number(), *count)).collect()
@@ -141,7 +147,7 @@ fn of_too_many_the_end_is_missing_for_all_alike() {
     assert!(whole.iter().all(|(minute, count)| *minute < until && *count == 61), "{whole:?}");
 }
 
-fn any_upcoming() -> impl Strategy<Value = Upcoming> {
+fn any_upcoming() -> impl Strategy<Value = UpcomingSchedule> {
     let pattern = prop_oneof![
         prop::sample::select(vec!["* * * * * *", "*/7 * * * * *", "*/3 * * * *", "15 */2 * * *", "0 0 1 1 *"])
             .prop_map(|text| Pattern::Cron(CronExpression::parse(text).expect("it is one"))),
@@ -158,7 +164,7 @@ fn any_upcoming() -> impl Strategy<Value = Upcoming> {
 }
 
 /// One schedule after the other, every instant by the engine's own iterator.
-fn naive(schedules: &[Upcoming], window: &Window) -> BTreeMap<Minute, u64> {
+fn naive(schedules: &[UpcomingSchedule], window: &Window) -> BTreeMap<Minute, u64> {
     let mut minutes = BTreeMap::new();
     for schedule in schedules {
         let first = schedule.next_run_at.max(window.now.plus_millis(-GRACE_MILLIS));
