@@ -188,7 +188,7 @@ impl FailedProbe {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BreakerEvent {
     /// A node asks to make a probe: changed when it may.
-    AskProbe {
+    RequestProbe {
         /// When it asks.
         now: Timestamp,
         /// When the next probe is made, at the earliest.
@@ -247,7 +247,7 @@ impl OpenBreaker {
             _ => (false, false),
         };
         match event {
-            BreakerEvent::AskProbe { now, next } if self.next_probe_at <= *now => {
+            BreakerEvent::RequestProbe { now, next } if self.next_probe_at <= *now => {
                 self.overtake();
                 (self.next_probe_at, self.half_open) = (*next, true);
             }
@@ -346,7 +346,7 @@ mod tests {
     /// A task that is the probe from `now` on; the next one is made at `next`.
     fn probe(breaker: &mut OpenBreaker, now: i64, next: i64) -> TaskId {
         let (now, next, task) = (at(now), at(next), TaskId::new());
-        assert_eq!(breaker.change(&BreakerEvent::AskProbe { now, next }), BreakerChange::Changed);
+        assert_eq!(breaker.change(&BreakerEvent::RequestProbe { now, next }), BreakerChange::Changed);
         assert_eq!(breaker.change(&BreakerEvent::NameProbe { next, task }), BreakerChange::Changed);
         task
     }
@@ -356,7 +356,7 @@ mod tests {
     fn strange_events() -> [BreakerEvent; 6] {
         let (next, task, again_at) = (at(1), TaskId::new(), at(2));
         [
-            BreakerEvent::AskProbe { now: at(159), next },
+            BreakerEvent::RequestProbe { now: at(159), next },
             BreakerEvent::NameProbe { next, task },
             BreakerEvent::NoProbe { next, again_at },
             BreakerEvent::Succeeded(task),
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn a_probe_is_permitted_once_for_its_time() {
         let mut breaker = opened();
-        let ask = |now, next| BreakerEvent::AskProbe { now: at(now), next: at(next) };
+        let ask = |now, next| BreakerEvent::RequestProbe { now: at(now), next: at(next) };
         assert_eq!(breaker.change(&ask(160, 220)), BreakerChange::Changed);
         assert_eq!((breaker.half_open, breaker.next_probe_at), (true, at(220)));
         assert_eq!(breaker.change(&ask(160, 220)), BreakerChange::Kept);

@@ -173,7 +173,7 @@ impl Circuits {
         let next = now.plus_millis(self.probe_millis);
         let mut permitted = Vec::new();
         for key in keys {
-            match store.change_breaker(key, BreakerEvent::AskProbe { now, next }).await? {
+            match store.change_breaker(key, BreakerEvent::RequestProbe { now, next }).await? {
                 BreakerChange::Changed => permitted.push(key),
                 // The lane is not under it any more.
                 BreakerChange::NotOpen | BreakerChange::Closed => {}

@@ -98,7 +98,7 @@ async fn change(fixture: &StoreFixture<'_>, event: BreakerEvent) -> BreakerChang
 }
 
 async fn permit(fixture: &StoreFixture<'_>, now: i64, next: i64) -> BreakerChange {
-    change(fixture, BreakerEvent::AskProbe { now: at(now), next: at(next) }).await
+    change(fixture, BreakerEvent::RequestProbe { now: at(now), next: at(next) }).await
 }
 
 async fn name(fixture: &StoreFixture<'_>, next: i64, probe: Result<TaskId, Timestamp>) {
@@ -269,7 +269,7 @@ pub async fn a_probe_is_permitted_to_one(factory: &dyn StoreFactory) {
         let (breakers, together) = (Arc::clone(&fixture.database), Arc::clone(&together));
         nodes.spawn(async move {
             together.wait().await;
-            let ask = BreakerEvent::AskProbe { now: at(160), next: at(220) };
+            let ask = BreakerEvent::RequestProbe { now: at(160), next: at(220) };
             breakers.change_breaker(&key(), ask).await.expect("a permission can be asked for")
         });
     }

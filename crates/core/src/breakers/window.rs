@@ -82,18 +82,18 @@ pub struct Windows {
     tenants: HashMap<String, HashMap<String, BTreeMap<Timestamp, Runs>>>,
     keys: usize,
     /// What the store has of it; none where an answer was not heard, and it may have anything.
-    told: HashMap<(BreakerKey, Timestamp), Option<Runs>>,
+    reported: HashMap<(BreakerKey, Timestamp), Option<Runs>>,
 }
 
 impl Windows {
     /// Nothing counted yet.
     pub fn new(rules: BreakerRules) -> Self {
-        Self { rules, tenants: HashMap::new(), keys: 0, told: HashMap::new() }
+        Self { rules, tenants: HashMap::new(), keys: 0, reported: HashMap::new() }
     }
 
     /// Whether nothing was counted within the window, nor is left to tell.
     pub fn is_empty(&self) -> bool {
-        self.tenants.is_empty() && self.told.is_empty()
+        self.tenants.is_empty() && self.reported.is_empty()
     }
 
     /// Runs ended.
@@ -125,7 +125,7 @@ impl Windows {
     /// What is to be told at `now`: of every tenant at which something failed here, or at another
     /// node as `known` in the store says. Targets with failures are told by themselves, the others
     /// together with what is pulled.
-    pub fn to_tell(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<SlotCounts> {
+    pub fn to_report(&mut self, now: Timestamp, known: &BTreeSet<BreakerKey>) -> Vec<SlotCounts> {
         self.slide(now);
         let mut current: BTreeMap<(BreakerKey, Timestamp), Runs> = BTreeMap::new();
         for (tenant, targets) in &self.tenants {
@@ -138,9 +138,9 @@ impl Windows {
             // There may be very many that are well.
             let mut rest: BTreeMap<Timestamp, Runs> = BTreeMap::new();
             for (target, slots) in targets {
-                let is_told_apart = !target.is_empty() && (fails(slots) || known.contains(target.as_str()));
+                let is_reported_apart = !target.is_empty() && (fails(slots) || known.contains(target.as_str()));
                 for (slot_at, runs) in slots {
-                    if is_told_apart {
+                    if is_reported_apart {
                         current.insert((BreakerKey::new(tenant, target), *slot_at), *runs);
                     } else {
                         let sum = rest.entry(*slot_at).or_default();
@@ -151,21 +151,21 @@ impl Windows {
             current.extend(rest.into_iter().map(|(slot_at, runs)| ((BreakerKey::of_tenant(tenant), slot_at), runs)));
         }
         // What was told and is no more is told to be nothing, or it would count on.
-        let gone = self.told.keys().filter(|place| !current.contains_key(place)).cloned();
+        let gone = self.reported.keys().filter(|place| !current.contains_key(place)).cloned();
         let gone: Vec<_> = gone.map(|place| (place, Runs::default())).collect();
         let all = current.into_iter().chain(gone);
-        let news: Vec<_> = all.filter(|(place, runs)| self.told.get(place) != Some(&Some(*runs))).collect();
-        self.told.extend(news.iter().map(|(place, _)| (place.clone(), None)));
+        let news: Vec<_> = all.filter(|(place, runs)| self.reported.get(place) != Some(&Some(*runs))).collect();
+        self.reported.extend(news.iter().map(|(place, _)| (place.clone(), None)));
         news.into_iter().map(|((key, slot_at), runs)| SlotCounts { key, slot_at, runs }).collect()
     }
 
     /// This has been told, and that was heard.
-    pub fn told(&mut self, counts: Vec<SlotCounts>) {
+    pub fn confirm(&mut self, counts: Vec<SlotCounts>) {
         for SlotCounts { key, slot_at, runs } in counts {
             if runs == Runs::default() {
-                self.told.remove(&(key, slot_at));
+                self.reported.remove(&(key, slot_at));
             } else {
-                self.told.insert((key, slot_at), Some(runs));
+                self.reported.insert((key, slot_at), Some(runs));
             }
         }
     }
@@ -173,7 +173,7 @@ impl Windows {
     /// Forgets what is before the window.
     fn slide(&mut self, now: Timestamp) {
         let since = self.rules.since(now);
-        self.told.retain(|(_, slot_at), _| *slot_at >= since);
+        self.reported.retain(|(_, slot_at), _| *slot_at >= since);
         self.tenants.retain(|_, targets| {
             targets.retain(|_, slots| {
                 slots.retain(|slot_at, _| *slot_at >= since);

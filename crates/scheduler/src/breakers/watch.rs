@@ -217,10 +217,10 @@ impl BreakerWatch {
 
     /// Tells what was counted of tenants at which something fails.
     async fn record_counts(&mut self, now: Timestamp) -> Result<(), StoreError> {
-        let counts = self.windows.to_tell(now, &self.known);
+        let counts = self.windows.to_report(now, &self.known);
         for page in counts.chunks(PAGE) {
             self.store.record_counts(self.node, page.to_vec()).await?;
-            self.windows.told(page.to_vec());
+            self.windows.confirm(page.to_vec());
         }
         Ok(())
     }

@@ -73,18 +73,18 @@ fn a_healthy_tenant_is_not_told_and_an_ill_one_with_all_its_runs() {
     windows.add("ill", "http://a:80", runs(70, 0), at(0));
     windows.add("ill", "http://b:80", runs(8, 0), at(0));
     windows.add("ill", "", runs(5, 0), at(0));
-    assert!(windows.to_tell(at(1), &BTreeSet::new()).is_empty());
+    assert!(windows.to_report(at(1), &BTreeSet::new()).is_empty());
     windows.add("ill", "http://b:80", runs(0, 2), at(60));
-    let told = windows.to_tell(at(61), &BTreeSet::new());
+    let reported = windows.to_report(at(61), &BTreeSet::new());
     let expected = [("", 0, runs(75, 0)), ("http://b:80", 0, runs(8, 0)), ("http://b:80", 60, runs(0, 2))];
     let expected = expected.map(|(target, slot, runs)| SlotCounts {
         key: BreakerKey::new("ill", target),
         slot_at: at(slot),
         runs,
     });
-    assert_eq!(told, expected);
-    windows.told(told);
-    assert!(windows.to_tell(at(62), &BTreeSet::new()).is_empty(), "nothing has happened since");
+    assert_eq!(reported, expected);
+    windows.confirm(reported);
+    assert!(windows.to_report(at(62), &BTreeSet::new()).is_empty(), "nothing has happened since");
 }
 
 #[test]
@@ -93,12 +93,12 @@ fn what_failed_at_another_node_is_told_of_too() {
     windows.add("t", "http://a:80", runs(7, 0), at(0));
     windows.add("t", "http://b:80", runs(1, 0), at(0));
     let known = BTreeSet::from([BreakerKey::new("s", "http://a:80"), BreakerKey::new("t", "http://a:80")]);
-    let told = windows.to_tell(at(1), &known);
-    let told: Vec<(&str, u64)> = told.iter().map(|one| (one.key.target.as_str(), one.runs.ok)).collect();
+    let reported = windows.to_report(at(1), &known);
+    let reported: Vec<(&str, u64)> = reported.iter().map(|one| (one.key.target.as_str(), one.runs.ok)).collect();
     assert_eq!(told, [("", 1), ("http://a:80", 7)]);
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(7, 0), at(0));
-    assert!(windows.to_tell(at(1), &BTreeSet::from([BreakerKey::new("s", ""), BreakerKey::new("u", "")])).is_empty());
+    assert!(windows.to_report(at(1), &BTreeSet::from([BreakerKey::new("s", ""), BreakerKey::new("u", "")])).is_empty());
 }
 
 #[test]
@@ -106,15 +106,15 @@ fn what_is_forgotten_is_told_to_be_nothing() {
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(0, 7), at(0));
     windows.add("t", "", runs(1, 1), at(0));
-    let told = windows.to_tell(at(1), &BTreeSet::new());
-    windows.told(told);
+    let reported = windows.to_report(at(1), &BTreeSet::new());
+    windows.confirm(reported);
     windows.forget(&BreakerKey::new("t", "http://a:80"));
-    let told = windows.to_tell(at(2), &BTreeSet::new());
+    let reported = windows.to_report(at(2), &BTreeSet::new());
     assert_eq!(told, [SlotCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
-    windows.told(told);
+    windows.confirm(reported);
     windows.forget(&BreakerKey::of_tenant("t"));
-    assert_eq!(windows.to_tell(at(3), &BTreeSet::new()).len(), 1);
-    assert!(windows.to_tell(at(1_000), &BTreeSet::new()).is_empty());
+    assert_eq!(windows.to_report(at(3), &BTreeSet::new()).len(), 1);
+    assert!(windows.to_report(at(1_000), &BTreeSet::new()).is_empty());
     assert!(windows.is_empty());
 }
 
@@ -124,7 +124,7 @@ fn no_more_keys_are_counted_than_there_is_room_for() {
     for number in 0..=KEYS_MAX {
         windows.add("t", &number.to_string(), runs(0, 1), at(0));
     }
-    assert_eq!(windows.to_tell(at(0), &BTreeSet::new()).len(), KEYS_MAX);
+    assert_eq!(windows.to_report(at(0), &BTreeSet::new()).len(), KEYS_MAX);
 }
 
 proptest! {
@@ -146,12 +146,12 @@ proptest! {
             counted.push((RULES.slot_at(now), runs(ok, failed)));
             let known = store.iter().filter(|((_, slot_at), _)| *slot_at >= RULES.since(now));
             let known: BTreeSet<BreakerKey> = known.map(|((key, _), _)| key.clone()).collect();
-            let told = windows.to_tell(now, &known);
-            for one in &told {
+            let reported = windows.to_report(now, &known);
+            for one in &reported {
                 store.insert((one.key.clone(), one.slot_at), one.runs);
             }
             if is_heard {
-                windows.told(told);
+                windows.confirm(reported);
             }
             let since = RULES.since(now);
             let within = |slot_at: &Timestamp| *slot_at >= since;

@@ -35,7 +35,7 @@ async fn open_breakers_are_shown_with_their_probes() {
     open(&world, BreakerKey::new("acme", TARGET)).await;
     open(&world, BreakerKey::of_tenant("acme")).await;
     let (now, next) = (START.plus_millis(60_000), START.plus_millis(120_000));
-    let ask = BreakerEvent::AskProbe { now, next };
+    let ask = BreakerEvent::RequestProbe { now, next };
     world.sqlite.change_breaker(&BreakerKey::new("acme", TARGET), ask).await.unwrap();
     let shown = |target: Value, state: &str, next_probe_at| {
         json!({"tenant": "acme", "target": target, "state": state, "since": START, "runs": 20, "failures": 19,
@@ -53,7 +53,7 @@ async fn the_error_of_the_last_probe_is_shown() {
     open(&world, key.clone()).await;
     let failed = FailedProbe::new(START.plus_millis(61_000), "connection refused");
     for event in [
-        BreakerEvent::AskProbe { now: START.plus_millis(60_000), next },
+        BreakerEvent::RequestProbe { now: START.plus_millis(60_000), next },
         BreakerEvent::NameProbe { next, task: probe },
         BreakerEvent::Failed(probe, failed.clone()),
     ] {
