@@ -15,6 +15,7 @@ const STORES: &str = "the same part in each store";
 /// Names that are defined more than once for one concept, each with its reason.
 const REASONS: &[(&str, &str)] = &[
     ("Allowances", STORES),
+    ("Backoff", WIRE),
     ("BadRow", STORES),
     ("Beat", WIRE),
     ("BlockedChild", STORES),

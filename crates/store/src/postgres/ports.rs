@@ -10,13 +10,13 @@ use punctual_core::json::Json;
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
 use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueWithCounts, Queues};
+use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 
 use super::apply::LeaderChanges;
 use super::cluster::notifier::{partitions_are_free, queues_have_changed};

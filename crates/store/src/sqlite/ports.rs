@@ -7,13 +7,13 @@ use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::lane::LaneId;
 use punctual_core::partitions::Ownership;
 use punctual_core::queues::{Changed, LimitChanges, Queue, QueueChange, QueueWithCounts, Queues};
+use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 use punctual_core::state::Change;
 use punctual_core::store::{
     Applied, Beat, Claim, Claimed, Count, Cursor, Filter, Head, Inserted, Page, Start, Store, StoreError,
 };
 use punctual_core::task::{Hold, NewTask, Task};
 use punctual_core::time::Timestamp;
-use punctual_core::registry::{NodePresence, Registry, WorkerPresence};
 
 use super::job_queue::WriteClass;
 use super::session::Session;
