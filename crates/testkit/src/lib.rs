@@ -80,7 +80,7 @@ mod tests {
                 include_str!("../../core/src/coordinator.rs"),
                 &[include_str!("coordinator.rs"), include_str!("partitions.rs")],
             ),
-            (include_str!("../../core/src/workers.rs"), &[include_str!("registry.rs")]),
+            (include_str!("../../core/src/registry.rs"), &[include_str!("registry.rs")]),
             (include_str!("../../core/src/obstacles.rs"), &[include_str!("obstacles.rs")]),
             (include_str!("../../core/src/forecast.rs"), &[include_str!("forecast.rs")]),
             (include_str!("../../core/src/upkeep.rs"), &[include_str!("resolver.rs"), include_str!("retention.rs")]),

@@ -67,7 +67,7 @@ fn the_window_has_five_slots_and_slides_by_one() {
 }
 
 #[test]
-fn a_healthy_tenant_is_not_told_and_an_ill_one_with_all_its_runs() {
+fn only_tenants_with_failures_are_reported() {
     let mut windows = Windows::new(RULES);
     windows.add("well", "http://a:80", runs(500, 0), at(0));
     windows.add("ill", "http://a:80", runs(70, 0), at(0));
@@ -88,21 +88,21 @@ fn a_healthy_tenant_is_not_told_and_an_ill_one_with_all_its_runs() {
 }
 
 #[test]
-fn what_failed_at_another_node_is_told_of_too() {
+fn failures_at_another_node_are_reported_too() {
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(7, 0), at(0));
     windows.add("t", "http://b:80", runs(1, 0), at(0));
     let known = BTreeSet::from([BreakerKey::new("s", "http://a:80"), BreakerKey::new("t", "http://a:80")]);
     let reported = windows.to_report(at(1), &known);
     let reported: Vec<(&str, u64)> = reported.iter().map(|one| (one.key.target.as_str(), one.runs.ok)).collect();
-    assert_eq!(told, [("", 1), ("http://a:80", 7)]);
+    assert_eq!(reported, [("", 1), ("http://a:80", 7)]);
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(7, 0), at(0));
     assert!(windows.to_report(at(1), &BTreeSet::from([BreakerKey::new("s", ""), BreakerKey::new("u", "")])).is_empty());
 }
 
 #[test]
-fn what_is_forgotten_is_told_to_be_nothing() {
+fn forgotten_counts_are_reported_as_zero() {
     let mut windows = Windows::new(RULES);
     windows.add("t", "http://a:80", runs(0, 7), at(0));
     windows.add("t", "", runs(1, 1), at(0));
@@ -110,7 +110,10 @@ fn what_is_forgotten_is_told_to_be_nothing() {
     windows.confirm(reported);
     windows.forget(&BreakerKey::new("t", "http://a:80"));
     let reported = windows.to_report(at(2), &BTreeSet::new());
-    assert_eq!(told, [SlotCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]);
+    assert_eq!(
+        reported,
+        [SlotCounts { key: BreakerKey::new("t", "http://a:80"), slot_at: at(0), runs: Runs::default() }]
+    );
     windows.confirm(reported);
     windows.forget(&BreakerKey::of_tenant("t"));
     assert_eq!(windows.to_report(at(3), &BTreeSet::new()).len(), 1);
@@ -131,7 +134,7 @@ proptest! {
     /// Whatever is told in which order, and whether an answer was lost or not: what a store has in
     /// the end are the runs of the window.
     #[test]
-    fn what_was_told_is_what_was_counted(
+    fn the_reported_counts_are_those_counted(
         steps in prop::collection::vec((0_i64..90, 0_usize..3, 0_u64..3, 0_u64..2, any::<bool>()), 1..60),
     ) {
         let targets = ["", "http://a:80", "http://b:80"];

@@ -79,7 +79,7 @@ fn its_turn() {
     });
     assert_eq!(shown(&facts), (expected, None));
 
-    let ahead = Ahead { tasks: 1_000, or_more: true };
+    let ahead = TasksAhead { tasks: 1_000, or_more: true };
     facts.turn = Some(TurnStatus { holder: None, held_by: Some(holder), ahead, ..turn });
     let (reason, _) = shown(&facts);
     assert_eq!(reason["tasks"], json!([{"id": holder, "state": "DEAD_LETTERED", "holds": true}]));

@@ -63,7 +63,7 @@ fn the_concurrency_of_its_queue() {
     facts.claimant = Some(ExpectedClaimant::Workers(PollingWorkers::default()));
     assert_eq!(codes(&facts), ["no_worker_polling", "queue_concurrency"], "what holds it stands first");
     facts.claimant = pulled().claimant;
-    facts.ahead = Ahead { tasks: 0, or_more: true };
+    facts.ahead = TasksAhead { tasks: 0, or_more: true };
     assert_eq!(codes(&facts), ["due_waiting_for_worker"], "nobody knows of any that goes before it");
     facts.ahead = ahead(0);
     assert_eq!(codes(&facts), ["due_waiting_for_worker"]);
@@ -105,7 +105,7 @@ fn the_rate_of_its_queue() {
     facts.bucket = Some(Bucket { tokens: 0.0, refilled_at: NOW });
     facts.queue.settings.rate_limit = Some(RateLimit { per_second: 1.0, burst: 1 });
     assert!(message(&shown(&facts).0).starts_with("queue mail begins 1 task a second (burst 1);"));
-    facts.ahead = Ahead { tasks: 10_000, or_more: true };
+    facts.ahead = TasksAhead { tasks: 10_000, or_more: true };
     let (reason, eta) = shown(&facts);
     assert!(reason["message"].as_str().unwrap().ends_with("10,000 or more other tasks of the queue go before it"));
     assert_eq!((eta, &reason["position_or_later"]), (None, &json!(true)));
