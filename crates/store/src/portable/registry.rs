@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
-use punctual_core::workers::{NodeSighting, WorkerSighting};
+use punctual_core::registry::{NodePresence, WorkerPresence};
 use serde_json::json;
 
 use super::lists::rows_column;
@@ -15,18 +15,18 @@ use crate::columns::{count_column, names, names_column, node_column, node_from_c
 /// statement writes them all, in the order of their names, so that two nodes cannot deadlock.
 pub(crate) async fn record_workers<C: Connection>(
     connection: &mut C,
-    sightings: &[WorkerSighting],
+    presences: &[WorkerPresence],
 ) -> Result<(), C::Fault> {
-    let mut last: BTreeMap<(&str, &str), WorkerSighting> = BTreeMap::new();
-    for sighting in sightings {
-        let key = (sighting.tenant.as_str(), sighting.name.as_str());
-        let seen = last.get(&key).map_or_else(|| sighting.clone(), |older| sighting.clone().following(older));
+    let mut last: BTreeMap<(&str, &str), WorkerPresence> = BTreeMap::new();
+    for presence in presences {
+        let key = (presence.tenant.as_str(), presence.name.as_str());
+        let seen = last.get(&key).map_or_else(|| presence.clone(), |older| presence.clone().following(older));
         last.insert(key, seen);
     }
     if last.is_empty() {
         return Ok(());
     }
-    let row = |worker: &WorkerSighting| {
+    let row = |worker: &WorkerPresence| {
         json!({
             "tenant": worker.tenant,
             "name": worker.name,
@@ -46,10 +46,10 @@ pub(crate) async fn workers<C: Connection>(
     tenant: &str,
     after: Option<&str>,
     limit: usize,
-) -> Result<Vec<WorkerSighting>, C::Fault> {
+) -> Result<Vec<WorkerPresence>, C::Fault> {
     let rows = connection.query(PortableSql::WorkerList, &[&tenant, &after, &count_column(limit)]).await?;
     let worker = |row: &C::Row| {
-        Ok(WorkerSighting {
+        Ok(WorkerPresence {
             tenant: tenant.to_owned(),
             name: row.get(0)?,
             queues: names(&row.get::<String>(1)?),
@@ -65,9 +65,9 @@ pub(crate) async fn workers<C: Connection>(
 pub(crate) async fn record_node<C: Connection>(
     connection: &mut C,
     now: Timestamp,
-    node: &NodeSighting,
+    node: &NodePresence,
 ) -> Result<(), C::Fault> {
-    let NodeSighting { name, address, version, skew_millis, .. } = node;
+    let NodePresence { name, address, version, skew_millis, .. } = node;
     let (id, roles) = (node_column(node.id), names_column(&node.roles));
     let parameters: [&dyn Parameter; 7] = [&id, name, address, &roles, version, skew_millis, &now.as_millis()];
     connection.execute(PortableSql::NodeSaw, &parameters).await?;
@@ -75,9 +75,9 @@ pub(crate) async fn record_node<C: Connection>(
 }
 
 /// The nodes that were not removed, by the instant they were first seen.
-pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeSighting>, C::Fault> {
+pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodePresence>, C::Fault> {
     let node = |row: &C::Row| {
-        Ok(NodeSighting {
+        Ok(NodePresence {
             id: node_from_column(row.get(0)?),
             name: row.get(1)?,
             address: row.get(2)?,
@@ -89,7 +89,7 @@ pub(crate) async fn nodes<C: Connection>(connection: &mut C) -> Result<Vec<NodeS
         })
     };
     let rows = connection.query(PortableSql::NodeList, &[]).await?;
-    let mut nodes: Vec<NodeSighting> = rows.iter().map(node).collect::<Result<_, Corrupt>>()?;
+    let mut nodes: Vec<NodePresence> = rows.iter().map(node).collect::<Result<_, Corrupt>>()?;
     nodes.sort_unstable_by_key(|node| (node.first_seen_at, node.id));
     Ok(nodes)
 }
