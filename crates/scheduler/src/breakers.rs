@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, FailedProbe, BreakerKey, Runs, target_of};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, FailedProbe, Runs, target_of};
 use punctual_core::ids::TaskId;
 use punctual_core::lane::LaneKey;
 use punctual_core::run_end::RunEnd;
