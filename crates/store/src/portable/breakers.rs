@@ -1,6 +1,6 @@
 //! Breakers and the counts they are judged by.
 
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Counted, FailedProbe, Key, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, FailedProbe, OpenBreaker, Runs, SlotCounts};
 use punctual_core::ids::{NodeId, TaskId};
 use punctual_core::time::Timestamp;
 use serde_json::json;
@@ -14,9 +14,9 @@ use crate::columns::{count_column, node_column, number_column, number_from_colum
 pub(crate) async fn record_counts<C: Connection>(
     connection: &mut C,
     node: NodeId,
-    counts: &[Counted],
+    counts: &[SlotCounts],
 ) -> Result<(), C::Fault> {
-    let row = |Counted { key, slot_at, runs }: &Counted| {
+    let row = |SlotCounts { key, slot_at, runs }: &SlotCounts| {
         json!({
             "tenant": key.tenant,
             "target": key.target,
@@ -34,18 +34,18 @@ pub(crate) async fn record_counts<C: Connection>(
 pub(crate) async fn counts_since<C: Connection>(
     connection: &mut C,
     since: Timestamp,
-) -> Result<Vec<(Key, Runs)>, C::Fault> {
+) -> Result<Vec<(BreakerKey, Runs)>, C::Fault> {
     let rows = connection.query(PortableSql::BreakerCountsSum, &[&since.as_millis()]).await?;
     let counts = |row: &C::Row| {
         let runs = Runs { ok: number_from_column(row.get(2)?), failed: number_from_column(row.get(3)?) };
-        Ok((Key { tenant: row.get(0)?, target: row.get(1)? }, runs))
+        Ok((BreakerKey { tenant: row.get(0)?, target: row.get(1)? }, runs))
     };
     Ok(rows.iter().map(counts).collect::<Result<_, Corrupt>>()?)
 }
 
 /// Opens a breaker. Returns whether it was closed.
 pub(crate) async fn open<C: Connection>(connection: &mut C, breaker: &OpenBreaker) -> Result<bool, C::Fault> {
-    let OpenBreaker { key: Key { tenant, target }, reason, runs, .. } = breaker;
+    let OpenBreaker { key: BreakerKey { tenant, target }, reason, runs, .. } = breaker;
     let (opened_at, next) = (breaker.opened_at.as_millis(), breaker.next_probe_at.as_millis());
     let (ok, failed) = (number_column(runs.ok), number_column(runs.failed));
     let parameters: [&dyn Parameter; 7] = [tenant, target, &opened_at, &next, &ok, &failed, reason];
@@ -55,7 +55,7 @@ pub(crate) async fn open<C: Connection>(connection: &mut C, breaker: &OpenBreake
 /// The open breakers behind a key.
 pub(crate) async fn list<C: Connection>(
     connection: &mut C,
-    after: Option<&Key>,
+    after: Option<&BreakerKey>,
     limit: usize,
 ) -> Result<Vec<OpenBreaker>, C::Fault> {
     let (tenant, target) = after.map_or(("", ""), |key| (&key.tenant, &key.target));
@@ -77,7 +77,7 @@ pub(crate) async fn over<C: Connection>(
 /// event is judged again by what that node wrote. (On SQLite there is one writer, which always wins.)
 pub(crate) async fn change<C: Connection>(
     connection: &mut C,
-    key: &Key,
+    key: &BreakerKey,
     event: &BreakerEvent,
 ) -> Result<BreakerChange, C::Fault> {
     loop {
@@ -106,7 +106,7 @@ async fn update<C: Connection>(
     read: &OpenBreaker,
     breaker: &OpenBreaker,
 ) -> Result<bool, C::Fault> {
-    let (Key { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
+    let (BreakerKey { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
     let (next, probe, overtaken) = probe_columns(read);
     let (new_next, new_probe, new_overtaken) = probe_columns(breaker);
     let (failed_at, error) = breaker.last_probe.as_ref().map(|failed| (failed.at.as_millis(), &failed.error)).unzip();
@@ -130,7 +130,7 @@ async fn update<C: Connection>(
 
 /// Closes a breaker that was read as `read`. Returns false if it has changed since.
 async fn close<C: Connection>(connection: &mut C, read: &OpenBreaker) -> Result<bool, C::Fault> {
-    let (Key { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
+    let (BreakerKey { tenant, target }, opened_at) = (&read.key, read.opened_at.as_millis());
     let (next, probe, overtaken) = probe_columns(read);
     let parameters: [&dyn Parameter; 7] = [tenant, target, &opened_at, &next, &read.half_open, &probe, &overtaken];
     Ok(!connection.query(PortableSql::BreakerClose, &parameters).await?.is_empty())
@@ -145,7 +145,7 @@ fn probe_columns(breaker: &OpenBreaker) -> (i64, Option<Uuid>, TaskIds) {
 fn breaker(row: &impl Row) -> Result<OpenBreaker, Corrupt> {
     let (failed_at, error): (Option<i64>, Option<String>) = (row.get(10)?, row.get(11)?);
     Ok(OpenBreaker {
-        key: Key { tenant: row.get(0)?, target: row.get(1)? },
+        key: BreakerKey { tenant: row.get(0)?, target: row.get(1)? },
         opened_at: Timestamp::from_millis(row.get(2)?),
         next_probe_at: Timestamp::from_millis(row.get(3)?),
         runs: Runs { ok: number_from_column(row.get(4)?), failed: number_from_column(row.get(5)?) },

@@ -1,6 +1,6 @@
 //! Named leases. Every call is one statement.
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_core::ids::NodeId;
 use punctual_core::time::Timestamp;
 
@@ -14,11 +14,11 @@ pub(crate) async fn acquire<C: Connection>(
     name: &str,
     holder: NodeId,
     ttl_millis: u64,
-) -> Result<Option<Lease>, C::Fault> {
+) -> Result<Option<LeaderLease>, C::Fault> {
     let (now, expires_at) = (now.as_millis(), now.plus_millis(number_column(ttl_millis)).as_millis());
     let rows = connection.query(PortableSql::LeaseAcquire, &[&name, &node_column(holder), &now, &expires_at]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    Ok(Some(Lease { name: name.to_owned(), holder, term: row.get::<i64>(0)?.cast_unsigned() }))
+    Ok(Some(LeaderLease { name: name.to_owned(), holder, term: row.get::<i64>(0)?.cast_unsigned() }))
 }
 
 /// The lease, if a node holds it now.
@@ -26,18 +26,18 @@ pub(crate) async fn holder<C: Connection>(
     connection: &mut C,
     now: Timestamp,
     name: &str,
-) -> Result<Option<Lease>, C::Fault> {
+) -> Result<Option<LeaderLease>, C::Fault> {
     let rows = connection.query(PortableSql::LeaseGet, &[&name, &now.as_millis()]).await?;
     let Some(row) = rows.first() else { return Ok(None) };
     let (holder, term) = (node_from_column(row.get(0)?), row.get::<i64>(1)?.cast_unsigned());
-    Ok(Some(Lease { name: name.to_owned(), holder, term }))
+    Ok(Some(LeaderLease { name: name.to_owned(), holder, term }))
 }
 
 /// Extends the lease, unless it has expired or changed hands.
 pub(crate) async fn renew<C: Connection>(
     connection: &mut C,
     now: Timestamp,
-    lease: &Lease,
+    lease: &LeaderLease,
     ttl_millis: u64,
 ) -> Result<bool, C::Fault> {
     let (now, expires_at) = (now.as_millis(), now.plus_millis(number_column(ttl_millis)).as_millis());
@@ -48,7 +48,7 @@ pub(crate) async fn renew<C: Connection>(
 }
 
 /// Gives the lease up.
-pub(crate) async fn release<C: Connection>(connection: &mut C, lease: &Lease) -> Result<(), C::Fault> {
+pub(crate) async fn release<C: Connection>(connection: &mut C, lease: &LeaderLease) -> Result<(), C::Fault> {
     let (holder, term) = (node_column(lease.holder), number_column(lease.term));
     connection.execute(PortableSql::LeaseRelease, &[&lease.name, &holder, &term]).await?;
     Ok(())

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use punctual_core::ids::NodeId;
-use punctual_core::time::Timestamp;
 use punctual_core::registry::{NodePresence, WorkerPresence};
+use punctual_core::time::Timestamp;
 use serde_json::json;
 
 use super::lists::rows_column;

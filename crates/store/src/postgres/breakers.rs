@@ -1,7 +1,7 @@
 //! Breakers. Every statement is a transaction of its own.
 
 use async_trait::async_trait;
-use punctual_core::breakers::{BreakerChange, BreakerEvent, Breakers, SlotCounts, BreakerKey, OpenBreaker, Runs};
+use punctual_core::breakers::{BreakerChange, BreakerEvent, BreakerKey, Breakers, OpenBreaker, Runs, SlotCounts};
 use punctual_core::ids::NodeId;
 use punctual_core::store::StoreError;
 use punctual_core::time::Timestamp;
