@@ -100,7 +100,7 @@ impl Schedules for NotifyingStore {
 
     async fn advance(
         &self,
-        lease: Option<&Lease>,
+        lease: Option<&LeaderLease>,
         advances: Vec<Advance>,
     ) -> Result<Option<Vec<Advanced>>, StoreError> {
         let advanced = self.schedules.advance(lease, advances).await?;

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
 use punctual_client::{self as wire, PauseRequest, QueuePage, QueueSettings, ResumeRequest};
-use punctual_core::queues::{Change, Changed, Pause, QueueWithCounts, Switch, limits};
+use punctual_core::queues::{Changed, Pause, QueueChange, QueueWithCounts, Switch, limits};
 use punctual_submission::Faults;
 use punctual_submission::fields::{NAME_RULE, is_name};
 use utoipa_axum::router::OpenApiRouter;
@@ -116,7 +116,7 @@ async fn put_queue(
         let pause = || Pause { since: now, by: CLIENT.to_owned(), reason: None, until: None };
         if paused { Switch::On(pause()) } else { Switch::Off(now) }
     });
-    request.change(&condition, Change::Put(settings, switch)).await
+    request.change(&condition, QueueChange::Put(settings, switch)).await
 }
 
 /// Pauses a queue.
@@ -154,7 +154,7 @@ async fn pause_queue(
     }
     faults.finish()?;
     let pause = Pause { since: now, by: CLIENT.to_owned(), reason, until };
-    request.change(&condition, Change::Pause(pause)).await
+    request.change(&condition, QueueChange::Pause(pause)).await
 }
 
 /// Resumes a queue.
@@ -180,7 +180,7 @@ async fn resume_queue(
 ) -> Result<Response, Problem> {
     // A misspelt name must not create a queue.
     request.find().await?;
-    request.change(&condition, Change::Resume).await
+    request.change(&condition, QueueChange::Resume).await
 }
 
 /// Removes a queue.
@@ -216,7 +216,7 @@ async fn delete_queue(request: QueueRequest, condition: If) -> Result<Response, 
         );
         return Err(Problem::new(Code::QueueNotEmpty, detail));
     }
-    request.write(&condition, Change::Remove).await?;
+    request.write(&condition, QueueChange::Remove).await?;
     Ok(answer_with(&request.api, found))
 }
 
@@ -231,12 +231,12 @@ impl QueueRequest {
         Ok(answer_with(&self.api, self.find().await?))
     }
 
-    async fn change(&self, condition: &If, change: Change) -> Result<Response, Problem> {
+    async fn change(&self, condition: &If, change: QueueChange) -> Result<Response, Problem> {
         self.write(condition, change).await?;
         self.answer().await
     }
 
-    async fn write(&self, condition: &If, change: Change) -> Result<(), Problem> {
+    async fn write(&self, condition: &If, change: QueueChange) -> Result<(), Problem> {
         match self.api.database.change_queue_at(&self.tenant, &self.name, &condition.0, change).await? {
             Changed::Done(queue) => {
                 // The next submission to this node sees the settings; a queue without any has

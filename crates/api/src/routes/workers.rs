@@ -7,8 +7,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client::{Worker, WorkerPage};
 use punctual_core::obstacles::Holder;
-use punctual_core::time::Timestamp;
 use punctual_core::registry::WorkerPresence;
+use punctual_core::time::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 

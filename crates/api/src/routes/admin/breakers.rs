@@ -81,7 +81,12 @@ async fn reset_breaker(
 }
 
 /// The breakers of a tenant after a key: first the tenant's own, then those of its targets.
-async fn of_tenant(api: &Api, tenant: &str, after: Option<BreakerKey>, limit: usize) -> Result<Vec<OpenBreaker>, StoreError> {
+async fn of_tenant(
+    api: &Api,
+    tenant: &str,
+    after: Option<BreakerKey>,
+    limit: usize,
+) -> Result<Vec<OpenBreaker>, StoreError> {
     let own = match after {
         Some(_) => None,
         None => api.database.breaker_over(tenant, "").await?,

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::Response;
 use punctual_client as wire;
-use punctual_core::schedules::plan::{self, Origin, Plan, OccurrenceReason};
+use punctual_core::schedules::plan::{self, OccurrenceReason, Origin, Plan};
 use punctual_core::schedules::{Advance, Advanced, OccurrenceOutcome, Record, ScheduleSnapshot};
 use punctual_core::time::Timestamp;
 use punctual_submission::Faults;
