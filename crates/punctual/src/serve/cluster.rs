@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use punctual_core::clock::Clock;
-use punctual_core::workers::NodeSighting;
+use punctual_core::registry::NodePresence;
 use punctual_leader::membership::Membership;
 use punctual_scheduler::hints::Hints;
 use punctual_scheduler::ownership::OwnedPartitions;
@@ -83,9 +83,9 @@ pub async fn prepare_tables(store: PostgresStore, clock: Arc<dyn Clock>, stop: C
 }
 
 /// What this node reports of itself. Only a node with the API has an address for other programs.
-fn sighting(parts: &NodeParts, address: SocketAddr) -> NodeSighting {
+fn sighting(parts: &NodeParts, address: SocketAddr) -> NodePresence {
     let (config, now) = (&parts.config, parts.clock.now());
-    NodeSighting {
+    NodePresence {
         id: parts.node,
         name: config.name.clone().unwrap_or_else(machine_name),
         address: if config.roles.contains(&Role::Api) { address.to_string() } else { String::new() },

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use punctual_core::coordinator::Lease;
+use punctual_core::coordinator::LeaderLease;
 use punctual_leader::cron::{self, CronLoop};
 use punctual_leader::elector::{self, Elector};
 use punctual_leader::pruner::{self, Pruner};
@@ -36,7 +36,7 @@ pub fn start(groups: &mut Groups, parts: &Arc<NodeParts>) {
     let config = elector::Config { lease: leader.lease, renewal: leader.renewal };
     let elector = Elector::new(Arc::clone(&parts.coordinator), parts.node, config);
     let work = Arc::new(LeaderWork::new(Arc::clone(parts)));
-    let lead = move |lease: Lease, stop: CancellationToken| {
+    let lead = move |lease: LeaderLease, stop: CancellationToken| {
         let work = Arc::clone(&work);
         async move { work.run(lease, stop).await }
     };
@@ -57,7 +57,7 @@ impl LeaderWork {
     }
 
     /// Leads as the holder of `lease`, until `stop` or until the store reports another leader.
-    async fn run(&self, lease: Lease, stop: CancellationToken) {
+    async fn run(&self, lease: LeaderLease, stop: CancellationToken) {
         let over = stop.child_token();
         let reaper = async {
             self.reaper.run(&lease, over.clone()).await;

@@ -15,7 +15,6 @@ const STORES: &str = "the same part in each store";
 /// Names that are defined more than once for one concept, each with its reason.
 const REASONS: &[(&str, &str)] = &[
     ("Allowances", STORES),
-    ("Backoff", WIRE),
     ("BadRow", STORES),
     ("Beat", WIRE),
     ("BlockedChild", STORES),
@@ -31,20 +30,18 @@ const REASONS: &[(&str, &str)] = &[
     ("Got", STORES),
     ("Grant", "what a poll was granted, in the product and in the history of a trial"),
     ("History", "what happened in a random test or a trial, for its checker"),
-    ("Jitter", WIRE),
     ("LaneDirectory", STORES),
     ("Law", "a law that the checker of the trials, or the model, holds"),
     ("LimitsCache", STORES),
     ("ListRow", STORES),
     ("Listed", STORES),
+    ("LiveTask", "a live task, of a schedule and of a random test"),
     ("Migrator", STORES),
     ("Model", "the model that a random test holds an adapter against"),
     ("Nemesis", "the part of a trial that injects faults"),
     ("NewTask", WIRE),
     ("NotedRow", STORES),
     ("Occurrence", WIRE),
-    ("OnDeadLetter", WIRE),
-    ("OnDependencyFailure", WIRE),
     ("Options", "what a module is opened or started with; named with its module"),
     ("Overdue", STORES),
     ("Page", WIRE),
@@ -70,7 +67,7 @@ const REASONS: &[(&str, &str)] = &[
 
 /// Names that still stand for different things. Rename one of them and take it off the list; add
 /// none.
-const STILL_TO_RENAME: &[&str] = &["Backoff", "Change", "Fault", "Key", "Lease", "Live", "Reason", "Rules", "State"];
+const STILL_TO_RENAME: &[&str] = &["Fault"];
 
 #[test]
 fn a_type_name_stands_for_one_thing() {

@@ -1,6 +1,6 @@
 //! Records of instants: each is decided once, waits in its order, is watched and goes in its time.
 
-use punctual_core::schedules::plan::{Buffered, Origin};
+use punctual_core::schedules::plan::{Origin, WaitingOccurrence};
 use punctual_core::schedules::{Advance, FiredTask, OccurrenceOutcome, Record};
 use punctual_core::state::{Event, State};
 use punctual_core::time::Timestamp;
@@ -101,7 +101,7 @@ pub async fn what_waits_is_told_in_its_order(factory: &dyn StoreFactory) {
         (at(1), Origin::Backfill),
         (at(2), Origin::Backfill),
     ];
-    let expected = expected.map(|(instant, origin)| Buffered { instant, origin });
+    let expected = expected.map(|(instant, origin)| WaitingOccurrence { instant, origin });
     assert_eq!(snapshot(&fixture, &was).await.buffered, expected);
     let mut all = due(&fixture, at(MINUTE)).await;
     assert_eq!(all.remove(0).buffered, expected, "as a look tells it too");
@@ -117,7 +117,7 @@ pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
     done(&fixture, advance(&was, vec![fired(at(0), &one), unwatched])).await;
     let watched = async || {
         let watched = snapshot(&fixture, &was).await.watched;
-        watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_asked)).collect::<Vec<_>>()
+        watched.iter().map(|one| (one.instant, one.task, one.state, one.stop_requested)).collect::<Vec<_>>()
     };
     assert_eq!(watched().await, [(at(0), one.id, Some(State::Pending), false)]);
     let lane = fixture.find(TENANT, one.id).await.unwrap().lane.id;
@@ -127,7 +127,7 @@ pub async fn what_fired_is_watched_until_it_rests(factory: &dyn StoreFactory) {
     assert_eq!(watched().await, [(at(0), one.id, Some(State::Running), true)]);
     fixture.apply(&stopping, complete(None)).await;
     assert_eq!(watched().await, [(at(0), one.id, Some(State::Cancelled), false)], "until an advance says so");
-    done(&fixture, Advance { revision: 2, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
+    done(&fixture, Advance { revision: 2, finished: vec![at(0)], ..advance(&was, vec![]) }).await;
     assert_eq!(watched().await, []);
     assert_eq!(occurrences(&fixture, &was).await.len(), 2, "the records stay");
 }
@@ -174,6 +174,6 @@ pub async fn occurrences_past_their_time_go(factory: &dyn StoreFactory) {
     assert_eq!(prune().await.removed, 0);
     let left: Vec<Timestamp> = occurrences(&fixture, &was).await.iter().map(|one| one.instant).collect();
     assert_eq!(left, [at(5), at(1), at(0)], "one is young, one waits, one is watched");
-    done(&fixture, Advance { revision: 3, rested: vec![at(0)], ..advance(&was, vec![]) }).await;
+    done(&fixture, Advance { revision: 3, finished: vec![at(0)], ..advance(&was, vec![]) }).await;
     assert_eq!(prune().await.removed, 1);
 }
