@@ -1,12 +1,12 @@
-//! The flags that change settings, for `serve` and every command that needs the same settings.
+//! The flags that change settings, shared by the commands that need settings.
 
 use std::path::PathBuf;
 
-use clap::{ArgMatches, Args, Command, Error, FromArgMatches};
+use clap::{Arg, Args};
 
 use crate::config::{Config, RawSettings, SettingFaults, SettingOrigin};
 
-/// The flags. They win over the environment, which wins over the file.
+/// They win over the environment, which wins over the file.
 #[derive(Args)]
 pub struct Flags {
     /// A file of settings over the defaults.
@@ -21,7 +21,7 @@ pub struct Flags {
     /// Where tasks are kept: sqlite or postgres://… [default: sqlite].
     #[arg(long)]
     store: Option<String>,
-    /// A standby of the store that lists are read from: postgres://… [default: the store itself].
+    /// A standby of the store to read lists from: postgres://… [default: the store itself].
     #[arg(long, value_name = "URL")]
     read_store: Option<String>,
     /// What carries dispatched tasks to the webhook workers [default: embedded].
@@ -30,7 +30,7 @@ pub struct Flags {
     /// What elects the leader [default: store].
     #[arg(long)]
     coordinator: Option<String>,
-    /// What this process does, with commas between [default: api,scheduler,worker,leader].
+    /// The roles of this process, separated by commas [default: api,scheduler,worker,leader].
     #[arg(long)]
     roles: Option<String>,
 }
@@ -43,8 +43,7 @@ impl Flags {
         if let Some(path) = &self.config {
             settings.apply_file(path, &mut faults);
         }
-        // A name that is not Unicode is no setting; a value that is not Unicode is refused as any
-        // wrong value.
+        // A name that is not Unicode is no setting; a value that is not Unicode is a wrong value.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };
@@ -68,31 +67,9 @@ impl Flags {
     }
 }
 
-/// The same flags for commands that work on the store only. Flags about other things are accepted,
-/// so that one set of flags serves all commands, but `--help` does not list them.
-pub struct OfStore(pub Flags);
-
-const HIDDEN_FLAGS: [&str; 5] = ["listen", "read_store", "broker", "coordinator", "roles"];
-
-impl Args for OfStore {
-    fn augment_args(command: Command) -> Command {
-        Flags::augment_args(command).mut_args(|arg| {
-            let is_hidden = HIDDEN_FLAGS.contains(&arg.get_id().as_str());
-            if is_hidden { arg.hide(true) } else { arg }
-        })
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl FromArgMatches for OfStore {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        Flags::from_arg_matches(matches).map(Self)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
-        self.0.update_from_arg_matches(matches)
-    }
+/// Hides a flag from the help of commands that work on the store only, unless it is about the
+/// store. Those commands still accept it, so that one set of flags serves all of them.
+pub fn hide_unless_about_store(flag: Arg) -> Arg {
+    let is_about_store = ["config", "data", "store", "to"].contains(&flag.get_id().as_str());
+    flag.hide(!is_about_store)
 }

@@ -1,5 +1,5 @@
-//! `punctual migrate`: migrates the store by hand, while no server runs on it. `serve` migrates up
-//! by itself.
+//! `punctual migrate`: migrates the store by hand, while no server runs on it. `serve` applies
+//! missing steps by itself.
 
 use std::io::Write;
 
@@ -9,7 +9,7 @@ use punctual_core::clock::{Clock, SystemClock};
 use punctual_store::migrations::{SchemaStatus, numbers};
 use punctual_store::{postgres, sqlite};
 
-use super::flags::OfStore;
+use super::flags::{Flags, hide_unless_about_store};
 use crate::config::StoreChoice;
 
 /// The arguments of `punctual migrate`.
@@ -22,8 +22,10 @@ pub struct MigrateArguments {
 #[derive(Subcommand)]
 enum Direction {
     /// Apply every missing step.
-    Up(OfStore),
+    #[command(mut_args(hide_unless_about_store))]
+    Up(Flags),
     /// Revert steps.
+    #[command(mut_args(hide_unless_about_store))]
     Down {
         /// The step to go back to [default: the one before the last]. 0 reverts the first step too,
         /// which created the tables, and deletes every task. So it must be given if the store has
@@ -31,22 +33,23 @@ enum Direction {
         #[arg(long, value_name = "VERSION")]
         to: Option<u32>,
         #[command(flatten)]
-        flags: OfStore,
+        flags: Flags,
     },
     /// Show every step, and when it was applied.
-    Status(OfStore),
+    #[command(mut_args(hide_unless_about_store))]
+    Status(Flags),
 }
 
-/// The database of a store, open for migrations.
-enum MigratedDatabase {
+/// The migrations of either store.
+enum StoreMigrator {
     Sqlite(sqlite::Migrator),
     Postgres(postgres::Migrator),
 }
 
-impl MigratedDatabase {
-    /// Opens it. A missing embedded one is created if `create` is set.
-    async fn open(flags: &OfStore, create: bool) -> anyhow::Result<Self> {
-        let (_, config) = flags.0.load()?;
+impl StoreMigrator {
+    /// Opens the store. `create` makes an embedded one that is missing.
+    async fn open(flags: &Flags, create: bool) -> anyhow::Result<Self> {
+        let (_, config) = flags.load()?;
         match &config.store {
             StoreChoice::Postgres(url) => Ok(Self::Postgres(postgres::Migrator::connect(url.expose()).await?)),
             StoreChoice::Sqlite => {
@@ -95,27 +98,27 @@ async fn migrate(arguments: &MigrateArguments) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     match &arguments.direction {
         Direction::Up(flags) => {
-            let applied = MigratedDatabase::open(flags, true).await?.up().await?;
+            let applied = StoreMigrator::open(flags, true).await?.up().await?;
             writeln!(out, "applied: {}", numbers(&applied))?;
         }
         Direction::Down { to, flags } => {
-            let mut database = MigratedDatabase::open(flags, false).await?;
-            let standing = database.status().await?;
-            let last = standing.steps.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
+            let mut database = StoreMigrator::open(flags, false).await?;
+            let status = database.status().await?;
+            let last = status.steps.iter().filter(|step| step.applied_at.is_some()).map(|step| step.version).max();
             let target = to.unwrap_or(last.unwrap_or(0).saturating_sub(1));
             let deletes = to.is_none() && target == 0 && database.has_tasks().await;
-            ensure!(!deletes, "this would delete every task in the store; say --to 0 if that is what you want");
-            let taken_back = database.down(target).await?;
-            writeln!(out, "taken back: {}", numbers(&taken_back))?;
+            ensure!(!deletes, "this would delete every task in the store; pass --to 0 if that is what you want");
+            let reverted = database.down(target).await?;
+            writeln!(out, "taken back: {}", numbers(&reverted))?;
         }
         Direction::Status(flags) => {
-            let standing = MigratedDatabase::open(flags, false).await?.status().await?;
-            for step in &standing.steps {
+            let status = StoreMigrator::open(flags, false).await?.status().await?;
+            for step in &status.steps {
                 let applied = step.applied_at.map_or("not applied".to_owned(), |at| format!("applied {at}"));
                 writeln!(out, "{:04} {} {applied}", step.version, step.name)?;
             }
-            if standing.is_newer() {
-                let version = standing.version;
+            if status.is_newer() {
+                let version = status.version;
                 writeln!(
                     out,
                     "the database is at version {version}, which this binary does not know: use a newer one"
