@@ -4,7 +4,6 @@
 //! bounds. The command line loads a [`Config`] and passes it to `serve`, which gives each part its
 //! section.
 
-mod breakers;
 mod choice;
 mod fault;
 mod reader;
@@ -15,6 +14,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,62 +23,44 @@ use punctual_scheduler::fairness;
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
 
-pub use self::breakers::BreakerSettings;
-pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, Roles, StoreChoice};
+pub use self::choice::{BrokerChoice, CoordinatorChoice, Role, StoreChoice};
 pub use self::fault::SettingFaults;
 use self::reader::SettingReader;
 pub use self::secret::SecretUrl;
-use self::sections::{DAY, HOUR, SECOND};
 pub use self::sections::{
-    LeaderSettings, LeaseSettings, LimitSettings, RetentionSettings, SchedulerSettings, TaskSettings, WebhookSettings,
-    WorkerSettings,
+    BreakerSettings, LeaderSettings, LeaseSettings, LimitSettings, RetentionSettings, SchedulerSettings, TaskSettings,
+    WebhookSettings, WorkerSettings,
 };
+use self::sections::{DAY, HOUR, SECOND};
 pub use self::settings::{DEFAULT_FILE, RawSettings, SettingOrigin};
 
 /// All settings.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The name of this node; none for the name of its machine.
+    /// None for the name of the machine.
     pub name: Option<String>,
-    /// Where the HTTP interface listens.
     pub listen: SocketAddr,
     /// The directory of the embedded store.
     pub data: PathBuf,
-    /// Where tasks are kept.
     pub store: StoreChoice,
-    /// The standby that lists are read from, if not the store itself.
+    /// The standby that lists are read from; none for the store itself.
     pub read_store: Option<SecretUrl>,
     /// How far the standby may be behind.
     pub read_store_lag: Duration,
-    /// What carries dispatched tasks to the webhook workers.
     pub broker: BrokerChoice,
-    /// What elects the leader.
     pub coordinator: CoordinatorChoice,
-    /// What this process does.
-    pub roles: Roles,
-    /// The bounds of the HTTP interface.
+    pub roles: BTreeSet<Role>,
     pub limits: LimitSettings,
-    /// The defaults of a task.
     pub tasks: TaskSettings,
-    /// How due tasks are found and claimed.
     pub scheduler: SchedulerSettings,
-    /// How tenants and priorities share what is claimed.
     pub fairness: fairness::Config,
-    /// How leadership and partitions are held.
     pub leader: LeaderSettings,
-    /// How long finished tasks and keys are kept.
     pub retention: RetentionSettings,
-    /// How webhooks are called.
     pub webhooks: WebhookSettings,
-    /// When circuit breakers open.
     pub breakers: BreakerSettings,
-    /// The leases of pull workers.
     pub leases: LeaseSettings,
-    /// Pull workers, and what happens when they are silent.
     pub workers: WorkerSettings,
-    /// How the process ends.
     pub shutdown: ShutdownSettings,
-    /// What is logged.
     pub log: LogSettings,
 }
 
@@ -92,9 +74,8 @@ pub struct ShutdownSettings {
 /// What is logged.
 #[derive(Clone, Debug)]
 pub struct LogSettings {
-    /// How a line looks.
     pub format: LogFormat,
-    /// Which events are logged, as filter directives.
+    /// Filter directives.
     pub level: String,
 }
 
@@ -102,14 +83,12 @@ pub struct LogSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogFormat {
-    /// For people.
     Text,
-    /// For programs.
     Json,
 }
 
 impl Config {
-    /// The store, for people.
+    /// The store, for the log.
     pub fn store_name(&self) -> String {
         match &self.store {
             StoreChoice::Sqlite => self.data.display().to_string(),
@@ -149,10 +128,10 @@ impl Config {
         read.require("roles", !config.roles.is_empty(), "must name at least one role");
         let BrokerChoice::Embedded = config.broker;
         let has = |role| config.roles.contains(&role);
-        let is_whole = has(Role::Scheduler) == has(Role::Worker);
-        read.require("roles", is_whole, "with the embedded broker a node has both scheduler and worker, or neither");
-        let has_standbys = matches!(config.store, StoreChoice::Postgres(_)) || config.read_store.is_none();
-        read.require("read_store", has_standbys, "needs a store that is a PostgreSQL; leave it out with sqlite");
+        let is_paired = has(Role::Scheduler) == has(Role::Worker);
+        read.require("roles", is_paired, "with the embedded broker a node has both scheduler and worker, or neither");
+        let can_have_standby = matches!(config.store, StoreChoice::Postgres(_)) || config.read_store.is_none();
+        read.require("read_store", can_have_standby, "needs a PostgreSQL store; leave it out with sqlite");
         faults.or(config)
     }
 }

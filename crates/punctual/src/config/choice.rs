@@ -1,12 +1,11 @@
 //! The roles of a node and the adapters it can use. A name that this build does not know is refused
 //! with a sentence that says so.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use super::secret::{SecretUrl, split_scheme};
 
-/// What a process does.
+/// A role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// Serves the HTTP API.
@@ -18,9 +17,6 @@ pub enum Role {
     /// Stands for election. The leader reaps, fires schedules and prunes.
     Leader,
 }
-
-/// The roles of a process.
-pub type Roles = BTreeSet<Role>;
 
 /// Where tasks are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,32 +9,24 @@ use super::settings::{Setting, SettingOrigin};
 /// Settings that may hold the address of a server, and with it a password.
 const ADDRESSES: [&str; 4] = ["store", "read_store", "broker", "coordinator"];
 
-/// One fault of the settings.
-#[derive(Debug)]
-pub struct SettingFault {
-    subject: String,
-    advice: String,
-}
-
-/// All faults of the settings.
+/// All faults of the settings, one sentence each.
 #[derive(Debug, Default)]
-pub struct SettingFaults(Vec<SettingFault>);
+pub struct SettingFaults(Vec<String>);
 
 impl SettingFaults {
     /// Adds a setting with a wrong value.
-    pub fn value(&mut self, key: &str, setting: &Setting, advice: impl Into<String>) {
-        let subject = format!("{key} = {} {}", shown(key, &setting.value), setting.origin);
-        self.0.push(SettingFault { subject, advice: advice.into() });
+    pub fn value(&mut self, key: &str, setting: &Setting, advice: impl fmt::Display) {
+        self.0.push(format!("{key} = {} {}: {advice}", shown(key, &setting.value), setting.origin));
     }
 
     /// Adds an unknown key.
-    pub fn key(&mut self, key: &str, origin: &SettingOrigin, advice: impl Into<String>) {
-        self.0.push(SettingFault { subject: format!("{key} {origin}"), advice: advice.into() });
+    pub fn key(&mut self, key: &str, origin: &SettingOrigin, advice: impl fmt::Display) {
+        self.0.push(format!("{key} {origin}: {advice}"));
     }
 
     /// Adds a source that cannot be read.
-    pub fn source(&mut self, source: impl Into<String>, advice: impl Into<String>) {
-        self.0.push(SettingFault { subject: source.into(), advice: advice.into() });
+    pub fn source(&mut self, fault: String) {
+        self.0.push(fault);
     }
 
     /// `value`, if there are no faults.
@@ -46,7 +38,7 @@ impl SettingFaults {
 impl fmt::Display for SettingFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_slice() {
-            [fault] => write!(f, "{fault}"),
+            [fault] => f.write_str(fault),
             faults => {
                 write!(f, "the configuration has {} faults:", faults.len())?;
                 faults.iter().try_for_each(|fault| write!(f, "\n  {fault}"))
@@ -56,12 +48,6 @@ impl fmt::Display for SettingFaults {
 }
 
 impl std::error::Error for SettingFaults {}
-
-impl fmt::Display for SettingFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.subject, self.advice)
-    }
-}
 
 /// The value as TOML. Of an address only the scheme: the faulty part may be its password.
 fn shown(key: &str, value: &toml::Value) -> String {

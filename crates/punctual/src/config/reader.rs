@@ -82,7 +82,7 @@ impl<'a> SettingReader<'a> {
         let setting: &Setting = self.settings.get(key);
         parse(&setting.value).unwrap_or_else(|advice| {
             self.faults.value(key, setting, advice);
-            parse(&self.settings.default_of(key).value).expect("invariant: a test reads every default")
+            parse(self.settings.default_of(key)).expect("invariant: a test reads every default")
         })
     }
 }

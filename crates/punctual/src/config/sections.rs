@@ -1,134 +1,43 @@
 //! The sections of the settings: their types, their bounds, and what must hold between them.
 //!
-//! Called by [`super::Config::new`]. The default file documents what each setting does.
+//! Called by [`super::Config::new`]. A field has the name of its setting, and
+//! `punctual.default.toml` documents what each setting does.
 
 use std::time::Duration;
 
+use punctual_core::breakers::window::{BreakerRules, SLOTS};
 use punctual_core::networks::{AllowedNetworks, Network};
 use punctual_core::retry::RetryPolicy;
 use punctual_core::task::limits;
-use punctual_core::time::millis;
+use punctual_core::time::{millis, signed_millis};
 use punctual_scheduler::fairness::{self, BandWeights};
 
 use super::reader::SettingReader;
 
 const MIB: i64 = 1_024 * 1_024;
 const GIB: i64 = 1_024 * MIB;
-pub(super) const DAY: Duration = Duration::from_hours(24);
-pub(super) const HOUR: Duration = Duration::from_hours(1);
-const YEAR: Duration = Duration::from_hours(366 * 24);
 const MILLISECOND: Duration = Duration::from_millis(1);
 pub(super) const SECOND: Duration = Duration::from_secs(1);
+pub(super) const HOUR: Duration = Duration::from_hours(1);
+pub(super) const DAY: Duration = Duration::from_hours(24);
+const YEAR: Duration = Duration::from_hours(366 * 24);
 
 /// The bounds of the HTTP interface.
 #[derive(Clone, Copy, Debug)]
 pub struct LimitSettings {
-    /// Bytes of one task's payload.
     pub payload_bytes: usize,
-    /// Bytes of a request that carries one task.
     pub body_bytes: usize,
-    /// Bytes of a request that carries a batch.
     pub batch_bytes: usize,
-    /// Tasks in a batch.
     pub batch_tasks: usize,
-    /// Open connections.
     pub connections: usize,
-    /// Requests that are handled at once.
     pub requests_in_flight: usize,
-    /// Bytes of request bodies that are held at once.
     pub bodies_bytes: usize,
-    /// Pull workers that wait at once.
     pub waiting_workers: usize,
-    /// How long a client may take to send its headers.
     pub header_read_timeout: Duration,
-    /// How long an answer may take.
     pub request_timeout: Duration,
 }
 
-/// The defaults of a task.
-#[derive(Clone, Copy, Debug)]
-pub struct TaskSettings {
-    /// Its retry policy.
-    pub retry_policy: RetryPolicy,
-    /// How long one run may take.
-    pub timeout: Duration,
-}
-
-/// How due tasks are found and claimed.
-#[derive(Clone, Copy, Debug)]
-pub struct SchedulerSettings {
-    /// How far ahead the wheel looks.
-    pub prefetch_window: Duration,
-    /// How often the store is searched for due tasks that no hint announced.
-    pub sweep_interval: Duration,
-    /// Tasks claimed in one write.
-    pub claim_batch: usize,
-    /// How long a dispatched task may wait for its start.
-    pub visibility: Duration,
-    /// The number of partitions.
-    pub partitions: u16,
-    /// Overdue webhooks that a node claims in a second after it takes a partition over; zero means
-    /// any number.
-    pub backlog_per_second: u32,
-}
-
-/// How the leadership and the partitions are held.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaderSettings {
-    /// How long a silent node stays leader, owner of partitions, and alive.
-    pub lease: Duration,
-    /// How often a node renews.
-    pub renewal: Duration,
-}
-
-/// How long finished tasks and keys are kept; none means forever.
-#[derive(Clone, Copy, Debug)]
-pub struct RetentionSettings {
-    /// A task, after it finished.
-    pub history: Option<Duration>,
-    /// An idempotency key, after it was used.
-    pub keys: Option<Duration>,
-}
-
-/// How webhooks are called.
-#[derive(Clone, Debug)]
-pub struct WebhookSettings {
-    /// Webhooks that are called at once.
-    pub concurrency: usize,
-    /// The same for one target.
-    pub per_target: usize,
-    /// The same for one tenant, in percent of the slots that no other tenant has.
-    pub tenant_percent: u8,
-    /// The same for one band of priorities.
-    pub band_percent: u8,
-    /// How long a target has to accept a connection.
-    pub connect_timeout: Duration,
-    /// Bytes read of an answer.
-    pub response_bytes: usize,
-    /// Special networks that may be called; includes loopback while authentication is off.
-    pub allow_networks: AllowedNetworks,
-}
-
-/// The leases of pull workers.
-#[derive(Clone, Copy, Debug)]
-pub struct LeaseSettings {
-    /// The lease of a worker that asks for none.
-    pub default: Duration,
-    /// The longest a worker may ask for.
-    pub max: Duration,
-}
-
-/// Pull workers, and what happens when they are silent.
-#[derive(Clone, Copy, Debug)]
-pub struct WorkerSettings {
-    /// After how long a silent worker is shown as lost.
-    pub lost_after: Duration,
-    /// Lost workers that make a task poison; zero means never.
-    pub poison_after: u32,
-}
-
 impl LimitSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let limits = Self {
             payload_bytes: read.number("limits.payload_bytes", 1..=16 * MIB),
@@ -150,8 +59,15 @@ impl LimitSettings {
     }
 }
 
+/// The defaults of a task.
+#[derive(Clone, Copy, Debug)]
+pub struct TaskSettings {
+    pub retry_policy: RetryPolicy,
+    /// How long one run may take.
+    pub timeout: Duration,
+}
+
 impl TaskSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let retry_policy = RetryPolicy {
             max_retries: read.number("tasks.max_retries", 0..=i64::from(limits::RETRIES)),
@@ -166,8 +82,19 @@ impl TaskSettings {
     }
 }
 
+/// How due tasks are found and claimed.
+#[derive(Clone, Copy, Debug)]
+pub struct SchedulerSettings {
+    pub prefetch_window: Duration,
+    pub sweep_interval: Duration,
+    pub claim_batch: usize,
+    pub visibility: Duration,
+    pub partitions: u16,
+    /// Zero means no limit.
+    pub backlog_per_second: u32,
+}
+
 impl SchedulerSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let scheduler = Self {
             prefetch_window: read.seconds("scheduler.prefetch_window_seconds", SECOND..=HOUR),
@@ -184,7 +111,6 @@ impl SchedulerSettings {
     }
 }
 
-/// The largest weight.
 const WEIGHT_MAX: i64 = 1_000;
 
 /// Reads how tenants and priorities share what is claimed.
@@ -207,8 +133,16 @@ fn tenant_weight(text: &str) -> Result<(String, u32), String> {
     named.ok_or_else(|| format!("{text:?} must be a tenant and its weight from 1 to {WEIGHT_MAX}, such as \"acme=3\""))
 }
 
+/// How leadership and partitions are held.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderSettings {
+    /// How long a silent node stays the leader, the owner of its partitions, and alive.
+    pub lease: Duration,
+    /// How often a node renews.
+    pub renewal: Duration,
+}
+
 impl LeaderSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let leader = Self {
             lease: read.seconds("leader.lease_seconds", SECOND..=HOUR),
@@ -221,8 +155,14 @@ impl LeaderSettings {
     }
 }
 
+/// How long finished tasks and idempotency keys are kept; none means forever.
+#[derive(Clone, Copy, Debug)]
+pub struct RetentionSettings {
+    pub history: Option<Duration>,
+    pub keys: Option<Duration>,
+}
+
 impl RetentionSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let mut days = |key: &str| match read.number(key, 0..=36_500) {
             0_u32 => None,
@@ -232,8 +172,20 @@ impl RetentionSettings {
     }
 }
 
+/// How webhooks are called.
+#[derive(Clone, Debug)]
+pub struct WebhookSettings {
+    pub concurrency: usize,
+    pub per_target: usize,
+    pub tenant_percent: u8,
+    pub band_percent: u8,
+    pub connect_timeout: Duration,
+    pub response_bytes: usize,
+    /// Includes loopback while authentication is off.
+    pub allow_networks: AllowedNetworks,
+}
+
 impl WebhookSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         // Without authentication the process listens on loopback only, so every caller is on this
         // machine.
@@ -258,8 +210,51 @@ impl WebhookSettings {
     }
 }
 
+/// When circuit breakers open, and how they are probed.
+#[derive(Clone, Copy, Debug)]
+pub struct BreakerSettings {
+    pub enabled: bool,
+    pub window: Duration,
+    pub minimum: u64,
+    pub failure_percent: u64,
+    pub probe: Duration,
+}
+
+impl BreakerSettings {
+    pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
+        // A slot of the window is at least as long as the nodes take to exchange their counts.
+        let shortest = Duration::from_secs(SLOTS.unsigned_abs());
+        Self {
+            enabled: read.flag("breakers.enabled"),
+            window: read.seconds("breakers.window_seconds", shortest..=DAY),
+            minimum: read.number("breakers.minimum", 1..=1_000_000),
+            failure_percent: read.number("breakers.failure_percent", 1..=99),
+            probe: read.seconds("breakers.probe_seconds", SECOND..=DAY),
+        }
+    }
+
+    /// The rules by which they open.
+    pub fn rules(&self) -> BreakerRules {
+        let Self { minimum, failure_percent, .. } = *self;
+        BreakerRules { window_millis: signed_millis(self.window), minimum, failure_percent }
+    }
+
+    /// The time between probes.
+    pub fn probe_millis(&self) -> i64 {
+        signed_millis(self.probe)
+    }
+}
+
+/// The leases of pull workers.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaseSettings {
+    /// The lease of a worker that asks for none.
+    pub default: Duration,
+    /// The longest lease that a worker may ask for.
+    pub max: Duration,
+}
+
 impl LeaseSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         let leases = Self {
             default: read.seconds("leases.default_seconds", SECOND..=HOUR),
@@ -270,8 +265,15 @@ impl LeaseSettings {
     }
 }
 
+/// Pull workers, and what happens when they are silent.
+#[derive(Clone, Copy, Debug)]
+pub struct WorkerSettings {
+    pub lost_after: Duration,
+    /// Zero means never.
+    pub poison_after: u32,
+}
+
 impl WorkerSettings {
-    /// Reads this section.
     pub(super) fn read(read: &mut SettingReader<'_>) -> Self {
         Self {
             lost_after: read.seconds("workers.lost_after_seconds", 20 * MILLISECOND..=DAY),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use strsim::levenshtein;
 use toml::{Table, Value};
 
 use super::fault::SettingFaults;
@@ -72,7 +73,7 @@ impl RawSettings {
     pub fn apply_file(&mut self, path: &Path, faults: &mut SettingFaults) {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
-            Err(error) => return faults.source(format!("cannot read {}", path.display()), error.to_string()),
+            Err(error) => return faults.source(format!("cannot read {}: {error}", path.display())),
         };
         match text.parse::<Table>() {
             Ok(table) => {
@@ -84,7 +85,7 @@ impl RawSettings {
             Err(error) => {
                 let at = error.span().map_or(0, |span| span.start);
                 let line = text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
-                faults.source(format!("{} is not TOML", path.display()), format!("line {line}: {}", error.message()));
+                faults.source(format!("{} is not TOML: line {line}: {}", path.display(), error.message()));
             }
         }
     }
@@ -121,9 +122,8 @@ impl RawSettings {
     }
 
     /// The value of the default file.
-    pub fn default_of(&self, key: &str) -> Setting {
-        let value = self.defaults.get(key).expect("invariant: a test reads every key");
-        Setting { value: value.clone(), origin: SettingOrigin::Default }
+    pub fn default_of(&self, key: &str) -> &Value {
+        self.defaults.get(key).expect("invariant: a test reads every key")
     }
 
     /// Every setting in force, by its key.
@@ -148,10 +148,11 @@ impl RawSettings {
         if let Some(example) = self.defaults.keys().find(|known| known.starts_with(&inside)) {
             return format!("is a section; name one of its keys, such as {example}");
         }
-        let nearest = self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| distance(known, key));
+        let nearest =
+            self.defaults.keys().map(String::as_str).chain(sections).min_by_key(|known| levenshtein(known, key));
         match nearest {
             // In a short key two changed characters make another word.
-            Some(known) if distance(known, key) <= (key.len() / 3).min(2) => {
+            Some(known) if levenshtein(known, key) <= (key.len() / 3).min(2) => {
                 format!("unknown key; did you mean {known}?")
             }
             _ => "unknown key; `punctual config --default` lists all keys".to_owned(),
@@ -192,19 +193,4 @@ fn flatten(table: Table) -> Vec<(String, Value)> {
             leaf => vec![(key, leaf)],
         })
         .collect()
-}
-
-/// The number of single-character edits between two keys.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.bytes().enumerate() {
-            let substituted = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

@@ -91,8 +91,8 @@ fn all_faults_are_reported_at_once() {
   store = "mysql://…" from --store: this build knows the stores sqlite and postgres://; mysql:// is not supported yet
   tasks.jitter = "some" in punctual.toml: must be "none" or "full"
   webhooks from PUNCTUAL_WEBHOOKS: is a section; name one of its keys, such as webhooks.allow_networks"#;
-    let told = load(file, &environment, &flags).unwrap_err();
-    let (head, faults) = told.split_once('\n').unwrap();
+    let error = load(file, &environment, &flags).unwrap_err();
+    let (head, faults) = error.split_once('\n').unwrap();
     let mut faults: Vec<&str> = faults.lines().collect();
     faults.sort_unstable();
     assert_eq!(format!("{head}\n{}", faults.join("\n")), expected);
@@ -118,7 +118,7 @@ fn one_fault_is_one_sentence() {
         ),
         ("--roles", "cook", r#""cook" is not a role; there are api, scheduler, worker and leader"#),
         ("--data", "", "must be the path of a directory"),
-        ("--read_store", "postgres://replica/db", "needs a store that is a PostgreSQL; leave it out with sqlite"),
+        ("--read_store", "postgres://replica/db", "needs a PostgreSQL store; leave it out with sqlite"),
         (
             "--read_store",
             "sqlite",
@@ -130,9 +130,9 @@ fn one_fault_is_one_sentence() {
             "must be up to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit",
         ),
     ] {
-        let told = load("", &[], &[(flag, text)]).unwrap_err();
-        assert!(told.ends_with(sentence) && told.contains(&format!("from {flag}: ")), "{told}");
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let error = load("", &[], &[(flag, text)]).unwrap_err();
+        assert!(error.ends_with(sentence) && error.contains(&format!("from {flag}: ")), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
     }
 }
 
@@ -140,12 +140,12 @@ fn one_fault_is_one_sentence() {
 fn a_value_that_may_hold_a_password_is_not_shown() {
     for flag in ["--store", "--read_store", "--broker", "--coordinator"] {
         for text in ["punc:hunter2@h/d", "host=h password=hunter2", "a:hunter2@h/postgres://x", "mysql://a:hunter2@h"] {
-            let told = load("", &[], &[(flag, text)]).unwrap_err();
-            assert!(told.contains(&format!("…\" from {flag}: ")) && !told.contains("hunter2"), "{told}");
+            let error = load("", &[], &[(flag, text)]).unwrap_err();
+            assert!(error.contains(&format!("…\" from {flag}: ")) && !error.contains("hunter2"), "{error}");
         }
     }
-    let told = load("store = ['postgres://punc:hunter2@h/d']", &[], &[]).unwrap_err();
-    assert_eq!(told, "store = \"…\" in punctual.toml: must be a string");
+    let error = load("store = ['postgres://punc:hunter2@h/d']", &[], &[]).unwrap_err();
+    assert_eq!(error, "store = \"…\" in punctual.toml: must be a string");
 }
 
 #[test]
@@ -161,17 +161,17 @@ fn only_similar_keys_are_suggested() {
 
 #[test]
 fn breakers_are_within_their_bounds() {
-    let told =
+    let error =
         load("[breakers]\nenabled = 'yes'\nwindow_seconds = 4\nfailure_percent = 100\nprobe_seconds = 0", &[], &[]);
-    let mut told: Vec<String> = told.unwrap_err().lines().skip(1).map(|line| line.trim().to_owned()).collect();
-    told.sort_unstable();
+    let mut faults: Vec<String> = error.unwrap_err().lines().skip(1).map(|line| line.trim().to_owned()).collect();
+    faults.sort_unstable();
     let expected = [
         "breakers.enabled = \"yes\" in punctual.toml: must be true or false",
         "breakers.failure_percent = 100 in punctual.toml: must be between 1 and 99",
         "breakers.probe_seconds = 0 in punctual.toml: must be between 1 and 86400 seconds",
         "breakers.window_seconds = 4 in punctual.toml: must be between 5 and 86400 seconds",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(faults, expected);
     assert!(!load("", &[("PUNCTUAL_BREAKERS__ENABLED", "false")], &[]).unwrap().breakers.enabled);
     let breakers = load("", &[], &[]).unwrap().breakers;
     let rules = BreakerRules { window_millis: 300_000, minimum: 20, failure_percent: 90 };
@@ -189,15 +189,15 @@ fn settings_that_contradict_each_other_are_refused() {
         ("[leases]\nmax_seconds = 59", "leases.max_seconds"),
         ("[leader]\nrenewal_seconds = 11", "leader.renewal_seconds"),
     ] {
-        let told = load(file, &[], &[]).unwrap_err();
-        assert!(told.starts_with(&format!("{key} = ")) && told.lines().count() == 1, "{told}");
+        let error = load(file, &[], &[]).unwrap_err();
+        assert!(error.starts_with(&format!("{key} = ")) && error.lines().count() == 1, "{error}");
     }
 }
 
 #[test]
 fn a_file_that_is_not_toml_is_refused_with_its_line() {
-    let told = load("listen = '127.0.0.1:1'\ndata = ", &[], &[]).unwrap_err();
-    assert!(told.starts_with("punctual.toml is not TOML: line 2: "), "{told}");
+    let error = load("listen = '127.0.0.1:1'\ndata = ", &[], &[]).unwrap_err();
+    assert!(error.starts_with("punctual.toml is not TOML: line 2: "), "{error}");
     let mut faults = SettingFaults::default();
     RawSettings::defaults().apply_file(Path::new("missing.toml"), &mut faults);
     assert!(faults.to_string().starts_with("cannot read missing.toml: "), "{faults}");

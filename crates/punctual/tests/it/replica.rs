@@ -176,7 +176,7 @@ async fn an_unusable_read_store_is_refused_in_one_sentence() {
     let within = Duration::from_secs(30);
     let on_sqlite = Serve::new(PUNCTUAL, home.path().join("data")).arg("--read-store").arg("postgres://u:hunter2@h/d");
     let exit = on_sqlite.fail(within).await;
-    assert!(exit.stderr.contains("needs a store that is a PostgreSQL; leave it out with sqlite"), "{exit}");
+    assert!(exit.stderr.contains("needs a PostgreSQL store; leave it out with sqlite"), "{exit}");
     assert!(!exit.stderr.contains("hunter2"), "{exit}");
 
     let (primary, other) = tokio::join!(Postgres::start(), Postgres::unlike_the_others());
