@@ -1,13 +1,13 @@
-//! SIGTERM and SIGINT: the first asks the process to end, the second ends it at once.
+//! SIGTERM and SIGINT: the first signal shuts the node down, the second ends it at once.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// The exit code of a process that was told twice, as a shell gives it for SIGINT.
-const IMPATIENT: i32 = 130;
+/// The exit code after a second signal: that of a shell after SIGINT.
+const SECOND_SIGNAL_EXIT_CODE: i32 = 130;
 
-/// A token that is cancelled by the first signal. From here on signals do not kill the process; a
-/// second one ends it with code 130, without draining.
+/// Returns a token that the first signal cancels. A second signal ends the process with code 130,
+/// without draining.
 pub fn on_signals() -> std::io::Result<CancellationToken> {
     let mut signals =
         Signals { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? };
@@ -18,8 +18,8 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         tracing::info!(signal = name, "shutting down");
         cancelled.cancel();
         let name = signals.next().await;
-        tracing::warn!(signal = name, "shutting down at once");
-        std::process::exit(IMPATIENT);
+        tracing::warn!(signal = name, "ending at once, without draining");
+        std::process::exit(SECOND_SIGNAL_EXIT_CODE);
     });
     Ok(token)
 }

@@ -40,7 +40,7 @@ pub fn start_resolver(groups: &mut Groups, parts: &NodeParts) {
 /// Starts the loop that records this node's presence.
 pub fn start_membership(groups: &mut Groups, parts: &NodeParts, address: SocketAddr) {
     let (skew, own) = (Arc::clone(&parts.skew), Arc::clone(&parts.own_presence));
-    let me = sighting(parts, address);
+    let me = own_presence(parts, address);
     let membership = Membership::new(parts.database.clone(), me, skew, parts.config.leader.renewal, own);
     groups.cluster.spawn("membership", |stop| membership.run(stop));
 }
@@ -83,7 +83,7 @@ pub async fn prepare_tables(store: PostgresStore, clock: Arc<dyn Clock>, stop: C
 }
 
 /// What this node reports of itself. Only a node with the API has an address for other programs.
-fn sighting(parts: &NodeParts, address: SocketAddr) -> NodePresence {
+fn own_presence(parts: &NodeParts, address: SocketAddr) -> NodePresence {
     let (config, now) = (&parts.config, parts.clock.now());
     NodePresence {
         id: parts.node,
